@@ -1,0 +1,98 @@
+"""Shared by the tests: where the kernels are, and their MIR as the real llc makes it, cached by content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+LLVM_DIRECTORIES = ("/usr/lib/llvm-22/bin", "/opt/rocm/llvm/bin")
+CACHE = REPOSITORY / ".pytest_cache" / "mir"
+
+
+def kernel_directory() -> Path:
+    """Directory of the shared kernels: ``$VERILOCC_KERNELS``, else beside the repository, else examples/kernels."""
+    for candidate in (
+        os.environ.get("VERILOCC_KERNELS", ""),
+        str(REPOSITORY.parent / "shared" / "kernels"),
+    ):
+        if candidate and Path(candidate).is_dir():
+            return Path(candidate)
+    return REPOSITORY / "examples" / "kernels"
+
+
+def kernel_paths() -> list[Path]:
+    """Every ``.ll`` kernel at hand, sorted by name."""
+    return sorted(kernel_directory().glob("*.ll"))
+
+
+def cpu_of(path: Path) -> str:
+    """Target of a kernel, from its file name: ``gemm_naive.gfx942.opt.ll`` is for gfx942."""
+    match = re.search(r"gfx[0-9a-f]+", path.name)
+    assert match, f"{path.name} names no target"
+    return match[0]
+
+
+@lru_cache(maxsize=1)
+def llc() -> str:
+    """Path of an llc that fits, for making test input; the tests of the finder itself do not use it."""
+    for directory in (os.environ.get("VERILOCC_LLVM", ""), *LLVM_DIRECTORIES):
+        if directory and (Path(directory) / "llc").exists():
+            return str(Path(directory) / "llc")
+    found = shutil.which("llc-22")
+    if found is None:
+        pytest.fail("no llc 22 at hand: run 'make test', which installs it")
+    return found
+
+
+def run_llc(text: str, cpu: str, *arguments: str, mir: bool = True) -> str:
+    """Standard output of llc on ``text``; results are cached on disk by content and arguments."""
+    command = [
+        llc(),
+        "-mtriple=amdgcn-amd-amdhsa",
+        f"-mcpu={cpu}",
+        "-O3",
+        *(["-x", "mir"] if mir else []),
+        *arguments,
+    ]
+    key = hashlib.sha256("\0".join([*command, text]).encode()).hexdigest()
+    cached = CACHE / f"{key}.txt"
+    if cached.exists():
+        return cached.read_text()
+    done = subprocess.run(
+        [*command, "-o", "-", "-"],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"llc failed on test input: {done.stderr[:2000]}"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    partial = cached.with_suffix(f".{os.getpid()}")
+    partial.write_text(done.stdout)
+    partial.replace(cached)
+    return done.stdout
+
+
+def readable(mir: str) -> str:
+    """Spell implicit ``$vcc_lo`` as llc reads it back on wave32 targets."""
+    return re.sub(r"\b(implicit(?:-def)?(?: [a-z-]+)*) \$vcc_lo\b", r"\1 $vcc", mir)
+
+
+def pre_ra(path: Path) -> str:
+    """Pre-RA MIR of a kernel, as llc prints it."""
+    return run_llc(path.read_text(), cpu_of(path), "-stop-before=greedy,0", mir=False)
+
+
+def allocated_by_llvm(mir: str, cpu: str, first: int, last: int, *arguments: str) -> str:
+    """LLVM's own allocation of phases ``first`` to ``last`` (0 SGPR, 1 WWM, 2 VGPR) of MIR stopped before ``greedy,first``."""
+    stages = (f"-start-before=greedy,{first}", f"-stop-after=virtregrewriter,{last}")
+    return run_llc(readable(mir), cpu, *stages, *arguments)

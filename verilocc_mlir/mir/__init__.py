@@ -1,0 +1,1 @@
+"""MIR text to immutable data and back, lossless."""

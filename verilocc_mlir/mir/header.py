@@ -1,0 +1,107 @@
+"""The YAML part of a machine function: rows that matter, read from LLVM's fixed layout; the rest stays verbatim."""
+
+from __future__ import annotations
+
+import re
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.model import (
+    FunctionLiveIn,
+    MachineFunction,
+    StackObject,
+    VirtualRegister,
+)
+
+_NAME = re.compile(r"name: +(.+?) *\Z")
+_REGISTER_ROW = re.compile(
+    r"  - \{ id: (\d+), class: ([A-Za-z0-9_]+)(?:, preferred-register: '([^']*)')?(?:, flags: \[([^\]]*)\])? *\}"
+)
+_LIVEIN_ROW = re.compile(r"  - \{ reg: '\$([A-Za-z0-9_]+)'(?:, virtual-reg: '(?:%(\d+))?')? \}")
+_STACK_ID = re.compile(r"\bid: (\d+)")
+_STACK_SIZE = re.compile(r"\bsize: (\d+)")
+_STACK_ALIGN = re.compile(r"\balignment: (\d+)")
+_STACK_TYPE = re.compile(r"\btype: ([a-z-]+)")
+
+
+def function_name(header: tuple[str, ...], *, where: str) -> str:
+    """The function's name, YAML quotes removed.
+
+    Raises:
+        InputError: there is no ``name:`` line.
+    """
+    for line in header:
+        if match := _NAME.match(line):
+            name = match[1]
+            if name.startswith("'") and name.endswith("'") and len(name) > 1:
+                return name[1:-1].replace("''", "'")
+            if name.startswith('"') and name.endswith('"') and len(name) > 1:
+                return name[1:-1]
+            return name
+    raise InputError("machine function without a name", where=where)
+
+
+def section(header: tuple[str, ...], key: str) -> tuple[str, ...]:
+    """Lines that belong to a top-level key such as ``registers``, the key's own line left out."""
+    prefix = f"{key}:"
+    inside = False
+    found: list[str] = []
+    for line in header:
+        if inside:
+            if not line.startswith(" "):
+                break
+            found.append(line)
+        elif line.startswith(prefix):
+            inside = True
+    return tuple(found)
+
+
+def virtual_registers(header: tuple[str, ...]) -> dict[int, VirtualRegister]:
+    """Rows of ``registers:`` by number. ``_`` (no class yet) is kept as the class name."""
+    rows: dict[int, VirtualRegister] = {}
+    for line in section(header, "registers"):
+        if match := _REGISTER_ROW.match(line):
+            flags = tuple(f.strip() for f in (match[4] or "").split(",") if f.strip())
+            number = int(match[1])
+            rows[number] = VirtualRegister(number, match[2], match[3] or "", flags)
+    return rows
+
+
+def function_liveins(header: tuple[str, ...]) -> tuple[FunctionLiveIn, ...]:
+    """Rows of the function's ``liveins:``."""
+    rows = (_LIVEIN_ROW.match(line) for line in section(header, "liveins"))
+    return tuple(FunctionLiveIn(m[1], int(m[2]) if m[2] else -1) for m in rows if m)
+
+
+def stack_objects(header: tuple[str, ...], key: str) -> dict[int, StackObject]:
+    """Rows of ``stack:`` or ``fixedStack:`` by number. Sizes in bytes; 0 where LLVM prints none (variable-sized)."""
+    rows: dict[int, StackObject] = {}
+    current: list[str] = []
+    for line in section(header, key):
+        current.append(line)
+        if line.rstrip().endswith("}"):
+            text = "\n".join(current)
+            current = []
+            number, size = _STACK_ID.search(text), _STACK_SIZE.search(text)
+            align, kind = _STACK_ALIGN.search(text), _STACK_TYPE.search(text)
+            if number:
+                rows[int(number[1])] = StackObject(
+                    int(number[1]),
+                    int(size[1]) if size else 0,
+                    int(align[1]) if align else 1,
+                    kind[1] if kind else "default",
+                    text,
+                )
+    return rows
+
+
+def header_field(function: MachineFunction, key: str) -> str | None:
+    """Value of a scalar field of the header, ``machineFunctionInfo`` included, quotes removed; None where absent.
+
+    ``header_field(f, "frameOffsetReg")`` gives ``"$sgpr33"``. The first line with that key counts.
+    """
+    for line in function.header_lines:
+        stripped = line.strip()
+        if stripped.startswith(key) and stripped[len(key) : len(key) + 1] == ":":
+            value = stripped[len(key) + 1 :].strip()
+            return value[1:-1] if len(value) > 1 and value[0] == value[-1] == "'" else value
+    return None
