@@ -1,0 +1,20 @@
+"""Obligations as SMT-LIB2 text, and the solver that discharges them. Nothing else in the project imports z3."""
+
+from smt_verifier.smt.obligation import (
+    Obligation,
+    Verdict,
+    conjunction,
+    quoted_symbol,
+    to_smtlib,
+)
+from smt_verifier.smt.solver import Solver, Z3Solver
+
+__all__ = [
+    "Obligation",
+    "Solver",
+    "Verdict",
+    "Z3Solver",
+    "conjunction",
+    "quoted_symbol",
+    "to_smtlib",
+]

@@ -1,0 +1,90 @@
+"""A proof obligation is text in SMT-LIB 2.6, so that any solver can be asked, and a person can read what was asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smt_verifier.outcome import Outcome
+
+_SIMPLE_SYMBOL = re.compile(r"[A-Za-z~!@$%^&*_+=<>.?/-][A-Za-z0-9~!@$%^&*_+=<>.?/-]*\Z")
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """Show that every goal follows from the hypotheses.
+
+    Attributes:
+        name: stable, unique in its proof; it names the file when the obligation is written out.
+        logic: SMT-LIB logic that the script stays within (``QF_UF``, ``QF_LIA`` …).
+        script: declarations, definitions and ``assert``s of the hypotheses; no ``set-logic``, no ``check-sat``.
+        goals: ``(name, Boolean term)``; names are unique. No goals: nothing to show, PROVED.
+    """
+
+    name: str
+    logic: str
+    script: str
+    goals: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to one obligation.
+
+    Attributes:
+        outcome: PROVED (hypotheses and negated goals unsatisfiable), REFUTED (a model makes a goal false), UNKNOWN
+            (limit or solver failure), INVALID (the text does not parse, or its hypotheses contradict each other).
+        violated: names of the goals that are false in the counterexample, in the obligation's order.
+        reason: why, for UNKNOWN and INVALID; else empty.
+    """
+
+    outcome: Outcome
+    violated: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def quoted_symbol(name: str) -> str:
+    """``name`` as an SMT-LIB symbol, between bars where it needs them.
+
+    Raises:
+        ValueError: the name has a bar, a backslash or a character that is not printable, which no quoting admits.
+    """
+    if _SIMPLE_SYMBOL.match(name) and name not in (
+        "_",
+        "!",
+        "as",
+        "let",
+        "exists",
+        "forall",
+        "match",
+        "par",
+    ):
+        return name
+    if "|" in name or "\\" in name or not name.isprintable() or not name.isascii():
+        raise ValueError(f"{name!r} cannot be an SMT-LIB symbol")
+    return f"|{name}|"
+
+
+def conjunction(terms: Sequence[str]) -> str:
+    """The conjunction of any number of terms (SMT-LIB's ``and`` wants two or more)."""
+    if len(terms) > 1:
+        return "(and\n " + "\n ".join(terms) + ")"
+    return terms[0] if terms else "true"
+
+
+def negated_goals(obligation: Obligation) -> str:
+    """The one assertion that turns validity of the goals into unsatisfiability."""
+    return f"(assert (not {conjunction([term for _, term in obligation.goals])}))\n"
+
+
+def to_smtlib(obligation: Obligation) -> str:
+    """A file on its own: ``unsat`` means proved. cvc5 and bitwuzla read it as it is, where they have the logic."""
+    goals = "".join(f"; goal {name}\n" for name, _ in obligation.goals) if len(obligation.goals) <= 64 else ""
+    return (
+        "(set-info :smt-lib-version 2.6)\n"
+        f'(set-info :source "VeriLocc-MLIR obligation {obligation.name.replace(chr(34), chr(39))}")\n'
+        "(set-info :status unsat)\n"
+        f"(set-logic {obligation.logic})\n"
+        f"{obligation.script.rstrip()}\n{goals}{negated_goals(obligation)}(check-sat)\n"
+    )
