@@ -14,9 +14,9 @@ from verilocc_mlir.mir.model import (
 
 _NAME = re.compile(r"name: +(.+?) *\Z")
 _REGISTER_ROW = re.compile(
-    r"  - \{ id: (\d+), class: ([A-Za-z0-9_]+)(?:, preferred-register: '([^']*)')?(?:, flags: \[([^\]]*)\])? *\}"
+    r"  - \{ id: (\d+), class: ([A-Za-z0-9_]+)(?:,\s+preferred-register: '([^']*)')?(?:,\s+flags: \[([^\]]*)\])? *\}"
 )
-_LIVEIN_ROW = re.compile(r"  - \{ reg: '\$([A-Za-z0-9_]+)'(?:, virtual-reg: '(?:%(\d+))?')? \}")
+_LIVEIN_ROW = re.compile(r"  - \{ reg: '\$([A-Za-z0-9_]+)'(?:,\s+virtual-reg: '(?:%(\d+))?')? \}")
 _STACK_ID = re.compile(r"\bid: (\d+)")
 _STACK_SIZE = re.compile(r"\bsize: (\d+)")
 _STACK_ALIGN = re.compile(r"\balignment: (\d+)")
@@ -55,43 +55,50 @@ def section(header: tuple[str, ...], key: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def virtual_registers(header: tuple[str, ...]) -> dict[int, VirtualRegister]:
-    """Rows of ``registers:`` by number. ``_`` (no class yet) is kept as the class name."""
-    rows: dict[int, VirtualRegister] = {}
-    for line in section(header, "registers"):
-        if match := _REGISTER_ROW.match(line):
-            flags = tuple(f.strip() for f in (match[4] or "").split(",") if f.strip())
-            number = int(match[1])
-            rows[number] = VirtualRegister(number, match[2], match[3] or "", flags)
-    return rows
-
-
-def function_liveins(header: tuple[str, ...]) -> tuple[FunctionLiveIn, ...]:
-    """Rows of the function's ``liveins:``."""
-    rows = (_LIVEIN_ROW.match(line) for line in section(header, "liveins"))
-    return tuple(FunctionLiveIn(m[1], int(m[2]) if m[2] else -1) for m in rows if m)
-
-
-def stack_objects(header: tuple[str, ...], key: str) -> dict[int, StackObject]:
-    """Rows of ``stack:`` or ``fixedStack:`` by number. Sizes in bytes; 0 where LLVM prints none (variable-sized)."""
-    rows: dict[int, StackObject] = {}
+def rows(header: tuple[str, ...], key: str) -> tuple[str, ...]:
+    """Rows ``  - { … }`` of a section; LLVM's YAML writer breaks long ones over several lines, which stay joined by breaks."""
+    found: list[str] = []
     current: list[str] = []
     for line in section(header, key):
         current.append(line)
         if line.rstrip().endswith("}"):
-            text = "\n".join(current)
+            found.append("\n".join(current))
             current = []
-            number, size = _STACK_ID.search(text), _STACK_SIZE.search(text)
-            align, kind = _STACK_ALIGN.search(text), _STACK_TYPE.search(text)
-            if number:
-                rows[int(number[1])] = StackObject(
-                    int(number[1]),
-                    int(size[1]) if size else 0,
-                    int(align[1]) if align else 1,
-                    kind[1] if kind else "default",
-                    text,
-                )
-    return rows
+    return tuple(found)
+
+
+def virtual_registers(header: tuple[str, ...]) -> dict[int, VirtualRegister]:
+    """Rows of ``registers:`` by number. ``_`` (no class yet) is kept as the class name."""
+    table: dict[int, VirtualRegister] = {}
+    for row in rows(header, "registers"):
+        if match := _REGISTER_ROW.match(row):
+            flags = tuple(f.strip() for f in (match[4] or "").split(",") if f.strip())
+            number = int(match[1])
+            table[number] = VirtualRegister(number, match[2], match[3] or "", flags)
+    return table
+
+
+def function_liveins(header: tuple[str, ...]) -> tuple[FunctionLiveIn, ...]:
+    """Rows of the function's ``liveins:``."""
+    matches = (_LIVEIN_ROW.match(row) for row in rows(header, "liveins"))
+    return tuple(FunctionLiveIn(m[1], int(m[2]) if m[2] else -1) for m in matches if m)
+
+
+def stack_objects(header: tuple[str, ...], key: str) -> dict[int, StackObject]:
+    """Rows of ``stack:`` or ``fixedStack:`` by number. Sizes in bytes; 0 where LLVM prints none (variable-sized)."""
+    table: dict[int, StackObject] = {}
+    for row in rows(header, key):
+        number, size = _STACK_ID.search(row), _STACK_SIZE.search(row)
+        align, kind = _STACK_ALIGN.search(row), _STACK_TYPE.search(row)
+        if number:
+            table[int(number[1])] = StackObject(
+                int(number[1]),
+                int(size[1]) if size else 0,
+                int(align[1]) if align else 1,
+                kind[1] if kind else "default",
+                row,
+            )
+    return table
 
 
 def header_field(function: MachineFunction, key: str) -> str | None:

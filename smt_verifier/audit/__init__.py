@@ -1,0 +1,215 @@
+"""Audit: translation validation of register allocation, pre-RA machine IR against post-RA machine IR.
+
+Theorem. Let P be a function before a register-allocation phase and Q the text after it, as LLVM reads it on. If ``audit``
+answers PROVED, then for every path of blocks and every thread of the wave:
+
+1. P and Q execute the same instructions in the same order, but for copies, spill code, instructions that emit no code, and pure
+   instructions that one side repeats or drops (``align.py`` pairs them, ``rules.py`` compares the pairs);
+2. whenever a paired instruction reads an operand, each lane of Q's register holds the value that P's operand holds, unless P
+   leaves that lane undefined; so, instructions being uninterpreted functions of what they read, both compute the same;
+3. fixed physical operands are the same registers, and Q obeys the machine's rules: class, alignment, width, reserved registers,
+   early-clobber, ties, declared live-ins, spill slots (``rules.py``, ``execute.py``).
+
+State. P maps lanes of virtual registers and units of physical ones to values, Q maps units, spill slots and virtual registers of
+later phases. Scalar lanes hold one value a wave; vector lanes one a thread, kept apart for each class of threads that the masks
+in EXEC distinguish (``masks.py``): a vector move moves only what is active where it stands. The lattice of claims at block
+entries (``relation.py``) has, for each lane of P, the set of places of Q that hold its value, or "undefined"; transfer functions
+are in ``execute.py``.
+
+Proof method. ``infer.py`` guesses the claims by an optimistic data flow and is not trusted. ``check.py`` takes each block with
+its claims as hypotheses, executes both sides symbolically and asks the solver that every operand agrees and that the claims of
+every successor hold at the exit. The function's entry assumes only that both sides start in the same machine state. By induction
+over the length of the path the theorem follows.
+
+Assumed, not proved: the parser; the opcode lists of ``semantics.py`` and ``masks.py``; that the vector registers of inactive
+threads survive a call (AMDGPU's ABI: a callee that writes them saves them); LLVM's passes before and after the phase.
+Not covered, and answered UNKNOWN: whole-wave code, EXEC values that cannot be followed, a branch back to the entry block.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from smt_verifier.audit.align import acts_alone
+from smt_verifier.audit.check import check_block
+from smt_verifier.audit.header import compare_headers
+from smt_verifier.audit.infer import infer
+from smt_verifier.audit.product import Product
+from smt_verifier.audit.report import AuditReport, Finding, FunctionAudit, MoveCounts
+from smt_verifier.audit.rules import MachineRules
+from smt_verifier.audit.semantics import spill
+from smt_verifier.outcome import Outcome, combine
+from smt_verifier.smt import Solver, Z3Solver
+from verilocc_mlir.errors import UnsupportedError, VeriloccError
+from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.target.registers import AGPR_BASE, SGPR_BASE, SPECIAL_BASE, VGPR_BASE, physical_register
+from verilocc_mlir.target.reserved import Allocatable, allocatable
+from verilocc_mlir.target.targets import Target
+
+__all__ = ["RULES", "AuditReport", "Finding", "FunctionAudit", "MoveCounts", "audit", "audit_function"]
+
+RULES = (
+    "value",
+    "undef-flag",
+    "early-clobber",
+    "instruction-sequence",
+    "instruction-flags",
+    "memory-operands",
+    "bundle",
+    "operands",
+    "fixed-register",
+    "tied-operand",
+    "width",
+    "register-class",
+    "reserved-register",
+    "overlapping-definitions",
+    "spill-slot",
+    "control-flow",
+    "header",
+    "relation",
+    "solver",
+    "unsupported",
+)
+"""Stable names of everything a finding can be about."""
+
+_DECLARED_SPECIALS = frozenset(u for n in ("vcc", "scc") for u in physical_register(n).units)
+
+
+def audit(
+    pre: MirFile, post: MirFile, target: Target, *, timeout_s: float = 60.0, solver: Solver | None = None
+) -> AuditReport:
+    """Audit every function of a file.
+
+    Args:
+        pre: text before the phase (stopped before ``greedy,N``), as the allocator read it.
+        post: text after it (as after ``virtregrewriter,N``), as LLVM will read it.
+        target: the GPU both are for.
+        timeout_s: seconds the solver may take for one block; UNKNOWN after that.
+        solver: Z3 where none is given.
+
+    Functions are matched by name; one that is missing or added makes the outcome INVALID.
+    """
+    after = {f.name: f for f in post.functions}
+    done: list[FunctionAudit] = []
+    for function in pre.functions:
+        other = after.pop(function.name, None)
+        if other is None:
+            done.append(_single(function.name, Outcome.INVALID, "header", "the function is missing after allocation"))
+        else:
+            done.append(audit_function(pre, function, other, target, timeout_s=timeout_s, solver=solver))
+    done += [_single(n, Outcome.INVALID, "header", "the function was not there before allocation") for n in after]
+    return AuditReport(tuple(done))
+
+
+def audit_function(
+    file: MirFile,
+    pre: MachineFunction,
+    post: MachineFunction,
+    target: Target,
+    *,
+    timeout_s: float = 60.0,
+    solver: Solver | None = None,
+) -> FunctionAudit:
+    """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
+    try:
+        return _audit(file, pre, post, target, timeout_s, solver or Z3Solver())
+    except UnsupportedError as error:
+        return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
+    except VeriloccError as error:
+        return _single(pre.name, Outcome.INVALID, "header", str(error))
+
+
+def _audit(
+    file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, timeout_s: float, solver: Solver
+) -> FunctionAudit:
+    findings = compare_headers(pre, post) + _control_flow(pre, post)
+    if findings:
+        return FunctionAudit(
+            pre.name, combine(f.outcome for f in findings), len(findings), tuple(findings), MoveCounts()
+        )
+    available = allocatable(pre, file.preamble, target)
+    product = Product(pre, post, target.wave_size, _always_available(available))
+    rules = MachineRules(
+        product.pre_lanes,
+        product.post_lanes,
+        {a.number: b.number for a, b in zip(pre.blocks, post.blocks, strict=True)},
+        _allocatable_units(available),
+        _fixed_targets(pre),
+    )
+    obligations = 0
+    for number, steps in enumerate(product.steps):
+        for step in steps:
+            obligations += 1
+            findings += [_at(f, number) for f in rules.check(step)]
+    if not findings:
+        entries = infer(product)
+        for number in product.order:
+            checked = check_block(product, number, entries, solver, timeout_s)
+            obligations += checked.goals
+            findings += checked.findings
+    outcome = combine(f.outcome for f in findings)
+    return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))
+
+
+def _control_flow(pre: MachineFunction, post: MachineFunction) -> list[Finding]:
+    """Blocks correspond by layout position; LLVM renumbers them when it reads MIR."""
+    if len(pre.blocks) != len(post.blocks):
+        message = f"{len(pre.blocks)} blocks became {len(post.blocks)}"
+        return [Finding("control-flow", Outcome.REFUTED, message)]
+    left = {b.number: n for n, b in enumerate(pre.blocks)}
+    right = {b.number: n for n, b in enumerate(post.blocks)}
+    return [
+        Finding("control-flow", Outcome.REFUTED, f"the successors of bb.{a.number} changed", block=n)
+        for n, (a, b) in enumerate(zip(pre.blocks, post.blocks, strict=True))
+        if [left[s] for s, _ in a.successors] != [right[s] for s, _ in b.successors]
+    ]
+
+
+def _allocatable_units(available: Allocatable) -> frozenset[int]:
+    """Units an allocator may hand out: the budgets' registers, and VCC unless it is reserved."""
+    banks = ((SGPR_BASE, available.sgprs), (VGPR_BASE, available.vgprs), (AGPR_BASE, available.agprs))
+    numbered = {base + 2 * n + half for base, registers in banks for n in registers for half in (0, 1)}
+    return frozenset(numbered | set(physical_register("vcc").units)) - available.reserved_units
+
+
+def _always_available(available: Allocatable) -> Callable[[int], bool]:
+    """Reserved registers hold their value across blocks without being declared live-in; so do EXEC, MODE and their like."""
+    reserved = available.reserved_units
+    return lambda unit: unit in reserved or (unit >= SPECIAL_BASE and unit not in _DECLARED_SPECIALS)
+
+
+def _fixed_targets(function: MachineFunction) -> frozenset[str]:
+    """Physical registers that copies of the pre-RA side write."""
+    return frozenset(
+        i.defs[0].phys
+        for b in function.blocks
+        for i in b.instructions
+        if i.opcode == "COPY" and i.defs and i.defs[0].phys
+    )
+
+
+def _moves(product: Product) -> MoveCounts:
+    count: Counter[str] = Counter()
+    for block in product.pre.blocks:
+        count["before"] += sum(1 for i in block.instructions if i.opcode == "COPY")
+    for block in product.post.blocks:
+        for instruction in block.instructions:
+            kind = spill(instruction.opcode)
+            if instruction.opcode == "COPY":
+                count["after"] += 1
+            elif kind is not None:
+                count["saves" if kind[2] else "reloads"] += 1
+    alone = [
+        s for steps in product.steps for s in steps if s.pre is None and s.post is not None and not acts_alone(s.post)
+    ]
+    return MoveCounts(count["before"], count["after"], count["saves"], count["reloads"], len(alone))
+
+
+def _at(finding: Finding, block: int) -> Finding:
+    return replace(finding, block=block)
+
+
+def _single(function: str, outcome: Outcome, rule: str, message: str) -> FunctionAudit:
+    return FunctionAudit(function, outcome, 1, (Finding(rule, outcome, message),), MoveCounts())

@@ -1,0 +1,50 @@
+"""Inference of the relation at every block entry: an optimistic forward data flow. Untrusted; ``check.py`` proves what it says."""
+
+from __future__ import annotations
+
+from smt_verifier.audit.product import Assume, Product
+from smt_verifier.audit.relation import Claims, observe
+from smt_verifier.audit.state import Terms
+from verilocc_mlir.errors import UnsupportedError
+
+_MAX_ROUNDS = 100
+
+
+def infer(product: Product) -> list[Claims | None]:
+    """Claims at the entry of every block, in layout order; None for a block that no path reaches.
+
+    The entry block's claims stand for the function's initial state and are not used.
+
+    Raises:
+        UnsupportedError: the code does something the audit does not follow, or no fixpoint is found.
+    """
+    executor = product.executor
+    executor.goals = None
+    executor.findings = None
+    entries: list[Claims | None] = [None] * len(product.steps)
+    pending = {0}
+    for _ in range(_MAX_ROUNDS):
+        if not pending:
+            return entries
+        for block in product.order:
+            if block not in pending:
+                continue
+            pending.discard(block)
+            executor.reset()
+            state = product.entry_state(block, entries[block], _believe(executor.terms))
+            executor.run(product.steps[block], state)
+            for successor in product.successors[block]:
+                seen = observe(executor, state, product.live[successor])
+                old = entries[successor]
+                new = seen if old is None else old.meet(seen)
+                if new != old:
+                    entries[successor] = new
+                    pending.add(successor)
+    raise UnsupportedError("the relation between both sides did not settle")
+
+
+def _believe(terms: Terms) -> Assume:
+    def believe(pre: int, post: int) -> None:
+        terms.alternatives.setdefault(pre, set()).add(post)
+
+    return believe

@@ -1,0 +1,128 @@
+"""Operands as lists of lane keys: the alphabet in which both sides of an audit are compared.
+
+A *key* is an integer. ``vreg * 128 + lane`` for lane *lane* of a virtual register, ``-1 - unit`` for a unit of a physical
+register, ``STACK + slot * 128 + lane`` for a lane of a spill slot. Lanes and units are 16 bits wide; where neither side of a
+function names a 16-bit half, only the even ones are used and stand for 32 bits (``grain`` 2), which halves the work and loses
+nothing, because then both halves are always read and written together.
+"""
+
+from __future__ import annotations
+
+import re
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.model import LiveIn, MachineFunction, Operand
+from verilocc_mlir.target.classes import RegisterClass, register_class
+from verilocc_mlir.target.lanes import lane_list, subregister_lanes
+from verilocc_mlir.target.registers import SGPR_BASE, physical_register, unit_name
+
+STACK = 1 << 40
+_LANES_PER_REGISTER = 128
+_HALF = re.compile(r"lo16|hi16")
+_NARROW = re.compile(r"_16(?:_|\Z)|lo16|hi16")
+
+
+def uses_halves(*functions: MachineFunction) -> bool:
+    """Whether any operand or class of the functions is finer than 32 bits."""
+    for function in functions:
+        narrow = {n for n, row in function.registers.items() if _NARROW.search(row.cls)}
+        for block in function.blocks:
+            for instruction in block.instructions:
+                for operand in instruction.all_operands:
+                    if operand.phys and _HALF.search(operand.phys):
+                        return True
+                    if operand.vreg in narrow or operand.sub and _HALF.search(operand.sub):
+                        return True
+    return False
+
+
+class LaneMap:
+    """Keys of the operands of one function, cached by operand text."""
+
+    def __init__(self, function: MachineFunction, grain: int, wave_size: int) -> None:
+        self.grain = grain
+        self.wave_size = wave_size
+        self._rows = function.registers
+        self._classes: dict[int, RegisterClass] = {}
+        self._keys: dict[str, tuple[int, ...]] = {}
+
+    def class_of(self, vreg: int) -> RegisterClass:
+        """Register class of a virtual register.
+
+        Raises:
+            InputError: the ``registers:`` table does not give one.
+        """
+        found = self._classes.get(vreg)
+        if found is None:
+            row = self._rows.get(vreg)
+            if row is None:
+                raise InputError(f"%{vreg} has no register class", hint="the registers: table must list it")
+            found = self._classes[vreg] = register_class(row.cls)
+        return found
+
+    def keys(self, operand: Operand) -> tuple[int, ...]:
+        """Keys of the lanes a register operand touches, lowest lane first."""
+        text = operand.text
+        found = self._keys.get(text)
+        if found is None:
+            found = self._compute(operand)
+            self._keys[text] = found
+        return found
+
+    def _compute(self, operand: Operand) -> tuple[int, ...]:
+        if operand.vreg >= 0:
+            bits = self.class_of(operand.vreg).bits
+            if not operand.sub:
+                return self.register_lanes(operand.vreg)
+            mask = subregister_lanes(operand.sub)
+            if mask >> (bits // 16):
+                raise InputError(f"%{operand.vreg}.{operand.sub} reaches beyond its class")
+            return tuple(operand.vreg * _LANES_PER_REGISTER + k for k in lane_list(mask)[:: self.grain])
+        return self.register_keys(self.register_name(operand))
+
+    def register_lanes(self, vreg: int) -> tuple[int, ...]:
+        """Keys of all lanes of a virtual register."""
+        lanes = self.class_of(vreg).bits // 16
+        return tuple(range(vreg * _LANES_PER_REGISTER, vreg * _LANES_PER_REGISTER + lanes, self.grain))
+
+    def register_name(self, operand: Operand) -> str:
+        """Name of a physical operand; on wave32 an implicit ``$vcc`` is ``$vcc_lo`` (AMDGPU's parser reads it so)."""
+        if operand.phys == "vcc" and operand.implicit and self.wave_size == 32:
+            return "vcc_lo"
+        return operand.phys
+
+    def register_keys(self, name: str) -> tuple[int, ...]:
+        """Keys of a physical register by name without ``$``."""
+        units = physical_register(name).units
+        return tuple(-1 - u for u in units[:: self.grain])
+
+    def livein_keys(self, livein: LiveIn) -> tuple[int, ...]:
+        """Keys of a block live-in, cut down to its lane mask (bit *k* of the mask is 16-bit lane *k*)."""
+        units = physical_register(livein.reg).units
+        return tuple(-1 - units[k] for k in range(0, len(units), self.grain) if livein.mask < 0 or livein.mask >> k & 1)
+
+    def is_vector(self, key: int) -> bool:
+        """Whether the key belongs to a vector register (one value a thread); spill slots are asked elsewhere."""
+        if key < 0:
+            return -1 - key < SGPR_BASE
+        return self.class_of(key // _LANES_PER_REGISTER).is_vector
+
+
+def stack_keys(slot: int, first: int, count: int, grain: int) -> tuple[int, ...]:
+    """Keys of ``count`` lanes (of ``16 * grain`` bits) of a spill slot from 16-bit lane ``first``."""
+    return tuple(STACK + slot * _LANES_PER_REGISTER + first + k * grain for k in range(count))
+
+
+def key_name(key: int, grain: int) -> str:
+    """A readable name: ``%12.sub3``, ``v7``, ``spill slot 3, lane 2``."""
+    if key >= STACK:
+        slot, lane = divmod(key - STACK, _LANES_PER_REGISTER)
+        return f"spill slot {slot}, bits {16 * lane} up"
+    if key >= 0:
+        vreg, lane = divmod(key, _LANES_PER_REGISTER)
+        half = ("", ".lo16" if lane % 2 == 0 else ".hi16")[grain == 1]
+        return f"%{vreg}.sub{lane // 2}{half}"
+    name = unit_name(-1 - key)
+    if grain == 2:
+        return name.removesuffix(".lo").removesuffix("[0:15]")
+    return name

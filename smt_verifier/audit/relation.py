@@ -1,0 +1,182 @@
+"""What is claimed to hold at a block's entry: the relation between pre-RA lanes and post-RA places.
+
+Inference makes claims; ``Claims.state`` turns them into hypotheses, ``entails`` says what a predecessor must show for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from smt_verifier.audit.execute import Executor
+from smt_verifier.audit.lanes import key_name
+from smt_verifier.audit.state import UNDEFINED, Atom, Expression, State, Terms
+
+Fact = tuple[str, int, int, tuple[int, ...]]
+"""``(operation, index, key, argument keys)``: the lane ``key`` holds that result of the operation on those lanes, now."""
+
+
+@dataclass(slots=True)
+class Relation:
+    """Claims about scalar lanes, or about the vector lanes of one class of threads.
+
+    Attributes:
+        places: post-RA keys that hold what a pre-RA key holds.
+        maybe: keys of ``places`` that are undefined on some paths (there, the places hold anything).
+        undefined: keys that are undefined on every path.
+        facts: lanes known to hold the result of a pure operation.
+    """
+
+    places: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
+    maybe: set[int] = field(default_factory=set[int])
+    undefined: set[int] = field(default_factory=set[int])
+    facts: frozenset[Fact] = frozenset()
+
+    def meet(self, other: Relation) -> Relation:
+        """What both claim; a lane that is undefined on one side keeps the other side's places."""
+        result = Relation(facts=self.facts & other.facts)
+        for key, places in self.places.items():
+            if key in other.undefined:
+                result.places[key] = places
+                result.maybe.add(key)
+            elif (theirs := other.places.get(key)) is not None and (common := places & theirs):
+                result.places[key] = common
+                if key in self.maybe or key in other.maybe:
+                    result.maybe.add(key)
+        for key in self.undefined:
+            if key in other.undefined:
+                result.undefined.add(key)
+            elif (places := other.places.get(key)) is not None:
+                result.places[key] = places
+                result.maybe.add(key)
+        return result
+
+
+@dataclass(slots=True)
+class Claims:
+    """Everything claimed at a block's entry: scalars, each class of threads by signature, and the masks known exactly."""
+
+    scalar: Relation
+    atoms: dict[frozenset[int], Relation]
+    masks: frozenset[int]
+
+    def meet(self, other: Claims) -> Claims:
+        """What both claim; masks known on one side only are forgotten and the classes they told apart merge."""
+        masks = self.masks & other.masks
+        atoms = _project(self.atoms, masks)
+        for signature, relation in _project(other.atoms, masks).items():
+            mine = atoms.get(signature)
+            atoms[signature] = relation if mine is None else mine.meet(relation)
+        return Claims(self.scalar.meet(other.scalar), atoms, masks)
+
+    def state(self, executor: Executor, available: Callable[[int], bool], assume: Callable[[int, int], None]) -> State:
+        """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis.
+
+        ``available`` says whether a post-RA key may hold anything at this block's entry.
+        """
+        scalar_pre, scalar_post = _tables(self.scalar, executor, available, assume)
+        atoms = [
+            Atom(signature, *_tables(relation, executor, available, assume))
+            for signature, relation in self.atoms.items()
+        ]
+        state = State(scalar_pre, scalar_post, atoms, set(self.masks))
+        for table, relation in [
+            (None, self.scalar),
+            *((a, r) for a, r in zip(atoms, self.atoms.values(), strict=True)),
+        ]:
+            for operation, index, key, keys in sorted(relation.facts):
+                terms = [pre_term(executor, state, table, k) for k in (key, *keys)]
+                executor.note(Expression(operation, index, tuple(terms[1:]), terms[0]), (key, keys))
+        return state
+
+
+def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> int:
+    """Term of a pre-RA lane, for the threads of ``atom`` where it is a vector lane."""
+    vector = executor.pre_lanes.is_vector(key)
+    table = atom.pre if vector and atom is not None else state.pre
+    return executor.read(key, table)
+
+
+def _tables(
+    relation: Relation, executor: Executor, available: Callable[[int], bool], assume: Callable[[int, int], None]
+) -> tuple[dict[int, int], dict[int, int]]:
+    pre: dict[int, int] = dict.fromkeys(relation.undefined, UNDEFINED)
+    post: dict[int, int] = {}
+    terms = executor.terms
+    grain = executor.pre_lanes.grain
+    for key, places in relation.places.items():
+        term = terms.fresh(f"the value of {key_name(key, grain)} at the block's start")
+        if key in relation.maybe:
+            terms.maybe_undefined.add(term)
+        pre[key] = term
+        for place in places:
+            if not available(place):
+                continue
+            other = post.get(place)
+            if other is None:
+                other = terms.fresh(f"what {key_name(place, grain)} held at the block's start")
+                post[place] = other
+            assume(term, other)
+    return pre, post
+
+
+def _project(atoms: dict[frozenset[int], Relation], masks: frozenset[int]) -> dict[frozenset[int], Relation]:
+    keep = masks | {-1}
+    result: dict[frozenset[int], Relation] = {}
+    for signature, relation in atoms.items():
+        projected = signature & keep
+        mine = result.get(projected)
+        result[projected] = relation if mine is None else mine.meet(relation)
+    return result
+
+
+def observe(executor: Executor, state: State, live: set[int]) -> Claims:
+    """The strongest claims that hold in ``state`` as far as inference believes, about ``live`` lanes.
+
+    Frozen threads keep every lane: what is dead for the wave may still be needed by a thread that waits.
+    """
+    terms = executor.terms
+    expressions = [e for e in executor.expressions if e.key is not None]
+    scalar = _relation(state.pre, state.post, live, terms)
+    scalar.facts = _facts(executor, state, None, expressions)
+    atoms: dict[frozenset[int], Relation] = {}
+    for atom in state.atoms:
+        relation = _relation(atom.pre, atom.post, live if atom.active else None, terms)
+        if atom.active:
+            relation.facts = _facts(executor, state, atom, expressions)
+        mine = atoms.get(atom.signature)
+        atoms[atom.signature] = relation if mine is None else mine.meet(relation)
+    return Claims(scalar, atoms, frozenset(state.masks))
+
+
+def _relation(pre: dict[int, int], post: dict[int, int], live: set[int] | None, terms: Terms) -> Relation:
+    holders: dict[int, list[int]] = {}
+    for key, term in post.items():
+        holders.setdefault(term, []).append(key)
+    relation = Relation()
+    for key, term in pre.items():
+        if live is not None and key not in live:
+            continue
+        if term == UNDEFINED:
+            relation.undefined.add(key)
+            continue
+        places = list(holders.get(term, ()))
+        for other in terms.alternatives.get(term, ()):
+            places += holders.get(other, ())
+        if places:
+            relation.places[key] = frozenset(places)
+            if term in terms.maybe_undefined:
+                relation.maybe.add(key)
+    return relation
+
+
+def _facts(executor: Executor, state: State, atom: Atom | None, expressions: list[Expression]) -> frozenset[Fact]:
+    found: set[Fact] = set()
+    for e in expressions:
+        assert e.key is not None
+        if executor.pre_lanes.is_vector(e.key) != (atom is not None):
+            continue
+        now = [pre_term(executor, state, atom, k) for k in (e.key, *e.argument_keys)]
+        if now == [e.term, *e.arguments]:
+            found.add((e.operation, e.index, e.key, e.argument_keys))
+    return frozenset(found)

@@ -1,0 +1,211 @@
+"""Machine rules of one pair of instructions, and of code the allocator added: everything that is not about values.
+
+Each rule is one function; its name is the finding's rule. Values, undefined operands and early-clobber results are goals of
+``execute.py``; block live-ins are part of the initial claims (``product.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from smt_verifier.audit.align import Step
+from smt_verifier.audit.lanes import LaneMap, key_name
+from smt_verifier.audit.report import Finding
+from smt_verifier.audit.semantics import canonical_opcode, may_be_tied, spill
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
+from verilocc_mlir.target.classes import RegisterClass, contains
+from verilocc_mlir.target.lanes import lane_list, subregister_lanes
+from verilocc_mlir.target.registers import Bank, PhysicalRegister, physical_register, tuple_name, unit_name
+
+Complaint = tuple[str, str]
+"""``(rule, message)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRules:
+    """The rules for one function.
+
+    Attributes:
+        pre: lanes of the pre-RA side, which knows the classes.
+        post: lanes of the post-RA side.
+        blocks: post-RA block number for each pre-RA one, by layout position.
+        allocatable: units that an allocator may hand out in this function.
+        fixed_targets: physical registers that pre-RA copies write; copies stand on both sides and never pair.
+    """
+
+    pre: LaneMap
+    post: LaneMap
+    blocks: dict[int, int]
+    allocatable: frozenset[int]
+    fixed_targets: frozenset[str]
+
+    def check(self, step: Step) -> list[Finding]:
+        """All complaints about one step."""
+        if step.post is None:
+            return []
+        complaints = self._added(step.post) if step.pre is None else self._pair(step.pre, step.post)
+        return [
+            Finding(
+                rule,
+                Outcome.REFUTED,
+                message,
+                pre_line=step.pre.line if step.pre else 0,
+                post_line=step.post.line,
+                instruction=str(step.post),
+            )
+            for rule, message in complaints
+        ]
+
+    def _pair(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+        if set(pre.flags) != set(post.flags):
+            yield "instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}"
+        if pre.memory != post.memory:
+            yield "memory-operands", "the memory operands differ"
+        if (pre.bundled, pre.opens_bundle, pre.closes_bundle) != (post.bundled, post.opens_bundle, post.closes_bundle):
+            yield "bundle", "bundle boundaries differ"
+        left, right = pre.all_operands, post.all_operands
+        if len(pre.defs) != len(post.defs) or len(right) < len(left):
+            yield "operands", f"{len(left)} operands became {len(right)}"
+            return
+        for extra in right[len(left) :]:
+            if not extra.implicit:
+                yield "operands", f"operand {extra} was added"
+        for a, b in zip(left, right, strict=False):
+            yield from self._operand(a, b)
+        yield from self._mfma_form(pre, post)
+        yield from self._tied(pre, post)
+        yield from self._overlap(post)
+
+    def _operand(self, pre: Operand, post: Operand) -> Iterator[Complaint]:
+        if pre.kind is not post.kind:
+            yield "operands", f"operand {pre} became {post}"
+        elif pre.kind is OperandKind.BLOCK:
+            if self._block(pre) != post.text:
+                yield "operands", f"branch target {pre} became {post}"
+        elif pre.kind is not OperandKind.REGISTER:
+            if pre.text != post.text:
+                yield "operands", f"operand {pre} became {post}"
+        else:
+            yield from self._register(pre, post)
+
+    def _block(self, operand: Operand) -> str:
+        head, _, number = operand.text.rpartition("%bb.")
+        digits = number.split(".")[0]
+        return f"{head}%bb.{self.blocks[int(digits)]}{number[len(digits) :]}"
+
+    def _register(self, pre: Operand, post: Operand) -> Iterator[Complaint]:
+        if pre.is_def != post.is_def or pre.implicit != post.implicit or pre.internal != post.internal:
+            yield "operands", f"operand {pre} became {post}"
+            return
+        if pre.early_clobber != post.early_clobber:
+            yield "early-clobber", f"the early-clobber flag of {pre} became that of {post}"
+        if pre.tied != post.tied:
+            yield "tied-operand", f"the tie of {pre} became that of {post}"
+        if not pre.is_reg or not post.is_reg:
+            if pre.phys != post.phys:
+                yield "operands", f"operand {pre} became {post}"
+            return
+        if pre.phys:
+            if self.pre.register_name(pre) != self.post.register_name(post):
+                yield "fixed-register", f"fixed register ${pre.phys} became {post}"
+            return
+        if len(self.pre.keys(pre)) != len(self.post.keys(post)):
+            yield "width", f"{pre} and {post} differ in width"
+            return
+        cls = self.pre.class_of(pre.vreg)
+        if post.vreg >= 0:
+            if self.post.class_of(post.vreg) != cls:
+                yield "register-class", f"%{post.vreg} is not of class {cls.name}"
+            return
+        register = physical_register(post.phys)
+        if not is_part_of_member(register, cls, pre.sub):
+            yield "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
+        yield from self._reserved(register)
+
+    def _reserved(self, register: PhysicalRegister) -> Iterator[Complaint]:
+        taken = [u for u in register.units if u not in self.allocatable]
+        if taken:
+            yield (
+                "reserved-register",
+                f"${register.name} covers {unit_name(taken[0])}, which this function must not allocate",
+            )
+
+    def _added(self, post: Instruction) -> Iterator[Complaint]:
+        """Code the allocator added writes only registers it may hand out, and reads no virtual register of this phase."""
+        if post.opcode == "KILL":
+            return
+        spills = spill(post.opcode) is not None
+        for op in post.all_operands:
+            if not (op.is_def and op.is_reg and op.phys):
+                continue
+            if op.implicit and (spills or op.phys in ("scc", "exec", "exec_lo")):
+                continue
+            if post.opcode == "COPY" and op.phys in self.fixed_targets:
+                continue
+            yield from self._reserved(physical_register(op.phys))
+
+    def _mfma_form(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+        """The AGPR form of an MFMA has C and D in AGPRs, the ``_vgprcd`` form in VGPRs (VOP3PInstructions.td)."""
+        if pre.opcode == post.opcode or canonical_opcode(pre.opcode) != canonical_opcode(post.opcode):
+            return
+        wanted = Bank.VGPR if "_vgprcd" in post.opcode else Bank.AGPR
+        registers = [op for op in (*post.defs, *post.operands) if op.is_reg and not op.implicit]
+        for op in (registers[0], registers[3] if len(registers) > 3 else None):
+            if op is not None and op.phys and physical_register(op.phys).bank is not wanted:
+                yield "register-class", f"{post.opcode} needs {op} in {wanted.value}s"
+
+    def _tied(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+        """A use that was the defined register itself, in an opcode whose form ties them, must stay so."""
+        tied = {op.tied for op in pre.operands if op.tied >= 0}
+        implied = may_be_tied(pre.opcode)
+        for number, target in enumerate(pre.defs):
+            if target.vreg < 0 or not (implied or number in tied):
+                continue
+            name = (target.vreg, target.sub)
+            partners = [
+                k
+                for k, op in enumerate(pre.operands)
+                if op.is_use and ((op.vreg, op.sub) == name if op.tied < 0 else op.tied == number)
+            ]
+            after = post.defs[number]
+            if partners and not any(_same_register(post.operands[k], after) for k in partners):
+                yield "tied-operand", f"{after} must be the register of {post.operands[partners[0]]}"
+
+    def _overlap(self, post: Instruction) -> Iterator[Complaint]:
+        written: set[int] = set()
+        for op in post.defs:
+            if op.is_reg:
+                keys = self.post.keys(op)
+                for key in keys:
+                    if key in written:
+                        yield "overlapping-definitions", f"{key_name(key, self.post.grain)} is defined twice at once"
+                        break
+                written.update(keys)
+
+
+def _same_register(a: Operand, b: Operand) -> bool:
+    return (a.phys, a.vreg, a.sub) == (b.phys, b.vreg, b.sub)
+
+
+def is_part_of_member(register: PhysicalRegister, cls: RegisterClass, sub: str) -> bool:
+    """Whether ``register`` is subregister ``sub`` (``""``: the whole) of some member of ``cls``."""
+    if not sub:
+        return contains(cls, register)
+    first = lane_list(subregister_lanes(sub))[0]
+    if register.bank is Bank.SPECIAL:
+        pair = register.name.removesuffix("_lo").removesuffix("_hi")
+        return (register.name, first) in ((f"{pair}_lo", 0), (f"{pair}_hi", 2)) and _contains(cls, pair)
+    start = register.first - first // 2
+    if start < 0 or (register.units[0] - first) % 2:
+        return False
+    return _contains(cls, tuple_name(register.bank, start, cls.width))
+
+
+def _contains(cls: RegisterClass, name: str) -> bool:
+    try:
+        return contains(cls, physical_register(name))
+    except UnsupportedError:
+        return False

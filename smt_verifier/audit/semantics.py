@@ -1,0 +1,119 @@
+"""What the audit must know about opcodes, and nothing more. Every list names its source in LLVM.
+
+Everything not listed is *mandatory*: it must stand on both sides, in order, and is otherwise an uninterpreted function of its
+operands. A list that lacks an opcode therefore costs a proof, never soundness.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
+
+COPIES = frozenset({"COPY"})
+NO_CODE = frozenset({"IMPLICIT_DEF", "KILL"})
+DEBUG = frozenset({"DBG_VALUE", "DBG_VALUE_LIST", "DBG_LABEL", "DBG_INSTR_REF", "DBG_PHI"})
+
+_SPILL = re.compile(r"SI_SPILL_(?P<kind>S|V|A|AV|WWM_V|WWM_AV)(?P<bits>\d+)_(?P<way>SAVE|RESTORE)\Z")
+_VALU_PURE = re.compile(
+    r"(?:V|AV)_(?!READ|WRITELANE|PERMLANE|MFMA|SMFMAC|WMMA|SWMMAC|INTERP|CMPX?_|MOVREL|SWAP|NOP|ADD_CO|SUB_CO|SUBREV_CO|ADDC|SUBB"
+    r"|DIV_SCALE|INDIRECT|SET_INACTIVE|CLREXCP|PIPEFLUSH|DOT|ILLEGAL|LDS|MAD_U64|MAD_I64)"
+)
+_VALU_TOUCHES_OTHER_THREADS = re.compile(r"_(?:dpp8?|dpp16|dpp_\w+|sdwa)(?:_|\Z)|_DPP|_SDWA")
+_SALU_PURE = re.compile(
+    r"S_(?:MOV_B|MOVK_I32|MOV_FED|ADD_|SUB_|LSHL|LSHR|ASHR|AND_B|OR_B|XOR_B|NOT_B|ANDN2_B|ORN2_B|NAND_B|NOR_B|XNOR_B|MUL_|BFE_|BFM_|BREV_"
+    r"|PACK_|SEXT_|ABS_I32|BCNT|FF0|FF1|FLBIT|MIN_|MAX_|GETPC_B64_pseudo\Z)"
+)
+_PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "V_MOV_B64_PSEUDO", "S_MOV_B64_IMM_PSEUDO", "SI_PC_ADD_REL_OFFSET64"})
+_SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
+_IGNORES_EXEC = re.compile(
+    r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|WRITELANE|SPILL_S32|INDIRECT|SET_INACTIVE)|SI_SPILL_S32_TO|SI_SPILL_WWM|.*WWM|.*WQM|ENTER_|EXIT_"
+)
+_READS_INACTIVE = re.compile(
+    r"V_(?:READLANE|MFMA|SMFMAC|WMMA|SWMMAC|PERMLANE|WRITELANE|SET_INACTIVE)|.*_(?:dpp|DPP)|DS_BPERMUTE|DS_PERMUTE|DS_SWIZZLE"
+    r"|SI_RESTORE_S32|.*WWM|.*WQM"
+)
+_MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
+_TIED = re.compile(
+    r"V_(?:FMAC|MAC|PK_FMAC|DOT2C|DOT4C|DOT8C|WRITELANE|SWAP|PERMLANE(?:X?16|16_SWAP|32_SWAP)|INTERP_P2)"
+    r"|V_\w+_(?:dpp|dpp8|sdwa)|V_(?:SMFMAC|SWMMAC)|V_WMMA\w*_twoaddr\w*|V_MFMA\w*_mac\w*"
+    r"|\w+_D16(?:_HI)?(?:_|\Z)|DS_READ_\w+_D16\w*|(?:BUFFER|IMAGE)_ATOMIC\w*|S_(?:ADDK|MULK|CMOVK?|BITSET[01])_\w+|V_CVT_SR\w*|V_MOVREL"
+)
+
+
+def spill(opcode: str) -> tuple[str, int, bool] | None:
+    """``(kind, bits, is_save)`` of a spill pseudo-instruction (SIInstructions.td, SI_SPILL_*), or None."""
+    match = _SPILL.match(opcode)
+    return (match["kind"], int(match["bits"]), match["way"] == "SAVE") if match else None
+
+
+@lru_cache(maxsize=None)
+def _is_pure_opcode(opcode: str) -> bool:
+    if opcode in _PSEUDO_PURE:
+        return True
+    if _VALU_PURE.match(opcode):
+        return not _VALU_TOUCHES_OTHER_THREADS.search(opcode)
+    return bool(_SALU_PURE.match(opcode) and "SAVEEXEC" not in opcode and "WREXEC" not in opcode)
+
+
+def is_pure(instruction: Instruction) -> bool:
+    """Whether the result depends on the written operands only, thread by thread, and nothing else happens.
+
+    Such an instruction may be rematerialised or, when dead, deleted (TargetInstrInfo::isReMaterializable,
+    SIInstrInfo::isReMaterializableImpl). One explicit result; no memory but invariant loads; it may clobber SCC, which is
+    treated as a definition like any other. EXEC is not an input: the result of an active thread does not depend on it.
+    """
+    if len(instruction.defs) != 1 or instruction.bundled or instruction.opens_bundle or instruction.tail:
+        return False
+    if any(op.phys in ("exec", "exec_lo", "exec_hi") for op in instruction.defs):
+        return False
+    if any(op.phys in ("exec", "exec_lo", "exec_hi") and not op.implicit for op in instruction.operands):
+        return False
+    if any(op.is_def and op.phys != "scc" for op in instruction.operands):
+        return False
+    if _SCALAR_LOAD.match(instruction.opcode):
+        return bool(instruction.memory) and all(
+            "invariant" in m and "dereferenceable" in m and "volatile" not in m and " load " in f" {m}"
+            for m in instruction.memory
+        )
+    return not instruction.memory and _is_pure_opcode(instruction.opcode)
+
+
+@lru_cache(maxsize=None)
+def ignores_exec(opcode: str) -> bool:
+    """Whether vector results are written in inactive lanes too (ISA manuals: matrix operations, v_writelane)."""
+    return bool(_IGNORES_EXEC.match(opcode))
+
+
+@lru_cache(maxsize=None)
+def reads_inactive_lanes(opcode: str) -> bool:
+    """Whether a vector operand is read in inactive lanes too (matrix operations, cross-lane operations)."""
+    return bool(_READS_INACTIVE.match(opcode))
+
+
+@lru_cache(maxsize=None)
+def canonical_opcode(opcode: str) -> str:
+    """Opcode up to the choice of register file for C and D of MFMA (``_vgprcd_e64`` and ``_e64`` compute the same).
+
+    AMDGPURewriteAGPRCopyMFMA.cpp switches between the two during allocation.
+    """
+    match = _MFMA_FORM.match(opcode)
+    return f"{match[1]}_e64" if match else opcode
+
+
+@lru_cache(maxsize=None)
+def may_be_tied(opcode: str) -> bool:
+    """Whether LLVM ties a use to the definition without printing it (``$vdst = $src`` constraints in VOP*Instructions.td,
+    DSInstructions.td, BUFInstructions.td, SOPInstructions.td)."""
+    return bool(_TIED.match(opcode))
+
+
+def is_call(instruction: Instruction) -> bool:
+    """Whether a register mask makes it a call."""
+    return any(op.kind is OperandKind.REGMASK for op in instruction.operands)
+
+
+def explicit_shape(operands: tuple[Operand, ...]) -> tuple[str, ...]:
+    """Explicit operands with registers blanked: what two forms of one instruction must share."""
+    return tuple("R" if op.kind is OperandKind.REGISTER else op.text for op in operands if not op.implicit)

@@ -1,0 +1,93 @@
+"""The symbolic state of both sides at one point: which term each lane holds, for each class of threads.
+
+A *term* is an integer that stands for one value. ``UNDEFINED`` is the term of a lane that the pre-RA side leaves undefined.
+Scalar lanes hold one term for the whole wave. Vector lanes hold one for each *atom*: a set of threads that the mask registers
+tracked so far cannot tell apart (``masks.py``). The atom that contains EXEC is the active one; the others are frozen, because
+ordinary vector instructions do not touch them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+UNDEFINED = 0
+EXEC = -1
+"""Name of EXEC among the mask variables."""
+
+
+@dataclass(slots=True)
+class Atom:
+    """Threads that are in exactly the masks ``signature`` names, and what vector lanes hold for them."""
+
+    signature: frozenset[int]
+    pre: dict[int, int]
+    post: dict[int, int]
+
+    @property
+    def active(self) -> bool:
+        """Whether these threads are in EXEC."""
+        return EXEC in self.signature
+
+    def split(self, signature: frozenset[int]) -> Atom:
+        """A copy with another signature."""
+        return Atom(signature, dict(self.pre), dict(self.post))
+
+
+@dataclass(slots=True)
+class Expression:
+    """``term`` is lane ``index`` of the result of the pure operation ``operation`` on ``arguments``.
+
+    ``key`` and ``argument_keys`` say which pre-RA lanes held result and arguments then; None for a post-RA expression.
+    """
+
+    operation: str
+    index: int
+    arguments: tuple[int, ...]
+    term: int
+    key: int | None = None
+    argument_keys: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class State:
+    """Both sides at one point.
+
+    Attributes:
+        pre: scalar pre-RA lanes by key.
+        post: scalar post-RA lanes by key.
+        atoms: classes of threads with their vector lanes.
+        masks: mask variables whose value is known exactly as a union of atoms.
+    """
+
+    pre: dict[int, int]
+    post: dict[int, int]
+    atoms: list[Atom]
+    masks: set[int] = field(default_factory=set[int])
+
+
+@dataclass(slots=True)
+class Terms:
+    """Makes terms and remembers where each came from, for messages.
+
+    ``maybe_undefined`` holds pre-RA terms of lanes that are undefined on some paths; each has a Boolean of its own in the
+    solver. ``alternatives`` is used by inference only: post-RA terms that a pre-RA term is believed equal to.
+    """
+
+    origin: list[str] = field(default_factory=lambda: ["undefined"])
+    maybe_undefined: set[int] = field(default_factory=set[int])
+    alternatives: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+
+    def fresh(self, origin: str) -> int:
+        """A new term."""
+        self.origin.append(origin)
+        return len(self.origin) - 1
+
+    def fresh_many(self, origin: str, count: int) -> range:
+        """``count`` new terms of one origin."""
+        first = len(self.origin)
+        self.origin.extend([origin] * count)
+        return range(first, first + count)
+
+    def believed_equal(self, pre: int, post: int) -> bool:
+        """Whether inference takes a pre-RA and a post-RA term to be equal."""
+        return pre == post or pre == UNDEFINED or post in self.alternatives.get(pre, ())
