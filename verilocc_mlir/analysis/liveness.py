@@ -1,0 +1,285 @@
+"""Lane liveness of virtual registers, and live ranges as segments.
+
+Two data-flow problems over sets of atoms (``lanes.py``), both with union at joins:
+
+* *needed*, backward: a read makes an atom needed, a write or anything that undefines it ends the need;
+* *defined*, forward: a write makes an atom defined, ``undef %r.sub = …`` (for the lanes it leaves out) and ``IMPLICIT_DEF``
+  make it undefined. Nothing is defined at entry.
+
+An atom is **live** where it is needed and defined on some path: a place where any value would do needs no storage. This is
+how LLVM's LiveRangeCalc treats subranges (it extends a range only to where a definition reaches), except for
+``IMPLICIT_DEF``, which LLVM counts as a definition like any other. Here it occupies its register for the one slot in which
+it writes, as a dead definition does, so that the instruction may stay in the text without harm to a neighbour; the value
+kept from there to a join is "anything", for which no register is held. ``implicit_def_holds`` gives LLVM's reading.
+
+The rule is sound under EXEC as well. SIOptimizeVGPRLiveRange writes ``IMPLICIT_DEF`` at the end of a region whose
+*inactive* lanes still need the old value. Between there and the join a register of the region may be shared with that
+value only by a value that dies before the join (past it both are live, so they interfere), and such a value was written
+under the region's EXEC, which leaves the inactive lanes alone.
+
+Segments are in the slot numbering of ``problem/model.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from verilocc_mlir.analysis.cfg import ControlFlow
+from verilocc_mlir.analysis.lanes import LaneAccesses, lane_accesses
+from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.target.classes import RegisterClass
+
+Segment = tuple[int, int]
+"""Half-open slot interval."""
+
+
+class LaneSegments(NamedTuple):
+    """Lanes of one register (16-bit mask) that are live in the same ``segments`` (sorted, disjoint, not touching)."""
+
+    lanes: int
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class LaneLiveness:
+    """Where each lane of each chosen virtual register is live.
+
+    Attributes:
+        accesses: the accesses it was computed from.
+        ranges: for each virtual register, groups of lanes with their segments; lanes never live are in no group.
+        live_in: for each block, the set of live atoms at its start, as a bit set.
+        live_out: likewise at its end.
+    """
+
+    accesses: LaneAccesses
+    ranges: dict[int, tuple[LaneSegments, ...]]
+    live_in: tuple[int, ...]
+    live_out: tuple[int, ...]
+
+    def lanes_in(self, block: int) -> dict[int, int]:
+        """Live-in lanes of the block at layout position ``block``: virtual register to lane mask."""
+        return self._lanes(self.live_in[block])
+
+    def lanes_out(self, block: int) -> dict[int, int]:
+        """Live-out lanes of a block: virtual register to lane mask."""
+        return self._lanes(self.live_out[block])
+
+    def _lanes(self, bits: int) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for atom in set_bits(bits):
+            vreg = self.accesses.owner[atom]
+            found[vreg] = found.get(vreg, 0) | self.accesses.lanes[atom]
+        return found
+
+
+def lane_liveness(
+    function: MachineFunction,
+    cfg: ControlFlow,
+    classes: dict[int, RegisterClass],
+    chosen: Callable[[int], bool] = lambda _: True,
+    *,
+    implicit_def_holds: bool = False,
+) -> LaneLiveness:
+    """Live ranges of the virtual registers for which ``chosen`` is true.
+
+    Args:
+        function: pre-RA machine code, in which LLVM has left SSA form.
+        cfg: its control flow.
+        classes: ``virtual_classes(function)``.
+        chosen: which registers to look at; the others cost next to nothing.
+        implicit_def_holds: count ``IMPLICIT_DEF`` as an ordinary definition, as LLVM does.
+
+    Raises:
+        InputError: a subregister outside of its register.
+    """
+    accesses = lane_accesses(function, cfg, classes, chosen)
+    live_in, live_out = _solve(accesses, cfg, implicit_def_holds)
+    segments = _segments(accesses, cfg, live_in, live_out, implicit_def_holds)
+    ranges = {vreg: _group(atoms, accesses.lanes, segments) for vreg, atoms in accesses.atoms.items()}
+    return LaneLiveness(accesses, ranges, live_in, live_out)
+
+
+def set_bits(bits: int) -> list[int]:
+    """Positions of the ones of ``bits``, ascending."""
+    text = bin(bits)[:1:-1]
+    found: list[int] = []
+    at = text.find("1")
+    while at >= 0:
+        found.append(at)
+        at = text.find("1", at + 1)
+    return found
+
+
+def bit_set(members: set[int]) -> int:
+    """The integer whose ones are at ``members``."""
+    if not members:
+        return 0
+    store = bytearray(max(members) // 8 + 1)
+    for member in members:
+        store[member >> 3] |= 1 << (member & 7)
+    return int.from_bytes(store, "little")
+
+
+def _solve(accesses: LaneAccesses, cfg: ControlFlow, implicit_def_holds: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Live-in and live-out sets of every block."""
+    count = len(accesses.blocks)
+    exposed: list[int] = []
+    ended: list[int] = []
+    defined: list[int] = []
+    undefined: list[int] = []
+    for block in accesses.blocks:
+        reads: set[int] = set()
+        closes: set[int] = set()
+        for access in reversed(block):
+            for atoms in (access.writes, access.implicit, access.undefines, access.early):
+                if atoms:
+                    reads.difference_update(atoms)
+                    closes.update(atoms)
+            reads.update(access.reads)
+        has: set[int] = set()
+        for access in block:
+            has.difference_update(access.undefines)
+            if access.implicit and implicit_def_holds:
+                has.update(access.implicit)
+            else:
+                has.difference_update(access.implicit)
+            has.update(access.early)
+            has.update(access.writes)
+        exposed.append(bit_set(reads))
+        ended.append(bit_set(closes))
+        defined.append(bit_set(has))
+        undefined.append(bit_set(closes - has))
+    needed_in = solve_backward(cfg, exposed, ended)
+    defined_out = solve_forward(cfg, defined, undefined)
+    live_in: list[int] = []
+    live_out: list[int] = []
+    for block in range(count):
+        arriving = 0
+        for predecessor in cfg.predecessors[block]:
+            arriving |= defined_out[predecessor]
+        leaving = 0
+        for successor in cfg.successors[block]:
+            leaving |= needed_in[successor]
+        live_in.append(needed_in[block] & arriving)
+        live_out.append(leaving & defined_out[block])
+    return tuple(live_in), tuple(live_out)
+
+
+def solve_backward(cfg: ControlFlow, gen: list[int], kill: list[int]) -> list[int]:
+    """Sets at the blocks' starts: least solution of ``in = gen | (union of in over successors & ~kill)``."""
+    return _fixpoint([*reversed(_all_blocks(cfg))], cfg.successors, cfg.predecessors, gen, kill)
+
+
+def solve_forward(cfg: ControlFlow, gen: list[int], kill: list[int]) -> list[int]:
+    """Sets at the blocks' ends: least solution of ``out = gen | (union of out over predecessors & ~kill)``."""
+    return _fixpoint(_all_blocks(cfg), cfg.predecessors, cfg.successors, gen, kill)
+
+
+def _all_blocks(cfg: ControlFlow) -> list[int]:
+    """Reachable blocks in reverse post-order, then the others: their code is in the text and must get registers too."""
+    return [*cfg.order, *sorted(set(range(len(cfg.successors))) - set(cfg.order))]
+
+
+def _fixpoint(
+    order: list[int],
+    sources: tuple[tuple[int, ...], ...],
+    targets: tuple[tuple[int, ...], ...],
+    gen: list[int],
+    kill: list[int],
+) -> list[int]:
+    """Least solution of ``value[b] = gen[b] | (union of value[s] over sources[b] & ~kill[b])``."""
+    value = list(gen)
+    rank = {block: k for k, block in enumerate(order)}
+    waiting = set(order)
+    while waiting:
+        # Sweeps in a good order: as many as loops are deep, and one more.
+        sweep = sorted(waiting, key=rank.__getitem__)
+        waiting.clear()
+        changed_in_sweep: set[int] = set()
+        for block in sweep:
+            incoming = 0
+            for source in sources[block]:
+                incoming |= value[source]
+            new = gen[block] | (incoming & ~kill[block])
+            if new != value[block]:
+                value[block] = new
+                changed_in_sweep.add(block)
+        for block in changed_in_sweep:
+            waiting.update(targets[block])
+    return value
+
+
+def _segments(
+    accesses: LaneAccesses,
+    cfg: ControlFlow,
+    live_in: tuple[int, ...],
+    live_out: tuple[int, ...],
+    implicit_def_holds: bool,
+) -> list[list[Segment]]:
+    """Segments of every atom, latest first; they may touch or overlap."""
+    count = len(accesses.owner)
+    found: list[list[Segment]] = [[] for _ in range(count)]
+    end = [-1] * count
+    for position in range(len(accesses.blocks) - 1, -1, -1):
+        boundary = 4 * cfg.first[position + 1]
+        open_atoms = set(set_bits(live_out[position]))
+        for atom in open_atoms:
+            end[atom] = boundary
+        for access in reversed(accesses.blocks[position]):
+            slot = 4 * access.index
+            written: list[tuple[int, tuple[int, ...]]] = [(slot + 2, access.writes), (slot + 1, access.early)]
+            if access.implicit:
+                if implicit_def_holds:
+                    written.append((slot + 2, access.implicit))
+                else:
+                    for atom in access.implicit:
+                        end[atom] = -1
+                        open_atoms.discard(atom)
+                        found[atom].append((slot + 2, slot + 3))
+            for start, atoms in written:
+                for atom in atoms:
+                    stop = end[atom]
+                    if stop < 0:
+                        stop = slot + 3
+                    else:
+                        end[atom] = -1
+                        open_atoms.discard(atom)
+                    found[atom].append((start, stop))
+            for atom in access.undefines:
+                end[atom] = -1
+                open_atoms.discard(atom)
+            for atom in access.reads:
+                if end[atom] < 0:
+                    end[atom] = slot + 2
+                    open_atoms.add(atom)
+        start = 4 * cfg.first[position]
+        entering = set(set_bits(live_in[position]))
+        for atom in open_atoms:
+            if atom in entering and start < end[atom]:
+                found[atom].append((start, end[atom]))
+            end[atom] = -1
+    return found
+
+
+def _group(atoms: tuple[int, ...], lanes: tuple[int, ...], segments: list[list[Segment]]) -> tuple[LaneSegments, ...]:
+    """Join touching segments, and atoms with the same segments; groups are ordered by lowest lane."""
+    groups: dict[tuple[Segment, ...], int] = {}
+    for atom in atoms:
+        if segments[atom]:
+            joined = join_segments(segments[atom])
+            groups[joined] = groups.get(joined, 0) | lanes[atom]
+    return tuple(LaneSegments(mask, segs) for segs, mask in sorted(groups.items(), key=lambda g: g[1] & -g[1]))
+
+
+def join_segments(segments: list[Segment]) -> tuple[Segment, ...]:
+    """Sorted, disjoint, non-touching segments that cover the same slots."""
+    joined: list[Segment] = []
+    for start, stop in sorted(segments):
+        if joined and start <= joined[-1][1]:
+            if stop > joined[-1][1]:
+                joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((start, stop))
+    return tuple(joined)
