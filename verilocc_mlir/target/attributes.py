@@ -1,0 +1,182 @@
+"""What the IR module in a MIR file says about a function: calling convention, string attributes, LDS.
+
+The preamble of a ``.mir`` file is the IR module, indented. Its syntax is regular enough to read line by line: one
+``define`` line a function, one ``attributes #N`` line a group (llvm/lib/IR/AsmWriter.cpp prints both on one line).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from verilocc_mlir.errors import InputError
+
+_DEFINE = re.compile(r"^[ \t]*define\b(?P<head>[^@\n]*)@(?P<name>\"(?:[^\"]|\\\")*\"|[-\w.$]+)\(", re.MULTILINE)
+_GROUP = re.compile(r"^[ \t]*attributes #(\d+) = \{([^\n]*)\}[ \t]*$", re.MULTILINE)
+_STRING = re.compile(r'"([^"]*)"(?:\s*=\s*"([^"]*)")?')
+_GROUP_USE = re.compile(r"#(\d+)")
+_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2})")
+_CC_NUMBER = re.compile(r"\bcc ?(\d+)\b")
+
+CALLING_CONVENTIONS = frozenset({
+    "fastcc", "coldcc", "amdgpu_kernel", "spir_kernel", "spir_func", "amdgpu_gfx", "amdgpu_gfx_whole_wave",
+    "amdgpu_vs", "amdgpu_ls", "amdgpu_hs", "amdgpu_es", "amdgpu_gs", "amdgpu_ps", "amdgpu_cs",
+    "amdgpu_cs_chain", "amdgpu_cs_chain_preserve",
+})  # fmt: skip
+KERNELS = frozenset({"amdgpu_kernel", "spir_kernel"})
+GRAPHICS = frozenset({"amdgpu_vs", "amdgpu_ls", "amdgpu_hs", "amdgpu_es", "amdgpu_gs", "amdgpu_ps"})
+_NUMBERED = {
+    87: "amdgpu_vs", 88: "amdgpu_gs", 89: "amdgpu_ps", 90: "amdgpu_cs", 91: "amdgpu_kernel", 93: "amdgpu_hs",
+    95: "amdgpu_ls", 96: "amdgpu_es", 100: "amdgpu_gfx", 104: "amdgpu_cs_chain", 105: "amdgpu_cs_chain_preserve",
+    8: "fastcc", 9: "coldcc", 75: "spir_func", 76: "spir_kernel",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FunctionAttributes:
+    """Attributes of one function as the IR states them.
+
+    Attributes:
+        name: function name, unquoted.
+        calling_convention: ``"ccc"`` where none is written, else the IR keyword (``"amdgpu_kernel"``, ``"fastcc"`` …).
+        strings: string attributes by name, attribute groups resolved; the value is ``""`` for a bare one.
+        words: keyword attributes of the groups and of the ``define`` line (``"noinline"``, ``"naked"`` …).
+    """
+
+    name: str
+    calling_convention: str
+    strings: Mapping[str, str]
+    words: frozenset[str]
+
+    @property
+    def target_cpu(self) -> str:
+        """``"target-cpu"``, or ``""``."""
+        return self.strings.get("target-cpu", "")
+
+    @property
+    def target_features(self) -> frozenset[str]:
+        """``"target-features"`` split, signs kept (``"+xnack"``)."""
+        return frozenset(f for f in self.strings.get("target-features", "").split(",") if f)
+
+    @property
+    def is_kernel(self) -> bool:
+        """Started by a dispatch."""
+        return self.calling_convention in KERNELS
+
+    @property
+    def is_entry(self) -> bool:
+        """Not called: a kernel or a shader (AMDGPU::isEntryFunctionCC)."""
+        return self.is_kernel or self.calling_convention in GRAPHICS or self.calling_convention == "amdgpu_cs"
+
+    @property
+    def lds_bytes(self) -> int:
+        """Least LDS allocation stated by ``amdgpu-lds-size``, bytes; 0 where it is not stated."""
+        pair = self.integer_pair("amdgpu-lds-size", only_first_required=True)
+        return pair[0] if pair else 0
+
+    def integer(self, key: str) -> int | None:
+        """A decimal attribute; None where absent or malformed (Function::getFnAttributeAsParsedInteger)."""
+        text = self.strings.get(key)
+        return _integer(text) if text is not None else None
+
+    def integer_pair(self, key: str, *, only_first_required: bool = False) -> tuple[int, int | None] | None:
+        """``"a,b"`` as two integers; the second is None where it may be and is absent (AMDGPU::getIntegerPairAttribute)."""
+        text = self.strings.get(key)
+        if text is None:
+            return None
+        first, comma, second = text.partition(",")
+        low, high = _integer(first.strip()), _integer(second.strip())
+        if low is None:
+            return None
+        if high is None:
+            return (low, None) if only_first_required and not (comma and second.strip()) else None
+        return low, high
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def unquote(name: str) -> str:
+    """An IR name as the string it stands for: quotes removed, ``\\22`` decoded as LLVM does (UTF-8 bytes)."""
+    if not name.startswith('"'):
+        return name
+    if "\\" not in name:
+        return name[1:-1]
+    raw = re.sub(
+        rb"\\([0-9A-Fa-f]{2})|\\\\",
+        lambda m: bytes([int(m[1], 16)]) if m[1] else b"\\",
+        name[1:-1].encode("utf-8"),
+    )
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _calling_convention(head: str) -> str:
+    for word in head.split():
+        if word in CALLING_CONVENTIONS:
+            return word
+    match = _CC_NUMBER.search(head)
+    return _NUMBERED.get(int(match[1]), f"cc{match[1]}") if match else "ccc"
+
+
+def _after_parameters(line: str, start: int) -> str:
+    """The rest of a ``define`` line after the parenthesis that closes the parameter list opened before ``start``."""
+    depth, quoted = 1, False
+    for k in range(start, len(line)):
+        ch = line[k]
+        if ch == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += (ch == "(") - (ch == ")")
+            if depth == 0:
+                return line[k + 1 :]
+    return ""
+
+
+def _split(text: str) -> tuple[dict[str, str], set[str]]:
+    strings = {m[1]: m[2] or "" for m in _STRING.finditer(text)}
+    return strings, set(_STRING.sub(" ", text).split())
+
+
+@lru_cache(maxsize=16)
+def _module(preamble: str) -> dict[str, FunctionAttributes]:
+    groups = {m[1]: _split(m[2]) for m in _GROUP.finditer(preamble)}
+    found: dict[str, FunctionAttributes] = {}
+    for match in _DEFINE.finditer(preamble):
+        end = preamble.find("\n", match.end())
+        line = preamble[match.start() : end if end >= 0 else len(preamble)]
+        tail = _after_parameters(line, match.end() - match.start())
+        name = unquote(match["name"])
+        strings: dict[str, str] = {}
+        words: set[str] = set()
+        # Comdat, section and metadata come after the attributes and may hold a '#' only inside strings.
+        for use in _GROUP_USE.finditer(_STRING.sub(" ", tail)):
+            if use[1] in groups:
+                strings.update(groups[use[1]][0])
+                words.update(groups[use[1]][1])
+        own, own_words = _split(tail.rpartition("{")[0])
+        own.pop("", None)
+        strings.update(own)
+        words.update(w for w in own_words if not w.startswith(("#", "!")))
+        found[name] = FunctionAttributes(
+            name, _calling_convention(match["head"]), MappingProxyType(strings), frozenset(words)
+        )
+    return found
+
+
+def function_attributes(preamble: str, name: str) -> FunctionAttributes:
+    """Attributes of function ``name`` in the IR module ``preamble``; linear in the module, once per module.
+
+    Raises:
+        InputError: the module defines no such function.
+    """
+    module = _module(preamble)
+    if name in module:
+        return module[name]
+    raise InputError(
+        f"the IR module in the MIR file defines no function {name}",
+        hint="give MIR as llc writes it, with its embedded IR module: register budgets depend on function attributes",
+    )

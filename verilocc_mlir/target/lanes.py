@@ -1,0 +1,50 @@
+"""Subregister indices as sets of 16-bit lanes.
+
+A *lane* is bit *k* of an integer mask and stands for bits ``16*k .. 16*k+15`` of a register tuple, which is also how
+LLVM numbers its lane masks (``sub0`` = 3, ``sub1`` = 12, …; SIRegisterInfo.cpp asserts it).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from verilocc_mlir.errors import UnsupportedError
+
+_SUB = re.compile(r"sub(\d+)\Z")
+_SUB_HALF = re.compile(r"(?:sub(\d+)_)?(lo16|hi16)\Z")
+
+
+@lru_cache(maxsize=None)
+def subregister_lanes(index: str) -> int:
+    """Lane mask of a subregister index: ``sub1_sub2``, ``lo16``, ``sub3_hi16``.
+
+    Raises:
+        UnsupportedError: not a subregister index of AMDGPU.
+    """
+    if match := _SUB_HALF.match(index):
+        return 1 << (2 * int(match[1] or 0) + (match[2] == "hi16"))
+    mask = 0
+    for part in index.split("_"):
+        match = _SUB.match(part)
+        if match is None:
+            raise UnsupportedError(f"unknown subregister index {index}")
+        mask |= 3 << (2 * int(match[1]))
+    return mask
+
+
+def full_lanes(bits: int) -> int:
+    """Lane mask of a whole register of ``bits`` bits (16 or a multiple of 32)."""
+    return (1 << (bits // 16)) - 1
+
+
+def lane_list(mask: int) -> tuple[int, ...]:
+    """The lanes of a mask, lowest first."""
+    lanes: list[int] = []
+    k = 0
+    while mask:
+        if mask & 1:
+            lanes.append(k)
+        mask >>= 1
+        k += 1
+    return tuple(lanes)

@@ -1,0 +1,109 @@
+"""The GPUs this project compiles for, as facts.
+
+Sources: llvm/lib/Target/AMDGPU/GCNProcessors.td, AMDGPU.td (features), Utils/AMDGPUBaseInfo.cpp (namespace IsaInfo),
+llvm/include/llvm/BinaryFormat/ELF.h (EF_AMDGPU_MACH). Checked against llc by tests/test_target_occupancy.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verilocc_mlir.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One GPU.
+
+    Attributes:
+        name: LLVM's ``-mcpu`` name.
+        major: ISA generation: 9, 11 or 12.
+        wave_size: lanes of a wave as LLVM compiles for it by default.
+        unified_vgpr: VGPRs and AGPRs share one file and one budget (gfx90a and later CDNA).
+        addressable_vgprs: VGPRs one wave can name.
+        addressable_agprs: AGPRs one wave can name; 0 where there are none.
+        addressable_sgprs: SGPRs one wave can name, VCC and the like not counted.
+        vgpr_granule: vector registers are handed out in multiples of this.
+        vgpr_total: vector registers of one SIMD, per lane.
+        max_waves: waves one SIMD holds at most.
+        align2: tuples of vector registers start at even numbers (``_align2`` classes).
+        elf_mach: EF_AMDGPU_MACH value of a code object's ELF header flags.
+        lds_bytes: LDS that the waves of one work-group's block (CU or WGP) share.
+        simds: SIMDs of that block.
+        max_barriers: work-groups of two and more waves that the block holds at most.
+        architected_flat_scratch: FLAT_SCRATCH is outside the SGPR file and set up by hardware.
+        xnack: the target has XNACK, which keeps its mask in SGPRs (before gfx10).
+    """
+
+    name: str
+    major: int
+    wave_size: int
+    unified_vgpr: bool
+    addressable_vgprs: int
+    addressable_agprs: int
+    addressable_sgprs: int
+    vgpr_granule: int
+    vgpr_total: int
+    max_waves: int
+    align2: bool
+    elf_mach: int
+    lds_bytes: int
+    simds: int
+    max_barriers: int
+    architected_flat_scratch: bool
+    xnack: bool
+
+    @property
+    def has_agprs(self) -> bool:
+        """There is an accumulator file."""
+        return self.addressable_agprs > 0
+
+    @property
+    def addressable_vectors(self) -> int:
+        """VGPRs and AGPRs together that one wave can name."""
+        return self.addressable_vgprs + self.addressable_agprs
+
+
+def _cdna(name: str, elf_mach: int, *, lds: int, architected: bool) -> Target:
+    return Target(
+        name, 9, 64, True, 256, 256, 102, 8, 512, 8, True, elf_mach,
+        lds_bytes=lds, simds=4, max_barriers=16, architected_flat_scratch=architected, xnack=True,
+    )  # fmt: skip
+
+
+def _rdna(name: str, major: int, elf_mach: int) -> Target:
+    # A work-group may spread over both CUs of a WGP (cumode off), so LDS and SIMDs are those of the WGP.
+    return Target(
+        name, major, 32, False, 256, 0, 106, 24, 1536, 16, False, elf_mach,
+        lds_bytes=128 * 1024, simds=4, max_barriers=32, architected_flat_scratch=True, xnack=False,
+    )  # fmt: skip
+
+
+TARGETS: dict[str, Target] = {
+    t.name: t
+    for t in (
+        _cdna("gfx90a", 0x3F, lds=64 * 1024, architected=False),
+        _cdna("gfx942", 0x4C, lds=64 * 1024, architected=True),
+        _cdna("gfx950", 0x4F, lds=160 * 1024, architected=True),
+        _rdna("gfx1100", 11, 0x41),
+        _rdna("gfx1201", 12, 0x4E),
+        Target(
+            "gfx1250", 12, 32, False, 1024, 0, 106, 16, 1024, 16, True, 0x49,
+            lds_bytes=320 * 1024, simds=4, max_barriers=32, architected_flat_scratch=True, xnack=False,
+        ),
+    )
+}  # fmt: skip
+
+
+def target(name: str) -> Target:
+    """The target called ``name``.
+
+    Raises:
+        InputError: it is not one of ``TARGETS``; the message lists them.
+    """
+    found = TARGETS.get(name)
+    if found is None:
+        raise InputError(
+            f"unknown target {name or '(none given)'}", hint=f"give one of {', '.join(TARGETS)} with -mcpu"
+        )
+    return found
