@@ -1,0 +1,52 @@
+# Every target installs what it misses (scripts/bootstrap), says what it does, and can be run again.
+#   make demo      compile GEMM and attention for five GPUs into out/, each register assignment proved
+#   make test      lint, types, import arrows, and the tests that take seconds
+#   make test-all  the long tests too
+#   make lint      ruff, pyright, import-linter
+#   make doctor    what is found, what is missing, and the command that mends it
+#   make clean     remove out/ and caches; .venv stays (make distclean removes it too)
+SHELL := /bin/sh
+PY := .venv/bin/python
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 8 ] && n=8; echo $$n)
+PYTEST := $(PY) -m pytest -n $(JOBS)
+
+.PHONY: help demo test test-all lint doctor clean distclean llvm venv venv-dev
+help:
+	@sed -n '1,8s/^#  *//p' Makefile
+
+llvm:
+	@scripts/bootstrap llvm
+
+venv:
+	@scripts/bootstrap venv
+
+venv-dev:
+	@scripts/bootstrap venv dev
+
+demo: llvm venv
+	@$(PY) examples/demo.py --out out
+
+lint: venv-dev
+	@echo "lint: ruff check, ruff format"
+	@$(PY) -m ruff check -q .
+	@$(PY) -m ruff format -q --check .
+	@echo "lint: import arrows"
+	@.venv/bin/lint-imports --no-cache
+	@echo "lint: pyright (strict)"
+	@.venv/bin/pyright --pythonpath $(PY)
+
+test: llvm lint
+	$(PYTEST) -m "not long"
+
+test-all: llvm lint
+	$(PYTEST)
+
+doctor: venv
+	@.venv/bin/verilocc doctor
+
+clean:
+	rm -rf out .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv
