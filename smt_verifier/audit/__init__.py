@@ -8,7 +8,8 @@ answers PROVED, then for every path of blocks and every thread of the wave:
 2. whenever a paired instruction reads an operand, each lane of Q's register holds the value that P's operand holds, unless P
    leaves that lane undefined; so, instructions being uninterpreted functions of what they read, both compute the same;
 3. fixed physical operands are the same registers, and Q obeys the machine's rules: class, alignment, width, reserved registers,
-   early-clobber, ties, declared live-ins, spill slots (``rules.py``, ``execute.py``).
+   early-clobber, ties, spill slots (``rules.py``, ``execute.py``), and what Q says about liveness, on which later passes rely
+   (``flags.py``).
 
 State. P maps lanes of virtual registers and units of physical ones to values, Q maps units, spill slots and virtual registers of
 later phases. Scalar lanes hold one value a wave; vector lanes one a thread, kept apart for each class of threads that the masks
@@ -34,6 +35,7 @@ from dataclasses import replace
 
 from smt_verifier.audit.align import acts_alone
 from smt_verifier.audit.check import check_block
+from smt_verifier.audit.flags import check_flags
 from smt_verifier.audit.header import compare_headers
 from smt_verifier.audit.infer import infer
 from smt_verifier.audit.product import Product
@@ -53,6 +55,9 @@ __all__ = ["RULES", "AuditReport", "Finding", "FunctionAudit", "MoveCounts", "au
 RULES = (
     "value",
     "undef-flag",
+    "kill-flag",
+    "dead-flag",
+    "live-in",
     "early-clobber",
     "instruction-sequence",
     "instruction-flags",
@@ -130,7 +135,7 @@ def _audit(
             pre.name, combine(f.outcome for f in findings), len(findings), tuple(findings), MoveCounts()
         )
     available = allocatable(pre, file.preamble, target)
-    product = Product(pre, post, target.wave_size, _always_available(available))
+    product = Product(pre, post, target.wave_size, available.reserved_units)
     rules = MachineRules(
         product.pre_lanes,
         product.post_lanes,
@@ -149,6 +154,11 @@ def _audit(
             checked = check_block(product, number, entries, solver, timeout_s)
             obligations += checked.goals
             findings += checked.findings
+        flagged = check_flags(
+            post, product.post_lanes, _always_available(available), product.real_reads(), product.order
+        )
+        obligations += flagged.checked
+        findings += flagged.findings
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))
 

@@ -13,7 +13,7 @@ from smt_verifier.audit.lanes import key_name
 from smt_verifier.audit.product import Product
 from smt_verifier.audit.relation import Claims, Relation, pre_term
 from smt_verifier.audit.report import Finding
-from smt_verifier.audit.state import UNDEFINED, Atom, Expression, State
+from smt_verifier.audit.state import EXEC, UNDEFINED, Atom, Expression, State
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Solver
 
@@ -44,7 +44,7 @@ class _Edge:
         if not claims.masks <= self.state.masks:
             self.unmet.append("a thread mask the successor knows is not known here")
         self.relation(claims.scalar, None)
-        keep = claims.masks | {-1}
+        keep = claims.masks | {EXEC}
         for atom in self.state.atoms:
             wanted = claims.atoms.get(atom.signature & keep)
             if wanted is None:
@@ -95,13 +95,12 @@ def check_block(
     state = product.entry_state(block, entries[block], lambda a, b: hypotheses.append((a, b)))
     executor.run(product.steps[block], state)
     unmet: list[str] = []
-    edge = _Edge(product, state, goals, unmet)
     for successor in dict.fromkeys(product.successors[block]):
         claims = entries[successor]
         if claims is None:
             unmet.append("a successor without claims")
         else:
-            edge.require(claims)
+            _Edge(product, product.leave(block, successor, state), goals, unmet).require(claims)
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]
     name = f"{product.pre.name}/block-{block}"
     obligation, merged = _obligation(name, product, hypotheses, goals)

@@ -14,12 +14,13 @@ from smt_verifier.audit.lanes import LaneMap, key_name, stack_keys
 from smt_verifier.audit.masks import MaskTracker
 from smt_verifier.audit.report import Finding
 from smt_verifier.audit.semantics import (
+    SpillSlot,
     canonical_opcode,
     explicit_shape,
     ignores_exec,
     is_pure,
     reads_inactive_lanes,
-    spill,
+    spill_slot,
 )
 from smt_verifier.audit.state import UNDEFINED, Atom, Expression, State, Terms
 from smt_verifier.outcome import Outcome
@@ -62,6 +63,7 @@ class Executor:
         post_lanes: LaneMap,
         masks: MaskTracker,
         operations: frozenset[str],
+        reserved: frozenset[int],
     ) -> None:
         self.pre = pre
         self.post = post
@@ -69,6 +71,9 @@ class Executor:
         self.post_lanes = post_lanes
         self.masks = masks
         self.operations = operations
+        self.reserved = reserved
+        self.real_reads: set[tuple[int, int]] = set()
+        """``(id of a paired post-RA instruction, key)`` of the lanes it reads that the pre-RA side does not leave undefined."""
         self.terms = Terms()
         self.expressions: list[Expression] = []
         self._by_operation: dict[tuple[str, int, int], list[Expression]] = {}
@@ -156,7 +161,7 @@ class Executor:
             terms = [UNDEFINED if source.undef else self.read(k, sources) for k in of]
             self._undefine_rest(target, to, maps)
             for key, term in zip(to, terms, strict=True):
-                maps[key] = UNDEFINED if target.dead else term
+                maps[key] = term
 
     def _copy_maps(
         self, side: str, state: State, to_vector: bool, from_vector: bool
@@ -185,7 +190,7 @@ class Executor:
                 self._undefine_rest(op, keys, table)
                 row = self.terms.fresh_many(f"result {number} of {instruction}", len(keys))
                 for key, term in zip(keys, row, strict=True):
-                    table[key] = UNDEFINED if op.dead else term
+                    table[key] = term
                 if number == 0 and arguments is not None:
                     self._note_results(instruction, row, keys, *arguments)
 
@@ -193,11 +198,10 @@ class Executor:
         opcode = instruction.opcode
         if opcode == "COPY":
             self._copy_post(instruction, state)
-        elif (kind := spill(opcode)) is not None:
-            self._spill_post(instruction, kind, state)
+        elif (slot := spill_slot(instruction)) is not None:
+            self._spill_post(slot, state)
         elif opcode == "KILL":
-            kept = {k for op in instruction.all_operands if op.is_def and op.is_reg for k in self.post_lanes.keys(op)}
-            self._end_killed(instruction, state, kept)
+            return
         elif opcode == "IMPLICIT_DEF":
             for op in instruction.all_operands:
                 if op.is_def and op.is_reg:
@@ -222,7 +226,6 @@ class Executor:
                 moved.append((maps, [self.terms.fresh("nothing (copy of an undefined register)") for _ in of]))
             else:
                 moved.append((maps, [self.read(k, sources) for k in of]))
-        self._end_killed(instruction, state, frozenset())
         own = set(to)
         for op in instruction.operands:
             if op.is_def and op.is_reg and op.phys not in _EXEC_NAMES:
@@ -233,43 +236,28 @@ class Executor:
             for key, term in zip(to, terms, strict=True):
                 maps[key] = term
 
-    def _spill_post(self, instruction: Instruction, kind: tuple[str, int, bool], state: State) -> None:
-        letter, bits, save = kind
-        if letter.startswith("WWM"):
-            raise UnsupportedError("whole-wave spill code is not followed yet")
-        register = instruction.operands[0] if save else instruction.defs[0]
-        operands = instruction.operands if save else (register, *instruction.operands)
-        frame = operands[1]
-        number = frame.text.removeprefix("%stack.").split(".")[0]
-        if frame.kind is not OperandKind.FRAME_INDEX or not number.isdigit():
-            raise UnsupportedError(f"spill without a stack slot: {instruction}")
-        slot = int(number)
-        offset = 0
-        immediates = [op for op in operands[2:] if op.kind is OperandKind.IMMEDIATE]
-        if immediates:
-            offset = int(immediates[0].text)
-        row = self.post.stack.get(slot)
+    def _spill_post(self, slot: SpillSlot, state: State) -> None:
+        """Save or reload: lanes move between a register and a slot, for vector registers in active threads only."""
+        row = self.post.stack.get(slot.number)
+        register = slot.register
         keys = self.post_lanes.keys(register)
-        if slot in self.pre.stack or row is None or row.type != "spill-slot":
-            self._refute("spill-slot", f"stack object {slot} is not a slot the allocator made")
+        if slot.number in self.pre.stack or row is None or row.type != "spill-slot":
+            self._refute("spill-slot", f"stack object {slot.number} is not a slot the allocator made")
             return
-        if len(keys) * self.post_lanes.grain * 16 != bits or offset < 0 or 8 * (row.size - offset) < bits or offset % 4:
-            self._refute("spill-slot", f"{bits} bits at offset {offset} do not fit slot {slot} of {row.size} bytes")
+        fits = slot.offset >= 0 and slot.offset % 4 == 0 and 8 * (row.size - slot.offset) >= slot.bits
+        if len(keys) * self.post_lanes.grain * 16 != slot.bits or not fits:
+            self._refute(
+                "spill-slot", f"{slot.bits} bits at offset {slot.offset} do not fit slot {slot.number} of {row.size} bytes"
+            )
             return
-        vector = letter != "S"
-        cells = stack_keys(slot, offset // 2, len(keys), self.post_lanes.grain)
-        pairs = list(zip(cells, keys, strict=True)) if save else list(zip(keys, cells, strict=True))
-        maps = [a.post for a in state.atoms if a.active] if vector else [state.post]
-        for table in maps:
-            terms = [
-                self.terms.fresh("nothing (undefined register saved)")
-                if save and register.undef
-                else self.read(k, table)
-                for _, k in pairs
-            ]
-            for (to, _), term in zip(pairs, terms, strict=True):
-                table[to] = term
-        self._end_killed(instruction, state, frozenset())
+        cells = stack_keys(slot.number, slot.offset // 2, len(keys), self.post_lanes.grain)
+        to, of = (cells, keys) if slot.is_save else (keys, cells)
+        for table in [state.post] if slot.kind == "S" else [a.post for a in state.atoms if a.active]:
+            if slot.is_save and register.undef:
+                terms = [self.terms.fresh("nothing (undefined register saved)") for _ in of]
+            else:
+                terms = [self.read(k, table) for k in of]
+            table.update(zip(to, terms, strict=True))
 
     def _rematerialise(self, instruction: Instruction, state: State) -> None:
         """A pure instruction that only the post-RA side has: its result is the pre-RA result of the same operation."""
@@ -292,7 +280,6 @@ class Executor:
                 for index, term in enumerate(row):
                     self.note(Expression(operation, index, arguments, term))
             results.append(row)
-        self._end_killed(instruction, state, frozenset())
         for op in instruction.operands:
             if op.is_def and op.is_reg:
                 for key in self.post_lanes.keys(op):
@@ -323,10 +310,9 @@ class Executor:
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
         if pre.opcode != "BUNDLE":
             self._compare_reads(pre, post, state)
-            self._end_killed(post, state, frozenset())
             mask = next((op for op in pre.operands if op.kind is OperandKind.REGMASK), None)
             if mask is not None:
-                self._clobber(regmask(mask.text), state)
+                self._clobber(regmask(mask.text) | self.reserved, state)
             self._define(pre, post, state)
         self.masks.transfer(pre, state)
 
@@ -347,9 +333,9 @@ class Executor:
                         continue
                     for atom in state.atoms:
                         if atom.active or everywhere:
-                            self._goal(self.read(x, atom.pre), self.read(y, atom.post), x, y, right)
+                            self._goal(self.read(x, atom.pre), self.read(y, atom.post), x, y, right, post)
                 elif not self.post_lanes.is_vector(y):
-                    self._goal(self.read(x, state.pre), self.read(y, state.post), x, y, right)
+                    self._goal(self.read(x, state.pre), self.read(y, state.post), x, y, right, post)
 
     def _early_clobbers(self, pre: Instruction, post: Instruction) -> dict[int, int]:
         """Post-RA lanes that are written before the operands are read, with the pre-RA lane each stands for."""
@@ -371,25 +357,21 @@ class Executor:
             if term != UNDEFINED:
                 self.goals(Goal("early-clobber", term, -1, self.step, pre_key, post_key))
 
-    def _goal(self, pre: int, post: int, pre_key: int, post_key: int, right: Operand) -> None:
+    def _goal(self, pre: int, post: int, pre_key: int, post_key: int, right: Operand, instruction: Instruction) -> None:
         assert self.goals is not None
         if pre == UNDEFINED:
             return
+        self.real_reads.add((id(instruction), post_key))
         if right.undef:
             self.goals(Goal("undef-flag", pre, -1, self.step, pre_key, post_key))
         else:
             self.goals(Goal("value", pre, post, self.step, pre_key, post_key))
 
-    def _end_killed(self, post: Instruction, state: State, kept: set[int] | frozenset[int]) -> None:
-        """A register that the post-RA text says is killed holds nothing afterwards: later passes may reuse it."""
-        for op in post.operands:
-            if op.killed and op.phys:
-                for key in self.post_lanes.keys(op):
-                    if key not in kept:
-                        self._garbage(key, state, f"nothing (killed by {post})")
-
     def _clobber(self, preserved: frozenset[int], state: State) -> None:
-        """A call: every physical register it does not preserve holds something new, in active threads."""
+        """A call: every physical register it does not preserve holds something new, in active threads.
+
+        Reserved registers (stack pointer, scratch descriptor) are preserved by every callee: AMDGPU's calling convention.
+        """
         for maps, side in ((state.pre, "pre"), (state.post, "post")):
             for key in maps:
                 if key < 0 and -1 - key not in preserved and not self.pre_lanes.is_vector(key):
@@ -441,9 +423,9 @@ class Executor:
         self._undefine_rest(left, to, pre_map)
         row = self.terms.fresh_many(origin, len(to))
         for key, term in zip(to, row, strict=True):
-            pre_map[key] = UNDEFINED if left.dead else term
+            pre_map[key] = term
         for key, term in zip(at, row, strict=False):
-            post_map[key] = self.terms.fresh(f"nothing (dead {origin})") if right.dead else term
+            post_map[key] = term
         return row
 
     def _undefine_rest(self, left: Operand, to: tuple[int, ...], pre_map: dict[int, int]) -> None:

@@ -13,7 +13,7 @@ from smt_verifier.audit.relation import Claims
 from smt_verifier.audit.semantics import is_pure
 from smt_verifier.audit.state import EXEC, UNDEFINED, Atom, State
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.mir.model import BasicBlock, MachineFunction
 
 Assume = Callable[[int, int], None]
 
@@ -25,16 +25,13 @@ class Product:
         pre: the function before allocation.
         post: the function after it, with as many blocks.
         wave_size: 32 or 64.
-        always_available: post-RA units that hold their value across blocks without being declared live-in: reserved
-            registers and EXEC, MODE and the like.
+        reserved: units of registers no allocator hands out; calls preserve them.
 
     Raises:
         UnsupportedError: the entry block has predecessors.
     """
 
-    def __init__(
-        self, pre: MachineFunction, post: MachineFunction, wave_size: int, always_available: Callable[[int], bool]
-    ) -> None:
+    def __init__(self, pre: MachineFunction, post: MachineFunction, wave_size: int, reserved: frozenset[int]) -> None:
         grain = 1 if uses_halves(pre, post) else 2
         self.pre = pre
         self.post = post
@@ -44,34 +41,39 @@ class Product:
         self.successors = [[position[s] for s, _ in b.successors] for b in pre.blocks]
         if any(0 in row for row in self.successors):
             raise UnsupportedError("a branch back to the entry block")
+        self.idle_edges = [_idle_edges(b, row, position) for b, row in zip(pre.blocks, self.successors, strict=True)]
         self.steps: list[list[Step]] = [
             align(a.instructions, b.instructions) for a, b in zip(pre.blocks, post.blocks, strict=True)
         ]
         self.order = _reverse_postorder(self.successors)
         self.live = live_at_entry(pre, self.pre_lanes)
         self.masks = MaskTracker(pre, self.pre_lanes)
-        self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self._repeated_operations())
-        self._always_available = always_available
-        self._declared = [
-            {k for livein in block.liveins for k in self.post_lanes.livein_keys(livein)} for block in post.blocks
-        ]
+        self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self._repeated_operations(), reserved)
 
     def _repeated_operations(self) -> frozenset[str]:
         """Pure operations that stand on one side alone somewhere: only their results are worth following."""
         alone = (s.pre or s.post for row in self.steps for s in row if s.pre is None or s.post is None)
         return frozenset(operation_name(i) for i in alone if i is not None and not acts_alone(i) and is_pure(i))
 
-    def available(self, block: int) -> Callable[[int], bool]:
-        """Which post-RA keys may hold a value at a block's entry: declared live-ins, reserved registers, slots, virtual ones."""
-        declared = self._declared[block]
-        return lambda key: key >= 0 or key in declared or self._always_available(-1 - key)
+    def leave(self, block: int, successor: int, state: State) -> State:
+        """The state on an edge: where EXEC is known to be 0, no thread is in an active class."""
+        if successor not in self.idle_edges[block]:
+            return state
+        return State(state.pre, state.post, [a for a in state.atoms if not a.active], state.masks)
+
+    def real_reads(self) -> dict[int, frozenset[int]]:
+        """For each paired post-RA instruction, by ``id``, the lanes it really reads; known once all blocks are checked."""
+        paired = {id(s.post): set[int]() for row in self.steps for s in row if s.pre is not None and s.post is not None}
+        for instruction, key in self.executor.real_reads:
+            paired[instruction].add(key)
+        return {k: frozenset(v) for k, v in paired.items()}
 
     def entry_state(self, block: int, claims: Claims | None, assume: Assume) -> State:
         """The state at a block's entry: the claims, or for block 0 the function's initial state."""
         if block == 0:
             return self._initial_state()
         assert claims is not None, "a block without claims is not reached and not executed"
-        return claims.state(self.executor, self.available(block), assume)
+        return claims.state(self.executor, assume)
 
     def _initial_state(self) -> State:
         """Both sides start in one machine state; virtual registers are undefined, threads outside EXEC are not followed."""
@@ -88,14 +90,25 @@ class Product:
         physical = {
             k for f, lanes in ((self.pre, self.pre_lanes), (self.post, self.post_lanes)) for k in _physical(f, lanes)
         }
-        available = self.available(0)
         for key in sorted(physical):
             pre, post = (atom.pre, atom.post) if self.pre_lanes.is_vector(key) else (scalar_pre, scalar_post)
             term = terms.fresh("its value at function entry")
-            pre[key] = term
-            if available(key):
-                post[key] = term
+            pre[key] = post[key] = term
         return State(scalar_pre, scalar_post, [atom])
+
+
+def _idle_edges(block: BasicBlock, successors: list[int], position: dict[int, int]) -> frozenset[int]:
+    """Successors that are reached only with EXEC = 0, by what S_CBRANCH_EXECZ and S_CBRANCH_EXECNZ test."""
+    branches = [i for i in block.instructions if i.opcode.startswith(("S_CBRANCH", "S_BRANCH"))]
+    tests = [i for i in branches if i.opcode in ("S_CBRANCH_EXECZ", "S_CBRANCH_EXECNZ")]
+    conditional = [i for i in branches if i.opcode != "S_BRANCH"]
+    if len(tests) != 1 or len(conditional) != 1 or tuple(branches) != block.instructions[-len(branches) :]:
+        return frozenset()
+    target = position[int(tests[0].operands[0].text.removeprefix("%bb.").split(".")[0])]
+    rest = frozenset(successors) - {target}
+    if len(successors) != 2 or len(rest) != 1:
+        return frozenset()
+    return frozenset({target}) if tests[0].opcode == "S_CBRANCH_EXECZ" else rest
 
 
 def _physical(function: MachineFunction, lanes: LaneMap) -> set[int]:

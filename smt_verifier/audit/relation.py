@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from smt_verifier.audit.execute import Executor
 from smt_verifier.audit.lanes import key_name
-from smt_verifier.audit.state import UNDEFINED, Atom, Expression, State, Terms
+from smt_verifier.audit.state import EXEC, UNDEFINED, Atom, Expression, State, Terms
 
 Fact = tuple[str, int, int, tuple[int, ...]]
 """``(operation, index, key, argument keys)``: the lane ``key`` holds that result of the operation on those lanes, now."""
@@ -69,14 +69,12 @@ class Claims:
             atoms[signature] = relation if mine is None else mine.meet(relation)
         return Claims(self.scalar.meet(other.scalar), atoms, masks)
 
-    def state(self, executor: Executor, available: Callable[[int], bool], assume: Callable[[int, int], None]) -> State:
+    def state(self, executor: Executor, assume: Callable[[int, int], None]) -> State:
         """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis.
-
-        ``available`` says whether a post-RA key may hold anything at this block's entry.
-        """
-        scalar_pre, scalar_post = _tables(self.scalar, executor, available, assume)
+"""
+        scalar_pre, scalar_post = _tables(self.scalar, executor, assume)
         atoms = [
-            Atom(signature, *_tables(relation, executor, available, assume))
+            Atom(signature, *_tables(relation, executor, assume))
             for signature, relation in self.atoms.items()
         ]
         state = State(scalar_pre, scalar_post, atoms, set(self.masks))
@@ -98,7 +96,7 @@ def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> i
 
 
 def _tables(
-    relation: Relation, executor: Executor, available: Callable[[int], bool], assume: Callable[[int, int], None]
+    relation: Relation, executor: Executor, assume: Callable[[int, int], None]
 ) -> tuple[dict[int, int], dict[int, int]]:
     pre: dict[int, int] = dict.fromkeys(relation.undefined, UNDEFINED)
     post: dict[int, int] = {}
@@ -110,8 +108,6 @@ def _tables(
             terms.maybe_undefined.add(term)
         pre[key] = term
         for place in places:
-            if not available(place):
-                continue
             other = post.get(place)
             if other is None:
                 other = terms.fresh(f"what {key_name(place, grain)} held at the block's start")
@@ -121,7 +117,7 @@ def _tables(
 
 
 def _project(atoms: dict[frozenset[int], Relation], masks: frozenset[int]) -> dict[frozenset[int], Relation]:
-    keep = masks | {-1}
+    keep = masks | {EXEC}
     result: dict[frozenset[int], Relation] = {}
     for signature, relation in atoms.items():
         projected = signature & keep

@@ -7,8 +7,10 @@ operands. A list that lacks an opcode therefore costs a proof, never soundness.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 
+from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 
 COPIES = frozenset({"COPY"})
@@ -46,6 +48,37 @@ def spill(opcode: str) -> tuple[str, int, bool] | None:
     """``(kind, bits, is_save)`` of a spill pseudo-instruction (SIInstructions.td, SI_SPILL_*), or None."""
     match = _SPILL.match(opcode)
     return (match["kind"], int(match["bits"]), match["way"] == "SAVE") if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class SpillSlot:
+    """What a spill pseudo-instruction moves: ``bits`` between ``register`` and byte ``offset`` of ``%stack.number``."""
+
+    kind: str
+    bits: int
+    is_save: bool
+    register: Operand
+    number: int
+    offset: int
+
+
+def spill_slot(instruction: Instruction) -> SpillSlot | None:
+    """The move of a spill pseudo-instruction; None for any other instruction.
+
+    Raises:
+        UnsupportedError: spill code of a form that is not known.
+    """
+    kind = spill(instruction.opcode)
+    if kind is None:
+        return None
+    letter, bits, is_save = kind
+    operands = instruction.operands if is_save else (*instruction.defs, *instruction.operands)
+    frame = operands[1] if len(operands) > 1 else None
+    number = frame.text.removeprefix("%stack.").split(".")[0] if frame is not None else ""
+    if frame is None or frame.kind is not OperandKind.FRAME_INDEX or not number.isdigit() or letter.startswith("WWM"):
+        raise UnsupportedError(f"spill code of an unknown form: {instruction}")
+    offset = next((int(op.text) for op in operands[2:] if op.kind is OperandKind.IMMEDIATE), 0)
+    return SpillSlot(letter, bits, is_save, operands[0], int(number), offset)
 
 
 @lru_cache(maxsize=None)
