@@ -2,20 +2,24 @@
 
 LLVM's AMDGPU class names say everything the allocator needs (SIRegisterInfo.td): the bank (``vgpr``, ``vreg_N``,
 ``areg_N``, ``av_N``, ``sgpr_N``, ``sreg_N``, ``vs_N``, ``ttmp_N``), the width in bits, ``_align2``, and what is left out
-(``_xm0``, ``_xexec``, ``_xnull``, ``_lo128``, ``_lo256``). tests check every name against the class list of the llc at hand.
+(``_xm0``, ``_xexec``, ``_xnull``, ``_lo128``, ``_lo256``). Classes that TableGen derives are named after their
+derivation, ``A_and_B`` and ``A_with_sub0_in_B``, and are read so. tests/test_target_classes.py compares the members of
+every class, register by register, with the tables inside the LLVM at hand.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.target.registers import Bank
+from verilocc_mlir.target.lanes import subregister_lanes
+from verilocc_mlir.target.registers import Bank, PhysicalRegister, compose, physical_register, tuple_name
 
 _CLASS = re.compile(
-    r"(?P<bank>vgpr|vreg|areg|agpr|av|sgpr|sreg|vs|ttmp|vrc|vreg_lds)_(?P<bits>\d+)(?P<rest>(?:_[a-z0-9]+)*)\Z"
+    r"(?P<bank>vgpr|vreg|areg|agpr|av|sgpr|sreg|vs|ttmp|vregorlds|sregorlds)_(?P<bits>\d+|lo16|hi16)"
+    r"(?P<rest>(?:_(?:align2|xm0|xexec_hi|xexec|xnull|lo128|lo256|encodable))*)\Z"
 )
 _BANKS: dict[str, frozenset[Bank]] = {
     "vgpr": frozenset({Bank.VGPR}),
@@ -27,8 +31,27 @@ _BANKS: dict[str, frozenset[Bank]] = {
     "sreg": frozenset({Bank.SGPR, Bank.TTMP, Bank.SPECIAL}),
     "ttmp": frozenset({Bank.TTMP}),
     "vs": frozenset({Bank.VGPR, Bank.SGPR, Bank.TTMP, Bank.SPECIAL}),
+    "vregorlds": frozenset({Bank.VGPR, Bank.SPECIAL}),
+    "sregorlds": frozenset({Bank.SGPR, Bank.TTMP, Bank.SPECIAL}),
 }
-_SUFFIXES = frozenset({"align2", "xm0", "xexec", "xnull", "lo128", "lo256", "hi"})
+_FILE_SIZE = {Bank.VGPR: 1024, Bank.AGPR: 256, Bank.SGPR: 106, Bank.TTMP: 16}
+
+_SPECIAL_32 = frozenset({
+    "exec_lo", "exec_hi", "flat_scr_lo", "flat_scr_hi", "m0", "sgpr_null", "sgpr_null_hi", "src_execz", "src_vccz",
+    "src_scc", "src_pops_exiting_wave_id", "src_flat_scratch_base_lo", "src_flat_scratch_base_hi",
+    "src_private_base_lo", "src_private_limit_lo", "src_shared_base_lo", "src_shared_limit_lo",
+    "tba_lo", "tba_hi", "tma_lo", "tma_hi", "vcc_lo", "vcc_hi", "xnack_mask_lo", "xnack_mask_hi",
+})  # fmt: skip
+_APERTURES = frozenset({"src_private_base", "src_private_limit", "src_shared_base", "src_shared_limit"})
+_SPECIAL_64 = frozenset({
+    "exec", "flat_scr", "sgpr_null64", "src_flat_scratch_base", "tba", "tma", "vcc", "xnack_mask",
+})  # fmt: skip
+_EXCLUDED = {
+    "xm0": frozenset({"m0"}),
+    "xexec": frozenset({"exec", "exec_lo", "exec_hi"}),
+    "xexec_hi": frozenset({"exec_hi"}),
+    "xnull": frozenset({"sgpr_null64", "sgpr_null128", "sgpr_null256"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +62,16 @@ class RegisterClass:
         name: as written in MIR (``vreg_64_align2``).
         banks: files its members come from; ``SPECIAL`` means VCC, M0, EXEC and the like, less the exclusions.
         bits: width: 16, or a multiple of 32.
-        align: number of the first 32-bit register is a multiple of this (1, 2 or 4).
-        excludes: members left out: any of ``xm0``, ``xexec``, ``xnull``.
+        align: number of the first 32-bit register of a member is a multiple of this (1, 2 or 4); of a scalar one, in
+            classes that hold scalar and vector registers.
+        excludes: members left out: any of ``xm0``, ``xexec``, ``xexec_hi``, ``xnull``.
         limit: only registers numbered below this are members; 0 for no limit (``_lo128``, ``_lo256``).
+        specials: members outside the numbered files.
+        vector_align: like ``align``, of vector registers.
+        half: of 16-bit classes: ``"lo16"`` or ``"hi16"`` where only these halves are members, else ``""``.
+        whole_scalars: 16-bit class whose scalar members are whole 32-bit registers (``vs_16``).
+        window: first number of a member lies in this half-open range of a numbered file; empty tuple: no window.
+        derived: of classes that TableGen derives: the names of all members; None for the others.
     """
 
     name: str
@@ -50,6 +80,12 @@ class RegisterClass:
     align: int
     excludes: frozenset[str]
     limit: int
+    specials: frozenset[str] = frozenset()
+    vector_align: int = 1
+    half: str = ""
+    whole_scalars: bool = False
+    window: tuple[int, ...] = ()
+    derived: frozenset[str] | None = None
 
     @property
     def width(self) -> int:
@@ -71,6 +107,133 @@ class RegisterClass:
         """Allocated in the WWM or VGPR phase."""
         return not self.is_scalar
 
+    def alignment(self, bank: Bank) -> int:
+        """Alignment of a member's first register in ``bank``."""
+        return self.vector_align if bank in (Bank.VGPR, Bank.AGPR) else self.align
+
+
+def _unknown(name: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"unknown register class {name}",
+        hint="report the file: verilocc_mlir/target/classes.py does not know this class",
+    )
+
+
+def _specials(bank: str, bits: int, suffixes: list[str]) -> frozenset[str]:
+    if bank in ("vregorlds", "sregorlds", "vs") and bits <= 32:
+        found = frozenset({"lds_direct"}) if bank == "vregorlds" else _SPECIAL_32 | {"lds_direct"}
+    elif bank not in ("sreg", "vs"):
+        found = frozenset[str]()
+    elif bits <= 32:
+        found = _SPECIAL_32
+    elif bits == 64:
+        found = _SPECIAL_64 | (_APERTURES if bank == "vs" or "encodable" in suffixes else frozenset())
+    else:
+        found = frozenset({f"sgpr_null{bits}"}) if bits in (128, 256) else frozenset[str]()
+    for suffix in suffixes:
+        found -= _EXCLUDED.get(suffix, frozenset())
+    return found
+
+
+_NONE = frozenset[str]()
+_SPECIAL_BANK = frozenset({Bank.SPECIAL})
+_SGPR_BANK = frozenset({Bank.SGPR})
+_NAMED = {
+    "scc_class": RegisterClass("scc_class", _SPECIAL_BANK, 1, 1, _NONE, 0, frozenset({"scc"})),
+    "vreg_1": RegisterClass("vreg_1", frozenset({Bank.VGPR}), 1, 1, _NONE, 0, window=(0, 0)),
+    "pseudo_sreg_32": RegisterClass("pseudo_sreg_32", _SPECIAL_BANK, 32, 1, _NONE, 0, frozenset({"fp_reg", "sp_reg"})),
+    "pseudo_sreg_128": RegisterClass(
+        "pseudo_sreg_128", _SPECIAL_BANK, 128, 4, _NONE, 0, frozenset({"private_rsrc_reg"})
+    ),
+    "aperture_class": RegisterClass("aperture_class", _SPECIAL_BANK, 64, 2, _NONE, 0, _APERTURES),
+    # Call-clobbered pairs that may hold the address of a tail call (SIRegisterInfo.td, CCR_SGPR_64, Gfx_CCR_SGPR_64).
+    "ccr_sgpr_64": RegisterClass("ccr_sgpr_64", _SGPR_BANK, 64, 2, _NONE, 0, window=(0, 30)),
+    "gfx_ccr_sgpr_64": RegisterClass("gfx_ccr_sgpr_64", _SGPR_BANK, 64, 2, _NONE, 0, window=(36, 64)),
+}
+
+
+def _plain(name: str) -> RegisterClass | None:
+    if name in _NAMED:
+        return _NAMED[name]
+    match = _CLASS.match(name)
+    if match is None:
+        return None
+    bank, half = match["bank"], match["bits"] if match["bits"].endswith("16") and match["bits"] != "16" else ""
+    suffixes = re.findall(r"align2|xm0|xexec_hi|xexec|xnull|lo128|lo256|encodable", match["rest"])
+    bits = 16 if half else int(match["bits"])
+    if bits != 16 and (bits % 32 or not 32 <= bits <= 1024):
+        return None
+    specials = _specials(bank, bits, suffixes)
+    if half:
+        specials = frozenset(f"{s}_{half}" for s in specials)
+    limit = 128 if "lo128" in suffixes else 256 if "lo256" in suffixes else 0
+    # SGPR tuples: pairs are even, wider ones start at a multiple of four (SIRegisterInfo.td, SGPR_64, SGPR_128 …).
+    # SGPR_96 is aligned to 4 as well. VS classes of 64 bits and up below v256 exist for gfx1250, hence are even.
+    scalar_align = 1 if bits <= 32 else 2 if bits == 64 else 4
+    vector_align = 2 if "align2" in suffixes or (bank == "vs" and bits > 32 and limit == 256) else 1
+    banks = _BANKS[bank]
+    has_scalars = Bank.SGPR in banks or Bank.TTMP in banks
+    return RegisterClass(
+        name,
+        banks,
+        bits,
+        scalar_align if has_scalars else vector_align,
+        frozenset(s for s in suffixes if s in _EXCLUDED),
+        limit,
+        specials,
+        vector_align,
+        half,
+        bank == "vs" and bits == 16,
+    )
+
+
+def _part_is_in(name: str, index: str, inner: RegisterClass | None) -> bool:
+    try:
+        part = compose(physical_register(name), index)
+    except UnsupportedError:
+        return False
+    return inner is None or contains(inner, physical_register(part))
+
+
+def _derived(name: str) -> RegisterClass | None:
+    """``A_and_B``, ``A_with_S``, ``A_with_S_in_B``, nested; None where no reading makes sense.
+
+    Names can be read in several ways. TableGen derives no class that is empty or equal to one it came from, which
+    leaves the reading it meant.
+    """
+    for match in reversed(list(re.finditer(r"_and_|_with_", name))):
+        left = _lookup(name[: match.start()])
+        if left is None:
+            continue
+        whole = member_names(left)
+        rest = name[match.end() :]
+        if match[0] == "_and_":
+            right = _lookup(rest)
+            other = member_names(right) if right is not None and right.bits == left.bits else frozenset[str]()
+            found = whole & other
+            if found == other:
+                continue
+        else:
+            index, _, inner_name = rest.partition("_in_")
+            inner = _lookup(inner_name) if inner_name else None
+            if (inner is None) != (not inner_name):
+                continue
+            try:
+                lanes = subregister_lanes(index).bit_count()
+            except UnsupportedError:
+                continue
+            if inner is not None and lanes * 16 != inner.bits:
+                continue
+            found = frozenset(n for n in whole if _part_is_in(n, index, inner))
+        if found and found != whole:
+            return replace(left, name=name, specials=left.specials & found, derived=found)
+    return None
+
+
+@lru_cache(maxsize=None)
+def _lookup(name: str) -> RegisterClass | None:
+    return _plain(name) or _derived(name)
+
 
 @lru_cache(maxsize=None)
 def register_class(name: str) -> RegisterClass:
@@ -79,21 +242,68 @@ def register_class(name: str) -> RegisterClass:
     Raises:
         UnsupportedError: the name does not follow LLVM's scheme for AMDGPU.
     """
-    match = _CLASS.match(name)
-    suffixes = [s for s in match["rest"].split("_") if s] if match else []
-    if match is None or match["bank"] not in _BANKS or not _SUFFIXES.issuperset(suffixes):
-        raise UnsupportedError(
-            f"unknown register class {name}",
-            hint="report the file: verilocc_mlir/target/classes.py does not know this class",
-        )
-    bits = int(match["bits"])
-    banks = _BANKS[match["bank"]]
-    limit = 128 if "lo128" in suffixes else 256 if "lo256" in suffixes else 0
-    if Bank.SGPR in banks and Bank.VGPR not in banks:
-        # SGPR tuples: pairs are even, wider ones start at a multiple of four (SIRegisterInfo.td, SGPR_64, SGPR_128 …).
-        # SGPR_96 is aligned to 4 as well.
-        align = 1 if bits <= 32 else 2 if bits == 64 else 4
-    else:
-        align = 2 if "align2" in suffixes else 1
-    excludes = frozenset(s for s in suffixes if s in ("xm0", "xexec", "xnull"))
-    return RegisterClass(name, banks, bits, align, excludes, limit)
+    found = _lookup(name)
+    if found is None:
+        raise _unknown(name)
+    return found
+
+
+@lru_cache(maxsize=1 << 16)
+def contains(cls: RegisterClass, phys: PhysicalRegister) -> bool:
+    """``phys`` is a member of ``cls``.
+
+    Membership is LLVM's, which is the same on every target: whether the target has the register, and whether it is
+    reserved in a function, is for reserved.py to say.
+    """
+    if cls.derived is not None:
+        return phys.name in cls.derived
+    if phys.bank is Bank.SPECIAL:
+        return phys.name in cls.specials
+    if phys.bank not in cls.banks:
+        return False
+    lanes = 2 if cls.whole_scalars and phys.bank in (Bank.SGPR, Bank.TTMP) else cls.lanes
+    if len(phys.units) != lanes or (cls.half and not phys.name.endswith(cls.half)):
+        return False
+    return phys.first in _range(cls, phys.bank)
+
+
+@lru_cache(maxsize=None)
+def _range(cls: RegisterClass, bank: Bank) -> range:
+    align = cls.alignment(bank)
+    if cls.window:
+        return range(*cls.window, align)
+    size = _FILE_SIZE[bank]
+    if cls.limit and bank is Bank.VGPR:
+        size = min(size, cls.limit)
+    return range(0, size - cls.width + 1, align)
+
+
+@lru_cache(maxsize=None)
+def members(cls: RegisterClass, bank: Bank) -> range | tuple[int, ...]:
+    """Numbers of the first 32-bit register of every member in a numbered file, ascending.
+
+    Of a 16-bit class these are the 32-bit registers whose halves are members; ``half`` says which. Empty for a
+    file the class does not draw on and for ``Bank.SPECIAL``, whose members are ``specials``.
+    """
+    if bank is Bank.SPECIAL or bank not in cls.banks:
+        return range(0)
+    if cls.derived is None:
+        return _range(cls, bank)
+    registers = (physical_register(name) for name in cls.derived)
+    return tuple(sorted({r.first for r in registers if r.bank is bank}))
+
+
+@lru_cache(maxsize=None)
+def member_names(cls: RegisterClass) -> frozenset[str]:
+    """MIR names, without ``$``, of all members."""
+    if cls.derived is not None:
+        return cls.derived
+    names = set(cls.specials)
+    for bank in cls.banks - {Bank.SPECIAL}:
+        numbers = _range(cls, bank)
+        if cls.bits == 16 and not (cls.whole_scalars and bank in (Bank.SGPR, Bank.TTMP)):
+            halves = (cls.half,) if cls.half else ("lo16", "hi16")
+            names.update(f"{bank.value}{n}_{half}" for n in numbers for half in halves)
+        else:
+            names.update(tuple_name(bank, n, cls.width) for n in numbers)
+    return frozenset(names)

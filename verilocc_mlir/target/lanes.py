@@ -11,25 +11,26 @@ from functools import lru_cache
 
 from verilocc_mlir.errors import UnsupportedError
 
-_SUB = re.compile(r"sub(\d+)\Z")
-_SUB_HALF = re.compile(r"(?:sub(\d+)_)?(lo16|hi16)\Z")
+_PART = re.compile(r"(?:sub(\d+)(?:_(lo16|hi16)(?![0-9]))?|(lo16|hi16))(?:_|\Z)")
 
 
 @lru_cache(maxsize=None)
 def subregister_lanes(index: str) -> int:
-    """Lane mask of a subregister index: ``sub1_sub2``, ``lo16``, ``sub3_hi16``.
+    """Lane mask of a subregister index: ``sub1_sub2``, ``lo16``, ``sub3_hi16``, ``sub0_hi16_sub1_lo16``.
 
     Raises:
         UnsupportedError: not a subregister index of AMDGPU.
     """
-    if match := _SUB_HALF.match(index):
-        return 1 << (2 * int(match[1] or 0) + (match[2] == "hi16"))
-    mask = 0
-    for part in index.split("_"):
-        match = _SUB.match(part)
+    mask = at = 0
+    while at < len(index):
+        match = _PART.match(index, at)
         if match is None:
-            raise UnsupportedError(f"unknown subregister index {index}")
-        mask |= 3 << (2 * int(match[1]))
+            break
+        half = match[2] or match[3]
+        mask |= {None: 3, "lo16": 1, "hi16": 2}[half] << (2 * int(match[1] or 0))
+        at = match.end()
+    if at < len(index) or not mask or index.endswith("_"):
+        raise UnsupportedError(f"unknown subregister index {index}")
     return mask
 
 

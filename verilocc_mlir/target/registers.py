@@ -21,6 +21,7 @@ from enum import Enum
 from functools import lru_cache
 
 from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.target.lanes import lane_list, subregister_lanes
 
 VGPR_BASE = 0
 AGPR_BASE = 4096
@@ -28,30 +29,30 @@ SGPR_BASE = 8192
 TTMP_BASE = 10240
 SPECIAL_BASE = 12288
 
-NULL_REGISTERS = frozenset({"noreg", "sgpr_null", "sgpr_null64", "sgpr_null_hi"})
+NULL_REGISTERS = frozenset({
+    "noreg", "sgpr_null", "sgpr_null_hi", "sgpr_null64", "sgpr_null128", "sgpr_null256",
+    "sgpr_null_lo16", "sgpr_null_hi16", "sgpr_null_hi_lo16", "sgpr_null_hi_hi16",
+})  # fmt: skip
 """Registers without storage."""
 
 SPECIAL_REGISTERS: tuple[tuple[str, int], ...] = (
     ("vcc_lo", 2), ("vcc_hi", 2), ("exec_lo", 2), ("exec_hi", 2), ("m0", 2), ("scc", 1), ("mode", 1),
     ("flat_scr_lo", 2), ("flat_scr_hi", 2), ("xnack_mask_lo", 2), ("xnack_mask_hi", 2),
-    ("tba_lo", 2), ("tba_hi", 2), ("tma_lo", 2), ("tma_hi", 2), ("lds_direct", 2), ("asyncmark", 1),
+    ("tba_lo", 2), ("tba_hi", 2), ("tma_lo", 2), ("tma_hi", 2), ("lds_direct", 1),
     ("tensorcnt", 1), ("asynccnt", 1), ("src_vccz", 2), ("src_execz", 2), ("src_scc", 2),
-    ("src_pops_exiting_wave_id", 2), ("fp_reg", 2), ("sp_reg", 2), ("pc_reg", 4),
-    ("private_rsrc_reg", 8), ("src_shared_base_lo", 2), ("src_shared_base_hi", 2),
-    ("src_shared_limit_lo", 2), ("src_shared_limit_hi", 2), ("src_private_base_lo", 2),
-    ("src_private_base_hi", 2), ("src_private_limit_lo", 2), ("src_private_limit_hi", 2),
-    ("src_flat_scratch_base_lo", 2), ("src_flat_scratch_base_hi", 2), ("sgpr_arg_dummy", 2),
+    ("src_pops_exiting_wave_id", 2), ("fp_reg", 1), ("sp_reg", 1), ("pc_reg", 1), ("private_rsrc_reg", 1),
+    ("src_shared_base_lo", 2), ("src_shared_limit_lo", 2), ("src_private_base_lo", 2), ("src_private_limit_lo", 2),
+    ("src_flat_scratch_base_lo", 2), ("src_flat_scratch_base_hi", 2),
 )  # fmt: skip
 """Name and size in units of every register outside the numbered files (SIRegisterInfo.td)."""
 
-_PAIRS = {
+_PARTS = {
     "vcc": ("vcc_lo", "vcc_hi"), "exec": ("exec_lo", "exec_hi"), "flat_scr": ("flat_scr_lo", "flat_scr_hi"),
     "xnack_mask": ("xnack_mask_lo", "xnack_mask_hi"), "tba": ("tba_lo", "tba_hi"), "tma": ("tma_lo", "tma_hi"),
-    "src_shared_base": ("src_shared_base_lo", "src_shared_base_hi"),
-    "src_shared_limit": ("src_shared_limit_lo", "src_shared_limit_hi"),
-    "src_private_base": ("src_private_base_lo", "src_private_base_hi"),
-    "src_private_limit": ("src_private_limit_lo", "src_private_limit_hi"),
     "src_flat_scratch_base": ("src_flat_scratch_base_lo", "src_flat_scratch_base_hi"),
+    # LLVM gives the upper half of an aperture register no storage of its own.
+    "src_shared_base": ("src_shared_base_lo",), "src_shared_limit": ("src_shared_limit_lo",),
+    "src_private_base": ("src_private_base_lo",), "src_private_limit": ("src_private_limit_lo",),
 }  # fmt: skip
 
 
@@ -72,8 +73,8 @@ _next_unit = SPECIAL_BASE
 for _name, _count in SPECIAL_REGISTERS:
     _special_units[_name] = tuple(range(_next_unit, _next_unit + _count))
     _next_unit += _count
-for _name, (_lo, _hi) in _PAIRS.items():
-    _special_units[_name] = _special_units[_lo] + _special_units[_hi]
+for _name, _halves in _PARTS.items():
+    _special_units[_name] = tuple(_unit for _half in _halves for _unit in _special_units[_half])
 
 _NUMBERED = re.compile(r"(vgpr|agpr|sgpr|ttmp)(\d+)(?:_(lo16|hi16))?\Z")
 _TUPLE_PART = re.compile(r"(vgpr|agpr|sgpr|ttmp)(\d+)\Z")
@@ -163,3 +164,56 @@ def unit_bank(unit: int) -> Bank:
     if unit >= SGPR_BASE:
         return Bank.SGPR
     return Bank.AGPR if unit >= AGPR_BASE else Bank.VGPR
+
+
+_unit_registers: dict[tuple[int, ...], str] = {}
+for _name, _units in _special_units.items():
+    _unit_registers.setdefault(_units, _name)  # an aperture's units are those of its _lo, which comes first
+
+
+@lru_cache(maxsize=None)
+def register_of_units(units: tuple[int, ...]) -> str:
+    """MIR name without ``$`` of the register made of exactly ``units``, lowest first.
+
+    Raises:
+        UnsupportedError: no register has these units.
+    """
+    name = _unit_registers.get(units)
+    if name is not None:
+        return name
+    if units:
+        bank = unit_bank(units[0])
+        base = BANK_BASE.get(bank)
+        if len(units) == 1 and bank is Bank.SPECIAL:
+            for whole, name in _unit_registers.items():
+                if len(whole) == 2 and units[0] in whole:
+                    return f"{name}_{'hi16' if units[0] == whole[1] else 'lo16'}"
+        elif base is not None and units == tuple(range(units[0], units[0] + len(units))):
+            number, half = divmod(units[0] - base, 2)
+            if len(units) == 1:
+                return f"{bank.value}{number}_{'hi16' if half else 'lo16'}"
+            if half == 0 and len(units) % 2 == 0:
+                return tuple_name(bank, number, len(units) // 2)
+    raise UnsupportedError(f"no register is made of the units {', '.join(unit_name(u) for u in units) or '(none)'}")
+
+
+@lru_cache(maxsize=None)
+def compose(phys: PhysicalRegister, sub: str) -> str:
+    """Name of the physical register that ``$phys.sub`` stands for, which rewriting must write instead.
+
+    ``compose(physical_register("vgpr4_vgpr5_vgpr6"), "sub1_sub2")`` is ``"vgpr5_vgpr6"``. An empty ``sub`` gives
+    the register itself.
+
+    Raises:
+        UnsupportedError: the register has no such part.
+    """
+    if not sub:
+        return phys.name
+    lanes = lane_list(subregister_lanes(sub))
+    if phys.name in ("sgpr_null", "sgpr_null_hi") and lanes in ((0,), (1,)):
+        return f"{phys.name}_{'hi16' if lanes[0] else 'lo16'}"
+    if phys.name == "sgpr_null64" and lanes in ((0, 1), (2, 3)):
+        return "sgpr_null" if lanes[0] == 0 else "sgpr_null_hi"
+    if lanes[-1] >= len(phys.units):
+        raise UnsupportedError(f"${phys.name} has no part {sub}")
+    return register_of_units(tuple(phys.units[k] for k in lanes))

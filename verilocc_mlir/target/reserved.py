@@ -32,7 +32,7 @@ from verilocc_mlir.target.registers import (
     VGPR_BASE,
     physical_register,
 )
-from verilocc_mlir.target.targets import Target
+from verilocc_mlir.target.targets import Target, with_features
 
 FILE_SIZES = {"vgpr": 1024, "agpr": 256, "sgpr": 106, "ttmp": 16}
 """Registers in LLVM's classes, whatever the target (SIRegisterInfo.td); those a target lacks are reserved."""
@@ -42,6 +42,12 @@ _ALWAYS_FREE = frozenset({"vcc_lo", "vcc_hi", "scc", "pc_reg"})
 
 _PSEUDO = frozenset({"fp_reg", "sp_reg", "private_rsrc_reg"})
 """Stand-ins for registers chosen later; reserved only where the function's header names them."""
+
+_ARGUMENT_SGPRS = {
+    "privateSegmentBuffer": 4, "dispatchPtr": 2, "queuePtr": 2, "kernargSegmentPtr": 2, "dispatchID": 2,
+    "flatScratchInit": 2, "privateSegmentSize": 1, "LDSKernelId": 1, "workGroupIDX": 1, "workGroupIDY": 1,
+    "workGroupIDZ": 1, "workGroupInfo": 1, "privateSegmentWaveByteOffset": 1, "implicitBufferPtr": 2,
+}  # fmt: skip
 
 _REG = re.compile(r"\$([A-Za-z0-9_]+)")
 _FIELD = re.compile(r"  (\w+): *(.*?) *\Z")
@@ -109,14 +115,11 @@ def waves_per_simd(attributes: FunctionAttributes, target: Target) -> tuple[int,
 
 
 def _preloaded_sgprs(info: dict[str, str]) -> int:
-    """SGPRs that hold arguments at entry, counted from the header's argument registers and kernel-argument preload."""
-    text = info.get("argumentInfo", "")
-    used = {n for name in _REG.findall(text) for n in _numbers(name, "sgpr")}
-    return max(used, default=-1) + 1 if used else int(info.get("numKernargPreloadSGPRs", "0") or 0)
-
-
-def _numbers(name: str, bank: str) -> list[int]:
-    return [int(n) for n in re.findall(rf"{bank}(\d+)", name)]
+    """SGPRs that hold arguments at entry, as LLVM counts them when it reads MIR (parseMachineFunctionInfo)."""
+    named = set(re.findall(r"(\w+): *\{", info.get("argumentInfo", "")))
+    return sum(count for name, count in _ARGUMENT_SGPRS.items() if name in named) + int(
+        info.get("numKernargPreloadSGPRs", "0") or 0
+    )
 
 
 def _sgpr_budget(attributes: FunctionAttributes, info: dict[str, str], target: Target) -> Budget:
@@ -126,7 +129,7 @@ def _sgpr_budget(attributes: FunctionAttributes, info: dict[str, str], target: T
     if target.major < 10:
         if target.architected_flat_scratch or "flatScratchInit" in info.get("argumentInfo", ""):
             kept = 6
-        elif target.xnack and "-xnack" not in attributes.target_features:
+        elif target.xnack:
             kept = 4
     limit = max_sgprs(target, waves[0], addressable=False)
     addressable = max_sgprs(target, waves[0], addressable=True)
@@ -217,9 +220,11 @@ def allocatable(function: MachineFunction, preamble: str, target: Target) -> All
 
     Raises:
         InputError: the preamble does not define the function.
-        UnsupportedError: the header names a register that this project does not know.
+        UnsupportedError: the header names a register that this project does not know, or the function asks for
+            the wave size that the target does not have by default.
     """
     attributes = function_attributes(preamble, function.name)
+    target = with_features(target, attributes.target_features)
     info = function_info(function)
     sgpr = _sgpr_budget(attributes, info, target)
     vgpr, agpr = _vector_budgets(attributes, target)

@@ -6,9 +6,10 @@ llvm/include/llvm/BinaryFormat/ELF.h (EF_AMDGPU_MACH). Checked against llc by te
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, replace
 
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Target:
         max_barriers: work-groups of two and more waves that the block holds at most.
         architected_flat_scratch: FLAT_SCRATCH is outside the SGPR file and set up by hardware.
         xnack: the target has XNACK, which keeps its mask in SGPRs (before gfx10).
+        cu_mode_lds: LDS of one CU where ``+cumode`` confines a work-group to it; 0 where there is no such choice.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Target:
     max_barriers: int
     architected_flat_scratch: bool
     xnack: bool
+    cu_mode_lds: int = 0
 
     @property
     def has_agprs(self) -> bool:
@@ -76,6 +79,7 @@ def _rdna(name: str, major: int, elf_mach: int) -> Target:
     return Target(
         name, major, 32, False, 256, 0, 106, 24, 1536, 16, False, elf_mach,
         lds_bytes=128 * 1024, simds=4, max_barriers=32, architected_flat_scratch=True, xnack=False,
+        cu_mode_lds=64 * 1024,
     )  # fmt: skip
 
 
@@ -107,3 +111,23 @@ def target(name: str) -> Target:
             f"unknown target {name or '(none given)'}", hint=f"give one of {', '.join(TARGETS)} with -mcpu"
         )
     return found
+
+
+def with_features(target: Target, features: Set[str]) -> Target:
+    """``target`` as a function's ``target-features`` change it (``+cumode``, ``-xnack``; GCNSubtarget.cpp).
+
+    Raises:
+        UnsupportedError: the features ask for the wave size that is not the target's own.
+    """
+    other = 32 if target.wave_size == 64 else 64
+    if f"+wavefrontsize{other}" in features:
+        raise UnsupportedError(
+            f"{target.name} in wave{other} mode is not supported",
+            hint=f"compile the kernel for wave{target.wave_size}, the mode LLVM takes by default",
+        )
+    if "-xnack" in features and target.xnack:
+        target = replace(target, xnack=False)
+    if "+cumode" in features and target.cu_mode_lds:
+        # The block that waves of a work-group share is then one CU: half the LDS, SIMDs and barriers of the WGP.
+        target = replace(target, lds_bytes=target.cu_mode_lds, simds=2, max_barriers=16)
+    return target
