@@ -150,12 +150,14 @@ def _audit(
             findings += [_at(f, number) for f in rules.check(step)]
     if not findings:
         entries = infer(product)
+        needed: dict[int, dict[int, frozenset[int]]] = {}
         for number in product.order:
             checked = check_block(product, number, entries, solver, timeout_s)
             obligations += checked.goals
+            needed[number] = checked.needed
             findings += checked.findings
         flagged = check_flags(
-            post, product.post_lanes, _always_available(available), product.real_reads(), product.order
+            post, product.post_lanes, _always_available(available), product.real_reads(), needed
         )
         obligations += flagged.checked
         findings += flagged.findings

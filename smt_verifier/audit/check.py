@@ -22,11 +22,19 @@ _MAX_FINDINGS = 20
 
 @dataclass(frozen=True, slots=True)
 class BlockCheck:
-    """What checking one block gave: how many goals it had, and what failed."""
+    """What checking one block gave.
+
+    Attributes:
+        goals: how many goals it had.
+        findings: what failed.
+        obligation: the question the solver was asked.
+        needed: for each successor, by layout position, the post-RA keys that carry a defined value there.
+    """
 
     goals: int
     findings: tuple[Finding, ...]
     obligation: Obligation
+    needed: dict[int, frozenset[int]]
 
 
 class _Edge:
@@ -38,6 +46,7 @@ class _Edge:
         self.state = state
         self.goals = goals
         self.unmet = unmet
+        self.needed: set[int] = set()
 
     def require(self, claims: Claims) -> None:
         """What a successor assumes must hold now."""
@@ -65,6 +74,7 @@ class _Edge:
             if key not in relation.maybe and (term == UNDEFINED or term in terms.maybe_undefined):
                 self.unmet.append(f"{key_name(key, self.product.pre_lanes.grain)} may be undefined here")
             elif term != UNDEFINED:
+                self.needed.update(places)
                 for place in places:
                     self.goals.append(Goal("relation", term, self.executor.read(place, post), step, key, place))
         for operation, index, key, keys in relation.facts:
@@ -95,12 +105,15 @@ def check_block(
     state = product.entry_state(block, entries[block], lambda a, b: hypotheses.append((a, b)))
     executor.run(product.steps[block], state)
     unmet: list[str] = []
+    needed: dict[int, frozenset[int]] = {}
     for successor in dict.fromkeys(product.successors[block]):
         claims = entries[successor]
         if claims is None:
             unmet.append("a successor without claims")
         else:
-            _Edge(product, product.leave(block, successor, state), goals, unmet).require(claims)
+            edge = _Edge(product, product.leave(block, successor, state), goals, unmet)
+            edge.require(claims)
+            needed[successor] = frozenset(edge.needed)
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]
     name = f"{product.pre.name}/block-{block}"
     obligation, merged = _obligation(name, product, hypotheses, goals)
@@ -111,7 +124,7 @@ def check_block(
     elif verdict.outcome is not Outcome.PROVED:
         findings.append(Finding("solver", verdict.outcome, f"{name}: {verdict.reason}"))
     located = tuple(replace(f, block=block) for f in findings[:_MAX_FINDINGS])
-    return BlockCheck(len(goals), located, obligation)
+    return BlockCheck(len(goals), located, obligation, needed)
 
 
 def _obligation(

@@ -92,7 +92,7 @@ def check_flags(
     lanes: LaneMap,
     always_available: Callable[[int], bool],
     real_reads: dict[int, frozenset[int]],
-    reached: list[int],
+    needed: dict[int, dict[int, frozenset[int]]],
 ) -> FlagCheck:
     """Check kill flags, dead flags and block live-ins of physical registers.
 
@@ -101,17 +101,17 @@ def check_flags(
         lanes: its lanes.
         always_available: units that need no declaration: reserved registers, EXEC, MODE and the like.
         real_reads: lanes that paired instructions read, by ``id``.
-        reached: layout positions of the blocks to look at, in reverse post-order.
+        needed: for each reached block, in reverse post-order, and each successor, by layout position: the lanes that carry
+            a defined value across that edge. What the pre-RA side leaves undefined need not be kept.
     """
-    position = {b.number: n for n, b in enumerate(function.blocks)}
-    successors = [[position[s] for s, _ in b.successors] for b in function.blocks]
+    reached = list(needed)
     checker = _Checker(lanes, real_reads)
     live_in: list[set[int]] = [set() for _ in function.blocks]
 
     def before(block: int) -> set[int]:
         live: set[int] = set()
-        for successor in successors[block]:
-            live |= live_in[successor]
+        for successor, carried in needed[block].items():
+            live |= live_in[successor] & carried
         for instruction in reversed(function.blocks[block].instructions):
             checker.step(instruction, live)
         return live
