@@ -1,0 +1,6 @@
+"""``prove``: does a proposal satisfy every constraint of its allocation problem, and if not, which, where and why."""
+
+from smt_verifier.prove.prover import obligation_for, prove
+from smt_verifier.prove.result import ProofResult, Violation
+
+__all__ = ["ProofResult", "Violation", "obligation_for", "prove"]

@@ -1,0 +1,133 @@
+"""What a rule is, and the few SMT-LIB terms the rules share.
+
+An obligation speaks of three constants for each live range *i*, given values by the proposal: ``named_i`` (Bool: a name
+was proposed), ``known_i`` (Bool: it denotes a register), ``n_i`` (16-bit number of units of that register) and ``u_i``
+(16-bit number of its lowest unit). Sums stay far below 2**16: unit numbers below 2**14, at most 64 lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from smt_verifier.prove.case import Case
+from smt_verifier.prove.facts import Interval, is_legal
+from smt_verifier.prove.result import Violation
+from smt_verifier.smt import conjunction
+from verilocc_mlir.problem.model import LiveRange, Segment
+from verilocc_mlir.target.registers import Bank, physical_register, tuple_name, unit_bank
+
+MAX_FREE = 16
+"""How many free registers a violation lists at most."""
+
+
+class Goal(NamedTuple):
+    """``term`` must hold; ``subject`` is the live range it is about. ``name`` is unique: ``rule/what``."""
+
+    name: str
+    term: str
+    subject: int
+
+
+class Constraint(Protocol):
+    """One rule."""
+
+    @property
+    def rule(self) -> str:
+        """Stable name."""
+        ...
+
+    def definitions(self, case: Case) -> str:
+        """SMT-LIB text that the goals use, given before them."""
+        ...
+
+    def goals(self, case: Case) -> list[Goal]:
+        """What must hold, derived from the problem."""
+        ...
+
+    def explain(self, case: Case, violated: Sequence[Goal], most: int) -> list[Violation]:
+        """At most ``most`` violations for the goals the solver found false."""
+        ...
+
+
+def word(value: int) -> str:
+    """A 16-bit constant: units."""
+    return f"#x{value:04x}"
+
+
+def within(intervals: Iterable[Interval], unit: str = "u", count: str = "n") -> str:
+    """The ``count`` units from ``unit`` lie in one of the intervals."""
+    terms = [
+        f"(and (bvule {word(first)} {unit}) (bvule (bvadd {unit} {count}) {word(end)}))" for first, end in intervals
+    ]
+    if not terms:
+        return "false"
+    return terms[0] if len(terms) == 1 else f"(or {' '.join(terms)})"
+
+
+def predicate(name: str, body: str) -> str:
+    """A predicate over a first unit and a number of units."""
+    return f"(define-fun {name} ((u (_ BitVec 16)) (n (_ BitVec 16))) Bool {body})\n"
+
+
+def all_of(terms: Sequence[str]) -> str:
+    """Conjunction on one line."""
+    return conjunction(terms).replace("\n", "")
+
+
+def segments_of(live: LiveRange, lanes: int) -> tuple[Segment, ...]:
+    """When any of the lanes is kept."""
+    segments = {segment for group in live.groups if group.lanes & lanes for segment in group.segments}
+    return tuple(sorted(segments))
+
+
+def place_violation(rule: str, case: Case, range_id: int, message: str) -> Violation:
+    """A violation that concerns the place of a whole live range."""
+    live = case.problem.ranges[range_id]
+    lanes = (1 << live.lanes) - 1
+    segments = segments_of(live, lanes)
+    return Violation(
+        rule=rule,
+        ranges=(range_id,),
+        names=(live.name,),
+        slot=segments[0][0] if segments else -1,
+        lanes=(lanes,),
+        registers=(case.proposal.registers[range_id],),
+        segments=(segments,),
+        message=message,
+        free=free_registers(case, range_id),
+    )
+
+
+def free_registers(case: Case, range_id: int) -> tuple[str, ...]:
+    """Registers the live range could have for its whole life, everything else staying where it was proposed."""
+    live = case.problem.ranges[range_id]
+    step = 1 if live.lanes == 1 else 2
+    starts = [
+        physical_register(f"{budget.bank}0").units[0] + 2 * number + half
+        for budget in case.problem.budgets
+        for number in budget.registers
+        for half in range(0, 2, step)
+    ]
+    starts += [unit for name in case.problem.special for unit in physical_register(name).units[::step]]
+    result: list[str] = []
+    for unit in starts:
+        if is_legal(case.problem, live, unit) and case.occupancy.is_free(range_id, unit):
+            name = _register_name(unit, live)
+            if name and name not in result:
+                result.append(name)
+        if len(result) == MAX_FREE:
+            break
+    return tuple(result)
+
+
+def _register_name(unit: int, live: LiveRange) -> str:
+    bank = unit_bank(unit)
+    if bank is Bank.SPECIAL:
+        units = tuple(range(unit, unit + live.lanes))
+        names = ("vcc", "vcc_lo", "vcc_hi")
+        return next((name for name in names if physical_register(name).units == units), "")
+    number, half = divmod(unit - physical_register(f"{bank.value}0").units[0], 2)
+    if live.lanes == 1:
+        return f"{bank.value}{number}_{'hi16' if half else 'lo16'}"
+    return tuple_name(bank, number, live.width)

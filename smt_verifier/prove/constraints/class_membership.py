@@ -1,0 +1,51 @@
+"""``class-membership``: the register is a member of the class written in the MIR, in a bank the problem allows.
+
+Classes are SIRegisterInfo.td's, read by ``verilocc_mlir.target.classes``. Alignment is a rule of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from smt_verifier.prove.case import Case
+from smt_verifier.prove.constraints.base import Goal, place_violation, predicate, within
+from smt_verifier.prove.facts import class_intervals
+from smt_verifier.prove.result import Violation
+from verilocc_mlir.problem.model import LiveRange
+
+
+class ClassMembership:
+    """Bank, class limit (``_lo128``, ``_lo256``) and the special registers of a class."""
+
+    rule = "class-membership"
+
+    def definitions(self, case: Case) -> str:
+        """A predicate for each class and set of banks."""
+        kinds = dict.fromkeys((live.register_class, live.banks) for live in case.located_ranges())
+        return "".join(predicate(_name(*kind), within(class_intervals(*kind))) for kind in kinds)
+
+    def goals(self, case: Case) -> list[Goal]:
+        """One for each placed live range."""
+        return [
+            Goal(f"class-membership/{i}", f"({_name(live.register_class, live.banks)} u{i} n{i})", i)
+            for live in case.located_ranges()
+            if (i := live.id) >= 0
+        ]
+
+    def explain(self, case: Case, violated: Sequence[Goal], most: int) -> list[Violation]:
+        """One for each register outside its class."""
+        return [
+            place_violation(self.rule, case, goal.subject, _message(case, case.problem.ranges[goal.subject]))
+            for goal in violated[:most]
+        ]
+
+
+def _name(register_class: str, banks: tuple[str, ...]) -> str:
+    return f"member-{register_class}-in-{'-'.join(banks)}"
+
+
+def _message(case: Case, live: LiveRange) -> str:
+    return (
+        f"{live.name} is of class {live.register_class} and may be in {' or '.join(live.banks)}; "
+        f"${case.proposal.registers[live.id]} is not a member"
+    )

@@ -1,0 +1,225 @@
+"""Who holds which unit when: the lanes of the placed live ranges as rectangles (units x slots), filed by unit.
+
+The non-interference lemma
+--------------------------
+File every rectangle under each unit it covers, and sort each unit's file by start. If in every file each rectangle ends
+no later than the next one starts, then no two rectangles of a file overlap: starts ascend, rectangles are not empty, so
+``end_k <= start_(k+1) < end_(k+1) <= start_(k+2) …`` and by induction ``end_k <= start_m`` for every ``m > k``. Two
+rectangles that overlap share a unit, so they would be in one file; hence all are pairwise disjoint. It takes one
+obligation for each pair of *neighbours*, n log n instead of n squared.
+
+Fixed occupations of a unit are merged (they may overlap each other: an argument and a call's clobber) and take part in
+its file as intervals. Neighbours of one live range need no obligation: its lane groups have no lane in common and the
+segments of a group are disjoint, which ``wellformed`` has checked, and each lane is filed under one unit only.
+
+What the lemma needs of this module is that each rectangle is filed under all of its units: ``filed`` is counted against
+the lanes and segments of the problem.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+from smt_verifier.prove.facts import Interval, merged
+from verilocc_mlir.problem.model import AllocationProblem, Segment
+from verilocc_mlir.target.lanes import lane_list
+
+
+class Rectangle(NamedTuple):
+    """Lanes ``[low, high)`` of live range ``owner``, held during ``[start, end)``; lane ``low`` is in ``unit``."""
+
+    start: int
+    end: int
+    owner: int
+    low: int
+    high: int
+    unit: int
+
+
+class Overlap(NamedTuple):
+    """Two live ranges in each other's way: their lanes that meet and the first slot at which they do."""
+
+    first: int
+    second: int
+    first_lanes: int
+    second_lanes: int
+    slot: int
+
+
+class FixedPair(NamedTuple):
+    """A rectangle (by index) next to a fixed occupation of the units ``[first, last)`` during ``[start, end)``."""
+
+    rectangle: int
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+def lane_runs(mask: int) -> tuple[Interval, ...]:
+    """Maximal runs ``[low, high)`` of set bits."""
+    return merged([(k, k + 1) for k in lane_list(mask)])
+
+
+class Occupancy:
+    """The files of all units.
+
+    Args:
+        problem: a well-formed problem.
+        units: for each placed live range, the unit of its lane 0.
+    """
+
+    def __init__(self, problem: AllocationProblem, units: Mapping[int, int]) -> None:
+        self._problem = problem
+        rectangles: list[Rectangle] = []
+        runs_of: dict[int, tuple[Interval, ...]] = {}
+        for range_id, unit in units.items():
+            for group in problem.ranges[range_id].groups:
+                runs = runs_of.get(group.lanes)
+                if runs is None:
+                    runs = runs_of[group.lanes] = lane_runs(group.lanes)
+                for low, high in runs:
+                    for start, end in group.segments:
+                        rectangles.append(Rectangle(start, end, range_id, low, high, unit + low))
+        rectangles.sort()
+        self.rectangles: tuple[Rectangle, ...] = tuple(rectangles)
+        files: dict[int, list[int]] = {}
+        for index, rectangle in enumerate(rectangles):
+            unit = rectangle.unit
+            for held in range(unit, unit + rectangle.high - rectangle.low):
+                if held in files:
+                    files[held].append(index)
+                else:
+                    files[held] = [index]
+        self._files = files
+
+    @cached_property
+    def filed(self) -> int:
+        """Entries in all files."""
+        return sum(len(file) for file in self._files.values())
+
+    @cached_property
+    def _fixed(self) -> dict[int, tuple[Segment, ...]]:
+        """Fixed occupations of each unit, merged."""
+        result: dict[int, list[Segment]] = {}
+        for occupation in self._problem.fixed:
+            for unit in occupation.units:
+                result.setdefault(unit, []).extend(occupation.segments)
+        return {unit: merged(segments) for unit, segments in result.items()}
+
+    @cached_property
+    def neighbours(self) -> tuple[list[tuple[int, int]], list[FixedPair]]:
+        """Neighbours in the files, each pair once: two live ranges (indices into ``rectangles``), and a live range
+        with a fixed occupation."""
+        rectangles = self.rectangles
+        pairs: dict[tuple[int, int], None] = {}
+        beside: dict[tuple[int, int, int], list[int]] = {}
+        for unit in sorted(self._files):
+            file = self._files[unit]
+            fixed = self._fixed.get(unit)
+            if fixed is None:
+                pairs.update(dict.fromkeys(pairwise(file)))
+                continue
+            mixed = [(rectangles[i].start, rectangles[i].end, i) for i in file]
+            mixed += [(start, end, -1) for start, end in fixed]
+            mixed.sort()
+            for left, right in pairwise(mixed):
+                if left[2] >= 0 and right[2] >= 0:
+                    pairs[left[2], right[2]] = None
+                elif left[2] >= 0 or right[2] >= 0:
+                    held, other = (left, right) if left[2] >= 0 else (right, left)
+                    beside.setdefault((held[2], other[0], other[1]), []).append(unit)
+        between = [(a, b) for a, b in pairs if rectangles[a].owner != rectangles[b].owner]
+        with_fixed = [
+            FixedPair(index, start, end, first, last)
+            for (index, start, end), units in beside.items()
+            for first, last in merged([(unit, unit + 1) for unit in units])
+        ]
+        return between, with_fixed
+
+    def overlaps(self, most: int) -> list[Overlap]:
+        """Live ranges in each other's way, each pair once, at most ``most`` of them; for messages."""
+        pairs: dict[tuple[int, int], None] = {}
+        for unit in sorted(self._files):
+            active: list[Rectangle] = []
+            for index in self._files[unit]:
+                new = self.rectangles[index]
+                active = [old for old in active if old.end > new.start]
+                for old in active:
+                    if old.owner != new.owner:
+                        pairs[min(old.owner, new.owner), max(old.owner, new.owner)] = None
+                        if len(pairs) == most:
+                            return [self._overlap(*pair) for pair in pairs]
+                active.append(new)
+        return [self._overlap(*pair) for pair in pairs]
+
+    def _overlap(self, first: int, second: int) -> Overlap:
+        """All lanes of two live ranges that meet."""
+        lanes = [0, 0]
+        slot = self._problem.slots
+        for a in self._of_owner[first]:
+            for b in self._of_owner[second]:
+                low, high = max(a.unit, b.unit), min(a.unit + a.high - a.low, b.unit + b.high - b.low)
+                if low < high and a.start < b.end and b.start < a.end:
+                    run = (1 << high - low) - 1
+                    lanes[0] |= run << a.low + low - a.unit
+                    lanes[1] |= run << b.low + low - b.unit
+                    slot = min(slot, max(a.start, b.start))
+        return Overlap(first, second, lanes[0], lanes[1], slot)
+
+    @cached_property
+    def _of_owner(self) -> dict[int, list[Rectangle]]:
+        result: dict[int, list[Rectangle]] = {}
+        for rectangle in self.rectangles:
+            result.setdefault(rectangle.owner, []).append(rectangle)
+        return result
+
+    def fixed_overlaps(self) -> Iterator[tuple[int, int, int]]:
+        """``(live range, lanes, first slot)`` for each live range that sits in a fixed occupation."""
+        found: dict[int, tuple[int, int]] = {}
+        for unit, fixed in sorted(self._fixed.items()):
+            starts = [start for start, _ in fixed]
+            for index in self._files.get(unit, ()):
+                held = self.rectangles[index]
+                k = max(0, bisect_left(starts, held.start) - 1)
+                while k < len(fixed) and fixed[k][1] <= held.start:
+                    k += 1
+                if k < len(fixed) and fixed[k][0] < held.end:
+                    lanes, slot = found.get(held.owner, (0, held.end))
+                    lane = 1 << (held.low + unit - held.unit)
+                    found[held.owner] = (lanes | lane, min(slot, max(fixed[k][0], held.start)))
+        return ((owner, lanes, slot) for owner, (lanes, slot) in sorted(found.items()))
+
+    def is_free(self, range_id: int, unit: int) -> bool:
+        """Whether the live range could start at ``unit`` for its whole life, everything else staying where it is."""
+        for group in self._problem.ranges[range_id].groups:
+            for lane in lane_list(group.lanes):
+                held = self._held(unit + lane, range_id)
+                if held and any(_meets(held, segment) for segment in group.segments):
+                    return False
+        return True
+
+    def _held(self, unit: int, but: int) -> tuple[Segment, ...]:
+        """When the unit is held by anything but the live range ``but``."""
+        if not any(self.rectangles[index].owner == but for index in self._files.get(unit, ())):
+            but = -1
+        key = (unit, but)
+        if key not in self._held_cache:
+            file = [self.rectangles[index] for index in self._files.get(unit, ())]
+            segments = [(r.start, r.end) for r in file if r.owner != but]
+            self._held_cache[key] = merged([*segments, *self._fixed.get(unit, ())])
+        return self._held_cache[key]
+
+    @cached_property
+    def _held_cache(self) -> dict[tuple[int, int], tuple[Segment, ...]]:
+        return {}
+
+
+def _meets(held: tuple[Segment, ...], segment: Segment) -> bool:
+    """Whether a segment overlaps one of sorted, disjoint ones."""
+    k = bisect_left(held, (segment[1], 0)) - 1
+    return k >= 0 and held[k][1] > segment[0]
