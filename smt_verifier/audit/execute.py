@@ -6,6 +6,7 @@ goal for the solver. What it does to the state is trusted; what inference made o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from smt_verifier.audit.semantics import (
 from smt_verifier.audit.state import UNDEFINED, Atom, Expression, State, Terms
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 from verilocc_mlir.target.callingconv import regmask
 
@@ -72,6 +74,7 @@ class Executor:
         self.masks = masks
         self.operations = operations
         self.reserved = reserved
+        self.stack_pointer = (header_field(pre, "stackPtrOffsetReg") or "").removeprefix("$")
         self.real_reads: set[tuple[int, int]] = set()
         """``(id of a paired post-RA instruction, key)`` of the lanes it reads that the pre-RA side does not leave undefined."""
         self.terms = Terms()
@@ -199,7 +202,7 @@ class Executor:
         if opcode == "COPY":
             self._copy_post(instruction, state)
         elif (slot := spill_slot(instruction)) is not None:
-            self._spill_post(slot, state)
+            self._spill_post(instruction, slot, state)
         elif opcode == "KILL":
             return
         elif opcode == "IMPLICIT_DEF":
@@ -236,7 +239,7 @@ class Executor:
             for key, term in zip(to, terms, strict=True):
                 maps[key] = term
 
-    def _spill_post(self, slot: SpillSlot, state: State) -> None:
+    def _spill_post(self, instruction: Instruction, slot: SpillSlot, state: State) -> None:
         """Save or reload: lanes move between a register and a slot, for vector registers in active threads only."""
         row = self.post.stack.get(slot.number)
         register = slot.register
@@ -250,6 +253,11 @@ class Executor:
                 "spill-slot", f"{slot.bits} bits at offset {slot.offset} do not fit slot {slot.number} of {row.size} bytes"
             )
             return
+        if slot.kind != "S" and slot.base != self.stack_pointer:
+            self._refute("spill-slot", f"${slot.base} is not this function's stack pointer ${self.stack_pointer}")
+        place = f"%stack.{slot.number}"
+        if not all(re.search(rf"{place}\b", text) for text in instruction.memory):
+            self._refute("spill-slot", f"the memory operand does not name {place}")
         cells = stack_keys(slot.number, slot.offset // 2, len(keys), self.post_lanes.grain)
         to, of = (cells, keys) if slot.is_save else (keys, cells)
         for table in [state.post] if slot.kind == "S" else [a.post for a in state.atoms if a.active]:

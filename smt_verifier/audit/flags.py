@@ -35,7 +35,7 @@ class _Checker:
     def step(self, instruction: Instruction, live: set[int]) -> None:
         """Make ``live`` hold before ``instruction`` what it holds after it, and check its flags on the way."""
         opcode = instruction.opcode
-        if opcode in DEBUG or opcode == "BUNDLE" or opcode == "KILL":
+        if opcode in DEBUG or opcode == "BUNDLE":
             return
         moves = self._moves(instruction)
         written = {k for op in instruction.all_operands if op.is_def and op.is_reg for k in self.lanes.keys(op)}
@@ -45,6 +45,8 @@ class _Checker:
                     self._flag("dead-flag", "marked dead, but read later", self.lanes.keys(op), live, instruction)
                 elif op.killed and op.phys:
                     self._flag("kill-flag", "marked killed, but read later", self.lanes.keys(op), live - written, instruction)
+        if opcode == "KILL":
+            return
         if moves is not None:
             sources = {source for target, source in moves if target in live}
             live.difference_update(written, (target for target, _ in moves))

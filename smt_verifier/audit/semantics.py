@@ -52,7 +52,10 @@ def spill(opcode: str) -> tuple[str, int, bool] | None:
 
 @dataclass(frozen=True, slots=True)
 class SpillSlot:
-    """What a spill pseudo-instruction moves: ``bits`` between ``register`` and byte ``offset`` of ``%stack.number``."""
+    """What a spill pseudo-instruction moves: ``bits`` between ``register`` and byte ``offset`` of ``%stack.number``.
+
+    ``base`` is the stack pointer it addresses the slot with, ``""`` for scalar spills, which LLVM lowers to vector lanes.
+    """
 
     kind: str
     bits: int
@@ -60,6 +63,7 @@ class SpillSlot:
     register: Operand
     number: int
     offset: int
+    base: str
 
 
 def spill_slot(instruction: Instruction) -> SpillSlot | None:
@@ -78,7 +82,8 @@ def spill_slot(instruction: Instruction) -> SpillSlot | None:
     if frame is None or frame.kind is not OperandKind.FRAME_INDEX or not number.isdigit() or letter.startswith("WWM"):
         raise UnsupportedError(f"spill code of an unknown form: {instruction}")
     offset = next((int(op.text) for op in operands[2:] if op.kind is OperandKind.IMMEDIATE), 0)
-    return SpillSlot(letter, bits, is_save, operands[0], int(number), offset)
+    base = next((op.phys for op in operands[2:] if op.phys and not op.implicit), "")
+    return SpillSlot(letter, bits, is_save, operands[0], int(number), offset, base)
 
 
 @lru_cache(maxsize=None)
