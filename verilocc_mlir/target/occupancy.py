@@ -128,6 +128,7 @@ def waves(
     sgprs: int,
     lds_bytes: int = 0,
     flat_workgroup_size: tuple[int, int] = (1, MAX_FLAT_WORK_GROUP),
+    most_waves: int | None = None,
 ) -> int:
     """Waves per SIMD of a kernel, what llc prints as ``; Occupancy:`` (GCNSubtarget::computeOccupancy).
 
@@ -138,10 +139,15 @@ def waves(
         sgprs: SGPRs used, the ``extra_sgprs`` included, as in ``.sgpr_count``.
         lds_bytes: LDS of one work-group.
         flat_workgroup_size: least and most work-items of a work-group.
+        most_waves: upper bound that ``amdgpu-waves-per-eu`` set (``Allocatable.waves[1]``): llc then asks for so many
+            registers that no more waves fit.
     """
     by_size = waves_by_work_group(target, lds_bytes, flat_workgroup_size)[1]
-    by_vectors = waves_by_vectors(target, vector_registers(target, vgprs, agprs))
-    return min(by_size, by_vectors, waves_by_sgprs(target, sgprs))
+    vectors = vector_registers(target, vgprs, agprs)
+    if most_waves is not None:
+        vectors = max(vectors, min_vectors(target, most_waves))
+        sgprs = max(sgprs, min_sgprs(target, most_waves))
+    return min(by_size, waves_by_vectors(target, vectors), waves_by_sgprs(target, sgprs))
 
 
 def effective_waves(

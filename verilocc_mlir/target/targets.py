@@ -93,7 +93,7 @@ TARGETS: dict[str, Target] = {
         _rdna("gfx1201", 12, 0x4E),
         Target(
             "gfx1250", 12, 32, False, 1024, 0, 106, 16, 1024, 16, True, 0x49,
-            lds_bytes=320 * 1024, simds=4, max_barriers=32, architected_flat_scratch=True, xnack=False,
+            lds_bytes=320 * 1024, simds=4, max_barriers=16, architected_flat_scratch=True, xnack=False,
         ),
     )
 }  # fmt: skip

@@ -1,0 +1,141 @@
+"""What LLVM itself says about registers, for the tests of verilocc_mlir.target.
+
+Two oracles. The register and class tables are read out of the libLLVM that llc is linked with, in a process of their
+own. A function's reserved registers are read off the machine verifier: it complains of every use of an undefined
+register, but not of reserved ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pytest
+
+from tests.support import llc
+from verilocc_mlir.mir.model import MachineFunction
+
+# Layouts of llvm::Target, MCRegisterInfo, MCRegisterDesc and MCRegisterClass in LLVM 22 on a 64-bit machine.
+_DUMP = r"""
+import ctypes as C, json, sys
+lib = C.CDLL(sys.argv[1])
+for part in ("TargetInfo", "Target", "TargetMC"):
+    getattr(lib, "LLVMInitializeAMDGPU" + part)()
+lib.LLVMGetTargetFromName.restype = C.c_void_p
+target = (C.c_uint64 * 16).from_address(lib.LLVMGetTargetFromName(b"amdgcn"))
+triple = C.create_string_buffer(256)
+info = (C.c_uint64 * 16).from_address(C.CFUNCTYPE(C.c_void_p, C.c_void_p)(target[10])(C.addressof(triple)))
+desc, classes, diffs, strings, class_strings = info[1], info[4], info[7], info[9], info[10]
+names, units = [], {}
+for k in range(info[2] & 0xFFFFFFFF):
+    row = (C.c_uint32 * 6).from_address(desc + 24 * k)
+    name = C.string_at(strings + row[0]).decode().lower()
+    names.append(name)
+    if k == 0:
+        continue
+    unit, at, found = row[4] & 4095, diffs + 2 * (row[4] >> 12), []
+    while True:
+        found.append(unit)
+        step = C.c_int16.from_address(at).value
+        at += 2
+        if step == 0:
+            break
+        unit += step
+    units[name] = found
+table = {}
+for k in range(info[5] & 0xFFFFFFFF):
+    row = classes + 32 * k
+    size, _, _, bits = (C.c_uint16 * 4).from_address(row + 20)
+    members = (C.c_uint16 * size).from_address(C.c_uint64.from_address(row).value)
+    name = C.string_at(class_strings + C.c_uint32.from_address(row + 16).value).decode().lower()
+    table[name] = [bits, bool(C.c_uint8.from_address(row + 29).value), [names[m] for m in members]]
+json.dump({"registers": units, "classes": table}, sys.stdout)
+"""
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """Width in bits, whether LLVM allocates from it, and the members of one class."""
+
+    bits: int
+    allocatable: bool
+    members: frozenset[str]
+
+
+@dataclass(frozen=True)
+class RegisterTables:
+    """LLVM's register units by register, and its classes, names as in MIR."""
+
+    units: dict[str, tuple[int, ...]]
+    classes: dict[str, ClassRow]
+
+
+@lru_cache(maxsize=1)
+def register_tables() -> RegisterTables:
+    """The tables inside libLLVM; skips the test where llc has no shared libLLVM of version 22."""
+    version = subprocess.run([llc(), "--version"], capture_output=True, text=True, check=True).stdout
+    linked = subprocess.run(["ldd", llc()], capture_output=True, text=True, check=False).stdout
+    library = re.search(r"libLLVM\S* => (\S+)", linked)
+    if "LLVM version 22." not in version or library is None:
+        pytest.skip("reading the register tables needs an llc 22 that is linked with a shared libLLVM")
+    done = subprocess.run([sys.executable, "-c", _DUMP, library[1]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"the layout of LLVM's register tables is not the expected one: {done.stderr}"
+    raw = json.loads(done.stdout)
+    assert len(raw["registers"]) > 20000
+    assert len(raw["registers"]["vgpr4_vgpr5"]) == 4
+    encodings = re.compile(r"_(ci|vi|gfxpre11|gfx11plus|gfx9plus)(_|\Z)")  # names of the encoder, not of MIR
+    return RegisterTables(
+        {name: tuple(units) for name, units in raw["registers"].items() if not encodings.search(name)},
+        {name: ClassRow(row[0], row[1], frozenset(row[2])) for name, row in raw["classes"].items()},
+    )
+
+
+SPECIAL = (
+    "vcc_lo vcc_hi exec_lo exec_hi m0 scc mode flat_scr_lo flat_scr_hi xnack_mask_lo xnack_mask_hi tba_lo tba_hi tma_lo "
+    "tma_hi lds_direct tensorcnt asynccnt src_vccz src_execz src_scc src_pops_exiting_wave_id fp_reg sp_reg pc_reg "
+    "private_rsrc_reg src_shared_base_lo src_shared_limit_lo src_private_base_lo src_private_limit_lo "
+    "src_flat_scratch_base_lo src_flat_scratch_base_hi sgpr_null"
+).split()
+
+
+def all_registers(vgprs: int = 1024) -> list[str]:
+    """Every 32-bit register and every special one."""
+    files = (("vgpr", vgprs), ("agpr", 256), ("sgpr", 106), ("ttmp", 16))
+    return [f"{bank}{n}" for bank, size in files for n in range(size)] + SPECIAL
+
+
+def _header(function: MachineFunction) -> str:
+    lines: list[str] = []
+    skipping = False
+    for line in function.header_lines:
+        if skipping and line.startswith(" "):
+            continue
+        skipping = line.startswith("registers:")
+        lines.append("registers: []" if skipping else re.sub(r", virtual-reg: '%?\d*'", "", line))
+    # With valid callee-saved information the verifier takes the registers that were saved as live at entry.
+    return "\n".join(lines).replace("isCalleeSavedInfoValid: true", "isCalleeSavedInfoValid: false") + "\n"
+
+
+def undefined_uses(preamble: str, function: MachineFunction, cpu: str, registers: list[str], before: str = "") -> set[str]:
+    """The ``registers`` whose use the verifier calls undefined, in ``function`` with its body replaced.
+
+    ``before`` is MIR text at the top of the new body.
+    """
+    uses = "".join(f"    S_NOP 0, implicit ${name}\n" for name in registers)
+    text = f"{preamble}{_header(function)}  bb.0:\n{before}{uses}    S_ENDPGM 0\n...\n"
+    command = [llc(), "-mtriple=amdgcn-amd-amdhsa", f"-mcpu={cpu}", "-x", "mir", "-run-pass=none", "-verify-machineinstrs"]
+    done = subprocess.run([*command, "-o", "-", "-"], input=text, capture_output=True, text=True, check=False)
+    complaints = set(re.findall(r"Bad machine code: (.*) \*\*\*", done.stderr))
+    assert complaints == {"Using an undefined physical register"}, done.stderr[:2000]
+    return set(
+        re.findall(r"Using an undefined physical register[^\n]*\n(?:- .*\n)*?- operand 1:   implicit \$(\w+)", done.stderr)
+    )
+
+
+def reserved_by_llvm(preamble: str, function: MachineFunction, cpu: str, registers: list[str]) -> set[str]:
+    """The ``registers`` that LLVM reserves in ``function``."""
+    return set(registers) - undefined_uses(preamble, function, cpu, registers)
