@@ -1,0 +1,269 @@
+"""Find llc, ld.lld and their companions, and say why each candidate that was not taken was not.
+
+Search order: the caller's option, ``VERILOCC_LLVM`` (a directory) with ``VERILOCC_LLC`` and ``VERILOCC_LLD`` (single
+tools), ``PATH``, Debian's versioned names and directories (newest first), ROCm (``ROCM_PATH``, then ``/opt/rocm*``).
+LLVM 22 or newer is needed: older ones lack ``-stop-before=greedy,N`` for AMDGPU's three allocation phases as this
+project uses them, and gfx950/gfx1250.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.toolchain.run import run_tool
+
+MINIMUM_VERSION = (22, 0, 0)
+INSTALL_HINT = (
+    "apt-get install llvm-22 lld-22 (or `make demo`, which does it); or point VERILOCC_LLVM at an LLVM bin directory"
+)
+_PROBE_TIMEOUT = 30.0
+_COMPANIONS = {
+    "lld": "ld.lld",
+    "opt": "opt",
+    "objdump": "llvm-objdump",
+    "dis": "llvm-dis",
+    "readelf": "llvm-readelf",
+    "mc": "llvm-mc",
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One tool that was looked at: ``accepted``, or not with the ``reason``. ``version`` is None if it gave none."""
+
+    tool: str
+    path: Path
+    source: str
+    accepted: bool
+    reason: str
+    version: tuple[int, int, int] | None = None
+
+    def __str__(self) -> str:
+        version = "" if self.version is None else f" {'.'.join(map(str, self.version))}"
+        return f"{self.tool} {self.path}{version} ({self.source}): {self.reason}"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The tools to use. Paths are as found (links not resolved); optional ones are None where absent.
+
+    Attributes:
+        version: llc's version; ``version_text`` is the line it printed.
+        source: where llc was found: ``"option"``, ``"VERILOCC_LLVM"``, ``"PATH"``, ``"debian"``, ``"rocm"``…
+        rejected: candidates that were looked at before this one and not taken.
+    """
+
+    llc: Path
+    lld: Path
+    version: tuple[int, int, int]
+    version_text: str
+    source: str
+    opt: Path | None = None
+    objdump: Path | None = None
+    dis: Path | None = None
+    readelf: Path | None = None
+    mc: Path | None = None
+    rejected: tuple[Candidate, ...] = ()
+
+
+def find_toolchain(option: str | Path | None = None, *, env: Mapping[str, str] | None = None) -> Toolchain:
+    """The first suitable llc in the search order, with its companions.
+
+    Args:
+        option: a bin directory, an LLVM prefix, or an llc binary that the user named; then nothing else is tried.
+        env: environment to search in; the process's own by default.
+
+    Raises:
+        ToolchainError: no suitable llc, or no ld.lld beside it; lists what was tried and the command that mends it.
+    """
+    environment = os.environ if env is None else env
+    tried: list[Candidate] = []
+    for source, path in _llc_candidates(option, environment):
+        candidate = _judge("llc", path, source)
+        tried.append(candidate)
+        if candidate.accepted:
+            return _with_companions(candidate, tried, environment)
+    raise ToolchainError(
+        "no suitable llc found (LLVM 22 or newer with the AMDGPU target)" + _listing(tried), hint=INSTALL_HINT
+    )
+
+
+def survey(option: str | Path | None = None, *, env: Mapping[str, str] | None = None) -> tuple[Candidate, ...]:
+    """Every llc in the search order with the verdict on it, and the linkers; never raises."""
+    environment = os.environ if env is None else env
+    found = [_judge("llc", path, source) for source, path in _llc_candidates(option, environment)]
+    for candidate in found:
+        if candidate.accepted:
+            found = found + list(_linkers(candidate, environment))
+            break
+    return tuple(found)
+
+
+def _llc_candidates(option: str | Path | None, env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """(source, path) of every llc to look at, each path once; paths need not exist when the user named them."""
+    if option is not None:
+        yield from (("option", path) for path in _in_directory(Path(option), "llc"))
+        return
+    seen: set[Path] = set()
+    for source, path in _search(env):
+        real = path.resolve()
+        if real not in seen:
+            seen.add(real)
+            yield source, path
+
+
+def _search(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if env.get("VERILOCC_LLC"):
+        yield "VERILOCC_LLC", Path(env["VERILOCC_LLC"])
+    if env.get("VERILOCC_LLVM"):
+        yield from (("VERILOCC_LLVM", path) for path in _in_directory(Path(env["VERILOCC_LLVM"]), "llc"))
+    search_path = env.get("PATH", os.defpath)
+    on_path = shutil.which("llc", path=search_path)
+    if on_path:
+        yield "PATH", Path(on_path)
+    yield from (("PATH", path) for path in _versioned_on_path("llc", search_path))
+    yield from (("debian", path) for path in _existing(_newest_first(Path("/usr/lib"), "llvm-*"), "bin/llc"))
+    if env.get("ROCM_PATH"):
+        yield "ROCM_PATH", Path(env["ROCM_PATH"]) / "llvm/bin/llc"
+    yield from (("rocm", path) for path in _existing(_newest_first(Path("/opt"), "rocm*"), "llvm/bin/llc"))
+
+
+def _versioned_on_path(tool: str, search_path: str) -> list[Path]:
+    """``tool-N`` on PATH, N falling."""
+    found: dict[int, Path] = {}
+    pattern = re.compile(re.escape(tool) + r"-(\d+)$")
+    for directory in search_path.split(os.pathsep):
+        base = Path(directory or ".")
+        if not base.is_dir():
+            continue
+        try:
+            names = os.listdir(base)
+        except OSError:
+            continue
+        for name in names:
+            match = pattern.match(name)
+            if match:
+                found.setdefault(int(match[1]), base / name)
+    return [found[number] for number in sorted(found, reverse=True)]
+
+
+def _newest_first(base: Path, pattern: str) -> list[Path]:
+    def key(path: Path) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", path.name)]
+
+    return sorted(base.glob(pattern), key=key, reverse=True) if base.is_dir() else []
+
+
+def _existing(bases: list[Path], relative: str) -> list[Path]:
+    return [base / relative for base in bases if (base / relative).exists()]
+
+
+def _in_directory(path: Path, tool: str) -> list[Path]:
+    """The tool at ``path``: itself if a file, else in the directory, its ``bin`` or ROCm's ``llvm/bin``, also as tool-N."""
+    if not path.is_dir():
+        return [path]
+    found: list[Path] = []
+    for directory in (path, path / "bin", path / "llvm/bin"):
+        if (directory / tool).exists():
+            found.append(directory / tool)
+        found += _versioned_on_path(tool, str(directory))
+    return found or [path / tool]
+
+
+def _judge(tool: str, path: Path, source: str) -> Candidate:
+    """Run ``--version`` (once per file and process) and decide."""
+    rejected = Candidate(tool, path, source, False, "")
+    if not path.exists():
+        return replace(rejected, reason="does not exist")
+    if path.is_dir() or not os.access(path, os.X_OK):
+        return replace(rejected, reason="is not an executable file")
+    stat = path.stat()
+    output = _version_output(str(path), stat.st_mtime_ns, stat.st_size)
+    version, reason = _read_version(output, tool)
+    return Candidate(tool, path, source, not reason, reason or "suitable", version)
+
+
+@functools.lru_cache(maxsize=64)
+def _version_output(path: str, _mtime: int, _size: int) -> str:
+    """What ``--version`` prints, or ``"!"`` and the failure. The file's time and size are part of the key."""
+    try:
+        return run_tool([path, "--version"], timeout=_PROBE_TIMEOUT, stage="version").stdout.decode("utf-8", "replace")
+    except ToolchainError as error:
+        return "!" + error.what
+
+
+def _read_version(output: str, tool: str) -> tuple[tuple[int, int, int] | None, str]:
+    """(version, reason against it or ``""``)."""
+    if output.startswith("!"):
+        return None, output[1:]
+    match = re.search(r"(?:LLVM|LLD|AOMP|LLVM version)\D{0,20}?(\d+)\.(\d+)(?:\.(\d+))?", output)
+    if not match:
+        return None, "prints no LLVM version"
+    version = (int(match[1]), int(match[2]), int(match[3] or 0))
+    if version < MINIMUM_VERSION:
+        return version, f"LLVM {version[0]} is too old, {MINIMUM_VERSION[0]} or newer is needed"
+    if tool == "llc" and not re.search(r"^\s*amdgcn\b", output, re.MULTILINE):
+        return version, "is built without the AMDGPU target"
+    return version, ""
+
+
+def _with_companions(llc: Candidate, tried: list[Candidate], env: Mapping[str, str]) -> Toolchain:
+    linker: Path | None = None
+    rejected = [candidate for candidate in tried if not candidate.accepted]
+    for candidate in _linkers(llc, env):
+        if candidate.accepted:
+            linker = candidate.path
+            break
+        rejected.append(candidate)
+    if linker is None:
+        raise ToolchainError(
+            f"no suitable ld.lld found for {llc.path}" + _listing(rejected),
+            hint="apt-get install lld-22 (or `make demo`, which does it); or set VERILOCC_LLD",
+        )
+    stat = llc.path.stat()
+    output = _version_output(str(llc.path), stat.st_mtime_ns, stat.st_size)
+    text = next((line.strip() for line in output.splitlines() if "version" in line), "")
+    assert llc.version is not None
+    others = {name: _beside(llc.path, tool) for name, tool in _COMPANIONS.items() if name != "lld"}
+    return Toolchain(llc.path, linker, llc.version, text, llc.source, rejected=tuple(rejected), **others)
+
+
+def _linkers(llc: Candidate, env: Mapping[str, str]) -> Iterator[Candidate]:
+    """ld.lld candidates: the environment's, beside llc, beside llc's real file, of llc's version on PATH, on PATH."""
+    seen: set[Path] = set()
+    if env.get("VERILOCC_LLD"):
+        yield _judge("ld.lld", Path(env["VERILOCC_LLD"]), "VERILOCC_LLD")
+        return
+    beside = _beside(llc.path, "ld.lld")
+    search_path = env.get("PATH", os.defpath)
+    plain = shutil.which("ld.lld", path=search_path)
+    paths = [
+        *([beside] if beside else []),
+        *_versioned_on_path("ld.lld", search_path),
+        *([Path(plain)] if plain else []),
+    ]
+    paths += _existing(_newest_first(Path("/usr/lib"), "llvm-*"), "bin/ld.lld")
+    for path in paths:
+        if path.resolve() not in seen:
+            seen.add(path.resolve())
+            yield _judge("ld.lld", path, "beside llc" if path == beside else "PATH")
+
+
+def _beside(llc: Path, tool: str) -> Path | None:
+    """``tool`` where this llc is: same directory and version suffix, or beside the file that llc links to."""
+    suffix = llc.name.removeprefix("llc") if llc.name.startswith("llc") else ""
+    for path in (llc.parent / (tool + suffix), llc.resolve().parent / tool):
+        if path.exists() and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _listing(candidates: list[Candidate]) -> str:
+    return "".join(f"\n  tried {candidate}" for candidate in candidates)

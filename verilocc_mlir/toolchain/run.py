@@ -1,0 +1,223 @@
+"""Run one LLVM tool in a subprocess: time-out, own process group, bounded output, CPU time, readable failures.
+
+LLVM aborts on malformed MIR and may run long on odd input, so it never runs inside this process. The child gets its own
+session, so that a time-out or Ctrl-C ends everything it started; its CPU time is limited by the kernel as well, so that
+it ends even if this process is killed outright.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from verilocc_mlir.errors import ToolchainError
+
+DEFAULT_TIMEOUT = 300.0
+MAX_OUTPUT_BYTES = 1 << 30
+MAX_STDERR_BYTES = 1 << 20
+KEEP_VARIABLE = "VERILOCC_KEEP"
+"""Environment variable: a directory where the input of a failing tool is kept, for replay."""
+
+_NOISE = re.compile(
+    r"^\s*(PLEASE submit a bug report|Stack dump|Program arguments|\d+\.\s|#\d+\s|\w+\[0x|.*\(\+?0x[0-9a-f]+\)|"
+    r"Running pass|Exiting on signal)",
+)
+_USEFUL = re.compile(r"error:|LLVM ERROR|Assertion|\*\*\* Bad machine code|UNREACHABLE|fatal", re.IGNORECASE)
+_LOCATION = re.compile(
+    r"^(?:[^\s:]+: )?(?:error: )?(?P<where>[^\s:]+:\d+(?::\d+)?): (?:fatal )?(?:error: )?(?P<what>.+)$"
+)
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """One finished subprocess.
+
+    Attributes:
+        command: the command line, as run.
+        stage: what it was run for, e.g. ``"pre-ra"``; names the row in the report's time table.
+        stdout: all of its standard output.
+        stderr: its standard error, cut at 1 MiB.
+        cpu_seconds: user and system time of the child.
+        wall_seconds: elapsed time.
+        max_rss_kib: peak resident memory of the child in KiB.
+    """
+
+    command: tuple[str, ...]
+    stage: str
+    stdout: bytes
+    stderr: str
+    cpu_seconds: float
+    wall_seconds: float
+    max_rss_kib: int
+
+
+def run_tool(
+    command: Sequence[str | Path],
+    *,
+    stdin: bytes = b"",
+    timeout: float = DEFAULT_TIMEOUT,
+    stage: str = "",
+    where: str = "",
+) -> ToolRun:
+    """Run ``command`` with ``stdin`` and return its output.
+
+    Args:
+        timeout: wall seconds; the whole process group is killed when it has passed.
+        stage: name for the report and for error messages.
+        where: the input's name, shown in errors where the tool itself gives no better place.
+
+    Raises:
+        ToolchainError: it cannot be started, exits with a failure, crashes, times out, or writes more than 1 GiB.
+    """
+    argv = tuple(str(part) for part in command)
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        source.write(stdin)
+        source.seek(0)
+        try:
+            child = subprocess.Popen(argv, stdin=source, stdout=out, stderr=err, start_new_session=True)
+        except OSError as error:
+            raise ToolchainError(
+                f"cannot run {argv[0]}: {error.strerror or error}", where=where, hint="run `verilocc doctor`"
+            ) from error
+        status, usage, timed_out = _wait(child, timeout)
+        wall = time.monotonic() - started
+        stderr = _read(err, MAX_STDERR_BYTES).decode("utf-8", "replace")
+        if timed_out:
+            raise ToolchainError(
+                f"{_title(argv, stage)} did not finish within {timeout:g} s",
+                where=where,
+                hint=_replay(argv, stdin, stage),
+            )
+        if status != 0:
+            raise _failure(argv, stage, status, stderr, where, stdin)
+        size = out.seek(0, os.SEEK_END)
+        if size > MAX_OUTPUT_BYTES:
+            raise ToolchainError(
+                f"{_title(argv, stage)} wrote {size} bytes, more than {MAX_OUTPUT_BYTES}",
+                where=where,
+                hint=_replay(argv, stdin, stage),
+            )
+        stdout = _read(out, MAX_OUTPUT_BYTES)
+    return ToolRun(argv, stage, stdout, stderr, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
+
+
+def first_useful_line(stderr: str) -> tuple[str, str]:
+    """The line of a tool's standard error that says what is wrong, and the place it names (or ``""``).
+
+    Skips LLVM's stack dump and bug-report request. A machine-verifier report is joined with the instruction it names.
+    """
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not _NOISE.match(line)]
+    useful = [i for i, line in enumerate(lines) if _USEFUL.search(line)]
+    if not useful:
+        return (lines[0] if lines else "no message"), ""
+    # A generic "LLVM ERROR: Found N machine code errors" ends the report that names them.
+    first = useful[0]
+    line = lines[first]
+    if line.startswith("*** Bad machine code"):
+        details = [
+            text
+            for text in lines[first + 1 : first + 8]
+            if text.startswith(("- function", "- instruction", "- operand"))
+        ]
+        return "; ".join([line.strip("* "), *[re.sub(r"\s+", " ", text[2:]) for text in details]]), ""
+    match = _LOCATION.match(line)
+    if match:
+        return match["what"], match["where"]
+    return re.sub(r"^\S*(?:llc|opt|lld|llvm-\w+)\S*: (?:error: )?", "", line), ""
+
+
+def _wait(child: subprocess.Popen[bytes], timeout: float) -> tuple[int, resource.struct_rusage, bool]:
+    """Reap the child; returns (exit status or minus the signal, its resource usage, whether it was timed out)."""
+    lock = threading.Lock()
+    finished = False
+    timed_out = False
+
+    def expire() -> None:
+        nonlocal timed_out
+        with lock:
+            if not finished:
+                timed_out = True
+                _kill(child.pid)
+
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        limit = int(timeout) + 5
+        # Each of the child's threads counts, so leave room; this bounds only a child that outlives us.
+        resource.prlimit(child.pid, resource.RLIMIT_CPU, (4 * limit, 4 * limit))
+    timer = threading.Timer(timeout, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        # Wait without reaping first: the process id stays ours until no timer can use it any more.
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    except BaseException:
+        _kill(child.pid)
+        raise
+    finally:
+        with lock:
+            finished = True
+        timer.cancel()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        _kill(child.pid)  # whatever the tool itself started
+    return child.returncode, usage, timed_out
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _read(stream: IO[bytes], limit: int) -> bytes:
+    stream.seek(0)
+    return stream.read(limit)
+
+
+def _title(argv: tuple[str, ...], stage: str) -> str:
+    name = Path(argv[0]).name
+    return f"{name} ({stage})" if stage else name
+
+
+def _failure(argv: tuple[str, ...], stage: str, status: int, stderr: str, where: str, stdin: bytes) -> ToolchainError:
+    line, place = first_useful_line(stderr)
+    if status < 0:
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        what = f"{_title(argv, stage)} crashed with {name}: {line}"
+    else:
+        what = f"{_title(argv, stage)} failed with exit code {status}: {line}"
+    if place.startswith(("<stdin>", "-:")) or not place:
+        place = f"{where or 'input'}:{place.split(':', 1)[1]}" if ":" in place else where
+    return ToolchainError(what, where=place, hint=_replay(argv, stdin, stage))
+
+
+def _replay(argv: tuple[str, ...], stdin: bytes, stage: str) -> str:
+    command = shlex.join(argv)
+    if not stdin:
+        return f"replay with: {command}"
+    keep = os.environ.get(KEEP_VARIABLE)
+    if not keep:
+        return f"replay with: {command} < INPUT (set {KEEP_VARIABLE}=DIR to keep the input)"
+    try:
+        directory = Path(keep)
+        directory.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f"{stage or 'input'}-", dir=directory)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(stdin)
+    except OSError as error:
+        return f"replay with: {command} < INPUT (the input could not be kept in {keep}: {error.strerror})"
+    return f"replay with: {command} < {shlex.quote(name)}"
