@@ -1,0 +1,1 @@
+"""``verilocc``: a thin shell over the library. Modules are loaded when a command needs them."""

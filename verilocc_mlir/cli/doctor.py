@@ -1,0 +1,101 @@
+"""``verilocc doctor``: what is found, what is missing, and the command that mends it."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import rich_click as click
+
+from verilocc_mlir.errors import ExitCode, ToolchainError
+
+_EXTRA = re.compile(r"""extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
+_DISTRIBUTION = "verilocc-mlir"
+_OPTIONAL_TOOLS = {
+    "opt": "optimising unoptimised IR",
+    "objdump": "looking at code objects ('make demo')",
+    "dis": "reading bitcode (.bc)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked for. ``needed``: without it ``verilocc compile`` does not work. ``mend``: the command to run."""
+
+    name: str
+    found: bool
+    detail: str
+    mend: str = ""
+    needed: bool = True
+
+
+@click.command("doctor", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
+def doctor_command(llvm: Path | None) -> int:
+    """Say what is found, what is missing, and how to mend it. Exit code 0 if all that is needed is there, else 2."""
+    checks = [_python(), *_packages(), *_tools(llvm)]
+    for check in checks:
+        mark = "ok      " if check.found else "MISSING " if check.needed else "absent  "
+        click.echo(f"{mark} {check.name}: {check.detail}")
+        if not check.found and check.mend:
+            click.echo(f"          mend: {check.mend}")
+    broken = sum(1 for c in checks if c.needed and not c.found)
+    click.echo(f"{broken} missing" if broken else "everything needed is there")
+    return ExitCode.BAD_INPUT if broken else ExitCode.PROVED
+
+
+def _python() -> Check:
+    version = platform.python_version()
+    return Check("python", sys.version_info >= (3, 10), f"{version}, {sys.executable}", "use Python 3.10 or newer")
+
+
+def _packages() -> Iterator[Check]:
+    """The packages this project declares, those of the extra ``solvers`` as optional."""
+    try:
+        declared = metadata.requires(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        yield Check(_DISTRIBUTION, False, "not installed in this Python", "make venv")
+        return
+    for requirement in declared:
+        specification, _, marker = requirement.partition(";")
+        extra = _EXTRA.search(marker)
+        if extra and extra["extra"] != "solvers":
+            continue
+        match = re.match(r"[\w.-]+", specification)
+        name = match[0] if match else specification.strip()
+        what = "package " + name + (" (cross-checks verdicts)" if extra else "")
+        mend = "pip install '.[solvers]'" if extra else "make venv"
+        wanted = specification.partition("==")[2].strip()
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            yield Check(what, False, "not installed", mend, needed=not extra)
+            continue
+        if wanted and version != wanted:
+            yield Check(what, False, f"{version} instead of {wanted}", mend, needed=not extra)
+        else:
+            yield Check(what, True, version)
+
+
+def _tools(llvm: Path | None) -> Iterator[Check]:
+    from verilocc_mlir.toolchain.find import find_toolchain, survey
+
+    try:
+        tools = find_toolchain(llvm)
+    except ToolchainError as error:
+        for candidate in survey(llvm):
+            if not candidate.accepted:
+                yield Check(f"{candidate.tool} {candidate.path}", False, candidate.reason, needed=False)
+        yield Check("LLVM", False, error.what, error.hint or "make llvm")
+        return
+    yield Check("LLVM", True, f"{tools.version_text}, from {tools.source}")
+    yield Check("llc", True, str(tools.llc))
+    yield Check("ld.lld", True, str(tools.lld))
+    for attribute, use in _OPTIONAL_TOOLS.items():
+        path: Path | None = getattr(tools, attribute)
+        yield Check(f"llvm {attribute}", path is not None, str(path or f"not found; needed for {use}"), needed=False)

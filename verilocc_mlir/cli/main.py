@@ -1,0 +1,83 @@
+"""Entry point: llc's spelling of options, one message for each error, and the exit codes.
+
+Exit codes: 0 proved and written, 1 refuted, 2 bad input or usage, 3 unknown, 130 interrupted. A defect of this program
+proves nothing and so ends with 3, traceback shown.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import rich_click as click
+
+import verilocc_mlir
+from verilocc_mlir.cli.compile import compile_command
+from verilocc_mlir.cli.doctor import doctor_command
+from verilocc_mlir.errors import ExitCode, VeriloccError
+
+_LLC_OPTIONS = ("mcpu", "mtriple", "mattr")
+_LLC_FLAGS = tuple(f"-{name}" for name in _LLC_OPTIONS)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(verilocc_mlir.__version__, prog_name="verilocc")
+def cli() -> None:
+    """Compile for AMD GPUs with register assignments that are proved before they become code.
+
+    Exit codes: 0 proved and written, 1 refuted, 2 bad input or usage, 3 unknown.
+    """
+
+
+cli.add_command(compile_command)
+cli.add_command(doctor_command)
+
+
+def llc_spelling(arguments: Sequence[str]) -> list[str]:
+    """``-mcpu=gfx942`` and ``-mcpu gfx942``, as llc takes them, with the two dashes that click wants."""
+    return [f"-{a}" if a.partition("=")[0] in _LLC_FLAGS else a for a in arguments]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line (without the program's name) and return the exit code; messages go to standard error."""
+    try:
+        result = cli.main(args=llc_spelling(arguments), prog_name="verilocc", standalone_mode=False)
+        return int(result) if isinstance(result, int) else 0
+    except click.exceptions.Abort:
+        return _interrupted()
+    except KeyboardInterrupt:
+        return _interrupted()
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.BAD_INPUT
+    except VeriloccError as error:
+        print(f"verilocc: error: {error.render()}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our standard output went away; nothing can be said there any more, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.BAD_INPUT
+    except OSError as error:
+        print(f"verilocc: error: {error}", file=sys.stderr)
+        return ExitCode.BAD_INPUT
+    except Exception:
+        traceback.print_exc()
+        print("verilocc: error: this is a defect of verilocc; nothing was proved or written", file=sys.stderr)
+        return ExitCode.UNKNOWN
+
+
+def _interrupted() -> int:
+    print("verilocc: interrupted; nothing was written", file=sys.stderr)
+    return ExitCode.INTERRUPTED
+
+
+def main() -> NoReturn:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

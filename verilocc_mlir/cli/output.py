@@ -1,0 +1,58 @@
+"""Writing results: all of it or nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from verilocc_mlir.errors import InputError
+
+STDIO = "-"
+
+
+def check_writable(path: str) -> None:
+    """Fail before the work rather than after it.
+
+    Raises:
+        InputError: the directory of ``path`` is missing or cannot be written, or ``path`` is a directory.
+    """
+    if path == STDIO:
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{path} is a directory", hint="give a file name with -o")
+    directory = target.parent
+    if not directory.is_dir():
+        raise InputError(f"there is no directory {directory}", hint=f"mkdir -p {directory}")
+    if not os.access(directory, os.W_OK):
+        raise InputError(f"cannot write into {directory}", hint="give another place with -o")
+
+
+def write(path: str, data: bytes) -> None:
+    """Write ``data`` to ``path`` (``-``: standard output): a file appears whole, under its name, or not at all."""
+    if path == STDIO:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        # /dev/null and pipes have no "whole" to keep.
+        target.write_bytes(data)
+        return
+    handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.chmod(partial, 0o666 & ~_umask())
+        os.replace(partial, target)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,32 @@
+"""Where the CPU time goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Clock:
+    """CPU seconds of this process by step; tools run as children and account for themselves."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def measure(self, step: str) -> Iterator[None]:
+        """Add what the body takes to ``step``."""
+        start = time.process_time()
+        try:
+            yield
+        finally:
+            self.add(step, time.process_time() - start)
+
+    def add(self, step: str, seconds: float) -> None:
+        """Add ``seconds`` to ``step``."""
+        self.seconds[step] = self.seconds.get(step, 0.0) + seconds
+
+    def absorb(self, other: Clock) -> None:
+        """Add all steps of another clock."""
+        for step, seconds in other.seconds.items():
+            self.add(step, seconds)

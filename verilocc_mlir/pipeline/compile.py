@@ -1,0 +1,257 @@
+"""The whole way: input, pre-RA text, the phases, object, code object, and the comparison with a direct compile."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import verilocc_mlir
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.model import MirFile
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
+from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
+from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Emit, Settings
+from verilocc_mlir.problem.build import Phase as PhaseName
+from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
+from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.checked import CheckedObject, check_code_object
+from verilocc_mlir.toolchain.descriptor import mend_asm, parse_descriptors
+from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
+from verilocc_mlir.toolchain.inputs import Input, load_input
+from verilocc_mlir.toolchain.ir_compat import accept_ir
+from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.staged import CompileOptions, Phase, StagedCompiler
+
+_NAMES: dict[Phase, PhaseName] = {Phase.SGPR: "sgpr", Phase.WWM: "wwm", Phase.VGPR: "vgpr"}
+_PHASES = {name: phase for phase, name in _NAMES.items()}
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What came of a compilation.
+
+    ``data`` is the result in the form asked for, None where a phase ended without any text. It may be unproved: whoever
+    writes it looks at ``report.outcome`` first.
+    """
+
+    data: bytes | None
+    report: Report
+
+
+def compile_module(data: bytes, path: str, settings: Settings, *, allow_unproved: bool = False) -> Compiled:
+    """Compile one LLVM IR, bitcode or pre-RA MIR file.
+
+    Args:
+        data: the file's bytes.
+        path: its name, for messages; ``-`` for standard input.
+        settings: what is asked for.
+        allow_unproved: go on after a phase that is not proved; without it the run ends there, with its verdict.
+
+    Raises:
+        InputError: unusable input or option. ToolchainError: a tool is missing or failed. UnsupportedError: outside
+            what this version handles.
+    """
+    return _Compilation(data, path, settings, allow_unproved).run()
+
+
+class _Compilation:
+    """The state of one run; every step adds to ``phases``, ``notes`` and the clock."""
+
+    def __init__(self, data: bytes, path: str, settings: Settings, allow_unproved: bool) -> None:
+        self.start = time.monotonic()
+        self.settings = settings
+        self.allow_unproved = allow_unproved
+        self.path = path
+        self.digest = hashlib.sha256(data).hexdigest()
+        self.clock = Clock()
+        # Options first: a misspelt one is said before any tool runs.
+        self.allocator: Allocator | None = (
+            None if settings.allocator == LLVM_ALLOCATOR else allocator(settings.allocator)
+        )
+        if settings.triple and not settings.triple.startswith("amdgcn"):
+            raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
+        requested = _tool_options(settings, settings.cpu) if settings.cpu else None
+        self.toolchain: Toolchain = find_toolchain(settings.llvm)
+        self.input: Input = load_input(
+            data, path=path, cpu=requested.cpu if requested else None, toolchain=self.toolchain
+        )
+        self.target: Target = target(self.input.cpu)
+        self.compiler = StagedCompiler(self.toolchain, requested or _tool_options(settings, self.input.cpu))
+        self.file = MirFile("", ())
+        self.phases: dict[str, list[PhaseReport]] = {}
+        self.notes: list[str] = []
+
+    def run(self) -> Compiled:
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            # The reference needs nothing of ours: the second core makes it while this one allocates.
+            if self.input.kind == "mir":
+                pre, ir = self.input.text, embedded_ir(self.input.text)
+            else:
+                ir = accept_ir(self.compiler, self.input.text)
+                if ir != self.input.text:
+                    self.notes.append("the IR was brought down to this LLVM's syntax")
+                pre = ""
+            reference = beside.submit(self.compiler.direct, ir) if ir else None
+            return self._compile(pre or self.compiler.to_pre_ra(ir), ir, reference)
+
+    def _compile(self, pre: str, ir: str, pending: Future[bytes] | None) -> Compiled:
+        with self.clock.measure("parse"):
+            self.file = parse_mir(pre, self.path)
+        if not self.file.functions:
+            raise InputError("no function has a body", where=self.path, hint="give a module that defines a function")
+        done = self._phases(pre)
+        if done is None:
+            return Compiled(None, self._report({}, {}, ()))
+        reference = pending.result() if pending else None
+        checked = check_code_object(self.compiler.finish(done), reference, pre_mir=pre)
+        self.notes += checked.notes
+        ours, greedy = self._resources(checked.data, reference, done, ir)
+        report = self._report(ours, greedy, tuple(str(field) for field in checked.mended))
+        return Compiled(self._emit(done, checked, reference), replace(report, wall_seconds=self._elapsed()))
+
+    def _phases(self, pre: str) -> str | None:
+        """The text after the last phase; None if a phase is not proved and that ends the run."""
+        runner = PhaseRunner(
+            self.allocator,
+            self.target,
+            lambda text, phase: self.compiler.llvm_allocate(text, _PHASES[phase]),
+            fallback=self.settings.fallback,
+            solver_seconds=self.settings.solver_seconds,
+            clock=self.clock,
+        )
+        text, last = pre, Phase.SGPR
+        for phase in (Phase.SGPR, Phase.WWM, Phase.VGPR):
+            if phase is Phase.WWM and not self._may_have_whole_wave(text):
+                continue
+            if phase is not Phase.SGPR:
+                text = self.compiler.resume(text, done=last, until=phase)
+            try:
+                result = runner.run(text, self.path, _NAMES[phase])
+            except NoAllocation as stopped:
+                self._record(stopped.reports)
+                return None
+            self._record(result.reports)
+            proved = all(r.outcome is Outcome.PROVED for r in result.reports.values())
+            if not proved and not self.allow_unproved:
+                return None
+            text, last = result.text, phase
+        return text
+
+    def _may_have_whole_wave(self, text: str) -> bool:
+        """LLVM makes whole-wave registers for SGPR spills and for callee-saved SGPRs, of which kernels have none."""
+        if any(sign in text for sign in ("SI_SPILL_S", "WWM")):
+            return True
+        return not all(function_attributes(self.file.preamble, f.name).is_entry for f in self.file.functions)
+
+    def _record(self, reports: Mapping[str, PhaseReport]) -> None:
+        for name, report in reports.items():
+            self.phases.setdefault(name, []).append(report)
+
+    def _resources(
+        self, ours: bytes, reference: bytes | None, done: str, ir: str
+    ) -> tuple[dict[str, Resources], dict[str, Resources]]:
+        """Ours and LLVM's, by function name."""
+        found = self._kernels(ours), self._kernels(reference) if reference else {}
+        if not all(f.name in found[0] for f in self.file.functions):
+            texts = self.compiler.finish(done, "asm"), self.compiler.direct(ir, "asm") if ir else b""
+            for kernels, text in zip(found, texts, strict=True):
+                for name, resources in device_resources(text.decode(), self.target).items():
+                    kernels.setdefault(name, resources)
+        return found
+
+    def _kernels(self, elf: bytes) -> dict[str, Resources]:
+        functions = {f.name: f for f in self.file.functions}
+        kernels = read_code_object(elf).kernels
+        return {
+            name: kernel_resources(counts, functions[name], self.file.preamble, self.target)
+            for name, counts in kernels.items()
+            if name in functions
+        }
+
+    def _emit(self, done: str, checked: CheckedObject, reference: bytes | None) -> bytes:
+        emit = self.settings.emit
+        if emit is Emit.MIR:
+            return done.encode()
+        if emit is Emit.OBJ:
+            return checked.data
+        if emit is Emit.HSACO:
+            return self.compiler.link(checked.data)
+        text = self.compiler.finish(done, "asm").decode()
+        return (mend_asm(text, parse_descriptors(reference)) if reference else text).encode()
+
+    def _report(
+        self, ours: Mapping[str, Resources], greedy: Mapping[str, Resources], mended: tuple[str, ...]
+    ) -> Report:
+        functions = tuple(
+            FunctionReport(
+                f.name,
+                function_attributes(self.file.preamble, f.name).is_entry,
+                f.instruction_count,
+                tuple(self.phases.get(f.name, ())),
+                ours.get(f.name),
+                greedy.get(f.name),
+            )
+            for f in self.file.functions
+        )
+        return Report(
+            version=verilocc_mlir.__version__,
+            llvm=self.toolchain.version_text,
+            input=self.path,
+            input_sha256=self.digest,
+            target=self.target.name,
+            features=self.settings.features,
+            allocator=self.settings.allocator,
+            emit=self.settings.emit.value,
+            functions=functions,
+            mended=mended,
+            notes=tuple(self.notes),
+            steps=self._steps(),
+            wall_seconds=self._elapsed(),
+        )
+
+    def _steps(self) -> tuple[Step, ...]:
+        total = Clock()
+        total.absorb(self.clock)
+        for tool in self.compiler.runs:
+            total.add(tool.stage, tool.cpu_seconds)
+        return tuple(Step(name, seconds) for name, seconds in total.seconds.items())
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.start
+
+
+def embedded_ir(mir: str) -> str:
+    """The IR module inside MIR text, if it defines a function; else ``""``.
+
+    The module is a YAML block scalar, ``--- |`` with every line indented by two.
+    """
+    if not mir.startswith("--- |"):
+        return ""
+    body = mir.partition("\n")[2].partition("\n...\n")[0]
+    ir = "\n".join(line[2:] if line.startswith("  ") else line for line in body.split("\n")) + "\n"
+    return ir if "\ndefine " in f"\n{ir}" else ""
+
+
+def _tool_options(settings: Settings, cpu: str) -> CompileOptions:
+    """Options for the tools.
+
+    Raises:
+        InputError: an unknown target.
+    """
+    options = CompileOptions.from_target(
+        cpu,
+        mattr=settings.features,
+        opt_level=settings.opt_level,
+        verify=settings.verify,
+        timeout=settings.tool_seconds,
+    )
+    target(options.cpu)
+    return options

@@ -1,0 +1,155 @@
+"""One phase of a whole file: our allocation where it is proved, LLVM's where it is not, each function on its own.
+
+LLVM allocates all functions of a file at once; its version of one function is spliced into our text, since the
+functions of a MIR file are independent documents over one IR module. Whatever the mix, the audit reads the very text
+that LLVM will read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from smt_verifier.audit import FunctionAudit, MoveCounts, audit_function
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.pipeline.attempt import audit_verdict, audited, try_allocator
+from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
+from verilocc_mlir.problem.build import Phase
+from verilocc_mlir.report.model import Attempt, Moves, PhaseReport
+from verilocc_mlir.target.targets import Target
+
+
+@dataclass(frozen=True)
+class PhaseResult:
+    """The text to resume from, and what happened to each function, by name."""
+
+    text: str
+    reports: dict[str, PhaseReport]
+
+
+@dataclass
+class _Function:
+    """One function on its way through the phase."""
+
+    before: MachineFunction
+    clock: Clock
+    attempts: list[Attempt]
+    chosen: MachineFunction | None = None
+    audit: FunctionAudit | None = None
+
+    def needs_llvm(self) -> bool:
+        return self.chosen is None or (self.audit is not None and self.audit.outcome is not Outcome.PROVED)
+
+
+class PhaseRunner:
+    """Runs phases of one file with the same allocator, target and limits.
+
+    Args:
+        allocator: ours, or None to take LLVM's allocation everywhere.
+        llvm_allocate: MIR before the phase to MIR after LLVM's own allocation of it.
+        fallback: take LLVM's allocation where ours is not proved.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator | None,
+        target: Target,
+        llvm_allocate: Callable[[str, Phase], str],
+        *,
+        fallback: bool,
+        solver_seconds: float,
+        clock: Clock,
+    ) -> None:
+        self.allocator = allocator
+        self.target = target
+        self.llvm_allocate = llvm_allocate
+        self.fallback = fallback
+        self.solver_seconds = solver_seconds
+        self.clock = clock
+
+    def run(self, text: str, path: str, phase: Phase) -> PhaseResult:
+        """Allocate ``phase`` in ``text``.
+
+        Raises:
+            InputError: the text is not MIR.
+            ToolchainError: LLVM could not allocate what we could not either.
+        """
+        with self.clock.measure("parse"):
+            file = parse_mir(text, path)
+        functions = [_Function(f, Clock(), []) for f in file.functions]
+        if self.allocator is not None:
+            for function in functions:
+                self._ours(self.allocator, file, function, phase)
+        after = self._audit_text(file, functions, phase) if any(f.chosen for f in functions) else ""
+        if any(f.needs_llvm() for f in functions) and (self.fallback or self.allocator is None):
+            self._take_llvm(file, text, functions, phase)
+            after = self._audit_text(file, functions, phase)
+        missing = [f for f in functions if f.chosen is None]
+        if missing:
+            # Without fallback there is no text to go on with.
+            raise NoAllocation({f.before.name: self._report(f, phase) for f in functions})
+        for function in functions:
+            self.clock.absorb(function.clock)
+        return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
+
+    def _ours(self, allocator: Allocator, file: MirFile, function: _Function, phase: Phase) -> None:
+        candidate = try_allocator(
+            allocator, file, function.before, self.target, phase, function.clock, self.solver_seconds
+        )
+        function.attempts.append(candidate.attempt)
+        function.chosen = candidate.function
+
+    def _take_llvm(self, file: MirFile, text: str, functions: list[_Function], phase: Phase) -> None:
+        """Put LLVM's version in the place of each function that needs it."""
+        llvm_text = self.llvm_allocate(text, phase)
+        with self.clock.measure("parse"):
+            llvm = parse_mir(llvm_text, file.path)
+        if llvm.preamble != file.preamble:
+            raise ToolchainError(
+                "LLVM changed the IR module while it allocated registers, so its functions cannot be put beside ours",
+                where=file.path,
+                hint="report the file; --allocator=llvm does not avoid this",
+            )
+        versions = {f.name: f for f in llvm.functions}
+        for function in functions:
+            if function.needs_llvm():
+                function.chosen = versions[function.before.name]
+                function.audit = None
+                function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
+
+    def _audit_text(self, file: MirFile, functions: list[_Function], phase: Phase) -> str:
+        """Print the file as it now stands, read it again, and audit every function in it that was not yet."""
+        with self.clock.measure("print"):
+            after = print_mir(replace(file, functions=tuple(f.chosen or f.before for f in functions)))
+        with self.clock.measure("parse"):
+            read_again = parse_mir(after, f"{file.path} after {phase}")
+        for function, found in zip(functions, read_again.functions, strict=True):
+            if function.chosen is None or function.audit is not None:
+                continue
+            with function.clock.measure("audit"):
+                function.audit = audit_function(
+                    file, function.before, found, self.target, timeout_s=self.solver_seconds
+                )
+            function.attempts[-1] = audited(function.attempts[-1], audit_verdict(function.audit))
+        return after
+
+    def _report(self, function: _Function, phase: Phase) -> PhaseReport:
+        fallback = self.allocator is not None and function.attempts[-1].allocator == LLVM_ALLOCATOR
+        counts = function.audit.moves if function.audit else MoveCounts()
+        moves = Moves(counts.copies_before, counts.copies_after, counts.saves, counts.reloads, counts.rematerialised)
+        reason = function.attempts[0].reason if fallback else ""
+        return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, dict(function.clock.seconds))
+
+
+class NoAllocation(Exception):
+    """Some function has no text for a phase: ours failed and there is no fallback. Carries the reports so far."""
+
+    def __init__(self, reports: dict[str, PhaseReport]) -> None:
+        self.reports = reports
+        super().__init__("no allocation")

@@ -1,0 +1,76 @@
+"""Registers, spills and waves of the functions of a finished compilation.
+
+Kernels: from the code object's metadata, which is what the loader goes by. Device functions have none; theirs are the
+``.set NAME.num_vgpr, …`` lines that llc writes into assembly (AMDGPUMCResourceInfo.cpp), callees not counted.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.report.model import Resources
+from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.occupancy import extra_sgprs, waves
+from verilocc_mlir.target.reserved import flat_work_group_size
+from verilocc_mlir.target.targets import Target
+
+_SET = re.compile(
+    r'^\s*\.set (?P<quote>"?)(?:\.L)?(?P<name>.+)\.'
+    r"(?P<what>num_vgpr|num_agpr|numbered_sgpr|private_seg_size|uses_vcc|uses_flat_scratch)(?P=quote), (?P<value>.+)$",
+    re.MULTILINE,
+)
+_NUMBER = re.compile(r"(?<![\w.])\d+")
+
+
+class KernelCounts(Protocol):
+    """What is read from the metadata of a kernel (``verilocc_mlir.toolchain.metadata.KernelMetadata``)."""
+
+    @property
+    def sgpr_count(self) -> int: ...
+    @property
+    def vgpr_count(self) -> int: ...
+    @property
+    def agpr_count(self) -> int: ...
+    @property
+    def sgpr_spill_count(self) -> int: ...
+    @property
+    def vgpr_spill_count(self) -> int: ...
+    @property
+    def private_segment_fixed_size(self) -> int: ...
+    @property
+    def group_segment_fixed_size(self) -> int: ...
+
+
+def kernel_resources(counts: KernelCounts, function: MachineFunction, preamble: str, target: Target) -> Resources:
+    """Resources of a kernel; ``.vgpr_count`` already has the accumulators in it where the file is unified."""
+    size = flat_work_group_size(function_attributes(preamble, function.name), target)
+    lds = counts.group_segment_fixed_size
+    return Resources(
+        counts.sgpr_count,
+        counts.vgpr_count,
+        counts.agpr_count,
+        counts.sgpr_spill_count,
+        counts.vgpr_spill_count,
+        counts.private_segment_fixed_size,
+        waves(target, counts.vgpr_count, 0, counts.sgpr_count, lds, size),
+    )
+
+
+def device_resources(assembly: str, target: Target) -> dict[str, Resources]:
+    """Resources of every function of llc's assembly by name; its own registers, without those of its callees."""
+    symbols: dict[str, dict[str, int]] = {}
+    for match in _SET.finditer(assembly):
+        if number := _NUMBER.search(match["value"]):
+            symbols.setdefault(match["name"], {})[match["what"]] = int(number[0])
+    return {name: _device(found, target) for name, found in symbols.items() if "num_vgpr" in found}
+
+
+def _device(found: dict[str, int], target: Target) -> Resources:
+    vgprs, agprs = found["num_vgpr"], found.get("num_agpr", 0)
+    vcc, flat = bool(found.get("uses_vcc")), bool(found.get("uses_flat_scratch"))
+    sgprs = found.get("numbered_sgpr", 0) + extra_sgprs(target, vcc=vcc, flat_scratch=flat)
+    total = (vgprs + 3) // 4 * 4 + agprs if target.unified_vgpr and agprs else vgprs
+    scratch = found.get("private_seg_size", 0)
+    return Resources(sgprs, total, agprs, None, None, scratch, waves(target, vgprs, agprs, sgprs))

@@ -1,0 +1,59 @@
+"""What a compilation is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+LLVM_ALLOCATOR = "llvm"
+"""Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
+
+DEFAULT_ALLOCATOR = "deterministic"
+DEFAULT_SOLVER_SECONDS = 60.0
+DEFAULT_TOOL_SECONDS = 300.0
+
+
+class Emit(Enum):
+    """Form of the result, with the suffix a file of it gets."""
+
+    MIR = "mir"
+    ASM = "asm"
+    OBJ = "obj"
+    HSACO = "hsaco"
+
+    @property
+    def suffix(self) -> str:
+        """File name suffix, dot included; as llc's for assembly and objects."""
+        return {Emit.MIR: ".mir", Emit.ASM: ".s", Emit.OBJ: ".o", Emit.HSACO: ".hsaco"}[self]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of one compilation.
+
+    Attributes:
+        cpu: ``-mcpu``, optionally as a clang target id (``gfx90a:xnack-``); ``""`` takes the IR's ``"target-cpu"``.
+        features: ``-mattr``.
+        triple: ``-mtriple`` as the user gave it; must name an AMDGPU.
+        opt_level: llc's ``-O``.
+        allocator: a name of ``verilocc_mlir.allocators``, or ``llvm``.
+        emit: form of the result.
+        fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
+        verify: run llc's machine verifier on what it resumes from.
+        solver_seconds: limit for one question to the solver; UNKNOWN after that.
+        tool_seconds: limit for one run of an LLVM tool.
+        llvm: directory of the LLVM tools, or an llc; None searches.
+    """
+
+    cpu: str = ""
+    features: str = ""
+    triple: str = ""
+    opt_level: int = 3
+    allocator: str = DEFAULT_ALLOCATOR
+    emit: Emit = Emit.HSACO
+    fallback: bool = True
+    verify: bool = True
+    solver_seconds: float = DEFAULT_SOLVER_SECONDS
+    tool_seconds: float = DEFAULT_TOOL_SECONDS
+    llvm: Path | None = None

@@ -1,0 +1,1 @@
+"""What one run found, as data (``model``), JSON (``json``, ``schema.json``) and text (``text``)."""

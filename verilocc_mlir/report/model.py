@@ -1,0 +1,215 @@
+"""The result of one ``verilocc compile`` as frozen data: the one source of the table, the JSON file and the exit code.
+
+Seconds are CPU seconds, children included, unless a name says wall. Registers are 32-bit registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.errors import ExitCode
+
+REPORT_VERSION = 1
+"""Version of the JSON form; raised whenever ``schema.json`` changes."""
+
+LAST_PHASE = "vgpr"
+"""A function that did not come through this phase has no code to speak of."""
+
+EXIT_CODES = {
+    Outcome.PROVED: ExitCode.PROVED,
+    Outcome.REFUTED: ExitCode.REFUTED,
+    Outcome.INVALID: ExitCode.BAD_INPUT,
+    Outcome.UNKNOWN: ExitCode.UNKNOWN,
+}
+"""Exit code of each outcome of a run that came to an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One violated constraint or failed obligation: the rule's stable name and the message with its place."""
+
+    rule: str
+    outcome: Outcome
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What ``prove`` or ``audit`` answered, on how many named obligations; at most a few findings are kept."""
+
+    outcome: Outcome
+    obligations: int
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One allocation of one function in one phase.
+
+    Attributes:
+        allocator: its name; ``llvm`` for LLVM's own.
+        ended: the step that decided: ``build``, ``allocate``, ``prove``, ``rewrite``, ``llvm`` or ``audit``.
+        reason: why it is not proved, or ``""``.
+        proof: verdict on the proposal; None where there was none to prove (LLVM proposes text, not an assignment).
+        audit: verdict on the text; None where it was not reached.
+    """
+
+    allocator: str
+    ended: str
+    reason: str = ""
+    proof: Verdict | None = None
+    audit: Verdict | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """The audit's; without one nothing is proved: REFUTED if the proof was, else UNKNOWN."""
+        if self.audit is not None:
+            return self.audit.outcome
+        if self.proof is not None and self.proof.outcome is not Outcome.PROVED:
+            return self.proof.outcome
+        return Outcome.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Copies and spill code of one phase, counted in the text before and after it."""
+
+    copies_before: int = 0
+    copies_left: int = 0
+    saves: int = 0
+    reloads: int = 0
+    rematerialised: int = 0
+
+    @property
+    def copies_removed(self) -> int:
+        """Copies that the allocation made unnecessary (never negative: one that adds copies removes none)."""
+        return max(0, self.copies_before - self.copies_left)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseReport:
+    """One phase (``sgpr``, ``wwm``, ``vgpr``) of one function. The last attempt is the one whose text was used."""
+
+    phase: str
+    attempts: tuple[Attempt, ...]
+    fallback: bool
+    fallback_reason: str
+    moves: Moves
+    seconds: dict[str, float] = field(default_factory=dict[str, float], hash=False)
+
+    @property
+    def allocator(self) -> str:
+        """Whose allocation was used."""
+        return self.attempts[-1].allocator
+
+    @property
+    def outcome(self) -> Outcome:
+        """Verdict on the text that was used."""
+        return self.attempts[-1].outcome
+
+    @property
+    def obligations(self) -> int:
+        """Obligations checked for the text that was used, proof and audit together."""
+        last = self.attempts[-1]
+        return sum(v.obligations for v in (last.proof, last.audit) if v is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a function takes at run time.
+
+    Attributes:
+        sgprs: scalar registers, VCC and the like included.
+        vgprs: vector registers in all; accumulators included where the file is unified.
+        agprs: accumulators among them.
+        sgpr_spills: SGPRs spilled (LLVM's count); None where LLVM does not say (device functions).
+        vgpr_spills: VGPRs spilled, likewise.
+        scratch_bytes: private memory a lane needs.
+        waves: waves per SIMD at most.
+    """
+
+    sgprs: int
+    vgprs: int
+    agprs: int
+    sgpr_spills: int | None
+    vgpr_spills: int | None
+    scratch_bytes: int
+    waves: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionReport:
+    """One function: its phases and its resources beside those of LLVM's greedy (a direct compile)."""
+
+    name: str
+    is_kernel: bool
+    instructions: int
+    phases: tuple[PhaseReport, ...]
+    resources: Resources | None
+    greedy: Resources | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """CPU seconds of one step of the run: ours (``audit``) or a tool's (``llc pre-RA``)."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run.
+
+    Attributes:
+        version: this project's version.
+        llvm: version line of the LLVM used.
+        input: path as given, ``-`` for standard input.
+        input_sha256: of the bytes read.
+        target: ``-mcpu``.
+        features: ``-mattr``, or ``""``.
+        allocator: the one asked for.
+        emit: ``mir``, ``asm``, ``obj`` or ``hsaco``.
+        functions: in the file's order.
+        mended: fields of the kernel descriptor set to what a direct compile has.
+        notes: anything else a person should know (IR brought down to this LLVM, whole-file fallback …).
+        steps: where the time went.
+        wall_seconds: elapsed time.
+        output: where the result was written, or ``""``.
+    """
+
+    version: str
+    llvm: str
+    input: str
+    input_sha256: str
+    target: str
+    features: str
+    allocator: str
+    emit: str
+    functions: tuple[FunctionReport, ...]
+    mended: tuple[str, ...]
+    notes: tuple[str, ...]
+    steps: tuple[Step, ...]
+    wall_seconds: float
+    output: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """PROVED only if every phase of every function is, up to the last one; else the gravest of the others."""
+        outcomes = {p.outcome for f in self.functions for p in f.phases}
+        for outcome in (Outcome.REFUTED, Outcome.INVALID, Outcome.UNKNOWN):
+            if outcome in outcomes:
+                return outcome
+        finished = all(f.phases and f.phases[-1].phase == LAST_PHASE for f in self.functions)
+        return Outcome.PROVED if finished and self.functions else Outcome.UNKNOWN
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The process's exit code."""
+        return EXIT_CODES[self.outcome]
+
+    @property
+    def cpu_seconds(self) -> float:
+        """All steps."""
+        return sum(step.seconds for step in self.steps)

@@ -1,0 +1,121 @@
+"""A report as a table for people. Only here and in ``cli`` is rich imported."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.report.model import Attempt, FunctionReport, PhaseReport, Report, Resources
+
+_PLAIN_WIDTH = 132
+_STYLES = {Outcome.PROVED: "green", Outcome.REFUTED: "bold red", Outcome.INVALID: "bold red", Outcome.UNKNOWN: "yellow"}
+_MAX_FINDINGS = 5
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that does not wrap tables at 80 columns when it is not a terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else _PLAIN_WIDTH, highlight=False, soft_wrap=False)
+
+
+def print_report(report: Report, to: Console) -> None:
+    """Print the table, fallbacks, failures, notes and where the time went."""
+    to.print(_table(report))
+    for function in report.functions:
+        for phase in function.phases:
+            _explain(function, phase, to)
+    for field in report.mended:
+        to.print(Text(f"mended: {field}"))
+    for note in report.notes:
+        to.print(Text(f"note: {note}"))
+    steps = ", ".join(
+        f"{s.name} {s.seconds:.2f}" for s in sorted(report.steps, key=lambda s: -s.seconds) if s.seconds >= 0.005
+    )
+    to.print(Text(f"time: {report.cpu_seconds:.2f} CPU-s, {report.wall_seconds:.2f} s elapsed ({steps})"))
+    ending = f"; wrote {report.output}" if report.output else "; nothing was written"
+    to.print(Text(f"{report.outcome}", style=_STYLES[report.outcome]) + Text(ending, style=""))
+
+
+def render(report: Report) -> str:
+    """The same as plain text."""
+    stream = io.StringIO()
+    print_report(report, Console(file=stream, width=_PLAIN_WIDTH, highlight=False, color_system=None))
+    return stream.getvalue()
+
+
+def _table(report: Report) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table.title = f"{report.input} for {report.target}{report.features and ' ' + report.features}, {report.llvm}"
+    table.add_column("function", overflow="fold")
+    table.add_column("phase", no_wrap=True)
+    table.add_column("allocator", no_wrap=True)
+    for head in ("tries", "verdict", "obligations", "registers\n(greedy)", "copies\ngone", "\nleft"):
+        table.add_column(head, justify="left" if head == "verdict" else "right", no_wrap=True)
+    for head in ("spills\n(reloads)", "waves\n(greedy)", "CPU-s"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for function in report.functions:
+        for number, phase in enumerate(function.phases):
+            table.add_row(*_row(function, phase, number == 0))
+    return table
+
+
+def _row(function: FunctionReport, phase: PhaseReport, first: bool) -> tuple[str | Text, ...]:
+    moves = phase.moves
+    return (
+        Text(function.name if first else ""),
+        phase.phase.upper(),
+        phase.allocator + (" (fallback)" if phase.fallback else ""),
+        str(len(phase.attempts)),
+        Text(str(phase.outcome), style=_STYLES[phase.outcome]),
+        str(phase.obligations),
+        _registers(phase.phase, function.resources, function.greedy),
+        str(moves.copies_removed),
+        str(moves.copies_left),
+        f"{moves.saves} ({moves.reloads})",
+        _waves(phase.phase, function.resources, function.greedy),
+        f"{sum(phase.seconds.values()):.2f}",
+    )
+
+
+def _registers(phase: str, ours: Resources | None, greedy: Resources | None) -> str:
+    def one(resources: Resources | None) -> str:
+        if resources is None:
+            return "?"
+        if phase == "sgpr":
+            return f"{resources.sgprs} S"
+        return f"{resources.vgprs} V" + (f" [{resources.agprs} A]" if resources.agprs else "")
+
+    if phase == "wwm":
+        return ""
+    return f"{one(ours)} ({one(greedy)})"
+
+
+def _waves(phase: str, ours: Resources | None, greedy: Resources | None) -> str:
+    if phase != "vgpr" or ours is None:
+        return ""
+    return f"{ours.waves} ({greedy.waves if greedy else '?'})"
+
+
+def _explain(function: FunctionReport, phase: PhaseReport, to: Console) -> None:
+    where = f"{function.name}, {phase.phase.upper()}"
+    if phase.fallback:
+        to.print(Text(f"fallback: {where}: {phase.allocator}'s allocation instead: {phase.fallback_reason}"))
+    for attempt in phase.attempts:
+        if attempt.outcome is not Outcome.PROVED:
+            for line in _failures(attempt):
+                to.print(Text(f"{attempt.outcome}: {where}: {attempt.allocator}: {line}"))
+
+
+def _failures(attempt: Attempt) -> list[str]:
+    verdicts = [v for v in (attempt.proof, attempt.audit) if v is not None]
+    findings = [f for v in verdicts for f in v.findings]
+    lines = [f"{f.rule}: {f.message}" for f in findings[:_MAX_FINDINGS]]
+    if len(findings) > _MAX_FINDINGS:
+        lines.append(f"and {len(findings) - _MAX_FINDINGS} more in the JSON report")
+    return lines
