@@ -1,0 +1,8 @@
+"""Register allocators: an ``AllocationProblem`` in, a ``Proposal`` out, which is proved elsewhere and never trusted."""
+
+from __future__ import annotations
+
+from verilocc_mlir.allocators.protocol import AllocationFailure, Allocator
+from verilocc_mlir.allocators.registry import allocator, allocator_names
+
+__all__ = ["AllocationFailure", "Allocator", "allocator", "allocator_names"]

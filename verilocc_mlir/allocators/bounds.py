@@ -1,0 +1,151 @@
+"""Lower bounds on registers, and the ceilings worth trying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verilocc_mlir.allocators.cells import CellMap
+from verilocc_mlir.allocators.cost import align_up, waves
+from verilocc_mlir.allocators.items import Item
+from verilocc_mlir.allocators.timeline import Timeline
+from verilocc_mlir.problem.model import AllocationProblem
+
+Ceiling = dict[str, int]
+"""For each file, registers with this number and above are not used."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Most registers needed at once by ranges that may sit in exactly these ``banks``, or in fewer of them.
+
+    Attributes:
+        banks: files.
+        registers: 32-bit registers needed at the worst point.
+        available: registers of those files that may be used and that nothing fixed holds at that point.
+        slot: that point: where ``registers`` exceeds ``available`` most.
+    """
+
+    banks: tuple[str, ...]
+    registers: int
+    available: int
+    slot: int
+
+
+def demands(
+    problem: AllocationProblem, timeline: Timeline, cells: CellMap, singles: list[Item], fixed: list[int]
+) -> tuple[Demand, ...]:
+    """The demand on each set of files that some range names, and on unions of them (``av_*`` ranges take either)."""
+    names = sorted({r.banks for r in problem.ranges if r.groups}, key=lambda b: (len(b), b))
+    return tuple(_demand(problem, banks, timeline, cells, singles, fixed) for banks in names)
+
+
+def _demand(
+    problem: AllocationProblem,
+    banks: tuple[str, ...],
+    timeline: Timeline,
+    cells: CellMap,
+    singles: list[Item],
+    fixed: list[int],
+) -> Demand:
+    bits = len(timeline.boundaries)
+    change = [0] * (bits + 1)
+    for live_range in problem.ranges:
+        if set(live_range.banks).issubset(banks):
+            for _, mask in singles[live_range.id].cells:
+                _mark(change, mask, 1)
+    usable = [
+        c
+        for bank in banks
+        if bank in cells.base
+        for c in range(cells.base[bank], cells.stop[bank])
+        if c in cells.allocatable
+    ]
+    total = len(usable)
+    if "special" in banks:
+        specials = {c for start, _, width in cells.specials for c in range(start, start + width * cells.halves)}
+        usable += sorted(specials)
+        total += len(specials)
+    held = [0] * (bits + 1)
+    for cell in usable:
+        _mark(held, fixed[cell], 1)
+    most, worst, where, free_there = 0, 0, -1, total
+    live = taken = 0
+    for bit in range(bits):
+        live += change[bit]
+        taken += held[bit]
+        if where < 0 or live + taken > worst:
+            worst, where, free_there = live + taken, bit, total - taken
+        most = max(most, live)
+    halves = cells.halves
+    overfull = worst > total
+    needed = worst - (total - free_there) if overfull else most
+    slot = timeline.slot(where) if where >= 0 and bits else 0
+    return Demand(banks, -(-needed // halves), free_there // halves, slot)
+
+
+def _mark(change: list[int], mask: int, amount: int) -> None:
+    """Add ``amount`` over every run of ones of ``mask``, as differences."""
+    position = 0
+    while mask:
+        zeros = (mask & -mask).bit_length() - 1
+        mask >>= zeros
+        ones = (~mask & (mask + 1)).bit_length() - 1
+        mask >>= ones
+        change[position + zeros] += amount
+        position += zeros + ones
+        change[position] -= amount
+
+
+def ceilings(problem: AllocationProblem, found: tuple[Demand, ...]) -> Iterator[Ceiling]:
+    """Ceilings to try, fewest registers first: each step at which a wave is lost, and last the whole budget."""
+    top = {b.bank: max(b.registers, default=-1) + 1 for b in problem.budgets}
+    least = {d.banks: d.registers for d in found}
+    if problem.phase == "sgpr":
+        yield from _scalar(problem, top, least)
+        return
+    seen: list[Ceiling] = []
+    for total in _steps(problem, sum(top.get(b, 0) for b in ("vgpr", "agpr"))):
+        for ceiling in _splits(problem, top, least, total):
+            if ceiling not in seen:
+                seen.append(ceiling)
+                yield ceiling
+
+
+def _scalar(problem: AllocationProblem, top: Ceiling, least: dict[tuple[str, ...], int]) -> Iterator[Ceiling]:
+    budget = top.get("sgpr", 0)
+    floor = max((n for banks, n in least.items() if banks == ("sgpr",)), default=0)
+    for total in _steps(problem, budget):
+        if total >= floor:
+            yield {"sgpr": total}
+
+
+def _steps(problem: AllocationProblem, budget: int) -> Iterator[int]:
+    """Largest register counts of each number of waves, ascending, up to the whole budget."""
+    occupancy = problem.occupancy
+    for count in range(occupancy.max_waves, 0, -1):
+        total = occupancy.file // count // occupancy.granule * occupancy.granule
+        if total >= budget:
+            break
+        if total and waves(total, occupancy) == count:
+            yield total
+    yield budget
+
+
+def _splits(
+    problem: AllocationProblem, top: Ceiling, least: dict[tuple[str, ...], int], total: int
+) -> Iterator[Ceiling]:
+    """Ways to share ``total`` vector registers between VGPRs and AGPRs."""
+    vgprs, agprs = top.get("vgpr", 0), top.get("agpr", 0)
+    need_v, need_a = least.get(("vgpr",), 0), least.get(("agpr",), 0)
+    need_both = max((n for banks, n in least.items() if "vgpr" in banks), default=0)
+    if not problem.occupancy.unified or not agprs:
+        if total >= max(need_v, need_a) and min(total, vgprs) + min(total, agprs) >= need_both:
+            yield {"vgpr": min(total, vgprs), "agpr": min(total, agprs)}
+        return
+    # No more AGPRs than must be; or so many that every VGPR can be used; or as few VGPRs as must be.
+    for wanted in (need_a, total - vgprs, total - align_up(need_v, 4)):
+        a = min(max(wanted, need_a), agprs)
+        v = min(vgprs, total - a if a == 0 else (total - a) // 4 * 4)
+        if v >= need_v and v + a >= need_both:
+            yield {"vgpr": v, "agpr": a}

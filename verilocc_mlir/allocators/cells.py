@@ -1,0 +1,118 @@
+"""The register files as one array of *cells*, and the positions in it that a live range may take.
+
+A cell is a 32-bit register, or a 16-bit half of one where the problem has live ranges that need the halves told apart.
+Files follow one another in the array: ``vgpr``, ``agpr``, ``sgpr``, then the special registers handed out (VCC).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verilocc_mlir.problem.model import AllocationProblem, LiveRange
+from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, tuple_name
+
+_FILES = ("vgpr", "agpr", "sgpr")
+
+
+@dataclass(frozen=True)
+class CellMap:
+    """Where each file lies in the cell array.
+
+    Attributes:
+        halves: cells per 32-bit register, 1 or 2.
+        base: first cell of each file.
+        stop: one past the last allocatable cell of each file.
+        size: number of cells.
+        allocatable: cells of registers the problem's budgets list, ascending.
+        expensive: cells of registers that cost a save and a restore.
+        specials: first cell of each special register that may be handed out, with its name and its width in registers.
+        special_units: cell of each 16-bit unit of theirs.
+    """
+
+    halves: int
+    base: dict[str, int]
+    stop: dict[str, int]
+    size: int
+    allocatable: frozenset[int]
+    expensive: frozenset[int]
+    specials: tuple[tuple[int, str, int], ...]
+    special_units: dict[int, int]
+
+    def register_of(self, cell: int) -> tuple[str, int]:
+        """File and number of the register that ``cell`` is part of."""
+        for bank in reversed(_FILES):
+            if cell >= self.base[bank]:
+                return bank, (cell - self.base[bank]) // self.halves
+        raise ValueError(f"negative cell {cell}")
+
+    def name(self, cell: int, live_range: LiveRange) -> str:
+        """MIR name without ``$`` of the register of the range's shape that starts at ``cell``."""
+        for start, name, width in self.specials:
+            if cell == start and width == live_range.width:
+                return name
+        bank, number = self.register_of(cell)
+        name = tuple_name(Bank(bank), number, live_range.width)
+        if live_range.lanes % 2:
+            return name + ("_hi16" if (cell - self.base[bank]) % 2 else "_lo16")
+        return name
+
+    def cells_of(self, register: str) -> tuple[int, ...]:
+        """Cells of a physical register by name; empty where it is outside of the files handed out."""
+        return self.cells_of_units(physical_register(register).units)
+
+    def cells_of_units(self, units: tuple[int, ...]) -> tuple[int, ...]:
+        """Cells that 16-bit ``units`` (target/registers.py) touch, each once."""
+        found: dict[int, None] = {}
+        for unit in units:
+            cell = self._cell_of_unit(unit)
+            if cell is not None:
+                found[cell] = None
+        return tuple(found)
+
+    def _cell_of_unit(self, unit: int) -> int | None:
+        for bank in _FILES:
+            offset = (unit - BANK_BASE[Bank(bank)]) * self.halves // 2
+            if unit >= BANK_BASE[Bank(bank)] and self.base[bank] + offset < self.stop[bank]:
+                return self.base[bank] + offset
+        return self.special_units.get(unit)
+
+
+def cell_map(problem: AllocationProblem) -> CellMap:
+    """The cell array for a problem."""
+    halves = 2 if _needs_halves(problem) else 1
+    budgets = {b.bank: b for b in problem.budgets}
+    base: dict[str, int] = {}
+    stop: dict[str, int] = {}
+    allocatable: set[int] = set()
+    expensive: set[int] = set()
+    size = 0
+    for bank in _FILES:
+        base[bank] = size
+        budget = budgets.get(bank)
+        count = 1 + max(budget.registers) if budget and budget.registers else 0
+        if budget:
+            allocatable.update(size + n * halves + h for n in budget.registers for h in range(halves))
+            expensive.update(size + n * halves + h for n in budget.expensive for h in range(halves))
+        size += count * halves
+        stop[bank] = size
+    # Special registers alias (VCC is VCC_LO and VCC_HI): cells go by their units.
+    units = sorted({u for name in problem.special for u in physical_register(name).units})
+    special_units = {unit: size + k * halves // 2 for k, unit in enumerate(units)}
+    specials = tuple(
+        (special_units[found[0]], name, len(found) // 2)
+        for name in problem.special
+        if (found := physical_register(name).units)
+    )
+    size += len(units) * halves // 2
+    return CellMap(halves, base, stop, size, frozenset(allocatable), frozenset(expensive), specials, special_units)
+
+
+def _needs_halves(problem: AllocationProblem) -> bool:
+    for live_range in problem.ranges:
+        if live_range.lanes % 2:
+            return True
+        for group in live_range.groups:
+            even = (1 << live_range.lanes) // 3
+            if (group.lanes & even) != (group.lanes >> 1 & even):
+                return True
+    return False

@@ -1,0 +1,63 @@
+"""Joining live ranges that copies connect, so that they are placed as one and the copies vanish."""
+
+from __future__ import annotations
+
+from verilocc_mlir.allocators.cells import CellMap
+from verilocc_mlir.allocators.items import CandidateTable, Item, make_item
+from verilocc_mlir.problem.model import Affinity, AllocationProblem
+
+
+def coalesce(problem: AllocationProblem, singles: list[Item], table: CandidateTable, cells: CellMap) -> list[Item]:
+    """Items in which ranges joined by copies sit together, heaviest copies first, where they never interfere.
+
+    Args:
+        problem: for its affinities.
+        singles: one item for each live range, by id.
+        table: where ranges may start.
+        cells: the cell array.
+    """
+    item_of = list(singles)
+    # Offset of each range in its item.
+    offset_of = [0] * len(singles)
+    for affinity in sorted(
+        (a for a in problem.affinities if a.b >= 0 and a.a != a.b), key=lambda a: (-a.weight, a.slot, a.a, a.b)
+    ):
+        distance = lane_offset(affinity.a_lane - affinity.b_lane, cells.halves)
+        first, second = item_of[affinity.a], item_of[affinity.b]
+        if first is second or distance is None:
+            continue
+        # Where the second item starts, counted from the first one's start.
+        shift = offset_of[affinity.a] + distance - offset_of[affinity.b]
+        joined = _join(first, second, shift)
+        if joined is None or not table.of(joined):
+            continue
+        for member, offset in joined.members:
+            item_of[member] = joined
+            offset_of[member] = offset
+    return list(dict.fromkeys(item_of))
+
+
+def lane_offset(lanes: int, halves: int) -> int | None:
+    """A distance in 16-bit lanes as cells; None where cells are too coarse for it."""
+    scaled = lanes * halves
+    return scaled // 2 if scaled % 2 == 0 else None
+
+
+def fixed_start(cells: CellMap, affinity: Affinity) -> int | None:
+    """Cell at which range ``affinity.a`` must start for its copy from or to a fixed register to vanish, if any."""
+    target = cells.cells_of(affinity.fixed)
+    distance = lane_offset(affinity.b_lane - affinity.a_lane, cells.halves)
+    if not target or distance is None or target[0] + distance < 0:
+        return None
+    return target[0] + distance
+
+
+def _join(first: Item, second: Item, shift: int) -> Item | None:
+    held = dict(first.cells)
+    for offset, mask in second.cells:
+        mine = held.get(offset + shift, 0)
+        if mine & mask:
+            return None
+        held[offset + shift] = mine | mask
+    members = first.members + tuple((member, offset + shift) for member, offset in second.members)
+    return make_item(members, held, max(first.width, second.width), max(first.reach, second.reach + shift))

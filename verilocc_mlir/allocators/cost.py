@@ -1,0 +1,79 @@
+"""What a complete placement costs: waves first, then callee-saved registers, copies left, registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from verilocc_mlir.allocators.cells import CellMap
+from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset
+from verilocc_mlir.problem.model import AllocationProblem, Occupancy
+
+
+def align_up(count: int, multiple: int) -> int:
+    """``count`` rounded up to a multiple."""
+    return -(-count // multiple) * multiple
+
+
+def file_total(vgprs: int, agprs: int, occupancy: Occupancy) -> int:
+    """Registers of the file a wave takes: with a unified file, AGPRs start at a multiple of four (GCNSubtarget.cpp)."""
+    if not occupancy.unified:
+        return max(vgprs, agprs)
+    return align_up(vgprs, 4) + agprs if agprs else vgprs
+
+
+def waves(total: int, occupancy: Occupancy) -> int:
+    """Waves a SIMD holds when each takes ``total`` registers (AMDGPUBaseInfo.cpp, getNumWavesPerEUWithNumVGPRs)."""
+    taken = align_up(max(total, 1), occupancy.granule)
+    return min(occupancy.max_waves, occupancy.file // taken)
+
+
+class Cost(NamedTuple):
+    """Smaller is better, first field first.
+
+    Attributes:
+        lost_waves: waves fewer than the most a SIMD holds.
+        saves_and_copies: estimated executions of copies left in the code, and of the save and restore of each
+            callee-saved register used.
+        registers: 32-bit registers of the files counted, AGPRs after aligned VGPRs where they share a file.
+    """
+
+    lost_waves: int
+    saves_and_copies: float
+    registers: int
+
+
+class CostModel:
+    """Costs of complete assignments of one problem."""
+
+    def __init__(self, problem: AllocationProblem, cells: CellMap) -> None:
+        self._problem = problem
+        self._cells = cells
+        self._pairs = [
+            (a.a, a.b, lane_offset(a.a_lane - a.b_lane, cells.halves), a.weight) for a in problem.affinities if a.b >= 0
+        ]
+        self._fixed = [
+            (a.a, goal, a.weight) for a in problem.affinities if a.b < 0 and (goal := fixed_start(cells, a)) is not None
+        ]
+
+    def of(self, starts: Sequence[int]) -> Cost:
+        """Cost when range *i* starts at cell ``starts[i]``."""
+        cells = self._cells
+        highest = {"vgpr": 0, "agpr": 0, "sgpr": 0}
+        dear: set[int] = set()
+        for live_range, start in zip(self._problem.ranges, starts, strict=True):
+            span = live_range.lanes if cells.halves == 2 else live_range.width
+            bank, number = cells.register_of(start + span - 1)
+            if number + 1 > highest[bank] and start < cells.stop[bank]:
+                highest[bank] = number + 1
+            if cells.expensive:
+                dear.update(cells.expensive.intersection(range(start, start + span)))
+        left = sum(w for a, b, distance, w in self._pairs if distance is None or starts[b] != starts[a] + distance)
+        left += sum(w for a, goal, w in self._fixed if starts[a] != goal)
+        occupancy = self._problem.occupancy
+        if self._problem.phase == "sgpr":
+            total = highest["sgpr"]
+        else:
+            total = file_total(highest["vgpr"], highest["agpr"], occupancy)
+        lost = occupancy.max_waves - waves(total, occupancy)
+        return Cost(lost, left + 2.0 * len(dear) / cells.halves, total)

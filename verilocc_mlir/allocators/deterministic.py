@@ -1,0 +1,130 @@
+"""The allocator that needs no model: first fit in several orders under rising ceilings, then repair.
+
+No clock, no random numbers, no order that depends on hashing: equal problems get equal proposals.
+"""
+
+from __future__ import annotations
+
+from verilocc_mlir.allocators.bounds import Ceiling, Demand, ceilings, demands
+from verilocc_mlir.allocators.cells import CellMap, cell_map
+from verilocc_mlir.allocators.coalesce import coalesce
+from verilocc_mlir.allocators.cost import Cost, CostModel
+from verilocc_mlir.allocators.hints import Hints
+from verilocc_mlir.allocators.items import CandidateTable, Item, single_items
+from verilocc_mlir.allocators.packing import fixed_occupation
+from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_mlir.allocators.search import Placement, Strategy, by_area, by_start, by_width
+from verilocc_mlir.allocators.timeline import Timeline
+from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+
+STRATEGIES = (
+    Strategy("joined ranges in program order", by_start, coalesced=True),
+    Strategy("joined ranges, largest first", by_area, coalesced=True),
+    Strategy("program order", by_start, coalesced=False),
+    Strategy("widest first", by_width, coalesced=False),
+    Strategy("largest first", by_area, coalesced=False),
+    Strategy("widest first, single registers from above", by_width, coalesced=False, narrow_down=True),
+)
+"""Tried in this order under each ceiling."""
+
+REPAIR_STEPS = 400
+"""Evictions allowed under one ceiling."""
+
+
+class DeterministicAllocator:
+    """See the module."""
+
+    name = "deterministic"
+    version = "1"
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        """Place every live range, or say why not.
+
+        Raises:
+            AllocationFailure: the pressure exceeds a file, or no place was found for a tuple.
+        """
+        search = _Search(problem)
+        starts = search.solve()
+        names = tuple(
+            search.cells.name(start, live_range) for start, live_range in zip(starts, problem.ranges, strict=True)
+        )
+        return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", names)
+
+
+class _Search:
+    """Tables for one problem, and the walk over ceilings and strategies."""
+
+    def __init__(self, problem: AllocationProblem) -> None:
+        self.problem = problem
+        self.timeline = Timeline(problem)
+        self.cells: CellMap = cell_map(problem)
+        self.singles: list[Item] = single_items(problem, self.timeline, self.cells)
+        self.fixed: list[int] = fixed_occupation(problem, self.timeline, self.cells)
+        self.table = CandidateTable(problem, self.cells)
+        self.joined: list[Item] = coalesce(problem, self.singles, self.table, self.cells)
+        self.hints = Hints(problem, self.cells)
+        self.cost = CostModel(problem, self.cells)
+
+    def solve(self) -> list[int]:
+        """First cell of every range.
+
+        Raises:
+            AllocationFailure: as for ``allocate``.
+        """
+        found = demands(self.problem, self.timeline, self.cells, self.singles, self.fixed)
+        for demand in found:
+            if demand.registers > demand.available:
+                raise self._pressure(demand)
+        left: Item | None = None
+        for ceiling in ceilings(self.problem, found):
+            best = self._under(ceiling)
+            if isinstance(best, list):
+                return best
+            left = best
+        raise self._fragmented(left)
+
+    def _under(self, ceiling: Ceiling) -> list[int] | Item:
+        """The cheapest complete placement under a ceiling, or an item that none was found for."""
+        best: tuple[Cost, list[int]] | None = None
+        closest: tuple[int, Placement] | None = None
+        for strategy in STRATEGIES:
+            items = self.joined if strategy.coalesced else self.singles
+            placement = Placement(items, self.fixed, self.table, self.hints, self.cells, ceiling)
+            missing = placement.run(strategy)
+            if not placement.waiting:
+                cost = self.cost.of(placement.starts)
+                if best is None or cost < best[0]:
+                    best = (cost, placement.starts)
+                if best[0].saves_and_copies == 0:
+                    break
+            elif closest is None or missing < closest[0]:
+                closest = (missing, placement)
+        if best is not None:
+            return best[1]
+        assert closest is not None
+        placement = closest[1]
+        if placement.repair(self._parts, REPAIR_STEPS):
+            return placement.starts
+        return placement.waiting[-1]
+
+    def _parts(self, item: Item) -> list[Item]:
+        return [self.singles[member] for member, _ in item.members]
+
+    def _pressure(self, demand: Demand) -> AllocationFailure:
+        banks = " and ".join(b.upper() + "s" for b in demand.banks)
+        return AllocationFailure(
+            f"{demand.registers} {banks} are needed at once, {demand.available} are free there",
+            reason="pressure",
+            where=f"function {self.problem.function}, slot {demand.slot}",
+            hint="this allocator does not spill; another one must",
+        )
+
+    def _fragmented(self, item: Item | None) -> AllocationFailure:
+        who = self.problem.ranges[item.members[0][0]] if item is not None else None
+        what = f"no place found for {who.name} ({who.register_class})" if who else "no ceiling fits the demand"
+        return AllocationFailure(
+            what,
+            reason="fragmentation",
+            where=f"function {self.problem.function}",
+            hint="this allocator does not spill; another one must",
+        )

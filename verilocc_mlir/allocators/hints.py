@@ -1,0 +1,46 @@
+"""Where an item would like to start: beside ranges it is copied to or from, in argument registers, where LLVM hints."""
+
+from __future__ import annotations
+
+from verilocc_mlir.allocators.cells import CellMap
+from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset
+from verilocc_mlir.allocators.items import Item
+from verilocc_mlir.problem.model import AllocationProblem
+
+
+class Hints:
+    """Preferred starts, weighed by the copies that they remove."""
+
+    def __init__(self, problem: AllocationProblem, cells: CellMap) -> None:
+        count = len(problem.ranges)
+        # Per range: (other range, its start minus ours, weight), and (cell, weight).
+        self._partners: list[list[tuple[int, int, float]]] = [[] for _ in range(count)]
+        self._cells: list[list[tuple[int, float]]] = [[] for _ in range(count)]
+        for affinity in problem.affinities:
+            if affinity.b < 0:
+                goal = fixed_start(cells, affinity)
+                if goal is not None:
+                    self._cells[affinity.a].append((goal, affinity.weight))
+                continue
+            distance = lane_offset(affinity.a_lane - affinity.b_lane, cells.halves)
+            if distance is not None and affinity.a != affinity.b:
+                self._partners[affinity.a].append((affinity.b, distance, affinity.weight))
+                self._partners[affinity.b].append((affinity.a, -distance, affinity.weight))
+        for live_range in problem.ranges:
+            if live_range.hint and (target := cells.cells_of(live_range.hint)):
+                # A hinted register shortens an encoding; a removed copy of the same block is worth more.
+                self._cells[live_range.id].append((target[0], 0.5))
+
+    def starts(self, item: Item, placed: list[int]) -> list[int]:
+        """Preferred starts of ``item``, best first; ``placed`` has each range's start, -1 where it has none yet."""
+        wanted: dict[int, float] = {}
+        for member, offset in item.members:
+            for other, distance, weight in self._partners[member]:
+                if placed[other] >= 0:
+                    start = placed[other] - distance - offset
+                    wanted[start] = wanted.get(start, 0.0) + weight
+            for cell, weight in self._cells[member]:
+                wanted[cell - offset] = wanted.get(cell - offset, 0.0) + weight
+        if len(wanted) < 2:
+            return list(wanted)
+        return sorted(wanted, key=lambda start: (-wanted[start], start))

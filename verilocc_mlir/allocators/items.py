@@ -1,0 +1,113 @@
+"""What is placed: one live range, or several that copies join, at fixed distances from each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verilocc_mlir.allocators.cells import CellMap
+from verilocc_mlir.allocators.timeline import Timeline
+from verilocc_mlir.problem.model import AllocationProblem, LiveRange
+
+Candidates = tuple[int, ...]
+"""Cells at which an item may start, cheapest first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """Live ranges placed together.
+
+    Attributes:
+        members: ``(range id, first cell relative to the item's)``; the first member has offset 0.
+        cells: ``(offset, mask of the timeline)`` for every cell that is ever live, by offset.
+        start: first bit of the timeline at which any part is live.
+        area: cells times bits of the timeline held: how much room it takes.
+        width: widest member in cells, for ordering.
+        reach: one past the last cell that a member covers, live or not, relative to the item's start.
+    """
+
+    members: tuple[tuple[int, int], ...]
+    cells: tuple[tuple[int, int], ...]
+    start: int
+    area: int
+    width: int
+    reach: int
+
+
+def single_items(problem: AllocationProblem, timeline: Timeline, cells: CellMap) -> list[Item]:
+    """One item for each live range, by range id."""
+    return [_single(r, timeline, cells.halves) for r in problem.ranges]
+
+
+def _single(live_range: LiveRange, timeline: Timeline, halves: int) -> Item:
+    held: dict[int, int] = {}
+    for group in live_range.groups:
+        mask = timeline.mask(group.segments)
+        lanes = group.lanes
+        while lanes:
+            low = lanes & -lanes
+            lanes ^= low
+            cell = (low.bit_length() - 1) * halves // 2
+            held[cell] = held.get(cell, 0) | mask
+    width = live_range.lanes if halves == 2 else live_range.width
+    return make_item(((live_range.id, 0),), held, width, width)
+
+
+def make_item(members: tuple[tuple[int, int], ...], held: dict[int, int], width: int, reach: int) -> Item:
+    """An item from the mask of each cell it holds; see ``Item`` for the rest."""
+    cells = tuple(sorted((offset, mask) for offset, mask in held.items() if mask))
+    start = min(((m & -m).bit_length() - 1 for _, m in cells), default=0)
+    return Item(members, cells, start, sum(m.bit_count() for _, m in cells), width, reach)
+
+
+class CandidateTable:
+    """Where each live range may start, by its banks, width, alignment and limit; shared between ranges of one shape."""
+
+    def __init__(self, problem: AllocationProblem, cells: CellMap) -> None:
+        self._cells = cells
+        self._cache: dict[tuple[tuple[str, ...], int, int, int, int], Candidates] = {}
+        self.by_range: list[Candidates] = [self._of(r) for r in problem.ranges]
+        self._sets: dict[Candidates, frozenset[int]] = {c: frozenset(c) for c in self._cache.values()}
+
+    def of(self, item: Item) -> Candidates:
+        """Cells at which the whole item may start."""
+        (first, _), *others = item.members
+        found = self.by_range[first]
+        for member, offset in others:
+            allowed = self._sets[self.by_range[member]]
+            found = tuple(c for c in found if c + offset in allowed)
+        return found
+
+    def allows(self, range_id: int, start: int) -> bool:
+        """Whether the range may start at cell ``start``."""
+        return start in self._sets[self.by_range[range_id]]
+
+    def _of(self, live_range: LiveRange) -> Candidates:
+        key = (live_range.banks, live_range.width, live_range.lanes, live_range.align, live_range.limit)
+        found = self._cache.get(key)
+        if found is None:
+            found = self._cache[key] = self._enumerate(live_range)
+        return found
+
+    def _enumerate(self, live_range: LiveRange) -> Candidates:
+        cells = self._cells
+        halves = cells.halves
+        span = live_range.lanes if halves == 2 else live_range.width
+        # A 16-bit range may sit in either half; low halves are tried first, as LLVM's order has it.
+        shifts = (0, 1) if live_range.lanes % 2 else (0,)
+        cheap: list[int] = []
+        dear: list[int] = []
+        for bank in ("vgpr", "agpr", "sgpr"):
+            if bank not in live_range.banks:
+                continue
+            count = (cells.stop[bank] - cells.base[bank]) // halves
+            top = min(count, live_range.limit) if live_range.limit else count
+            for shift in shifts:
+                for number in range(0, top - live_range.width + 1, live_range.align):
+                    start = cells.base[bank] + number * halves + shift
+                    covered = range(start, start + span)
+                    if all(c in cells.allocatable for c in covered):
+                        (dear if any(c in cells.expensive for c in covered) else cheap).append(start)
+        specials: list[int] = []
+        if "special" in live_range.banks:
+            specials = [start for start, _, width in cells.specials if width == live_range.width]
+        return (*cheap, *specials, *dear)

@@ -1,0 +1,177 @@
+"""Placing all items under a ceiling: one pass in a fixed order, then evicting what stands in the way of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from verilocc_mlir.allocators.bounds import Ceiling
+from verilocc_mlir.allocators.cells import CellMap
+from verilocc_mlir.allocators.hints import Hints
+from verilocc_mlir.allocators.items import Candidates, CandidateTable, Item
+from verilocc_mlir.allocators.packing import Packing, below
+
+Order = Callable[[Item], tuple[int, ...]]
+"""Sort key: items are placed in ascending order of it."""
+
+
+def by_start(item: Item) -> tuple[int, ...]:
+    """In program order, wide ones first: optimal for straight-line code and registers of one width."""
+    return (item.start, -item.width, -item.area, item.members[0][0])
+
+
+def by_area(item: Item) -> tuple[int, ...]:
+    """What takes most room first; the small ones fill the gaps."""
+    return (-item.area, item.start, item.members[0][0])
+
+
+def by_width(item: Item) -> tuple[int, ...]:
+    """Wide tuples first, in program order, so that they find unbroken room."""
+    return (-item.width, item.start, -item.area, item.members[0][0])
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way of placing.
+
+    Attributes:
+        name: for messages.
+        order: in which order.
+        coalesced: place ranges joined by copies as one.
+        narrow_down: fill single registers from the ceiling downwards, which leaves the low end to tuples.
+    """
+
+    name: str
+    order: Order
+    coalesced: bool
+    narrow_down: bool = False
+
+
+class Placement:
+    """A packing under one ceiling, with what is not placed yet."""
+
+    def __init__(
+        self,
+        items: Iterable[Item],
+        fixed: list[int],
+        table: CandidateTable,
+        hints: Hints,
+        cells: CellMap,
+        ceiling: Ceiling,
+    ) -> None:
+        self.packing = Packing(fixed)
+        self.starts: list[int] = [-1] * len(table.by_range)
+        self.waiting: list[Item] = list(items)
+        self._fixed = fixed
+        self._table = table
+        self._hints = hints
+        self._cells = cells
+        self._ceiling = ceiling
+        self._cache: dict[tuple[Candidates, int, bool], Candidates] = {}
+        self._sets: dict[Candidates, frozenset[int]] = {}
+
+    def candidates(self, item: Item, *, down: bool = False) -> Candidates:
+        """Where the item may start under the ceiling."""
+        every = self._table.of(item)
+        key = (every, item.reach, down)
+        found = self._cache.get(key)
+        if found is None:
+            found = below(every, self._cells, self._ceiling, item.reach)
+            found = self._cache[key] = found[::-1] if down else found
+            self._sets[found] = frozenset(found)
+        return found
+
+    def run(self, strategy: Strategy) -> int:
+        """Place what fits in the strategy's order; returns the area that found no place."""
+        left: list[Item] = []
+        for item in sorted(self.waiting, key=strategy.order):
+            down = strategy.narrow_down and item.width <= self._cells.halves
+            if not self.place(item, self.candidates(item, down=down)):
+                left.append(item)
+        self.waiting = left
+        return sum(item.area for item in left)
+
+    def place(self, item: Item, candidates: Candidates) -> bool:
+        """Place one item, at a preferred start if one is free."""
+        allowed = self._sets[candidates]
+        start = -1
+        for wanted in self._hints.starts(item, self.starts):
+            if wanted in allowed and self.packing.fits(item, wanted):
+                start = wanted
+                break
+        else:
+            start = self.packing.first_fit(item, candidates)
+        if start < 0:
+            return False
+        self.put(item, start)
+        return True
+
+    def put(self, item: Item, start: int) -> None:
+        """Place an item at a start known to be free."""
+        self.packing.place(item, start)
+        for member, offset in item.members:
+            self.starts[member] = start + offset
+
+    def lift(self, item: Item) -> int:
+        """Take an item out again; returns where it was."""
+        for member, _ in item.members:
+            self.starts[member] = -1
+        return self.packing.remove(item)
+
+    def repair(self, split: Callable[[Item], list[Item]], steps: int) -> bool:
+        """Make room for waiting items by evicting others, which wait in turn.
+
+        Each step places the largest waiting item where it evicts the least area; what was evicted before counts
+        for more, so that the search does not run in circles. Joined ranges that do not fit are taken apart.
+
+        Args:
+            split: the parts of a joined item; the item itself where it is single.
+            steps: evictions allowed.
+
+        Returns:
+            Whether everything is placed.
+        """
+        evicted: dict[int, int] = {}
+        waiting = self.waiting
+        while waiting:
+            waiting.sort(key=by_area, reverse=True)
+            item = waiting.pop()
+            candidates = self.candidates(item)
+            if self.place(item, candidates):
+                continue
+            parts = split(item)
+            if len(parts) > 1:
+                waiting.extend(parts)
+                continue
+            if steps <= 0 or not candidates:
+                waiting.append(item)
+                return False
+            steps -= 1
+            start = self._cheapest(item, candidates, evicted)
+            if start < 0:
+                waiting.append(item)
+                return False
+            for other in self.packing.conflicts(item, start):
+                self.lift(other)
+                evicted[other.members[0][0]] = evicted.get(other.members[0][0], 0) + 1
+                waiting.extend(split(other))
+            self.put(item, start)
+        return True
+
+    def _cheapest(self, item: Item, candidates: Candidates, evicted: dict[int, int]) -> int:
+        """The start at which putting the item evicts least, -1 where fixed occupations leave none."""
+        fixed = self._fixed
+        rough: list[tuple[int, int]] = []
+        for start in candidates:
+            if not any(fixed[start + offset] & mask for offset, mask in item.cells):
+                rough.append((self.packing.overlap(item, start), start))
+        rough.sort()
+        best = -1
+        least = 0
+        for _, start in rough[:12]:
+            price = sum(
+                o.area * (1 + evicted.get(o.members[0][0], 0)) ** 2 for o in self.packing.conflicts(item, start)
+            )
+            if best < 0 or price < least:
+                best, least = start, price
+        return best

@@ -1,0 +1,38 @@
+"""Block live-ins after allocation: lane masks where only part of a tuple is live."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from verilocc_mlir.mir.model import LiveIn
+from verilocc_mlir.problem.model import AllocationProblem
+from verilocc_mlir.rewrite.assignment import Placed
+from verilocc_mlir.target.lanes import full_lanes
+
+
+def new_liveins(problem: AllocationProblem, places: Iterable[Placed]) -> list[list[LiveIn]]:
+    """For each block in layout order, the placed registers that are live at its start, in the order of their ranges."""
+    starts = problem.block_starts
+    found: list[list[LiveIn]] = [[] for _ in starts]
+    for place in places:
+        masks: dict[int, int] = {}
+        for group in place.live_range.groups:
+            for begin, end in group.segments:
+                for block in range(bisect_left(starts, begin), len(starts)):
+                    if starts[block] >= end:
+                        break
+                    masks[block] = masks.get(block, 0) | group.lanes
+        full = full_lanes(16 * place.live_range.lanes)
+        for block, mask in masks.items():
+            found[block].append(LiveIn(place.register.name, -1 if mask == full else mask))
+    return found
+
+
+def merge_liveins(old: tuple[LiveIn, ...], new: list[LiveIn]) -> tuple[LiveIn, ...]:
+    """Live-ins a block had, then the new ones it lacks."""
+    masks = {live.reg: live.mask for live in old}
+    for live in new:
+        known = masks.get(live.reg, 0)
+        masks[live.reg] = -1 if known < 0 or live.mask < 0 else known | live.mask
+    return tuple(LiveIn(reg, mask) for reg, mask in masks.items())
