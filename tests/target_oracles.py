@@ -94,12 +94,42 @@ def register_tables() -> RegisterTables:
     )
 
 
-SPECIAL = (
-    "vcc_lo vcc_hi exec_lo exec_hi m0 scc mode flat_scr_lo flat_scr_hi xnack_mask_lo xnack_mask_hi tba_lo tba_hi tma_lo "
-    "tma_hi lds_direct tensorcnt asynccnt src_vccz src_execz src_scc src_pops_exiting_wave_id fp_reg sp_reg pc_reg "
-    "private_rsrc_reg src_shared_base_lo src_shared_limit_lo src_private_base_lo src_private_limit_lo "
-    "src_flat_scratch_base_lo src_flat_scratch_base_hi sgpr_null"
-).split()
+SPECIAL = [
+    "vcc_lo",
+    "vcc_hi",
+    "exec_lo",
+    "exec_hi",
+    "m0",
+    "scc",
+    "mode",
+    "flat_scr_lo",
+    "flat_scr_hi",
+    "xnack_mask_lo",
+    "xnack_mask_hi",
+    "tba_lo",
+    "tba_hi",
+    "tma_lo",
+    "tma_hi",
+    "lds_direct",
+    "tensorcnt",
+    "asynccnt",
+    "src_vccz",
+    "src_execz",
+    "src_scc",
+    "src_pops_exiting_wave_id",
+    "fp_reg",
+    "sp_reg",
+    "pc_reg",
+    "private_rsrc_reg",
+    "src_shared_base_lo",
+    "src_shared_limit_lo",
+    "src_private_base_lo",
+    "src_private_limit_lo",
+    "src_flat_scratch_base_lo",
+    "src_flat_scratch_base_hi",
+    "sgpr_null",
+]
+"""Registers outside the numbered files."""
 
 
 def all_registers(vgprs: int = 1024) -> list[str]:
@@ -120,19 +150,31 @@ def _header(function: MachineFunction) -> str:
     return "\n".join(lines).replace("isCalleeSavedInfoValid: true", "isCalleeSavedInfoValid: false") + "\n"
 
 
-def undefined_uses(preamble: str, function: MachineFunction, cpu: str, registers: list[str], before: str = "") -> set[str]:
+def undefined_uses(
+    preamble: str, function: MachineFunction, cpu: str, registers: list[str], before: str = ""
+) -> set[str]:
     """The ``registers`` whose use the verifier calls undefined, in ``function`` with its body replaced.
 
     ``before`` is MIR text at the top of the new body.
     """
     uses = "".join(f"    S_NOP 0, implicit ${name}\n" for name in registers)
     text = f"{preamble}{_header(function)}  bb.0:\n{before}{uses}    S_ENDPGM 0\n...\n"
-    command = [llc(), "-mtriple=amdgcn-amd-amdhsa", f"-mcpu={cpu}", "-x", "mir", "-run-pass=none", "-verify-machineinstrs"]
+    command = [
+        llc(),
+        "-mtriple=amdgcn-amd-amdhsa",
+        f"-mcpu={cpu}",
+        "-x",
+        "mir",
+        "-run-pass=none",
+        "-verify-machineinstrs",
+    ]
     done = subprocess.run([*command, "-o", "-", "-"], input=text, capture_output=True, text=True, check=False)
     complaints = set(re.findall(r"Bad machine code: (.*) \*\*\*", done.stderr))
     assert complaints == {"Using an undefined physical register"}, done.stderr[:2000]
     return set(
-        re.findall(r"Using an undefined physical register[^\n]*\n(?:- .*\n)*?- operand 1:   implicit \$(\w+)", done.stderr)
+        re.findall(
+            r"Using an undefined physical register[^\n]*\n(?:- .*\n)*?- operand 1:   implicit \$(\w+)", done.stderr
+        )
     )
 
 

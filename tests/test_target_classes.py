@@ -10,11 +10,16 @@ from verilocc_mlir.target.classes import contains, member_names, members, regist
 from verilocc_mlir.target.registers import Bank, physical_register
 
 
-def test_members_of_every_class_are_llvms() -> None:
-    """All classes of LLVM, derived ones included: width and members equal, register by register."""
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
+def test_members_of_every_class_are_llvms(every: int) -> None:
+    """All classes of LLVM, of the derived ones every eighth or all: width and members equal, register by register."""
     classes = register_tables().classes
     assert len(classes) > 800
+    derived = [name for name in classes if "_with_" in name or "_and_" in name]
+    left_out = set(derived) - set(derived[::every])
     for name, row in classes.items():
+        if name in left_out:
+            continue
         cls = register_class(name)
         assert cls.bits == row.bits, name
         assert member_names(cls) == row.members, name
@@ -62,7 +67,9 @@ def test_membership(cls: str, inside: str, outside: str) -> None:
     assert not contains(register_class(cls), physical_register(outside))
 
 
-@pytest.mark.parametrize("name", ["vgpr_33", "vreg", "vreg_64_align3", "foo_32", "av_64_with_", "sgpr_64_in_x", "vreg_64_and_"])
+@pytest.mark.parametrize(
+    "name", ["vgpr_33", "vreg", "vreg_64_align3", "foo_32", "av_64_with_", "sgpr_64_in_x", "vreg_64_and_"]
+)
 def test_unknown_classes_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedError):
         register_class(name)

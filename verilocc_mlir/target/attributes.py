@@ -83,7 +83,7 @@ class FunctionAttributes:
         return _integer(text) if text is not None else None
 
     def integer_pair(self, key: str, *, only_first_required: bool = False) -> tuple[int, int | None] | None:
-        """``"a,b"`` as two integers; the second is None where it may be and is absent (AMDGPU::getIntegerPairAttribute)."""
+        """``"a,b"`` as two integers (AMDGPU::getIntegerPairAttribute); None for a second that may be and is absent."""
         text = self.strings.get(key)
         if text is None:
             return None

@@ -1,8 +1,8 @@
 """Register classes, read from their names.
 
 LLVM's AMDGPU class names say everything the allocator needs (SIRegisterInfo.td): the bank (``vgpr``, ``vreg_N``,
-``areg_N``, ``av_N``, ``sgpr_N``, ``sreg_N``, ``vs_N``, ``ttmp_N``), the width in bits, ``_align2``, and what is left out
-(``_xm0``, ``_xexec``, ``_xnull``, ``_lo128``, ``_lo256``). Classes that TableGen derives are named after their
+``areg_N``, ``av_N``, ``sgpr_N``, ``sreg_N``, ``vs_N``, ``ttmp_N``), the width in bits, ``_align2``, and what is left
+out (``_xm0``, ``_xexec``, ``_xnull``, ``_lo128``, ``_lo256``). Classes that TableGen derives are named after their
 derivation, ``A_and_B`` and ``A_with_sub0_in_B``, and are read so. tests/test_target_classes.py compares the members of
 every class, register by register, with the tables inside the LLVM at hand.
 """
@@ -42,6 +42,7 @@ _SPECIAL_32 = frozenset({
     "src_private_base_lo", "src_private_limit_lo", "src_shared_base_lo", "src_shared_limit_lo",
     "tba_lo", "tba_hi", "tma_lo", "tma_hi", "vcc_lo", "vcc_hi", "xnack_mask_lo", "xnack_mask_hi",
 })  # fmt: skip
+_LDS = frozenset({"lds_direct"})
 _APERTURES = frozenset({"src_private_base", "src_private_limit", "src_shared_base", "src_shared_limit"})
 _SPECIAL_64 = frozenset({
     "exec", "flat_scr", "sgpr_null64", "src_flat_scratch_base", "tba", "tma", "vcc", "xnack_mask",
@@ -70,7 +71,7 @@ class RegisterClass:
         vector_align: like ``align``, of vector registers.
         half: of 16-bit classes: ``"lo16"`` or ``"hi16"`` where only these halves are members, else ``""``.
         whole_scalars: 16-bit class whose scalar members are whole 32-bit registers (``vs_16``).
-        window: first number of a member lies in this half-open range of a numbered file; empty tuple: no window.
+        window: first number of a member lies in this half-open range of a numbered file; None: no window.
         derived: of classes that TableGen derives: the names of all members; None for the others.
     """
 
@@ -84,7 +85,7 @@ class RegisterClass:
     vector_align: int = 1
     half: str = ""
     whole_scalars: bool = False
-    window: tuple[int, ...] = ()
+    window: tuple[int, int] | None = None
     derived: frozenset[str] | None = None
 
     @property
@@ -120,16 +121,16 @@ def _unknown(name: str) -> UnsupportedError:
 
 
 def _specials(bank: str, bits: int, suffixes: list[str]) -> frozenset[str]:
+    found: frozenset[str] = frozenset()
     if bank in ("vregorlds", "sregorlds", "vs") and bits <= 32:
-        found = frozenset({"lds_direct"}) if bank == "vregorlds" else _SPECIAL_32 | {"lds_direct"}
-    elif bank not in ("sreg", "vs"):
-        found = frozenset[str]()
-    elif bits <= 32:
-        found = _SPECIAL_32
-    elif bits == 64:
-        found = _SPECIAL_64 | (_APERTURES if bank == "vs" or "encodable" in suffixes else frozenset())
-    else:
-        found = frozenset({f"sgpr_null{bits}"}) if bits in (128, 256) else frozenset[str]()
+        found = _LDS if bank == "vregorlds" else _SPECIAL_32 | _LDS
+    elif bank in ("sreg", "vs"):
+        if bits <= 32:
+            found = _SPECIAL_32
+        elif bits == 64:
+            found = _SPECIAL_64 | _APERTURES if bank == "vs" or "encodable" in suffixes else _SPECIAL_64
+        elif bits in (128, 256):
+            found = frozenset({f"sgpr_null{bits}"})
     for suffix in suffixes:
         found -= _EXCLUDED.get(suffix, frozenset())
     return found
@@ -271,7 +272,7 @@ def contains(cls: RegisterClass, phys: PhysicalRegister) -> bool:
 def _range(cls: RegisterClass, bank: Bank) -> range:
     align = cls.alignment(bank)
     if cls.window:
-        return range(*cls.window, align)
+        return range(cls.window[0], cls.window[1], align)
     size = _FILE_SIZE[bank]
     if cls.limit and bank is Bank.VGPR:
         size = min(size, cls.limit)

@@ -192,10 +192,12 @@ def _needs_base_pointer(function: MachineFunction, attributes: FunctionAttribute
         return False
     if "no-realign-stack" in attributes.strings:
         return False
-    frame = dict(
-        match.groups() for line in section(function.header_lines, "frameInfo") if (match := _FIELD.match(line))
-    )
-    return int(frame.get("maxAlignment", "1")) > 16 or "alignstack" in " ".join(attributes.words)
+    alignment = 1
+    for line in section(function.header_lines, "frameInfo"):
+        match = _FIELD.match(line)
+        if match and match[1] == "maxAlignment":
+            alignment = int(match[2])
+    return alignment > 16 or "alignstack" in " ".join(attributes.words)
 
 
 @lru_cache(maxsize=64)

@@ -34,7 +34,7 @@ class Target:
         max_barriers: work-groups of two and more waves that the block holds at most.
         architected_flat_scratch: FLAT_SCRATCH is outside the SGPR file and set up by hardware.
         xnack: the target has XNACK, which keeps its mask in SGPRs (before gfx10).
-        cu_mode_lds: LDS of one CU where ``+cumode`` confines a work-group to it; 0 where there is no such choice.
+        cu_mode: a work-group stays in one CU by default; None where there is no choice (before gfx10).
     """
 
     name: str
@@ -54,7 +54,7 @@ class Target:
     max_barriers: int
     architected_flat_scratch: bool
     xnack: bool
-    cu_mode_lds: int = 0
+    cu_mode: bool | None = None
 
     @property
     def has_agprs(self) -> bool:
@@ -79,7 +79,7 @@ def _rdna(name: str, major: int, elf_mach: int) -> Target:
     return Target(
         name, major, 32, False, 256, 0, 106, 24, 1536, 16, False, elf_mach,
         lds_bytes=128 * 1024, simds=4, max_barriers=32, architected_flat_scratch=True, xnack=False,
-        cu_mode_lds=64 * 1024,
+        cu_mode=False,
     )  # fmt: skip
 
 
@@ -94,6 +94,7 @@ TARGETS: dict[str, Target] = {
         Target(
             "gfx1250", 12, 32, False, 1024, 0, 106, 16, 1024, 16, True, 0x49,
             lds_bytes=320 * 1024, simds=4, max_barriers=16, architected_flat_scratch=True, xnack=False,
+            cu_mode=True,
         ),
     )
 }  # fmt: skip
@@ -127,7 +128,10 @@ def with_features(target: Target, features: Set[str]) -> Target:
         )
     if "-xnack" in features and target.xnack:
         target = replace(target, xnack=False)
-    if "+cumode" in features and target.cu_mode_lds:
+    if target.cu_mode is False and "+cumode" in features:
         # The block that waves of a work-group share is then one CU: half the LDS, SIMDs and barriers of the WGP.
-        target = replace(target, lds_bytes=target.cu_mode_lds, simds=2, max_barriers=16)
+        target = replace(target, cu_mode=True, lds_bytes=target.lds_bytes // 2, simds=2, max_barriers=16)
+    elif target.cu_mode and "-cumode" in features:
+        # gfx1250 has no other mode, but LLVM counts as if it had, with the SIMDs of one CU.
+        target = replace(target, cu_mode=False, lds_bytes=target.lds_bytes * 2, max_barriers=32)
     return target
