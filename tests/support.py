@@ -93,6 +93,8 @@ def pre_ra(path: Path) -> str:
 
 
 def allocated_by_llvm(mir: str, cpu: str, first: int, last: int, *arguments: str) -> str:
-    """LLVM's own allocation of phases ``first`` to ``last`` (0 SGPR, 1 WWM, 2 VGPR) of MIR stopped before ``greedy,first``."""
+    """LLVM's own allocation of phases ``first`` to ``last`` (0 SGPR, 1 WWM, 2 VGPR) of MIR stopped before
+    ``greedy,first``.
+    """
     stages = (f"-start-before=greedy,{first}", f"-stop-after=virtregrewriter,{last}")
     return run_llc(readable(mir), cpu, *stages, *arguments)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import allocated_by_llvm, cpu_of, kernel_paths, pre_ra, run_llc
 
+from support import allocated_by_llvm, cpu_of, kernel_paths, pre_ra, run_llc
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction, OperandKind
@@ -96,10 +96,12 @@ def test_operand_details() -> None:
     assert (second.phys, second.dead) == ("sgpr_null", True)
     tied, undef, imm, implicit, clobber = instruction.operands
     assert (tied.tied, tied.sub) == (0, "sub0_sub1")
-    assert undef.undef and undef.is_use
+    assert undef.undef
+    assert undef.is_use
     assert imm.kind is OperandKind.IMMEDIATE
-    assert implicit.implicit and implicit.is_use
-    assert clobber.is_def and clobber.dead and clobber.early_clobber
+    assert implicit.implicit
+    assert implicit.is_use
+    assert (clobber.is_def, clobber.dead, clobber.early_clobber) == (True, True, True)
     assert instruction.flags == ("nofpexcept", "nsw")
     assert instruction.tail == ", debug-location !7"
     assert len(instruction.memory) == 2
@@ -107,8 +109,9 @@ def test_operand_details() -> None:
 
 def test_bundles_and_comments_come_back() -> None:
     text = (
-        "---\nname:            f\nbody:             |\n  bb.0.entry:\n    liveins: $sgpr0_sgpr1:0x000000000000000F\n  \n"
-        "    ; a note\n    BUNDLE implicit-def $sgpr2 {\n      $sgpr2 = S_MOV_B32 1\n      S_NOP internal $sgpr2\n    }\n"
+        "---\nname:            f\nbody:             |\n  bb.0.entry:\n"
+        "    liveins: $sgpr0_sgpr1:0x000000000000000F\n  \n    ; a note\n"
+        "    BUNDLE implicit-def $sgpr2 {\n      $sgpr2 = S_MOV_B32 1\n      S_NOP internal $sgpr2\n    }\n"
         "    S_ENDPGM 0 ; the end\n...\n"
     )
     (function,) = functions(text)

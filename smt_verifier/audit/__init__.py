@@ -1,30 +1,33 @@
 """Audit: translation validation of register allocation, pre-RA machine IR against post-RA machine IR.
 
-Theorem. Let P be a function before a register-allocation phase and Q the text after it, as LLVM reads it on. If ``audit``
-answers PROVED, then for every path of blocks and every thread of the wave:
+Theorem. Let P be a function before a register-allocation phase and Q the text after it, as LLVM reads it on. If
+``audit`` answers PROVED, then for every path of blocks and every thread of the wave:
 
-1. P and Q execute the same instructions in the same order, but for copies, spill code, instructions that emit no code, and pure
-   instructions that one side repeats or drops (``align.py`` pairs them, ``rules.py`` compares the pairs);
-2. whenever a paired instruction reads an operand, each lane of Q's register holds the value that P's operand holds, unless P
-   leaves that lane undefined; so, instructions being uninterpreted functions of what they read, both compute the same;
-3. fixed physical operands are the same registers, and Q obeys the machine's rules: class, alignment, width, reserved registers,
-   early-clobber, ties, spill slots (``rules.py``, ``execute.py``), and what Q says about liveness, on which later passes rely
-   (``flags.py``).
+1. P and Q execute the same instructions in the same order, but for copies, spill code, instructions that emit no
+   code, and pure instructions that one side repeats or drops (``align.py`` pairs them, ``rules.py`` compares the
+   pairs);
+2. whenever a paired instruction reads an operand, each lane of Q's register holds the value that P's operand holds,
+   unless P leaves that lane undefined; so, instructions being uninterpreted functions of what they read, both compute
+   the same;
+3. fixed physical operands are the same registers, and Q obeys the machine's rules: class, alignment, width, reserved
+   registers, early-clobber, ties, spill slots (``rules.py``, ``execute.py``), and what Q says about liveness, on
+   which later passes rely (``flags.py``).
 
-State. P maps lanes of virtual registers and units of physical ones to values, Q maps units, spill slots and virtual registers of
-later phases. Scalar lanes hold one value a wave; vector lanes one a thread, kept apart for each class of threads that the masks
-in EXEC distinguish (``masks.py``): a vector move moves only what is active where it stands. The lattice of claims at block
-entries (``relation.py``) has, for each lane of P, the set of places of Q that hold its value, or "undefined"; transfer functions
-are in ``execute.py``.
+State. P maps lanes of virtual registers and units of physical ones to values, Q maps units, spill slots and virtual
+registers of later phases. Scalar lanes hold one value a wave; vector lanes one a thread, kept apart for each class of
+threads that the masks in EXEC distinguish (``masks.py``): a vector move moves only what is active where it stands.
+The lattice of claims at block entries (``relation.py``) has, for each lane of P, the set of places of Q that hold its
+value, or "undefined"; transfer functions are in ``execute.py``.
 
-Proof method. ``infer.py`` guesses the claims by an optimistic data flow and is not trusted. ``check.py`` takes each block with
-its claims as hypotheses, executes both sides symbolically and asks the solver that every operand agrees and that the claims of
-every successor hold at the exit. The function's entry assumes only that both sides start in the same machine state. By induction
-over the length of the path the theorem follows.
+Proof method. ``infer.py`` guesses the claims by an optimistic data flow and is not trusted. ``check.py`` takes each
+block with its claims as hypotheses, executes both sides symbolically and asks the solver that every operand agrees
+and that the claims of every successor hold at the exit. The function's entry assumes only that both sides start in
+the same machine state. By induction over the length of the path the theorem follows.
 
-Assumed, not proved: the parser; the opcode lists of ``semantics.py`` and ``masks.py``; that the vector registers of inactive
-threads survive a call (AMDGPU's ABI: a callee that writes them saves them); LLVM's passes before and after the phase.
-Not covered, and answered UNKNOWN: whole-wave code, EXEC values that cannot be followed, a branch back to the entry block.
+Assumed, not proved: the parser; the opcode lists of ``semantics.py`` and ``masks.py``; that the vector registers of
+inactive threads survive a call (AMDGPU's ABI: a callee that writes them saves them); LLVM's passes before and after
+the phase. Not covered, and answered UNKNOWN: whole-wave code, EXEC values that cannot be followed, a branch back to
+the entry block.
 """
 
 from __future__ import annotations
@@ -156,9 +159,7 @@ def _audit(
             obligations += checked.goals
             needed[number] = checked.needed
             findings += checked.findings
-        flagged = check_flags(
-            post, product.post_lanes, _always_available(available), product.real_reads(), needed
-        )
+        flagged = check_flags(post, product.post_lanes, _always_available(available), product.real_reads(), needed)
         obligations += flagged.checked
         findings += flagged.findings
     outcome = combine(f.outcome for f in findings)
@@ -187,7 +188,9 @@ def _allocatable_units(available: Allocatable) -> frozenset[int]:
 
 
 def _always_available(available: Allocatable) -> Callable[[int], bool]:
-    """Reserved registers hold their value across blocks without being declared live-in; so do EXEC, MODE and their like."""
+    """Reserved registers hold their value across blocks without being declared live-in; so do EXEC, MODE and their
+    like.
+    """
     reserved = available.reserved_units
     return lambda unit: unit in reserved or (unit >= SPECIAL_BASE and unit not in _DECLARED_SPECIALS)
 

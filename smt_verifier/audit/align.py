@@ -1,8 +1,8 @@
 """Pairing the instructions of both sides of a block.
 
-The pairing is a guess that the rest of the audit checks: any pairing under which everything is proved is a proof. Copies,
-spill code and instructions without code never pair; each acts on its own side. Mandatory instructions pair in order, pure ones
-by longest common subsequence between them.
+The pairing is a guess that the rest of the audit checks: any pairing under which everything is proved is a proof.
+Copies, spill code and instructions without code never pair; each acts on its own side. Mandatory instructions pair in
+order, pure ones by longest common subsequence between them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def acts_alone(instruction: Instruction) -> bool:
 
 
 def align(pre: tuple[Instruction, ...], post: tuple[Instruction, ...]) -> list[Step]:
-    """Steps in an order that keeps the order of each side. Unpaired mandatory instructions come out as steps of one side."""
+    """Steps in an order that keeps the order of each side. Unpaired mandatory instructions come out as steps of one
+    side.
+    """
     left = [i for i in pre if i.opcode not in DEBUG]
     right = [i for i in post if i.opcode not in DEBUG]
     left_at = [k for k, i in enumerate(left) if not acts_alone(i)]
@@ -67,17 +69,29 @@ def _common(
     left_keys: list[Key],
     right_keys: list[Key],
 ) -> list[tuple[int, int]]:
-    """Pair mandatory instructions in order, then pure ones between two neighbouring mandatory pairs."""
+    """Pair mandatory instructions first, then pure ones between two neighbouring mandatory pairs."""
     left_fixed = [n for n, k in enumerate(left_at) if not is_pure(left[k])]
     right_fixed = [n for n, k in enumerate(right_at) if not is_pure(right[k])]
+    anchors = _matches([left_keys[n] for n in left_fixed], [right_keys[n] for n in right_fixed])
     pairs: list[tuple[int, int]] = []
-    start = (0, 0)
-    ends = [*zip(left_fixed, right_fixed, strict=False), (len(left_keys), len(right_keys))]
+    i = j = 0
+    ends = [*((left_fixed[a], right_fixed[b]) for a, b in anchors), (len(left_keys), len(right_keys))]
     for a, b in ends:
-        matcher = SequenceMatcher(None, left_keys[start[0] : a], right_keys[start[1] : b], autojunk=False)
-        for block in matcher.get_matching_blocks():
-            pairs += [(left_at[start[0] + block.a + n], right_at[start[1] + block.b + n]) for n in range(block.size)]
-        if a < len(left_keys) and b < len(right_keys):
+        # A mandatory instruction inside the gap has no partner and must not get one: it is reported as missing or
+        # added.
+        gap_left = [n for n in range(i, a) if is_pure(left[left_at[n]])]
+        gap_right = [n for n in range(j, b) if is_pure(right[right_at[n]])]
+        for x, y in _matches([left_keys[n] for n in gap_left], [right_keys[n] for n in gap_right]):
+            pairs.append((left_at[gap_left[x]], right_at[gap_right[y]]))
+        if a < len(left_keys):
             pairs.append((left_at[a], right_at[b]))
-        start = (a + 1, b + 1)
+        i, j = a + 1, b + 1
     return pairs
+
+
+def _matches(left: list[Key], right: list[Key]) -> list[tuple[int, int]]:
+    """Positions of a longest common subsequence, in order."""
+    if left == right:
+        return [(n, n) for n in range(len(left))]
+    blocks = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
+    return [(block.a + n, block.b + n) for block in blocks for n in range(block.size)]

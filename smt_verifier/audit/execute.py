@@ -1,7 +1,7 @@
 """Symbolic execution of a block on both sides at once: the transfer functions of the audit's theorem.
 
-The executor is used twice: by inference, with terms that are believed equal, and by the check, where every comparison becomes a
-goal for the solver. What it does to the state is trusted; what inference made of it is not.
+The executor is used twice: by inference, with terms that are believed equal, and by the check, where every comparison
+becomes a goal for the solver. What it does to the state is trusted; what inference made of it is not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _EXEC_NAMES = frozenset({"exec", "exec_lo", "exec_hi"})
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """``pre`` and ``post`` must be equal, unless the pre-RA lane is undefined. ``post`` -1: the lane must be undefined."""
+    """``pre`` and ``post`` must be equal, unless the pre-RA lane is undefined. ``post`` -1: the lane must be
+    undefined.
+    """
 
     rule: str
     pre: int
@@ -76,7 +78,9 @@ class Executor:
         self.reserved = reserved
         self.stack_pointer = (header_field(pre, "stackPtrOffsetReg") or "").removeprefix("$")
         self.real_reads: set[tuple[int, int]] = set()
-        """``(id of a paired post-RA instruction, key)`` of the lanes it reads that the pre-RA side does not leave undefined."""
+        """``(id of a paired post-RA instruction, key)`` of the lanes it reads that the pre-RA side does not leave
+        undefined.
+        """
         self.terms = Terms()
         self.expressions: list[Expression] = []
         self._by_operation: dict[tuple[str, int, int], list[Expression]] = {}
@@ -250,7 +254,8 @@ class Executor:
         fits = slot.offset >= 0 and slot.offset % 4 == 0 and 8 * (row.size - slot.offset) >= slot.bits
         if len(keys) * self.post_lanes.grain * 16 != slot.bits or not fits:
             self._refute(
-                "spill-slot", f"{slot.bits} bits at offset {slot.offset} do not fit slot {slot.number} of {row.size} bytes"
+                "spill-slot",
+                f"{slot.bits} bits at offset {slot.offset} do not fit slot {slot.number} of {row.size} bytes",
             )
             return
         if slot.kind != "S" and slot.base != self.stack_pointer:
@@ -297,7 +302,9 @@ class Executor:
                 table[key] = term
 
     def note(self, expression: Expression, keys: tuple[int, tuple[int, ...]] | None = None) -> None:
-        """Record that a term is the result of a pure operation; ``keys`` says which pre-RA lanes hold result and arguments."""
+        """Record that a term is the result of a pure operation; ``keys`` says which pre-RA lanes hold result and
+        arguments.
+        """
         if keys is not None:
             expression.key, expression.argument_keys = keys
         self.expressions.append(expression)
@@ -378,7 +385,8 @@ class Executor:
     def _clobber(self, preserved: frozenset[int], state: State) -> None:
         """A call: every physical register it does not preserve holds something new, in active threads.
 
-        Reserved registers (stack pointer, scratch descriptor) are preserved by every callee: AMDGPU's calling convention.
+        Reserved registers (stack pointer, scratch descriptor) are preserved by every callee: AMDGPU's calling
+        convention.
         """
         for maps, side in ((state.pre, "pre"), (state.post, "post")):
             for key in maps:
@@ -448,7 +456,8 @@ class Executor:
     ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, dict[int, tuple[tuple[int, ...], tuple[int, ...]]]]:
         """Argument terms and keys of a pure instruction that is repeated or dropped somewhere, before it writes.
 
-        The scalar form, and one for each active atom where the result is a vector; nothing where an argument may be undefined.
+        The scalar form, and one for each active atom where the result is a vector; nothing where an argument may be
+        undefined.
         """
         if not self.operations or not is_pure(instruction) or operation_name(instruction) not in self.operations:
             return None, {}
@@ -513,7 +522,8 @@ def operation_name(instruction: Instruction) -> str:
     shape = ",".join(explicit_shape(instruction.operands))
     implicit = ",".join(sorted({op.phys for op in pure_inputs(instruction) if op.implicit}))
     memory = ";".join(instruction.memory)
-    return f"{canonical_opcode(instruction.opcode)} {' '.join(sorted(instruction.flags))} {shape} {implicit} {memory}".strip()
+    flags = " ".join(sorted(instruction.flags))
+    return f"{canonical_opcode(instruction.opcode)} {flags} {shape} {implicit} {memory}".strip()
 
 
 def pure_inputs(instruction: Instruction) -> list[Operand]:

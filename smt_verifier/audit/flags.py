@@ -1,7 +1,9 @@
-"""What the post-RA text says about liveness must be true, because later passes rely on it: kill and dead flags, live-ins.
+"""What the post-RA text says about liveness must be true, because later passes rely on it: kill and dead flags,
+live-ins.
 
-Liveness here is the wave's, as LLVM's: a lane is live where some path of blocks reads it before writing it. A copy or spill
-reads a lane only if the lane it moves it to is live; an operand lane that the pre-RA side leaves undefined is not read.
+Liveness here is the wave's, as LLVM's: a lane is live where some path of blocks reads it before writing it. A copy or
+spill reads a lane only if the lane it moves it to is live; an operand lane that the pre-RA side leaves undefined is
+not read.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class _Checker:
                 if op.dead and op.phys and op.is_reg:
                     self._flag("dead-flag", "marked dead, but read later", self.lanes.keys(op), live, instruction)
                 elif op.killed and op.phys:
-                    self._flag("kill-flag", "marked killed, but read later", self.lanes.keys(op), live - written, instruction)
+                    self._flag(
+                        "kill-flag", "marked killed, but read later", self.lanes.keys(op), live - written, instruction
+                    )
         if opcode == "KILL":
             return
         if moves is not None:
@@ -103,8 +107,8 @@ def check_flags(
         lanes: its lanes.
         always_available: units that need no declaration: reserved registers, EXEC, MODE and the like.
         real_reads: lanes that paired instructions read, by ``id``.
-        needed: for each reached block, in reverse post-order, and each successor, by layout position: the lanes that carry
-            a defined value across that edge. What the pre-RA side leaves undefined need not be kept.
+        needed: for each reached block, in reverse post-order, and each successor, by layout position: the lanes that
+            carry a defined value across that edge. What the pre-RA side leaves undefined need not be kept.
     """
     reached = list(needed)
     checker = _Checker(lanes, real_reads)

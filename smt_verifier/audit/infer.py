@@ -1,4 +1,6 @@
-"""Inference of the relation at every block entry: an optimistic forward data flow. Untrusted; ``check.py`` proves what it says."""
+"""Inference of the relation at every block entry: an optimistic forward data flow. Untrusted; ``check.py`` proves
+what it says.
+"""
 
 from __future__ import annotations
 

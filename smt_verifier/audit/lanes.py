@@ -1,9 +1,9 @@
 """Operands as lists of lane keys: the alphabet in which both sides of an audit are compared.
 
-A *key* is an integer. ``vreg * 128 + lane`` for lane *lane* of a virtual register, ``-1 - unit`` for a unit of a physical
-register, ``STACK + slot * 128 + lane`` for a lane of a spill slot. Lanes and units are 16 bits wide; where neither side of a
-function names a 16-bit half, only the even ones are used and stand for 32 bits (``grain`` 2), which halves the work and loses
-nothing, because then both halves are always read and written together.
+A *key* is an integer. ``vreg * 128 + lane`` for lane *lane* of a virtual register, ``-1 - unit`` for a unit of a
+physical register, ``STACK + slot * 128 + lane`` for a lane of a spill slot. Lanes and units are 16 bits wide; where
+neither side of a function names a 16-bit half, only the even ones are used and stand for 32 bits (``grain`` 2), which
+halves the work and loses nothing, because then both halves are always read and written together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def uses_halves(*functions: MachineFunction) -> bool:
                 for operand in instruction.all_operands:
                     if operand.phys and _HALF.search(operand.phys):
                         return True
-                    if operand.vreg in narrow or operand.sub and _HALF.search(operand.sub):
+                    if operand.vreg in narrow or (operand.sub and _HALF.search(operand.sub)):
                         return True
     return False
 

@@ -1,12 +1,12 @@
 """Which threads are active: EXEC and the scalar registers that hold thread masks, followed exactly.
 
-The threads of a wave are partitioned into atoms; each tracked mask is a union of atoms. Boolean operations on tracked masks
-give tracked masks; an operation with an unknown operand (a comparison) splits atoms in two. That follows the code that
-SILowerControlFlow.cpp and SIOptimizeExecMasking.cpp make for divergent branches and loops, and nothing cleverer: an EXEC value
-that cannot be followed makes the audit answer UNKNOWN.
+The threads of a wave are partitioned into atoms; each tracked mask is a union of atoms. Boolean operations on tracked
+masks give tracked masks; an operation with an unknown operand (a comparison) splits atoms in two. That follows the
+code that SILowerControlFlow.cpp and SIOptimizeExecMasking.cpp make for divergent branches and loops, and nothing
+cleverer: an EXEC value that cannot be followed makes the audit answer UNKNOWN.
 
-Threads outside every atom were not active at function entry. They become active only through whole-wave code, which is not
-followed either.
+Threads outside every atom were not active at function entry. They become active only through whole-wave code, which
+is not followed either.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class MaskTracker:
         self.relevant = self._slice(function)
 
     def variable(self, operand: Operand) -> int | None:
-        """Mask variable an operand names: ``EXEC``, a number for a scalar register, or None for what cannot be a mask."""
+        """Mask variable an operand names: ``EXEC``, a number for a scalar register, or None for what cannot be a
+        mask.
+        """
         if operand.phys in _EXEC_NAMES:
             whole = operand.phys == ("exec" if self.lanes.wave_size == 64 else "exec_lo")
             return EXEC if whole else None
@@ -179,7 +181,7 @@ class MaskTracker:
         for atom in state.atoms:
             old = atom.active
             new = operation(self._value(source, atom, state), old)
-            rest = atom.signature - {target, EXEC} | ({target} if old else set())
+            rest = atom.signature - {target, EXEC} | (frozenset({target}) if old else frozenset[int]())
             _place(atom, rest, EXEC, new, atoms)
         self._install(atoms, state)
         state.masks.add(target)

@@ -48,7 +48,9 @@ class Product:
         self.order = _reverse_postorder(self.successors)
         self.live = live_at_entry(pre, self.pre_lanes)
         self.masks = MaskTracker(pre, self.pre_lanes)
-        self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self._repeated_operations(), reserved)
+        self.executor = Executor(
+            pre, post, self.pre_lanes, self.post_lanes, self.masks, self._repeated_operations(), reserved
+        )
 
     def _repeated_operations(self) -> frozenset[str]:
         """Pure operations that stand on one side alone somewhere: only their results are worth following."""
@@ -62,7 +64,9 @@ class Product:
         return State(state.pre, state.post, [a for a in state.atoms if not a.active], state.masks)
 
     def real_reads(self) -> dict[int, frozenset[int]]:
-        """For each paired post-RA instruction, by ``id``, the lanes it really reads; known once all blocks are checked."""
+        """For each paired post-RA instruction, by ``id``, the lanes it really reads; known once all blocks are
+        checked.
+        """
         paired = {id(s.post): set[int]() for row in self.steps for s in row if s.pre is not None and s.post is not None}
         for instruction, key in self.executor.real_reads:
             paired[instruction].add(key)
@@ -76,7 +80,9 @@ class Product:
         return claims.state(self.executor, assume)
 
     def _initial_state(self) -> State:
-        """Both sides start in one machine state; virtual registers are undefined, threads outside EXEC are not followed."""
+        """Both sides start in one machine state; virtual registers are undefined, threads outside EXEC are not
+        followed.
+        """
         terms = self.executor.terms
         scalar_pre: dict[int, int] = {}
         scalar_post: dict[int, int] = {}

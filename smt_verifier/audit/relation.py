@@ -1,6 +1,7 @@
 """What is claimed to hold at a block's entry: the relation between pre-RA lanes and post-RA places.
 
-Inference makes claims; ``Claims.state`` turns them into hypotheses, ``entails`` says what a predecessor must show for them.
+Inference makes claims; ``Claims.state`` turns them into hypotheses, ``entails`` says what a predecessor must show for
+them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from smt_verifier.audit.lanes import key_name
 from smt_verifier.audit.state import EXEC, UNDEFINED, Atom, Expression, State, Terms
 
 Fact = tuple[str, int, int, tuple[int, ...]]
-"""``(operation, index, key, argument keys)``: the lane ``key`` holds that result of the operation on those lanes, now."""
+"""``(operation, index, key, argument keys)``: the lane ``key`` holds that result of the operation on those lanes,
+now.
+"""
 
 
 @dataclass(slots=True)
@@ -54,7 +57,9 @@ class Relation:
 
 @dataclass(slots=True)
 class Claims:
-    """Everything claimed at a block's entry: scalars, each class of threads by signature, and the masks known exactly."""
+    """Everything claimed at a block's entry: scalars, each class of threads by signature, and the masks known
+    exactly.
+    """
 
     scalar: Relation
     atoms: dict[frozenset[int], Relation]
@@ -70,13 +75,9 @@ class Claims:
         return Claims(self.scalar.meet(other.scalar), atoms, masks)
 
     def state(self, executor: Executor, assume: Callable[[int, int], None]) -> State:
-        """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis.
-"""
+        """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis."""
         scalar_pre, scalar_post = _tables(self.scalar, executor, assume)
-        atoms = [
-            Atom(signature, *_tables(relation, executor, assume))
-            for signature, relation in self.atoms.items()
-        ]
+        atoms = [Atom(signature, *_tables(relation, executor, assume)) for signature, relation in self.atoms.items()]
         state = State(scalar_pre, scalar_post, atoms, set(self.masks))
         for table, relation in [
             (None, self.scalar),

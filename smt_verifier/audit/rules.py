@@ -1,7 +1,7 @@
 """Machine rules of one pair of instructions, and of code the allocator added: everything that is not about values.
 
-Each rule is one function; its name is the finding's rule. Values, undefined operands and early-clobber results are goals of
-``execute.py``; block live-ins are part of the initial claims (``product.py``).
+Each rule is one function; its name is the finding's rule. Values, undefined operands and early-clobber results are
+goals of ``execute.py``; block live-ins are part of the initial claims (``product.py``).
 """
 
 from __future__ import annotations
@@ -60,6 +60,9 @@ class MachineRules:
         ]
 
     def _pair(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+        if canonical_opcode(pre.opcode) != canonical_opcode(post.opcode):
+            yield "instruction-sequence", f"{pre.opcode} became {post.opcode}"
+            return
         if set(pre.flags) != set(post.flags):
             yield "instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}"
         if pre.memory != post.memory:
@@ -134,7 +137,9 @@ class MachineRules:
             )
 
     def _added(self, post: Instruction) -> Iterator[Complaint]:
-        """Code the allocator added writes only registers it may hand out, and reads no virtual register of this phase."""
+        """Code the allocator added writes only registers it may hand out, and reads no virtual register of this
+        phase.
+        """
         if post.opcode == "KILL":
             return
         spills = spill(post.opcode) is not None

@@ -1,7 +1,7 @@
 """What the audit must know about opcodes, and nothing more. Every list names its source in LLVM.
 
-Everything not listed is *mandatory*: it must stand on both sides, in order, and is otherwise an uninterpreted function of its
-operands. A list that lacks an opcode therefore costs a proof, never soundness.
+Everything not listed is *mandatory*: it must stand on both sides, in order, and is otherwise an uninterpreted
+function of its operands. A list that lacks an opcode therefore costs a proof, never soundness.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def spill(opcode: str) -> tuple[str, int, bool] | None:
 class SpillSlot:
     """What a spill pseudo-instruction moves: ``bits`` between ``register`` and byte ``offset`` of ``%stack.number``.
 
-    ``base`` is the stack pointer it addresses the slot with, ``""`` for scalar spills, which LLVM lowers to vector lanes.
+    ``base`` is the stack pointer it addresses the slot with, ``""`` for scalar spills, which LLVM lowers to vector
+    lanes.
     """
 
     kind: str
@@ -76,10 +77,12 @@ def spill_slot(instruction: Instruction) -> SpillSlot | None:
     if kind is None:
         return None
     letter, bits, is_save = kind
-    operands = instruction.operands if is_save else (*instruction.defs, *instruction.operands)
-    frame = operands[1] if len(operands) > 1 else None
-    number = frame.text.removeprefix("%stack.").split(".")[0] if frame is not None else ""
-    if frame is None or frame.kind is not OperandKind.FRAME_INDEX or not number.isdigit() or letter.startswith("WWM"):
+    operands = instruction.all_operands
+    if len(operands) < 2:
+        raise UnsupportedError(f"spill code of an unknown form: {instruction}")
+    frame = operands[1]
+    number = frame.text.removeprefix("%stack.").split(".")[0]
+    if frame.kind is not OperandKind.FRAME_INDEX or not number.isdigit() or letter.startswith("WWM"):
         raise UnsupportedError(f"spill code of an unknown form: {instruction}")
     offset = next((int(op.text) for op in operands[2:] if op.kind is OperandKind.IMMEDIATE), 0)
     base = next((op.phys for op in operands[2:] if op.phys and not op.implicit), "")
@@ -99,8 +102,9 @@ def is_pure(instruction: Instruction) -> bool:
     """Whether the result depends on the written operands only, thread by thread, and nothing else happens.
 
     Such an instruction may be rematerialised or, when dead, deleted (TargetInstrInfo::isReMaterializable,
-    SIInstrInfo::isReMaterializableImpl). One explicit result; no memory but invariant loads; it may clobber SCC, which is
-    treated as a definition like any other. EXEC is not an input: the result of an active thread does not depend on it.
+    SIInstrInfo::isReMaterializableImpl). One explicit result; no memory but invariant loads; it may clobber SCC,
+    which is treated as a definition like any other. EXEC is not an input: the result of an active thread does not
+    depend on it.
     """
     if len(instruction.defs) != 1 or instruction.bundled or instruction.opens_bundle or instruction.tail:
         return False
@@ -142,7 +146,8 @@ def canonical_opcode(opcode: str) -> str:
 
 @lru_cache(maxsize=None)
 def may_be_tied(opcode: str) -> bool:
-    """Whether LLVM ties a use to the definition without printing it (``$vdst = $src`` constraints in VOP*Instructions.td,
+    """Whether LLVM ties a use to the definition without printing it (``$vdst = $src`` constraints in
+    VOP*Instructions.td,
     DSInstructions.td, BUFInstructions.td, SOPInstructions.td)."""
     return bool(_TIED.match(opcode))
 
@@ -152,6 +157,9 @@ def is_call(instruction: Instruction) -> bool:
     return any(op.kind is OperandKind.REGMASK for op in instruction.operands)
 
 
+_BLANKED = {OperandKind.REGISTER: "R", OperandKind.BLOCK: "B"}
+
+
 def explicit_shape(operands: tuple[Operand, ...]) -> tuple[str, ...]:
-    """Explicit operands with registers blanked: what two forms of one instruction must share."""
-    return tuple("R" if op.kind is OperandKind.REGISTER else op.text for op in operands if not op.implicit)
+    """Explicit operands with registers and branch targets blanked: what two forms of one instruction must share."""
+    return tuple(_BLANKED.get(op.kind, op.text) for op in operands if not op.implicit)

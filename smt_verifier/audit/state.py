@@ -1,9 +1,9 @@
 """The symbolic state of both sides at one point: which term each lane holds, for each class of threads.
 
-A *term* is an integer that stands for one value. ``UNDEFINED`` is the term of a lane that the pre-RA side leaves undefined.
-Scalar lanes hold one term for the whole wave. Vector lanes hold one for each *atom*: a set of threads that the mask registers
-tracked so far cannot tell apart (``masks.py``). The atom that contains EXEC is the active one; the others are frozen, because
-ordinary vector instructions do not touch them.
+A *term* is an integer that stands for one value. ``UNDEFINED`` is the term of a lane that the pre-RA side leaves
+undefined. Scalar lanes hold one term for the whole wave. Vector lanes hold one for each *atom*: a set of threads that
+the mask registers tracked so far cannot tell apart (``masks.py``). The atom that contains EXEC is the active one; the
+others are frozen, because ordinary vector instructions do not touch them.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class State:
 class Terms:
     """Makes terms and remembers where each came from, for messages.
 
-    ``maybe_undefined`` holds pre-RA terms of lanes that are undefined on some paths; each has a Boolean of its own in the
-    solver. ``alternatives`` is used by inference only: post-RA terms that a pre-RA term is believed equal to.
+    ``maybe_undefined`` holds pre-RA terms of lanes that are undefined on some paths; each has a Boolean of its own in
+    the solver. ``alternatives`` is used by inference only: post-RA terms that a pre-RA term is believed equal to.
     """
 
     origin: list[str] = field(default_factory=lambda: ["undefined"])
@@ -90,4 +90,4 @@ class Terms:
 
     def believed_equal(self, pre: int, post: int) -> bool:
         """Whether inference takes a pre-RA and a post-RA term to be equal."""
-        return pre == post or pre == UNDEFINED or post in self.alternatives.get(pre, ())
+        return pre in (post, UNDEFINED) or post in self.alternatives.get(pre, ())

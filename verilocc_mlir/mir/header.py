@@ -56,7 +56,9 @@ def section(header: tuple[str, ...], key: str) -> tuple[str, ...]:
 
 
 def rows(header: tuple[str, ...], key: str) -> tuple[str, ...]:
-    """Rows ``  - { … }`` of a section; LLVM's YAML writer breaks long ones over several lines, which stay joined by breaks."""
+    """Rows ``  - { … }`` of a section; LLVM's YAML writer breaks long ones over several lines, which stay joined by
+    breaks.
+    """
     found: list[str] = []
     current: list[str] = []
     for line in section(header, key):

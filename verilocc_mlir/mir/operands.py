@@ -97,8 +97,8 @@ def register_operand(
 ) -> Operand:
     """Make a register operand, spelling its text as LLVM's printer does.
 
-    ``flags`` must be in LLVM's order: ``implicit``/``implicit-def`` (or ``def``), ``internal``, ``dead``, ``killed``, ``undef``,
-    ``early-clobber``, ``renamable`` (MachineOperand::print).
+    ``flags`` must be in LLVM's order: ``implicit``/``implicit-def`` (or ``def``), ``internal``, ``dead``, ``killed``,
+    ``undef``, ``early-clobber``, ``renamable`` (MachineOperand::print).
     """
     parts = [f"{flag} " for flag in flags]
     parts.append(f"%{vreg}" if vreg >= 0 else f"${phys}")

@@ -1,0 +1,54 @@
+"""Pairs of MIR before and after an allocation phase, made by the real llc, for the tests of the audit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from smt_verifier.audit import AuditReport, audit
+from support import allocated_by_llvm, cpu_of, pre_ra, readable, run_llc
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.target.targets import target
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Text before and after one phase for one target."""
+
+    cpu: str
+    pre: str
+    post: str
+
+    def audit(self) -> AuditReport:
+        return audit(parse_mir(self.pre, "pre.mir"), parse_mir(self.post, "post.mir"), target(self.cpu))
+
+    def rules(self) -> set[str]:
+        """Rules that the audit names."""
+        return {f.rule for done in self.audit().functions for f in done.findings}
+
+    def with_post(self, old: str, new: str, count: int = 1) -> Pair:
+        """The post-RA text with ``old`` replaced; the text must be there."""
+        body = self.post.index("body:")
+        assert old in self.post[body:], f"{old!r} is not in the text: choose another site"
+        return replace(self, post=self.post[:body] + self.post[body:].replace(old, new, count))
+
+
+@lru_cache(maxsize=None)
+def phases_of_ir(text: str, cpu: str) -> tuple[Pair, Pair]:
+    """The SGPR and the VGPR phase of IR, both allocated by LLVM."""
+    return _phases(run_llc(text, cpu, "-stop-before=greedy,0", mir=False), cpu)
+
+
+@lru_cache(maxsize=None)
+def phases_of_kernel(path: Path) -> tuple[Pair, Pair]:
+    """The SGPR and the VGPR phase of a kernel file, both allocated by LLVM."""
+    return _phases(pre_ra(path), cpu_of(path))
+
+
+def _phases(printed: str, cpu: str) -> tuple[Pair, Pair]:
+    pre = readable(printed)
+    scalar = allocated_by_llvm(pre, cpu, 0, 0)
+    # In one run from the pre-RA text: llc 22 crashes when it resumes from text with scalar spills.
+    vector = readable(run_llc(pre, cpu, "-start-before=greedy,0", "-stop-before=greedy,2"))
+    return Pair(cpu, pre, scalar), Pair(cpu, vector, allocated_by_llvm(vector, cpu, 2, 2))

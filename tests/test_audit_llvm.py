@@ -1,0 +1,82 @@
+"""LLVM's own allocations are proved: no false refutation on any shared kernel, divergent code or call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from allocation import Pair, phases_of_ir, phases_of_kernel
+
+from smt_verifier.outcome import Outcome
+from support import kernel_paths
+
+ALL_TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"]
+
+DIVERGENT = (Path(__file__).parent / "data" / "audit" / "divergent.ll").read_text()
+CALLS = (Path(__file__).parent / "data" / "audit" / "calls.ll").read_text()
+
+
+def proved(pair: Pair) -> None:
+    report = pair.audit()
+    assert [f.render() for done in report.functions for f in done.findings] == []
+    assert report.outcome is Outcome.PROVED
+    assert all(done.obligations > 5 for done in report.functions)
+
+
+@pytest.mark.parametrize("path", kernel_paths(), ids=lambda p: p.name)
+def test_kernels(path: Path) -> None:
+    for pair in phases_of_kernel(path):
+        proved(pair)
+
+
+@pytest.mark.parametrize("cpu", ALL_TARGETS)
+@pytest.mark.parametrize("text", [DIVERGENT, CALLS], ids=["divergent", "calls"])
+def test_divergent_branches_loops_and_calls(text: str, cpu: str) -> None:
+    for pair in phases_of_ir(text, cpu):
+        proved(pair)
+
+
+@pytest.mark.parametrize("path", [p for p in kernel_paths() if "gemm_mma_lds" in p.name], ids=lambda p: p.name)
+def test_identity_is_proved(path: Path) -> None:
+    scalar, _ = phases_of_kernel(path)
+    proved(Pair(scalar.cpu, scalar.post, scalar.post))
+
+
+def pressing(values: int, scalar: bool) -> str:
+    """IR that keeps ``values`` loaded values alive at once, in a loop, with few registers to hold them."""
+    space, kind = ("4", "s") if scalar else ("1", "v")
+    limit = '"amdgpu-num-sgpr"="32"' if scalar else '"amdgpu-num-vgpr"="24" "amdgpu-agpr-alloc"="0"'
+    load = "load i32" if scalar else "load volatile i32"
+    loads = "".join(
+        f"  %q{k} = getelementptr i32, ptr addrspace({space}) %p, i32 {k * 3}\n"
+        f"  %{kind}{k} = {load}, ptr addrspace({space}) %q{k}\n"
+        for k in range(values)
+    )
+    uses = "".join(
+        f'  call void asm sideeffect "; use $0", "{kind}"(i32 %{kind}{k})\n' for k in reversed(range(values))
+    )
+    return (
+        'target triple = "amdgcn-amd-amdhsa"\n'
+        f"define amdgpu_kernel void @press(ptr addrspace({space}) %p, ptr addrspace(1) %o, i32 %n) {limit} {{\n"
+        f"entry:\n{loads}  br label %loop\nloop:\n  %i = phi i32 [0, %entry], [%i2, %loop]\n"
+        f"  fence seq_cst\n{uses}  %i2 = add i32 %i, 1\n  %c = icmp ult i32 %i2, %n\n"
+        "  br i1 %c, label %loop, label %exit\nexit:\n  ret void\n}\n"
+    )
+
+
+@pytest.mark.parametrize("cpu", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+def test_vector_spills_and_reloads_are_proved(cpu: str) -> None:
+    _, vector = phases_of_ir(pressing(300, scalar=False), cpu)
+    proved(vector)
+    moves = vector.audit().functions[0].moves
+    assert moves.saves > 0
+    assert moves.reloads > 0
+
+
+@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100"])
+def test_scalar_spills_and_reloads_are_proved(cpu: str) -> None:
+    scalar, _ = phases_of_ir(pressing(100, scalar=True), cpu)
+    proved(scalar)
+    moves = scalar.audit().functions[0].moves
+    assert moves.saves > 0
+    assert moves.reloads > 0

@@ -1,0 +1,296 @@
+"""Every rule is refuted by a mutation of a proved allocation, and for the right reason.
+
+Each case edits the post-RA text of LLVM's own allocation at one place. None of the edits gives an equivalent program:
+the register written instead is needed, or the one read instead holds something else, by construction of the site.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from allocation import Pair, phases_of_ir
+
+from smt_verifier.outcome import Outcome
+from support import run_llc
+
+DATA = Path(__file__).parent / "data" / "audit"
+DIVERGENT = (DATA / "divergent.ll").read_text()
+CALLS = (DATA / "calls.ll").read_text()
+
+STRAIGHT = """
+target triple = "amdgcn-amd-amdhsa"
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare <4 x float> @llvm.amdgcn.mfma.f32.16x16x16f16(<4 x half>, <4 x half>, <4 x float>, i32, i32, i32)
+define amdgpu_kernel void @straight(ptr addrspace(1) %p, ptr addrspace(1) %o, i32 %n, i32 %m) {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %q = getelementptr <4 x float>, ptr addrspace(1) %p, i32 %t
+  %c = load <4 x float>, ptr addrspace(1) %q
+  %a = load <4 x half>, ptr addrspace(1) %p
+  %b = load <4 x half>, ptr addrspace(1) %o
+  %d = call <4 x float> @llvm.amdgcn.mfma.f32.16x16x16f16(<4 x half> %a, <4 x half> %b, <4 x float> %c, i32 0, i32 0,
+  i32 0) %s = sub i32 %n, %m %x = mul i32 %t, %s %y = sub i32 %x, %n %r = call i32 asm sideeffect "v_foo $0, $1, $2",
+  "=&v,v,s"(i32 %y, i32 %m) store i32 %r, ptr addrspace(1) %o store <4 x float> %d, ptr addrspace(1) %q ret void
+}
+"""
+
+
+def straight(phase: int) -> Pair:
+    return phases_of_ir(STRAIGHT, "gfx942")[phase]
+
+
+def edit(pair: Pair, pattern: str, change: str | Callable[[re.Match[str]], str]) -> Pair:
+    """The post-RA text with the first match of ``pattern`` in a body changed."""
+    body = pair.post.index("body:")
+    text, count = re.subn(pattern, change, pair.post[body:], count=1, flags=re.MULTILINE)
+    assert count == 1, f"{pattern} matches nothing in:\n{pair.post[body:]}"
+    return Pair(pair.cpu, pair.pre, pair.post[:body] + text)
+
+
+CASES: list[tuple[str, Callable[[], Pair], set[str]]] = [
+    (
+        "wrong register read",
+        lambda: edit(straight(1), r"(V_SUBREV_U32_e32 .*?)(\$vgpr\d+)(, implicit)", r"\1$vgpr1\3"),
+        {"value"},
+    ),
+    (
+        "wrong lane read",
+        lambda: edit(
+            straight(1),
+            r"(GLOBAL_STORE_DWORDX4_SADDR .*?)(\$agpr\d+\S*)(,)",
+            lambda m: f"{m[1]}{_shift(m[2], 2)}{m[3]}",
+        ),
+        {"value"},
+    ),
+    (
+        "misaligned tuple",
+        lambda: edit(straight(1), r"\$agpr0_agpr1_agpr2_agpr3 = GLOBAL_LOAD_DWORDX4", lambda m: _shift(m[0], 1)),
+        {"register-class"},
+    ),
+    (
+        "swapped operands",
+        lambda: edit(straight(1), r"(GLOBAL_STORE_DWORD_SADDR .*?)(\$vgpr\d+)(, .*?)(\$vgpr\d+)", r"\1\4\3\2"),
+        {"value"},
+    ),
+    (
+        "changed opcode",
+        lambda: edit(straight(1), r"GLOBAL_STORE_DWORD_SADDR", "GLOBAL_STORE_SHORT_SADDR"),
+        {"instruction-sequence"},
+    ),
+    (
+        "changed opcode of a pure instruction",
+        lambda: edit(straight(1), r"V_MUL_LO_U32_e64", "V_MUL_HI_U32_e64"),
+        {"value"},
+    ),
+    (
+        "changed immediate",
+        lambda: edit(straight(0), r"(S_LOAD_DWORD\w+ \S+ ?\S*, )0,", r"\g<1>8,"),
+        {"value"},
+    ),
+    (
+        "dropped instruction",
+        lambda: edit(straight(1), r"^ *GLOBAL_STORE_DWORD_SADDR [^\n]*\n", ""),
+        {"instruction-sequence"},
+    ),
+    (
+        "added store",
+        lambda: edit(straight(1), r"^( *GLOBAL_STORE_DWORD_SADDR [^\n]*\n)", r"\1\1"),
+        {"instruction-sequence"},
+    ),
+    (
+        "reserved register written",
+        lambda: edit(straight(0), r"renamable \$sgpr\d+ = S_SUB_I32", "renamable $sgpr32 = S_SUB_I32"),
+        {"reserved-register"},
+    ),
+    (
+        "early-clobber overlap",
+        lambda: edit(
+            straight(1),
+            r"(def early-clobber (?:renamable )?)\$vgpr\d+"
+            r"(.*reguse:VGPR_32 \*/, )(?:killed )?(?:renamable )?(\$vgpr\d+)",
+            r"\1\3\2\3",
+        ),
+        {"early-clobber"},
+    ),
+    (
+        "early-clobber flag dropped",
+        lambda: edit(straight(1), r"def early-clobber ", "def "),
+        {"early-clobber"},
+    ),
+    (
+        "fixed register changed",
+        lambda: edit(phases_of_ir(CALLS, "gfx942")[1], r"implicit (killed )?\$vgpr31", "implicit $vgpr30"),
+        {"fixed-register"},
+    ),
+    (
+        "memory operand changed",
+        lambda: edit(straight(1), r"\(store \(s32\)", "(store (s64)"),
+        {"memory-operands"},
+    ),
+    (
+        "flag changed",
+        lambda: edit(straight(1), r"= V_MUL_LO_U32_e64", "= nofpexcept V_MUL_LO_U32_e64"),
+        {"instruction-flags"},
+    ),
+    (
+        "live-in not declared",
+        lambda: edit(phases_of_ir(DIVERGENT, "gfx942")[1], r"(bb\.1\.Flow:\n.*\n    liveins: )\$vgpr\d+, ", r"\1"),
+        {"live-in"},
+    ),
+    (
+        "used after kill",
+        lambda: edit(straight(0), r"(S_SUB_I32 )(?:killed )?(?:renamable )?(\$sgpr\d+), ", r"\1killed \2, "),
+        {"kill-flag"},
+    ),
+    (
+        "dead flag on a live result",
+        lambda: edit(straight(0), r"renamable (\$sgpr\d+) = S_SUB_I32", r"dead \1 = S_SUB_I32"),
+        {"dead-flag"},
+    ),
+    (
+        "undef flag on a defined operand",
+        lambda: edit(straight(1), r"(V_MUL_LO_U32_e64 )(?:killed )?(\$vgpr\d+)", r"\1undef \2"),
+        {"undef-flag"},
+    ),
+    (
+        "control flow changed",
+        lambda: edit(
+            phases_of_ir(DIVERGENT, "gfx942")[1], r"successors: %bb\.3(\S*), %bb\.1", r"successors: %bb.1\1, %bb.3"
+        ),
+        {"control-flow"},
+    ),
+    (
+        "branch target changed",
+        lambda: edit(phases_of_ir(DIVERGENT, "gfx942")[1], r"S_BRANCH %bb\.3", "S_BRANCH %bb.1"),
+        {"operands"},
+    ),
+    (
+        "return value in the wrong register",
+        lambda: edit(
+            phases_of_ir(CALLS, "gfx942")[1], r"\$vgpr0 = COPY killed renamable \$vgpr1", "$vgpr0 = COPY $vgpr2"
+        ),
+        {"value"},
+    ),
+    (
+        "value kept in a register that the call clobbers",
+        lambda: _clobbered_by_call(),
+        {"value"},
+    ),
+]
+
+
+def _shift(name: str, by: int) -> str:
+    return re.sub(r"(vgpr|agpr|sgpr)(\d+)", lambda m: f"{m[1]}{int(m[2]) + by}", name)
+
+
+def _clobbered_by_call() -> Pair:
+    """In the caller the loop's bound lives in a callee-saved SGPR; everywhere put it into one the callee may use."""
+    pair = phases_of_ir(CALLS, "gfx942")[0]
+    kernel = pair.post.index("name:            k\n")
+    body = pair.post[kernel:]
+    bound = re.search(r"S_CMP_\w+ \S*\$?\S* ?\$sgpr\d+, (?:renamable )?\$sgpr(\d+)", body)
+    assert bound, "no comparison with the loop's bound: choose another site"
+    assert int(bound[1]) >= 34
+    text = re.sub(rf"\$sgpr{bound[1]}(?!\d|_)", "$sgpr24", body)
+    return Pair(pair.cpu, pair.pre, pair.post[:kernel] + text)
+
+
+@pytest.mark.parametrize(("mutate", "rules"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_mutation_is_refuted_for_the_right_reason(mutate: Callable[[], Pair], rules: set[str]) -> None:
+    report = mutate().audit()
+    found = {f.rule for done in report.functions for f in done.findings}
+    assert report.outcome is Outcome.REFUTED, [f.render() for done in report.functions for f in done.findings]
+    assert found & rules, [f.render() for done in report.functions for f in done.findings]
+
+
+def test_unchanged_sites_are_proved() -> None:
+    for text, cpu in ((STRAIGHT, "gfx942"), (DIVERGENT, "gfx942"), (CALLS, "gfx942")):
+        for pair in phases_of_ir(text, cpu):
+            assert pair.audit().outcome is Outcome.PROVED
+
+
+def test_missing_and_added_functions_are_invalid() -> None:
+    pair = phases_of_ir(CALLS, "gfx942")[0]
+    at = pair.post.rindex("---\n")
+    assert Pair(pair.cpu, pair.pre, pair.post[:at]).audit().outcome is Outcome.INVALID
+    assert Pair(pair.cpu, pair.pre[: pair.pre.rindex("---\n")], pair.post).audit().outcome is Outcome.INVALID
+
+
+def test_whole_wave_exec_is_unknown_not_proved() -> None:
+    text = run_llc(STRAIGHT, "gfx942", "-stop-before=greedy,0", mir=False)
+    whole = text.replace("    S_ENDPGM 0", "    $exec = S_MOV_B64 -1\n    S_ENDPGM 0")
+    report = Pair("gfx942", whole, whole).audit()
+    assert report.outcome is Outcome.UNKNOWN
+    assert {f.rule for f in report.functions[0].findings} == {"unsupported"}
+
+
+NARROW = """--- |
+  define amdgpu_kernel void @narrow() #0 {{
+    ret void
+  }}
+  attributes #0 = {{ "target-cpu"="gfx942" }}
+...
+---
+name:            narrow
+tracksRegLiveness: true
+registers:
+  - {{ id: 0, class: vgpr_32, preferred-register: '', flags: [  ] }}
+liveins:
+  - {{ reg: '$vgpr0', virtual-reg: '{livein}' }}
+body:             |
+  bb.0:
+    successors: %bb.1(0x40000000), %bb.2(0x40000000)
+    liveins: $vgpr0, $sgpr4_sgpr5
+
+    {define}
+    $sgpr2_sgpr3 = COPY $exec, implicit-def $exec
+    $sgpr6_sgpr7 = S_AND_B64 $sgpr2_sgpr3, $sgpr4_sgpr5, implicit-def dead $scc
+    {wide}
+    $exec = S_MOV_B64_term $sgpr6_sgpr7
+    S_CBRANCH_EXECZ %bb.2, implicit $exec
+
+  bb.1:
+    successors: %bb.2(0x80000000)
+    liveins: $sgpr2_sgpr3{live}
+
+    {narrow}
+    S_BRANCH %bb.2
+
+  bb.2:
+    liveins: $sgpr2_sgpr3{after}
+
+    $exec = S_OR_B64 $exec, $sgpr2_sgpr3, implicit-def dead $scc
+    {use}
+    S_ENDPGM 0
+...
+"""
+
+
+def narrow(wide: str, narrow_copy: str, live: str, after: str, place: str) -> Pair:
+    """A value defined under the full EXEC, moved under the full or a narrower one, and read under the full one."""
+    pre = NARROW.format(
+        livein="%0", define="%0:vgpr_32 = V_MOV_B32_e32 7, implicit $exec", wide="S_NOP 0", live="", narrow="S_NOP 0",
+        after="", use="EXP_DONE 0, %0, undef $vgpr1, undef $vgpr1, undef $vgpr1, 0, 0, 1, implicit $exec",
+    )  # fmt: skip
+    post = NARROW.format(
+        livein="", define="$vgpr0 = V_MOV_B32_e32 7, implicit $exec", wide=f"{wide}\n    S_NOP 0".strip(), live=live,
+        narrow=f"{narrow_copy}\n    S_NOP 0".strip(), after=after,
+        use=f"EXP_DONE 0, {place}, undef $vgpr1, undef $vgpr1, undef $vgpr1, 0, 0, 1, implicit $exec",
+    )  # fmt: skip
+    return Pair("gfx942", pre, post)
+
+
+def test_copy_under_the_same_exec_is_proved() -> None:
+    copy = "$vgpr9 = COPY $vgpr0"
+    assert narrow(copy, "", ", $vgpr9", ", $vgpr9", "$vgpr9").audit().outcome is Outcome.PROVED
+    assert narrow("", "", ", $vgpr0", ", $vgpr0", "$vgpr0").audit().outcome is Outcome.PROVED
+
+
+def test_copy_under_a_narrower_exec_is_refuted() -> None:
+    """On the path through bb.1 both blocks hold the copy, but the threads that waited never made theirs."""
+    copy = "$vgpr9 = COPY $vgpr0"
+    clobber = "$vgpr9 = IMPLICIT_DEF"
+    pair = narrow(clobber, copy, ", $vgpr0, $vgpr9", ", $vgpr9", "$vgpr9")
+    assert pair.rules() == {"value"}
