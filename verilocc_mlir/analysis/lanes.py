@@ -1,7 +1,7 @@
 """Which lanes of which virtual register each instruction reads, writes and leaves undefined.
 
-An *atom* is a largest set of 16-bit lanes of one virtual register that every operand of the function touches together or
-not at all. Liveness is computed atom by atom: exact for lanes, and no dearer than whole registers where nobody names
+An *atom* is a largest set of 16-bit lanes of one virtual register that every operand of the function touches together
+or not at all. Liveness is computed atom by atom: exact for lanes, and no dearer than whole registers where nobody names
 subregisters.
 """
 
@@ -91,7 +91,7 @@ def virtual_classes(function: MachineFunction) -> dict[int, RegisterClass]:
 
 
 def is_debug(instruction: Instruction) -> bool:
-    """A debug instruction, whose operands keep nothing alive (``DBG_VALUE``, ``DBG_VALUE_LIST``, ``DBG_INSTR_REF`` …)."""
+    """A debug instruction (``DBG_VALUE``, ``DBG_INSTR_REF`` …): its operands keep nothing alive."""
     return instruction.opcode.startswith("DBG_")
 
 

@@ -3,14 +3,15 @@
 Two data-flow problems over sets of atoms (``lanes.py``), both with union at joins:
 
 * *needed*, backward: a read makes an atom needed, a write or anything that undefines it ends the need;
-* *defined*, forward: a write makes an atom defined, ``undef %r.sub = …`` (for the lanes it leaves out) and ``IMPLICIT_DEF``
-  make it undefined. Nothing is defined at entry.
+* *defined*, forward: a write makes an atom defined, ``undef %r.sub = …`` (for the lanes it leaves out) and
+  ``IMPLICIT_DEF`` make it undefined. Nothing is defined at entry.
 
-An atom is **live** where it is needed and defined on some path: a place where any value would do needs no storage. This is
-how LLVM's LiveRangeCalc treats subranges (it extends a range only to where a definition reaches), except for
-``IMPLICIT_DEF``, which LLVM counts as a definition like any other. Here it occupies its register for the one slot in which
-it writes, as a dead definition does, so that the instruction may stay in the text without harm to a neighbour; the value
-kept from there to a join is "anything", for which no register is held. ``implicit_def_holds`` gives LLVM's reading.
+An atom is **live** where it is needed and defined on some path: a place where any value would do needs no storage. This
+is how LLVM's LiveRangeCalc treats subranges (it extends a range only to where a definition reaches), except for
+``IMPLICIT_DEF``, which LLVM counts as a definition like any other. Here it occupies its register for the one slot in
+which it writes, as a dead definition does, so that the instruction may stay in the text without harm to a neighbour;
+the value kept from there to a join is "anything", for which no register is held. ``implicit_def_holds`` gives LLVM's
+reading.
 
 The rule is sound under EXEC as well. SIOptimizeVGPRLiveRange writes ``IMPLICIT_DEF`` at the end of a region whose
 *inactive* lanes still need the old value. Between there and the join a register of the region may be shared with that
@@ -122,7 +123,9 @@ def bit_set(members: set[int]) -> int:
     return int.from_bytes(store, "little")
 
 
-def _solve(accesses: LaneAccesses, cfg: ControlFlow, implicit_def_holds: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _solve(
+    accesses: LaneAccesses, cfg: ControlFlow, implicit_def_holds: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Live-in and live-out sets of every block."""
     count = len(accesses.blocks)
     exposed: list[int] = []

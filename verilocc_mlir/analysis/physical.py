@@ -1,8 +1,8 @@
 """Where physical registers are in use before allocation: arguments, call operands and results, VCC, clobbers.
 
-Liveness is by unit (target/registers.py), backward only: a unit is in use from a definition to its last read, or from the
-function's entry where no definition comes first. ``undef`` reads count for nothing. A call's register mask clobbers, at the
-slot at which ordinary definitions start, what it does not preserve.
+Liveness is by unit (target/registers.py), backward only: a unit is in use from a definition to its last read, or from
+the function's entry where no definition comes first. ``undef`` reads count for nothing. A call's register mask
+clobbers, at the slot at which ordinary definitions start, what it does not preserve.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PhysicalLiveness:
 
 
 def physical_liveness(function: MachineFunction, cfg: ControlFlow, wanted: Callable[[int], bool]) -> PhysicalLiveness:
-    """Fixed uses of the units for which ``wanted`` is true (reserved registers are best left out: they are always busy).
+    """Fixed uses of the units for which ``wanted`` is true; reserved registers, always busy, are best left out.
 
     Raises:
         UnsupportedError: a physical register this project does not know.

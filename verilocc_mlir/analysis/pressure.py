@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from verilocc_mlir.analysis.liveness import LaneSegments
 
@@ -52,7 +53,7 @@ def _by_register(groups: tuple[LaneSegments, ...]) -> Iterable[LaneSegments]:
     pieces: list[LaneSegments] = []
     live = 0
     slots = sorted(changes)
-    for start, stop in zip(slots, slots[1:], strict=False):
+    for start, stop in pairwise(slots):
         live += changes[start]
         if live:
             pieces.append(LaneSegments(live, ((start, stop),)))

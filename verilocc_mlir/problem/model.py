@@ -5,13 +5,14 @@ Plain frozen data with a stable JSON form (``schema.py``); no analysis, no LLVM,
 Program points are *slots*, LLVM's SlotIndexes in miniature: instruction *i* of the function (layout order, blocks
 concatenated, bundle members counted one by one) owns slots ``4*i`` .. ``4*i+3``:
 
-* ``4*i``    block boundary: a value live into a block starts at ``4*first``; a live-out one ends at the next block's ``4*first``;
+* ``4*i``    block boundary: a value live into a block starts at ``4*first``; a live-out one ends at the next block's
+  ``4*first``;
 * ``4*i+1``  early-clobber definitions start;
 * ``4*i+2``  operands have been read, ordinary definitions start;
 * ``4*i+3``  a dead definition ends.
 
-Segments ``(start, end)`` are half open. A value defined by *j* and last read by *i* occupies ``[4*j+2, 4*i+2)``, so *i* may
-define into the register it reads, unless that definition is early-clobber and so starts at ``4*i+1``.
+Segments ``(start, end)`` are half open. A value defined by *j* and last read by *i* occupies ``[4*j+2, 4*i+2)``, so *i*
+may define into the register it reads, unless that definition is early-clobber and so starts at ``4*i+1``.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ class LaneGroup:
 class Point:
     """A use or definition: slot, lanes touched, loop depth, and the opcode family of the instruction.
 
-    ``kind`` is one of ``"def"``, ``"use"``, ``"early-def"``; ``family`` is a normalised opcode family (``mfma``, ``wmma``,
-    ``valu``, ``trans``, ``load``, ``store``, ``lds``, ``salu``, ``smem``, ``copy``, ``branch``, ``call``, ``other``).
+    ``kind`` is one of ``"def"``, ``"use"``, ``"early-def"``; ``family`` is a normalised opcode family (``mfma``,
+    ``wmma``, ``valu``, ``trans``, ``load``, ``store``, ``lds``, ``salu``, ``smem``, ``copy``, ``branch``, ``call``,
+    ``other``).
     """
 
     slot: int
@@ -64,7 +66,7 @@ class LiveRange:
         width: 32-bit registers covered (1 also for 16-bit ranges).
         lanes: number of 16-bit lanes (1 for a 16-bit register).
         align: the first register's number is a multiple of this.
-        limit: first register + width must not exceed this (class limit and budget are both in ``budget`` and here); 0: none.
+        limit: first register + width must not exceed this, a limit of the class; 0: none. Budgets are in ``budgets``.
         register_class: LLVM's class name; the proof checks membership against it.
         groups: liveness by lane; empty for a range that is never live (only undefined reads).
         points: uses and definitions in slot order.
@@ -90,8 +92,9 @@ class LiveRange:
 class Affinity:
     """A copy that disappears if the two ends coincide.
 
-    ``a``/``b`` are range ids, ``a_lane``/``b_lane`` the first 16-bit lanes joined, ``lanes`` how many. ``b`` is -1 where the
-    other end is the physical register ``fixed`` (name without ``$``). ``weight`` is ``10**min(loop depth, 6)``.
+    ``a``/``b`` are range ids, ``a_lane``/``b_lane`` the first 16-bit lanes joined, ``lanes`` how many. ``b`` is -1
+    where the other end is the physical register ``fixed`` (name without ``$``). ``weight`` is ``10**min(loop depth,
+    6)``, or 0 for a hint of LLVM's for which no copy stands (at slot 0).
     """
 
     a: int
@@ -136,8 +139,8 @@ class BankBudget:
 class Occupancy:
     """How register counts turn into waves, for deciding what a register costs.
 
-    ``granule`` registers are handed out at a time, ``file`` registers shared by the waves of a SIMD, ``max_waves`` at most;
-    ``unified`` adds AGPRs to VGPRs aligned up to 4.
+    ``granule`` registers are handed out at a time, ``file`` registers shared by the waves of a SIMD, ``max_waves`` at
+    most; ``unified`` adds AGPRs to VGPRs aligned up to 4.
     """
 
     granule: int
@@ -168,7 +171,8 @@ class AllocationProblem:
 
 @dataclass(frozen=True)
 class Proposal:
-    """An answer: for each live range, by id, the name of a physical register without ``$``, ``""`` where none is given."""
+    """An answer: for each live range, by id, the name of a physical register without ``$``, ``""`` where none is
+    given."""
 
     version: int
     allocator: str

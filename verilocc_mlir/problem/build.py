@@ -1,0 +1,232 @@
+"""From a machine function to the AllocationProblem of one phase.
+
+LLVM allocates SGPRs, whole-wave (WWM) registers and the other vector registers in this order, lowering spills in
+between (AMDGPUTargetMachine.cpp); each phase is a problem of its own. Registers of other phases that are still virtual
+are ignored, those already placed are fixed occupations.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
+from verilocc_mlir.analysis.lanes import is_debug, lane_mask, virtual_classes
+from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness
+from verilocc_mlir.analysis.loops import find_loops
+from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile, Operand
+from verilocc_mlir.problem.affinities import affinities
+from verilocc_mlir.problem.families import opcode_family
+from verilocc_mlir.problem.fixed import fixed_occupations
+from verilocc_mlir.problem.model import (
+    PROBLEM_VERSION,
+    AllocationProblem,
+    BankBudget,
+    LaneGroup,
+    LiveRange,
+    Occupancy,
+    Point,
+)
+from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.callingconv import callee_saved
+from verilocc_mlir.target.classes import RegisterClass
+from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
+from verilocc_mlir.target.reserved import allocatable
+from verilocc_mlir.target.targets import Target
+
+Phase = Literal["sgpr", "wwm", "vgpr"]
+
+PHASES: tuple[Phase, ...] = ("sgpr", "wwm", "vgpr")
+"""In the order LLVM runs them."""
+
+_MAX_DEPTH = 6
+_VCC = frozenset({"vcc", "vcc_lo", "vcc_hi"})
+_BANKS_OF: dict[str, tuple[Bank, ...]] = {
+    "sgpr": (Bank.SGPR,),
+    "wwm": (Bank.VGPR, Bank.AGPR),
+    "vgpr": (Bank.VGPR, Bank.AGPR),
+}
+
+
+def frequency(depth: int) -> float:
+    """Estimated executions of a block at a loop depth: ten for each loop, at most a million."""
+    return float(10 ** min(depth, _MAX_DEPTH))
+
+
+def phase_of(cls: RegisterClass, flags: tuple[str, ...]) -> Phase:
+    """The phase in which a virtual register of a class, with its flags from ``registers:``, is placed."""
+    if cls.is_scalar:
+        return "sgpr"
+    return "wwm" if "WWM_REG" in flags else "vgpr"
+
+
+def build_problem(file: MirFile, function: MachineFunction, target: Target, phase: Phase) -> AllocationProblem:
+    """State the allocation problem of one phase.
+
+    Args:
+        file: the file ``function`` is in; its preamble holds the attributes that set budgets.
+        function: pre-RA machine code as ``llc -stop-before=greedy,0`` prints it, or a later stage of it.
+        target: the GPU.
+        phase: which virtual registers to place.
+
+    Raises:
+        InputError: malformed machine code: no blocks, a register without class, a subregister outside of its register.
+        UnsupportedError: something this version cannot state: tied operands in different registers, generic registers,
+            an unknown physical register or register mask.
+    """
+    where = f"function {function.name}"
+    if not function.blocks:
+        raise InputError("the function has no body", where=where)
+    _check_ties(function)
+    cfg = control_flow(function)
+    depths = find_loops(cfg).depths
+    classes = virtual_classes(function)
+    flags = {v: function.registers[v].flags if v in function.registers else () for v in classes}
+    members = {v for v, cls in classes.items() if phase_of(cls, flags[v]) == phase}
+    live = lane_liveness(function, cfg, classes, members.__contains__)
+    budgets, special = _budgets(file, function, target, phase)
+    points = _points(function, cfg, depths, classes, members)
+    # Renaming must not matter: ranges are numbered by their first definition, or first mention where there is none.
+    order = sorted(
+        (v for v in classes if v in members),
+        key=lambda v: next((p.slot for p in points[v] if p.kind != "use"), points[v][0].slot if points[v] else 0),
+    )
+    ids = {vreg: k for k, vreg in enumerate(order)}
+    hints = {v: function.registers[v].preferred for v in order if v in function.registers}
+    banks = frozenset(b.bank for b in budgets if b.registers)
+    allowed = frozenset(u for b in budgets for n in b.registers for u in _register_units(Bank(b.bank), n)) | frozenset(
+        u for name in special for u in physical_register(name).units
+    )
+    return AllocationProblem(
+        version=PROBLEM_VERSION,
+        target=target.name,
+        function=function.name,
+        phase=phase,
+        slots=cfg.slots,
+        block_starts=cfg.block_starts,
+        block_depths=depths,
+        ranges=tuple(_live_range(ids[v], v, classes[v], live, points[v], hints.get(v, ""), banks) for v in order),
+        affinities=affinities(function, cfg, depths, classes, ids, allowed, hints),
+        fixed=fixed_occupations(function, cfg, allowed.__contains__, allowed),
+        budgets=budgets,
+        occupancy=Occupancy(target.vgpr_granule, target.vgpr_total, target.max_waves, target.unified_vgpr),
+        special=special,
+    )
+
+
+def _register_units(bank: Bank, number: int) -> tuple[int, int]:
+    base = BANK_BASE[bank] + 2 * number
+    return base, base + 1
+
+
+def _budgets(
+    file: MirFile, function: MachineFunction, target: Target, phase: Phase
+) -> tuple[tuple[BankBudget, ...], tuple[str, ...]]:
+    """Registers that may be handed out in a phase, and special registers besides."""
+    free = allocatable(function, file.preamble, target)
+    saved = callee_saved(function_attributes(file.preamble, function.name).calling_convention, target)
+    numbers = {Bank.SGPR: free.sgprs, Bank.VGPR: free.vgprs, Bank.AGPR: free.agprs}
+    budgets = tuple(
+        BankBudget(
+            bank.value,
+            numbers[bank],
+            tuple(n for n in numbers[bank] if not saved.isdisjoint(_register_units(bank, n))),
+        )
+        for bank in _BANKS_OF[phase]
+        if numbers[bank] or bank is not Bank.AGPR
+    )
+    special = ("vcc", "vcc_lo", "vcc_hi") if phase == "sgpr" else ()
+    return budgets, tuple(s for s in special if free.reserved_units.isdisjoint(physical_register(s).units))
+
+
+def _points(
+    function: MachineFunction,
+    cfg: ControlFlow,
+    depths: tuple[int, ...],
+    classes: dict[int, RegisterClass],
+    members: set[int],
+) -> dict[int, tuple[Point, ...]]:
+    """Uses and definitions of each register, in slot order; operands of one instruction and kind are one point."""
+    found: dict[int, list[Point]] = {v: [] for v in members}
+    masks: dict[int, int] = {}
+    for block, start, depth in zip(function.blocks, cfg.first, depths, strict=False):
+        for index, instruction in enumerate(block.instructions, start):
+            if instruction.opcode == "BUNDLE" or is_debug(instruction):
+                continue
+            touched: dict[tuple[int, str], int] = {}
+            for operand in instruction.all_operands:
+                if operand.vreg not in members or (operand.undef and not operand.is_def):
+                    continue
+                mask = masks.get(id(operand))
+                if mask is None:
+                    mask = masks[id(operand)] = lane_mask(operand, classes[operand.vreg])
+                key = (operand.vreg, _kind(operand))
+                touched[key] = touched.get(key, 0) | mask
+            if touched:
+                family = opcode_family(instruction.opcode)
+                for (vreg, kind), mask in touched.items():
+                    slot = 4 * index + (2 if kind == "def" else 1)
+                    found[vreg].append(Point(slot, mask, kind, depth, family))
+    return {v: tuple(sorted(points, key=lambda p: (p.slot, p.kind))) for v, points in found.items()}
+
+
+def _kind(operand: Operand) -> str:
+    if not operand.is_def:
+        return "use"
+    return "early-def" if operand.early_clobber else "def"
+
+
+def _live_range(
+    number: int,
+    vreg: int,
+    cls: RegisterClass,
+    live: LaneLiveness,
+    points: tuple[Point, ...],
+    preferred: str,
+    available: frozenset[str],
+) -> LiveRange:
+    banks = {b.value for b in cls.banks if b.value in available}
+    if not _VCC.isdisjoint(cls.specials):
+        # The other special registers are reserved in every function (SIRegisterInfo::getReservedRegs).
+        banks.add("special")
+    hint = preferred[1:] if preferred.startswith("$") else ""
+    return LiveRange(
+        id=number,
+        name=f"%{vreg}",
+        banks=tuple(sorted(banks)),
+        width=cls.width,
+        lanes=cls.lanes,
+        align=cls.align if cls.is_scalar else cls.vector_align,
+        limit=cls.limit,
+        register_class=cls.name,
+        groups=tuple(LaneGroup(lanes, segments) for lanes, segments in live.ranges.get(vreg, ())),
+        points=points,
+        weight=sum(frequency(p.depth) for p in points),
+        hint=hint,
+    )
+
+
+def _check_ties(function: MachineFunction) -> None:
+    """Tied operands must already be one register: after TwoAddressInstruction only odd hand-written MIR differs."""
+    for block in function.blocks:
+        for instruction in block.instructions:
+            for operand in instruction.operands:
+                if operand.tied >= 0 and not _same_place(operand, _definition(instruction, operand.tied)):
+                    raise UnsupportedError(
+                        f"{operand.text} is tied to a definition in another register",
+                        where=f"function {function.name}, line {instruction.line}",
+                        hint="run the text through llc up to -stop-before=greedy, which joins tied operands",
+                    )
+
+
+def _definition(instruction: Instruction, number: int) -> Operand | None:
+    operands = instruction.all_operands
+    return operands[number] if number < len(operands) else None
+
+
+def _same_place(use: Operand, definition: Operand | None) -> bool:
+    return definition is not None and (use.vreg, use.phys, use.sub) == (
+        definition.vreg,
+        definition.phys,
+        definition.sub,
+    )

@@ -1,0 +1,79 @@
+"""Fixed occupations: what holds physical registers besides the registers to be placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from verilocc_mlir.analysis.cfg import ControlFlow
+from verilocc_mlir.analysis.physical import PhysicalLiveness, physical_liveness
+from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.problem.model import FixedOccupation, Segment
+from verilocc_mlir.target.callingconv import regmask
+from verilocc_mlir.target.registers import physical_register
+
+_WHOLE_WAVE = frozenset({"SI_SPILL_S32_TO_VGPR", "SI_RESTORE_S32_FROM_VGPR"})
+
+
+def fixed_occupations(
+    function: MachineFunction, cfg: ControlFlow, wanted: Callable[[int], bool], units: Iterable[int]
+) -> tuple[FixedOccupation, ...]:
+    """Occupations of the units for which ``wanted`` is true.
+
+    Args:
+        function: pre-RA machine code, physical registers of earlier phases included.
+        cfg: its control flow.
+        wanted: whether a unit can be handed out in this phase.
+        units: all of those units; a call clobbers the ones its mask does not preserve.
+
+    Raises:
+        UnsupportedError: an unknown register or register mask.
+    """
+    whole = _whole_wave_units(function, wanted)
+    physical = physical_liveness(function, cfg, lambda u: wanted(u) and u not in whole)
+    found = [*_ranges(function, physical), *_clobbers(physical, sorted(set(units) - whole))]
+    if whole and cfg.slots:
+        # Lanes of inactive threads live in them, which no liveness of this text shows
+        # (AMDGPUReserveWWMRegs.cpp reserves them for the rest of the function).
+        found.append(FixedOccupation(tuple(sorted(whole)), ((0, cfg.slots),), "whole-wave registers"))
+    found.sort(key=lambda f: (f.segments[0], f.units))
+    return tuple(found)
+
+
+def _whole_wave_units(function: MachineFunction, wanted: Callable[[int], bool]) -> set[int]:
+    """VGPRs whose lanes hold spilled SGPRs."""
+    return {
+        unit
+        for block in function.blocks
+        for instruction in block.instructions
+        if instruction.opcode in _WHOLE_WAVE
+        for operand in instruction.all_operands
+        if operand.phys
+        for unit in physical_register(operand.phys).units
+        if wanted(unit)
+    }
+
+
+def _ranges(function: MachineFunction, physical: PhysicalLiveness) -> list[FixedOccupation]:
+    """Live ranges of physical registers; units of one register with the same segments stay together."""
+    entry = {u for livein in function.blocks[0].liveins for u in physical_register(livein.reg).units}
+    grouped: dict[tuple[str, tuple[Segment, ...]], list[int]] = {}
+    for unit, segments in physical.ranges.items():
+        kind = "argument" if unit in entry and segments[0][0] == 0 else "fixed"
+        grouped.setdefault((f"{kind} ${physical.names[unit]}", segments), []).append(unit)
+    return [FixedOccupation(tuple(units), segments, reason) for (reason, segments), units in grouped.items()]
+
+
+def _clobbers(physical: PhysicalLiveness, units: list[int]) -> list[FixedOccupation]:
+    """What calls overwrite, one occupation for each register mask. Results of a call are definitions, not clobbers."""
+    by_mask: dict[str, list[int]] = {}
+    for index, mask in physical.clobbers:
+        by_mask.setdefault(mask, []).append(index)
+    found: list[FixedOccupation] = []
+    for mask, indices in by_mask.items():
+        preserved = regmask(mask)
+        lost = tuple(u for u in units if u not in preserved)
+        if lost:
+            segments = tuple((4 * i + 2, 4 * i + 3) for i in indices)
+            slots = ", ".join(str(4 * i) for i in indices[:3]) + (", …" if len(indices) > 3 else "")
+            found.append(FixedOccupation(lost, segments, f"clobbered by call at slot {slots}"))
+    return found
