@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import allocated_by_llvm, cpu_of, kernel_paths, pre_ra, readable, run_llc
 from tests.target_oracles import all_registers, reserved_by_llvm
-from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.registers import physical_register
@@ -85,7 +85,11 @@ def random_module(rng: random.Random, cpu: str, count: int) -> str:
         if rng.random() < 0.2:
             attributes.append("alignstack=32")
         if rng.random() < 0.3:
-            features = ("+xnack", "-xnack") if cpu.startswith("gfx9") else ("+cumode", "-cumode")
+            features = (
+                ("+xnack", "-xnack", "+enable-flat-scratch", "-sramecc")
+                if cpu.startswith("gfx9")
+                else ("+cumode", "-cumode")
+            )
             attributes.append(f'"target-features"="{rng.choice(features)}"')
         text += f"define {rng.choice(CONVENTIONS)} void @f{k}() #{k} {{\n  {rng.choice(BODIES)}\n  ret void\n}}\n"
         groups += f"attributes #{k} = {{ {' '.join(attributes)} }}\n"
@@ -182,7 +186,21 @@ def test_other_wave_size_is_refused() -> None:
         allocatable(file.functions[0], file.preamble, target("gfx1100"))
 
 
-def heavy(cpu: str, attributes: str, count: int) -> str:
+def test_another_target_cpu_is_refused() -> None:
+    module = f'{TRIPLE}define amdgpu_kernel void @k() "target-cpu"="gfx942" {{\n  ret void\n}}\n'
+    file = parse_mir(run_llc(module, "gfx90a", "-stop-before=greedy,0", mir=False))
+    with pytest.raises(InputError, match="gfx942, not for gfx90a"):
+        allocatable(file.functions[0], file.preamble, target("gfx90a"))
+
+
+def test_dynamic_vgprs_are_refused() -> None:
+    module = f'{TRIPLE}define amdgpu_kernel void @k() "amdgpu-dynamic-vgpr-block-size"="16" {{\n  ret void\n}}\n'
+    file = parse_mir(run_llc(module, "gfx1201", "-stop-before=greedy,0", mir=False))
+    with pytest.raises(UnsupportedError, match="dynamic"):
+        allocatable(file.functions[0], file.preamble, target("gfx1201"))
+
+
+def heavy(attributes: str, count: int) -> str:
     """A kernel with ``count`` vector values alive at once."""
     lines = [f"define amdgpu_kernel void @k() {attributes} {{"]
     lines += [f'  %v{k} = call i32 asm sideeffect "v_mov_b32 $0, {k % 60}", "=v"()' for k in range(count)]
@@ -201,7 +219,7 @@ def heavy(cpu: str, attributes: str, count: int) -> str:
 )
 def test_llvm_reaches_the_budget_and_never_passes_it(cpu: str, attributes: str, most: int) -> None:
     """Under pressure LLVM's own allocation takes every register that we call allocatable, and no other."""
-    file = parse_mir(run_llc(heavy(cpu, attributes, most + 20), cpu, "-stop-after=virtregrewriter,2", mir=False))
+    file = parse_mir(run_llc(heavy(attributes, most + 20), cpu, "-stop-after=virtregrewriter,2", mir=False))
     allowed = allocatable(file.functions[0], file.preamble, target(cpu))
     assert allowed.budgets["vgpr"].count == most
     body = "\n".join(str(i) for block in file.functions[0].blocks for i in block.instructions)

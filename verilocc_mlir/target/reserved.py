@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.header import section
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.target.attributes import GRAPHICS, FunctionAttributes, function_attributes
@@ -221,11 +222,19 @@ def allocatable(function: MachineFunction, preamble: str, target: Target) -> All
         target: the GPU it is compiled for.
 
     Raises:
-        InputError: the preamble does not define the function.
+        InputError: the preamble does not define the function, or the function is compiled for another GPU.
         UnsupportedError: the header names a register that this project does not know, or the function asks for
-            the wave size that the target does not have by default.
+            dynamic VGPRs or the wave size that the target does not have by default.
     """
     attributes = function_attributes(preamble, function.name)
+    if attributes.target_cpu not in ("", target.name):
+        raise InputError(
+            f"the function is compiled for {attributes.target_cpu}, not for {target.name}",
+            where=function.name,
+            hint="a function's target-cpu attribute wins over -mcpu; give the same target in both places",
+        )
+    if attributes.integer("amdgpu-dynamic-vgpr-block-size") or "+dynamic-vgpr" in attributes.target_features:
+        raise UnsupportedError("dynamic VGPR allocation is not supported", where=function.name)
     target = with_features(target, attributes.target_features)
     info = function_info(function)
     sgpr = _sgpr_budget(attributes, info, target)
