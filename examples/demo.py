@@ -85,7 +85,7 @@ def faults(hsaco: Path, cpu: str) -> str:
 
 def table(results: list[Result]) -> Table:
     """One line a kernel."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in (
         "kernel",
         "target",

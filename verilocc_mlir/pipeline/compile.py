@@ -28,10 +28,10 @@ from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import accept_ir
 from verilocc_mlir.toolchain.metadata import read_code_object
-from verilocc_mlir.toolchain.staged import CompileOptions, Phase, StagedCompiler
+from verilocc_mlir.toolchain.staged import CompileOptions, Phase, StagedCompiler, has_wwm_registers
 
-_NAMES: dict[Phase, PhaseName] = {Phase.SGPR: "sgpr", Phase.WWM: "wwm", Phase.VGPR: "vgpr"}
-_PHASES = {name: phase for phase, name in _NAMES.items()}
+_PHASES: dict[PhaseName, Phase] = {"sgpr": Phase.SGPR, "wwm": Phase.WWM, "vgpr": Phase.VGPR}
+_WWM_REASON = "MIR does not say which registers whole-wave values may take"
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ class _Compilation:
         )
         if settings.triple and not settings.triple.startswith("amdgcn"):
             raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
-        requested = _tool_options(settings, settings.cpu) if settings.cpu else None
+        requested = _tool_options(settings, settings.cpu, path) if settings.cpu else None
         self.toolchain: Toolchain = find_toolchain(settings.llvm)
         self.input: Input = load_input(
             data, path=path, cpu=requested.cpu if requested else None, toolchain=self.toolchain
         )
         self.target: Target = target(self.input.cpu)
-        self.compiler = StagedCompiler(self.toolchain, requested or _tool_options(settings, self.input.cpu))
+        self.compiler = StagedCompiler(self.toolchain, requested or _tool_options(settings, self.input.cpu, path))
         self.file = MirFile("", ())
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
@@ -127,33 +127,27 @@ class _Compilation:
             solver_seconds=self.settings.solver_seconds,
             clock=self.clock,
         )
-        text, last = pre, Phase.SGPR
-        for phase in (Phase.SGPR, Phase.WWM, Phase.VGPR):
-            if phase is Phase.WWM and not self._may_have_whole_wave(text):
-                continue
-            if phase is not Phase.SGPR:
-                text = self.compiler.resume(text, done=last, until=phase)
-            try:
-                result = runner.run(text, self.path, _NAMES[phase])
-            except NoAllocation as stopped:
-                self._record(stopped.reports)
+        try:
+            scalar = runner.run(pre, self.path, "sgpr")
+            if not self._goes_on(scalar.reports):
                 return None
-            self._record(result.reports)
-            proved = all(r.outcome is Outcome.PROVED for r in result.reports.values())
-            if not proved and not self.allow_unproved:
-                return None
-            text, last = result.text, phase
-        return text
+            text = self.compiler.resume(scalar.text, done=Phase.SGPR, until=Phase.VGPR)
+            if has_wwm_registers(text):
+                whole_wave = self.compiler.wwm_phase(scalar.text)
+                found = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", _WWM_REASON)
+                if not self._goes_on(found.reports):
+                    return None
+            vector = runner.run(text, self.path, "vgpr")
+            return vector.text if self._goes_on(vector.reports) else None
+        except NoAllocation as stopped:
+            self._goes_on(stopped.reports)
+            return None
 
-    def _may_have_whole_wave(self, text: str) -> bool:
-        """LLVM makes whole-wave registers for SGPR spills and for callee-saved SGPRs, of which kernels have none."""
-        if any(sign in text for sign in ("SI_SPILL_S", "WWM")):
-            return True
-        return not all(function_attributes(self.file.preamble, f.name).is_entry for f in self.file.functions)
-
-    def _record(self, reports: Mapping[str, PhaseReport]) -> None:
+    def _goes_on(self, reports: Mapping[str, PhaseReport]) -> bool:
+        """Keep the reports; False where a phase that is not proved ends the run."""
         for name, report in reports.items():
             self.phases.setdefault(name, []).append(report)
+        return self.allow_unproved or all(r.outcome is Outcome.PROVED for r in reports.values())
 
     def _resources(
         self, ours: bytes, reference: bytes | None, done: str, ir: str
@@ -240,7 +234,7 @@ def embedded_ir(mir: str) -> str:
     return ir if "\ndefine " in f"\n{ir}" else ""
 
 
-def _tool_options(settings: Settings, cpu: str) -> CompileOptions:
+def _tool_options(settings: Settings, cpu: str, path: str) -> CompileOptions:
     """Options for the tools.
 
     Raises:
@@ -252,6 +246,7 @@ def _tool_options(settings: Settings, cpu: str) -> CompileOptions:
         opt_level=settings.opt_level,
         verify=settings.verify,
         timeout=settings.tool_seconds,
+        input_name=path,
     )
     target(options.cpu)
     return options

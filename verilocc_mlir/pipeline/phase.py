@@ -7,6 +7,7 @@ that LLVM will read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,8 @@ from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.report.model import Attempt, Moves, PhaseReport
 from verilocc_mlir.target.targets import Target
+
+_ATTRIBUTE_GROUP = re.compile(r" #\d+\b")
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,19 @@ class PhaseRunner:
             self.clock.absorb(function.clock)
         return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
 
+    def audit_llvm(self, before: str, after: str, path: str, phase: Phase, reason: str) -> PhaseResult:
+        """Audit a phase that LLVM ran already; ``reason`` says why ours did not take part."""
+        with self.clock.measure("parse"):
+            file, done = parse_mir(before, path), parse_mir(after, f"{path} after {phase}")
+        functions = [_Function(f, Clock(), []) for f in file.functions]
+        for function, found in zip(functions, done.functions, strict=True):
+            if self.allocator is not None:
+                function.attempts.append(Attempt(self.allocator.name, "build", reason))
+            function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
+            self._audit(file, function, found)
+            self.clock.absorb(function.clock)
+        return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
+
     def _ours(self, allocator: Allocator, file: MirFile, function: _Function, phase: Phase) -> None:
         candidate = try_allocator(
             allocator, file, function.before, self.target, phase, function.clock, self.solver_seconds
@@ -110,11 +126,11 @@ class PhaseRunner:
         llvm_text = self.llvm_allocate(text, phase)
         with self.clock.measure("parse"):
             llvm = parse_mir(llvm_text, file.path)
-        if llvm.preamble != file.preamble:
+        if _without_attributes(llvm.preamble) != _without_attributes(file.preamble):
             raise ToolchainError(
                 "LLVM changed the IR module while it allocated registers, so its functions cannot be put beside ours",
                 where=file.path,
-                hint="report the file; --allocator=llvm does not avoid this",
+                hint="report the file, and compile the functions one by one until then",
             )
         versions = {f.name: f for f in llvm.functions}
         for function in functions:
@@ -132,12 +148,13 @@ class PhaseRunner:
         for function, found in zip(functions, read_again.functions, strict=True):
             if function.chosen is None or function.audit is not None:
                 continue
-            with function.clock.measure("audit"):
-                function.audit = audit_function(
-                    file, function.before, found, self.target, timeout_s=self.solver_seconds
-                )
-            function.attempts[-1] = audited(function.attempts[-1], audit_verdict(function.audit))
+            self._audit(file, function, found)
         return after
+
+    def _audit(self, file: MirFile, function: _Function, found: MachineFunction) -> None:
+        with function.clock.measure("audit"):
+            function.audit = audit_function(file, function.before, found, self.target, timeout_s=self.solver_seconds)
+        function.attempts[-1] = audited(function.attempts[-1], audit_verdict(function.audit))
 
     def _report(self, function: _Function, phase: Phase) -> PhaseReport:
         fallback = self.allocator is not None and function.attempts[-1].allocator == LLVM_ALLOCATOR
@@ -145,6 +162,15 @@ class PhaseRunner:
         moves = Moves(counts.copies_before, counts.copies_after, counts.saves, counts.reloads, counts.rematerialised)
         reason = function.attempts[0].reason if fallback else ""
         return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, dict(function.clock.seconds))
+
+
+def _without_attributes(preamble: str) -> list[str]:
+    """The IR module without attribute groups: llc renumbers them when it adds the target to intrinsics declared late.
+
+    What machine instructions refer to, names and metadata numbers, must be the same.
+    """
+    lines = [line for line in preamble.split("\n") if not line.lstrip().startswith("attributes #")]
+    return [_ATTRIBUTE_GROUP.sub("", line) for line in lines]
 
 
 class NoAllocation(Exception):

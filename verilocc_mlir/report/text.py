@@ -50,9 +50,9 @@ def render(report: Report) -> str:
 
 
 def _table(report: Report) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
     table.title = f"{report.input} for {report.target}{report.features and ' ' + report.features}, {report.llvm}"
-    table.add_column("function", overflow="fold")
+    table.add_column("function", overflow="fold", min_width=8)
     table.add_column("phase", no_wrap=True)
     table.add_column("allocator", no_wrap=True)
     for head in ("tries", "verdict", "obligations", "registers\n(greedy)", "copies\ngone", "\nleft"):
