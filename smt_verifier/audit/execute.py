@@ -49,6 +49,8 @@ class Goal:
 
 
 GoalSink = Callable[[Goal], None]
+PureArguments = tuple[tuple[int, ...], tuple[int, ...]]
+"""Terms of a pure operation's arguments, and the pre-RA lanes that hold them."""
 
 
 class Executor:
@@ -415,34 +417,39 @@ class Executor:
                 continue
             origin = f"result {number} of {pre}"
             if not self.pre_lanes.is_vector(to[0]):
-                row = self._place(to, at, left, right, state.pre, state.post, origin)
+                row = self.terms.fresh_many(origin, len(to))
+                self._place(row, to, at, left, state.pre, state.post)
                 if number == 0 and scalar_arguments is not None:
                     self._note_results(pre, row, to, *scalar_arguments)
                 continue
+            rows: dict[PureArguments | None, range] = {}
             for atom in state.atoms:
                 if everywhere or atom.active:
-                    row = self._place(to, at, left, right, atom.pre, atom.post, origin)
-                    if number == 0 and (arguments := vector_arguments.get(id(atom))) is not None:
-                        self._note_results(pre, row, to, *arguments)
+                    arguments = vector_arguments.get(id(atom)) if number == 0 else None
+                    row = rows.get(arguments)
+                    if row is None:
+                        row = rows[arguments] = self.terms.fresh_many(origin, len(to))
+                        if arguments is not None:
+                            self._note_results(pre, row, to, *arguments)
+                    self._place(row, to, at, left, atom.pre, atom.post)
 
     def _place(
         self,
+        row: range,
         to: tuple[int, ...],
         at: tuple[int, ...],
         left: Operand,
-        right: Operand,
         pre_map: dict[int, int],
         post_map: dict[int, int],
-        origin: str,
-    ) -> range:
-        """Put one new term a lane into both sides: equal operations on equal inputs give equal outputs."""
+    ) -> None:
+        """Put one new term a lane into both sides: equal operations on equal inputs give equal outputs.
+
+        Classes of threads may share the terms, because no goal compares one class with another; only results of pure
+        operations on different arguments must not be shared, because they are equated with their expressions.
+        """
         self._undefine_rest(left, to, pre_map)
-        row = self.terms.fresh_many(origin, len(to))
-        for key, term in zip(to, row, strict=True):
-            pre_map[key] = term
-        for key, term in zip(at, row, strict=False):
-            post_map[key] = term
-        return row
+        pre_map.update(zip(to, row, strict=True))
+        post_map.update(zip(at, row, strict=False))
 
     def _undefine_rest(self, left: Operand, to: tuple[int, ...], pre_map: dict[int, int]) -> None:
         """``undef %5.sub1 = …`` leaves the other lanes of %5 undefined (MachineOperand::isUndef on a definition)."""
@@ -453,7 +460,7 @@ class Executor:
 
     def _pure_arguments(
         self, instruction: Instruction, state: State
-    ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, dict[int, tuple[tuple[int, ...], tuple[int, ...]]]]:
+    ) -> tuple[PureArguments | None, dict[int, PureArguments]]:
         """Argument terms and keys of a pure instruction that is repeated or dropped somewhere, before it writes.
 
         The scalar form, and one for each active atom where the result is a vector; nothing where an argument may be

@@ -155,6 +155,12 @@ class MaskTracker:
                 if operand.is_def and operand.is_reg:
                     self.forget_keys(self.lanes.keys(operand), state, keep=target)
 
+    def live_masks(self, state: State, live: set[int]) -> frozenset[int]:
+        """Tracked masks that some path still reads: ``live`` holds the pre-RA keys that are."""
+        return frozenset(
+            number for keys, number in self._numbers.items() if number in state.masks and not live.isdisjoint(keys)
+        )
+
     def forget_keys(self, keys: tuple[int, ...], state: State, keep: int | None = None) -> None:
         """Masks that live in any of ``keys`` are no longer known, except ``keep``, which has just been assigned."""
         for key in keys:
@@ -202,9 +208,12 @@ class MaskTracker:
                 raise UnsupportedError("EXEC may come to hold threads that were not active at function entry")
             self._forget(variable, state)
             return
-        atoms: list[Atom] = []
+        truths = [(atom, value(atom)) for atom in state.atoms]
         for atom in state.atoms:
-            _place(atom, atom.signature - {variable}, variable, value(atom), atoms)
+            atom.signature = atom.signature - {variable}
+        atoms: list[Atom] = []
+        for atom, truth in _merged(truths):
+            _place(atom, atom.signature, variable, truth, atoms)
         self._install(atoms, state)
         if variable != EXEC:
             state.masks.add(variable)
@@ -231,6 +240,18 @@ def _is_mask_operation(instruction: Instruction) -> bool:
 def _compared(atom: Atom | None) -> Truth:
     """A comparison gives 0 for inactive threads and is not known for active ones (ISA manual, VOPC)."""
     return None if atom is not None and atom.active else False
+
+
+def _merged(truths: list[tuple[Atom, Truth]]) -> list[tuple[Atom, Truth]]:
+    """One atom for those that nothing tells apart any more: same masks, same lanes, same membership in the new mask."""
+    kept: list[tuple[Atom, Truth]] = []
+    for atom, truth in truths:
+        if not any(
+            truth is other and atom.signature == a.signature and atom.pre == a.pre and atom.post == a.post
+            for a, other in kept
+        ):
+            kept.append((atom, truth))
+    return kept
 
 
 def _place(atom: Atom, rest: frozenset[int], variable: int, truth: Truth, atoms: list[Atom]) -> None:

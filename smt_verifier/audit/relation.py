@@ -136,14 +136,16 @@ def observe(executor: Executor, state: State, live: set[int]) -> Claims:
     expressions = [e for e in executor.expressions if e.key is not None]
     scalar = _relation(state.pre, state.post, live, terms)
     scalar.facts = _facts(executor, state, None, expressions)
+    masks = executor.masks.live_masks(state, live)
     atoms: dict[frozenset[int], Relation] = {}
     for atom in state.atoms:
         relation = _relation(atom.pre, atom.post, live if atom.active else None, terms)
         if atom.active:
             relation.facts = _facts(executor, state, atom, expressions)
-        mine = atoms.get(atom.signature)
-        atoms[atom.signature] = relation if mine is None else mine.meet(relation)
-    return Claims(scalar, atoms, frozenset(state.masks))
+        signature = atom.signature & (masks | {EXEC})
+        mine = atoms.get(signature)
+        atoms[signature] = relation if mine is None else mine.meet(relation)
+    return Claims(scalar, atoms, masks)
 
 
 def _relation(pre: dict[int, int], post: dict[int, int], live: set[int] | None, terms: Terms) -> Relation:
