@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache, lru_cache
 
 from verilocc_mlir.problem.model import AllocationProblem, BankBudget, LiveRange
-from verilocc_mlir.target.classes import RegisterClass, register_class
+from verilocc_mlir.target.classes import RegisterClass, members, register_class
 from verilocc_mlir.target.registers import (
     AGPR_BASE,
+    NULL_REGISTERS,
     SGPR_BASE,
     SPECIAL_BASE,
-    SPECIAL_REGISTERS,
     TTMP_BASE,
     VGPR_BASE,
     Bank,
@@ -27,8 +27,6 @@ BANKS: dict[str, tuple[int, int]] = {
 Interval = tuple[int, int]
 """Units ``[first, end)``; a register lies in it when all of its units do."""
 
-_PAIRS = ("vcc", "exec", "flat_scr", "xnack_mask", "tba", "tma")
-
 
 def merged(intervals: list[Interval]) -> tuple[Interval, ...]:
     """The same set as sorted, disjoint, non-adjacent intervals."""
@@ -42,28 +40,37 @@ def merged(intervals: list[Interval]) -> tuple[Interval, ...]:
 
 
 @cache
-def class_intervals(name: str, banks: tuple[str, ...]) -> tuple[Interval, ...]:
-    """Where members of a class may lie, of the banks the problem allows; alignment is a rule of its own."""
+def class_intervals(name: str, banks: tuple[str, ...], limit: int) -> tuple[Interval, ...]:
+    """Where members of a class lie, of the banks and below the register number that a live range allows (0: any).
+
+    Together with the alignment, which is a rule of its own, exact: an interval holds every aligned place from the first
+    member of a run to the last, and each special register is an interval.
+    """
     cls = register_class(name)
     result: list[Interval] = []
-    for bank, (first, end) in BANKS.items():
-        if bank in banks and Bank(bank) in cls.banks:
-            result.append((first, first + 2 * cls.limit if cls.limit else end))
-    if "special" in banks and Bank.SPECIAL in cls.banks:
-        result += _special_members(cls)
+    for bank, (base, end) in BANKS.items():
+        if bank in banks:
+            last = base + 2 * limit if limit else end
+            result += [(first, min(stop, last)) for first, stop in _runs(cls, Bank(bank), base)]
+    if "special" in banks:
+        units = [physical_register(special).units for special in sorted(cls.specials - NULL_REGISTERS)]
+        result += [(u[0], u[-1] + 1) for u in units if len(u) == cls.lanes]
     return tuple(result)
 
 
-def _special_members(cls: RegisterClass) -> list[Interval]:
-    """Special registers of the class's width, one interval each, so that no member straddles two."""
-    excluded: set[int] = set()
-    if "xm0" in cls.excludes:
-        excluded.update(physical_register("m0").units)
-    if "xexec" in cls.excludes:
-        excluded.update(physical_register("exec").units)
-    names = (*(name for name, _ in SPECIAL_REGISTERS), *_PAIRS)
-    units = [physical_register(name).units for name in names]
-    return [(u[0], u[-1] + 1) for u in units if len(u) == cls.lanes and excluded.isdisjoint(u)]
+def _runs(cls: RegisterClass, bank: Bank, base: int) -> list[Interval]:
+    """The units of a class's members in a numbered file, one interval for each run of members a step apart."""
+    if cls.half:
+        high = cls.half == "hi16"
+        return [(base + 2 * number + high, base + 2 * number + high + 1) for number in members(cls, bank)]
+    step = cls.alignment(bank)
+    runs: list[list[int]] = []
+    for number in members(cls, bank):
+        if runs and number == runs[-1][1] + step:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return [(base + 2 * first, base + 2 * (last + cls.width)) for first, last in runs]
 
 
 def bank_top(budget: BankBudget) -> int:
@@ -88,27 +95,29 @@ def allocatable(problem: AllocationProblem) -> tuple[Interval, ...]:
     return _allocatable(problem.budgets, problem.special)
 
 
+@cache
+def _class_alignment(name: str, banks: tuple[str, ...]) -> int:
+    cls = register_class(name)
+    return max((cls.alignment(Bank(bank)) for bank in banks if bank in BANKS), default=1)
+
+
 def alignment(live: LiveRange) -> int:
     """The number of the first 32-bit register is a multiple of this power of two: what class and problem demand."""
-    return max(live.align, register_class(live.register_class).align)
+    return max(live.align, _class_alignment(live.register_class, live.banks))
 
 
 def unit_mask(live: LiveRange) -> int:
-    """Bits of the first unit's number that must be zero. Every bank starts at a multiple of 32 units; 16-bit ranges may
-    start at either half."""
+    """Bits of the first unit's number that must be zero; a 16-bit range may start at either half.
+
+    The numbers of all banks start at a multiple of 2048 units.
+    """
     return 2 * alignment(live) - 1 if live.lanes > 1 else 0
 
 
 def is_legal(problem: AllocationProblem, live: LiveRange, unit: int) -> bool:
     """Whether the live range may start at a unit, as far as everything but occupation goes (for messages only)."""
     end = unit + live.lanes
-    if not any(first <= unit and end <= last for first, last in class_intervals(live.register_class, live.banks)):
-        return False
-    if unit >= SPECIAL_BASE:
-        return any(first <= unit and end <= last for first, last in allocatable(problem))
-    base = next(first for first, last in BANKS.values() if first <= unit < last)
-    return (
-        unit & unit_mask(live) == 0
-        and (live.limit == 0 or end <= base + 2 * live.limit)
-        and any(first <= unit and end <= last for first, last in allocatable(problem))
+    wanted = (class_intervals(live.register_class, live.banks, live.limit), allocatable(problem))
+    return (unit >= SPECIAL_BASE or unit & unit_mask(live) == 0) and all(
+        any(first <= unit and end <= last for first, last in intervals) for intervals in wanted
     )

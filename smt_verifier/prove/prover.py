@@ -62,7 +62,8 @@ def prove(
     if verdict.outcome is not Outcome.REFUTED:
         return ProofResult(verdict.outcome, len(obligation.goals), reason=verdict.reason)
     violations, truncated = _explain(case, goals, frozenset(verdict.violated))
-    return ProofResult(Outcome.REFUTED, len(obligation.goals), violations, truncated, verdict.reason)
+    reason = verdict.reason if violations else f"false, and not explained: {', '.join(verdict.violated)}"
+    return ProofResult(Outcome.REFUTED, len(obligation.goals), violations, truncated, reason)
 
 
 def obligation_for(problem: AllocationProblem, proposal: Proposal) -> Obligation:

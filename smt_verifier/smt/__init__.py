@@ -6,6 +6,7 @@ from smt_verifier.smt.obligation import (
     conjunction,
     quoted_symbol,
     to_smtlib,
+    without_sorts,
 )
 from smt_verifier.smt.solver import Solver, Z3Solver
 
@@ -17,4 +18,5 @@ __all__ = [
     "conjunction",
     "quoted_symbol",
     "to_smtlib",
+    "without_sorts",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from smt_verifier.outcome import Outcome
 
@@ -78,13 +78,35 @@ def negated_goals(obligation: Obligation) -> str:
     return f"(assert (not {conjunction([term for _, term in obligation.goals])}))\n"
 
 
-def to_smtlib(obligation: Obligation) -> str:
-    """A file on its own: ``unsat`` means proved. cvc5 and bitwuzla read it as it is, where they have the logic."""
-    goals = "".join(f"; goal {name}\n" for name, _ in obligation.goals) if len(obligation.goals) <= 64 else ""
+def to_smtlib(obligation: Obligation, expected: str = "unsat") -> str:
+    """A file on its own: ``unsat`` means proved. cvc5 reads it as it is, bitwuzla too where it is of bit-vectors.
+
+    Args:
+        obligation: what to write.
+        expected: ``unsat``, ``sat`` or ``unknown``; cvc5 reports an error where its answer is another.
+    """
+    goals = (
+        "".join(f"; goal {' '.join(name.split())}\n" for name, _ in obligation.goals)
+        if len(obligation.goals) <= 64
+        else ""
+    )
     return (
         "(set-info :smt-lib-version 2.6)\n"
         f'(set-info :source "VeriLocc-MLIR obligation {obligation.name.replace(chr(34), chr(39))}")\n'
-        "(set-info :status unsat)\n"
+        f"(set-info :status {expected})\n"
         f"(set-logic {obligation.logic})\n"
         f"{obligation.script.rstrip()}\n{goals}{negated_goals(obligation)}(check-sat)\n"
     )
+
+
+_SORT = re.compile(r"\(declare-sort (\S+) 0\)")
+
+
+def without_sorts(obligation: Obligation) -> Obligation:
+    """The same obligation over 32-bit vectors instead of uninterpreted sorts: bitwuzla has no equality on those.
+
+    Equisatisfiable: a model over bit-vectors is a model; and a quantifier-free formula of uninterpreted functions and
+    equality with a model has one in which a sort has no more elements than the formula has terms, fewer than 2**32.
+    """
+    script, count = _SORT.subn(r"(define-sort \1 () (_ BitVec 32))", obligation.script)
+    return replace(obligation, logic="QF_UFBV", script=script) if count else obligation

@@ -1,5 +1,5 @@
 """``budget``: no register above what the function's attributes leave (``amdgpu-waves-per-eu``, ``amdgpu-num-vgpr``,
-``amdgpu-agpr-alloc`` …), nor above the live range's own limit."""
+``amdgpu-agpr-alloc`` …)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ class Budget:
     rule = "budget"
 
     def definitions(self, case: Case) -> str:
-        """A predicate for each limit."""
-        limits = sorted({live.limit for live in case.located_ranges()})
-        return "".join(predicate(f"affordable-{limit}", _affordable(case, limit)) for limit in limits)
+        """One predicate for the function."""
+        return predicate("affordable", _affordable(case))
 
     def goals(self, case: Case) -> list[Goal]:
         """One for each placed live range."""
-        ranges = case.problem.ranges
-        return [Goal(f"budget/{i}", f"(affordable-{ranges[i].limit} u{i} n{i})", i) for i in case.located]
+        return [Goal(f"budget/{i}", f"(affordable u{i} n{i})", i) for i in case.located]
 
     def explain(self, case: Case, violated: Sequence[Goal], most: int) -> list[Violation]:
         """One for each register over budget."""
@@ -32,17 +30,16 @@ class Budget:
         for goal in violated[:most]:
             live, register = case.problem.ranges[goal.subject], case.proposal.registers[goal.subject]
             tops = ", ".join(f"{b.bank}: {max(b.registers, default=-1) + 1}" for b in case.problem.budgets)
-            own = f"; its own limit is {live.limit}" if live.limit else ""
-            message = f"{live.name} is given ${register}; registers this function may use: {tops}{own}"
+            message = f"{live.name} is given ${register}; registers this function may use: {tops}"
             result.append(place_violation(self.rule, case, live.id, message))
         return result
 
 
-def _affordable(case: Case, limit: int) -> str:
+def _affordable(case: Case) -> str:
     terms: list[str] = []
     tops = {budget.bank: bank_top(budget) for budget in case.problem.budgets}
     for bank, (first, end) in BANKS.items():
         # A bank without a budget is not handed out at all: the rule `reserved`.
-        top = min(tops.get(bank, end), first + 2 * limit if limit else end)
+        top = tops.get(bank, end)
         terms.append(f"(or (bvult u {word(first)}) (bvule {word(end)} u) (bvule (bvadd u n) {word(top)}))")
     return all_of(terms)

@@ -20,14 +20,14 @@ class ClassMembership:
     rule = "class-membership"
 
     def definitions(self, case: Case) -> str:
-        """A predicate for each class and set of banks."""
-        kinds = dict.fromkeys((live.register_class, live.banks) for live in case.located_ranges())
+        """A predicate for each class, set of banks and limit."""
+        kinds = dict.fromkeys(_kind(live) for live in case.located_ranges())
         return "".join(predicate(_name(*kind), within(class_intervals(*kind))) for kind in kinds)
 
     def goals(self, case: Case) -> list[Goal]:
         """One for each placed live range."""
         return [
-            Goal(f"class-membership/{i}", f"({_name(live.register_class, live.banks)} u{i} n{i})", i)
+            Goal(f"class-membership/{i}", f"({_name(*_kind(live))} u{i} n{i})", i)
             for live in case.located_ranges()
             if (i := live.id) >= 0
         ]
@@ -40,12 +40,17 @@ class ClassMembership:
         ]
 
 
-def _name(register_class: str, banks: tuple[str, ...]) -> str:
-    return f"member-{register_class}-in-{'-'.join(banks)}"
+def _kind(live: LiveRange) -> tuple[str, tuple[str, ...], int]:
+    return live.register_class, live.banks, live.limit
+
+
+def _name(register_class: str, banks: tuple[str, ...], limit: int) -> str:
+    return f"member-{register_class}-in-{'-'.join(banks)}-below-{limit}"
 
 
 def _message(case: Case, live: LiveRange) -> str:
+    below = f" below {live.limit}" if live.limit else ""
     return (
-        f"{live.name} is of class {live.register_class} and may be in {' or '.join(live.banks)}; "
+        f"{live.name} is of class {live.register_class} and may be in {' or '.join(live.banks)}{below}; "
         f"${case.proposal.registers[live.id]} is not a member"
     )

@@ -38,7 +38,7 @@ class Interference:
 
     def explain(self, case: Case, violated: Sequence[Goal], most: int) -> list[Violation]:
         """One for each pair of live ranges in each other's way, neighbours or not."""
-        return [_violation(case, overlap) for overlap in case.occupancy.overlaps(most)] if violated else []
+        return [_violation(case, overlap) for overlap in case.occupancy.overlaps(most)]
 
 
 def term(r: Rectangle) -> str:
