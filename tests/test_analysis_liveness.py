@@ -135,6 +135,28 @@ def test_implicit_def_holds_no_register_until_the_join() -> None:
     assert live(body, implicit_def_holds=True).ranges[0][0].segments == ((2, 10), (14, 20))
 
 
+def test_implicit_def_over_an_old_value_holds_the_register() -> None:
+    """Inactive lanes may still need the old value (SIOptimizeVGPRLiveRange)."""
+    body = """
+  bb.0:
+    successors: %bb.1(0x40000000), %bb.2(0x40000000)
+
+    %0:vgpr_32 = V_MOV_B32_e32 0, implicit $exec
+    S_CBRANCH_EXECZ %bb.2, implicit $exec
+
+  bb.1:
+    successors: %bb.2(0x80000000)
+
+    S_NOP 0
+    %0:vgpr_32 = IMPLICIT_DEF
+    S_NOP 0
+
+  bb.2:
+    S_ENDPGM 0, implicit %0
+"""
+    assert ranges(body) == [(3, [(2, 8), (14, 22)])]
+
+
 def test_undefined_on_one_path_is_held_on_the_other_only() -> None:
     body = """
   bb.0:
@@ -220,8 +242,8 @@ def slow_occupation(function: MachineFunction, vreg: int, lane: int) -> set[int]
             needed[b][last] = any(needed[s][spans[s][0]] for s in cfg.successors[b])
             defined[b][first] = any(defined[p][spans[p][1]] for p in cfg.predecessors[b])
             for k in range(first, last):
-                changes = writes[k] or early[k] or gives_up[k]
-                defined[b][k + 1] = ((writes[k] or early[k]) and not implicit[k]) or (defined[b][k] and not changes)
+                real = early[k] or (writes[k] and not implicit[k])
+                defined[b][k + 1] = real or (defined[b][k] and not gives_up[k])
             for k in range(last - 1, first - 1, -1):
                 needed[b][k] = reads[k] or (needed[b][k + 1] and not (writes[k] or early[k] or gives_up[k]))
     slots: set[int] = set()

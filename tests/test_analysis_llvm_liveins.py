@@ -1,8 +1,8 @@
 """Our block live-ins against those that LLVM's own rewriting prints.
 
 LLVM's basic allocator is used, because it never splits a live range: every virtual register has one physical register,
-so LLVM's live-in lanes can be mapped back one to one. The SGPR phase is compared for scalar units, the others for vector
-units. The comparison is an equality of sets of 16-bit units, block by block, of what LLVM lists with what this project
+so LLVM's live-in lanes can be mapped back one to one. The SGPR phase is compared for scalar units, others for vector
+units. It is an equality of sets of 16-bit units, block by block, of what LLVM lists with what this project
 computes (``implicit_def_holds``: LLVM counts IMPLICIT_DEF as a definition) and the live-ins that stood in the text
 before. A function is left out where LLVM spilled, or split a register whose live range has separate parts: then its
 registers do not map one to one.

@@ -3,20 +3,18 @@
 Two data-flow problems over sets of atoms (``lanes.py``), both with union at joins:
 
 * *needed*, backward: a read makes an atom needed, a write or anything that undefines it ends the need;
-* *defined*, forward: a write makes an atom defined, ``undef %r.sub = …`` (for the lanes it leaves out) and
-  ``IMPLICIT_DEF`` make it undefined. Nothing is defined at entry.
+* *defined*, forward: a write makes an atom defined, ``undef %r.sub = …`` makes the lanes it leaves out undefined.
+  Nothing is defined at entry.
 
 An atom is **live** where it is needed and defined on some path: a place where any value would do needs no storage. This
-is how LLVM's LiveRangeCalc treats subranges (it extends a range only to where a definition reaches), except for
-``IMPLICIT_DEF``, which LLVM counts as a definition like any other. Here it occupies its register for the one slot in
-which it writes, as a dead definition does, so that the instruction may stay in the text without harm to a neighbour;
-the value kept from there to a join is "anything", for which no register is held. ``implicit_def_holds`` gives LLVM's
-reading.
+is how LLVM's LiveRangeCalc treats subranges (it extends a range only to where a definition reaches).
 
-The rule is sound under EXEC as well. SIOptimizeVGPRLiveRange writes ``IMPLICIT_DEF`` at the end of a region whose
-*inactive* lanes still need the old value. Between there and the join a register of the region may be shared with that
-value only by a value that dies before the join (past it both are live, so they interfere), and such a value was written
-under the region's EXEC, which leaves the inactive lanes alone.
+``IMPLICIT_DEF`` ends the need and leaves *defined* as it is. So a register that holds nothing yet is not held from
+there on either, until a real definition joins in (LLVM counts it as a definition like any other; ``implicit_def_holds``
+gives that reading). The instruction itself occupies its register for the one slot in which it writes, as a dead
+definition does, and so may stay in the text without harm to a neighbour. A register that may hold a value already is
+held, as in LLVM: SIOptimizeVGPRLiveRange writes ``IMPLICIT_DEF`` at the end of a region whose *inactive* lanes still
+need the old value, so what comes between it and the join must leave the register alone.
 
 Segments are in the slot numbering of ``problem/model.py``.
 """
@@ -28,7 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from verilocc_mlir.analysis.cfg import ControlFlow
-from verilocc_mlir.analysis.lanes import LaneAccesses, lane_accesses
+from verilocc_mlir.analysis.lanes import Access, LaneAccesses, lane_accesses
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.target.classes import RegisterClass
 
@@ -96,8 +94,8 @@ def lane_liveness(
         InputError: a subregister outside of its register.
     """
     accesses = lane_accesses(function, cfg, classes, chosen)
-    live_in, live_out = _solve(accesses, cfg, implicit_def_holds)
-    segments = _segments(accesses, cfg, live_in, live_out, implicit_def_holds)
+    live_in, live_out, defined_in = _solve(accesses, cfg, implicit_def_holds)
+    segments = _segments(accesses, cfg, live_in, live_out, defined_in, implicit_def_holds)
     ranges = {vreg: _group(atoms, accesses.lanes, segments) for vreg, atoms in accesses.atoms.items()}
     return LaneLiveness(accesses, ranges, live_in, live_out)
 
@@ -125,8 +123,8 @@ def bit_set(members: set[int]) -> int:
 
 def _solve(
     accesses: LaneAccesses, cfg: ControlFlow, implicit_def_holds: bool
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Live-in and live-out sets of every block."""
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Live-in, live-out and defined-in sets of every block."""
     count = len(accesses.blocks)
     exposed: list[int] = []
     ended: list[int] = []
@@ -142,22 +140,22 @@ def _solve(
                     closes.update(atoms)
             reads.update(access.reads)
         has: set[int] = set()
+        gone: set[int] = set()
         for access in block:
+            gone.update(access.undefines)
             has.difference_update(access.undefines)
-            if access.implicit and implicit_def_holds:
-                has.update(access.implicit)
-            else:
-                has.difference_update(access.implicit)
-            has.update(access.early)
-            has.update(access.writes)
+            for atoms in (access.early, access.writes, access.implicit if implicit_def_holds else ()):
+                has.update(atoms)
+                gone.difference_update(atoms)
         exposed.append(bit_set(reads))
         ended.append(bit_set(closes))
         defined.append(bit_set(has))
-        undefined.append(bit_set(closes - has))
+        undefined.append(bit_set(gone))
     needed_in = solve_backward(cfg, exposed, ended)
     defined_out = solve_forward(cfg, defined, undefined)
     live_in: list[int] = []
     live_out: list[int] = []
+    defined_in: list[int] = []
     for block in range(count):
         arriving = 0
         for predecessor in cfg.predecessors[block]:
@@ -167,7 +165,8 @@ def _solve(
             leaving |= needed_in[successor]
         live_in.append(needed_in[block] & arriving)
         live_out.append(leaving & defined_out[block])
-    return tuple(live_in), tuple(live_out)
+        defined_in.append(arriving)
+    return tuple(live_in), tuple(live_out), tuple(defined_in)
 
 
 def solve_backward(cfg: ControlFlow, gen: list[int], kill: list[int]) -> list[int]:
@@ -219,6 +218,7 @@ def _segments(
     cfg: ControlFlow,
     live_in: tuple[int, ...],
     live_out: tuple[int, ...],
+    defined_in: tuple[int, ...],
     implicit_def_holds: bool,
 ) -> list[list[Segment]]:
     """Segments of every atom, latest first; they may touch or overlap."""
@@ -230,17 +230,17 @@ def _segments(
         open_atoms = set(set_bits(live_out[position]))
         for atom in open_atoms:
             end[atom] = boundary
+        holding = _implicit_holds(accesses.blocks[position], defined_in[position], implicit_def_holds)
         for access in reversed(accesses.blocks[position]):
             slot = 4 * access.index
             written: list[tuple[int, tuple[int, ...]]] = [(slot + 2, access.writes), (slot + 1, access.early)]
-            if access.implicit:
-                if implicit_def_holds:
-                    written.append((slot + 2, access.implicit))
+            for atom in access.implicit:
+                if atom in holding[access.index]:
+                    written.append((slot + 2, (atom,)))
                 else:
-                    for atom in access.implicit:
-                        end[atom] = -1
-                        open_atoms.discard(atom)
-                        found[atom].append((slot + 2, slot + 3))
+                    end[atom] = -1
+                    open_atoms.discard(atom)
+                    found[atom].append((slot + 2, slot + 3))
             for start, atoms in written:
                 for atom in atoms:
                     stop = end[atom]
@@ -264,6 +264,20 @@ def _segments(
                 found[atom].append((start, end[atom]))
             end[atom] = -1
     return found
+
+
+def _implicit_holds(block: tuple[Access, ...], defined_in: int, always: bool) -> dict[int, set[int]]:
+    """For each IMPLICIT_DEF of a block, by instruction index, the atoms for which it counts as a definition."""
+    if not any(access.implicit for access in block):
+        return {}
+    holding: dict[int, set[int]] = {}
+    has = set(set_bits(defined_in))
+    for access in block:
+        if access.implicit:
+            holding[access.index] = {a for a in access.implicit if always or a in has}
+        has.difference_update(access.undefines)
+        has.update(access.early, access.writes)
+    return holding
 
 
 def _group(atoms: tuple[int, ...], lanes: tuple[int, ...], segments: list[list[Segment]]) -> tuple[LaneSegments, ...]:
