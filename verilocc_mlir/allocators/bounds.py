@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verilocc_mlir.allocators.cells import CellMap
-from verilocc_mlir.allocators.cost import align_up, waves
+from verilocc_mlir.allocators.cost import align_up, scalar_waves, vector_waves
 from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.timeline import Timeline
 from verilocc_mlir.problem.model import AllocationProblem
@@ -97,48 +97,67 @@ def _mark(change: list[int], mask: int, amount: int) -> None:
         change[position] -= amount
 
 
-def ceilings(problem: AllocationProblem, found: tuple[Demand, ...]) -> Iterator[Ceiling]:
-    """Ceilings to try, fewest registers first: each step at which a wave is lost, and last the whole budget."""
+@dataclass(frozen=True)
+class Room:
+    """What ceilings are made from.
+
+    Attributes:
+        top: one past the highest register of each file that may be used.
+        least: registers needed at once, by the set of files they may be in.
+    """
+
+    top: Ceiling
+    least: dict[tuple[str, ...], int]
+
+    @property
+    def least_vectors(self) -> int:
+        """No placement takes fewer vector registers."""
+        return max((n for banks, n in self.least.items() if "sgpr" not in banks), default=0)
+
+
+def room(problem: AllocationProblem, found: tuple[Demand, ...]) -> Room:
+    """Room and need of a problem."""
     top = {b.bank: max(b.registers, default=-1) + 1 for b in problem.budgets}
-    least = {d.banks: d.registers for d in found}
+    return Room(top, {d.banks: d.registers for d in found})
+
+
+def ceilings(problem: AllocationProblem, where: Room) -> tuple[Ceiling, ...]:
+    """Ceilings to try, fewest registers first: each step at which a wave is lost, and last the whole budget."""
     if problem.phase == "sgpr":
-        yield from _scalar(problem, top, least)
-        return
-    seen: list[Ceiling] = []
-    for total in _steps(problem, sum(top.get(b, 0) for b in ("vgpr", "agpr"))):
-        for ceiling in _splits(problem, top, least, total):
-            if ceiling not in seen:
-                seen.append(ceiling)
-                yield ceiling
+        least, budget = where.least.get(("sgpr",), 0), where.top.get("sgpr", 0)
+        return tuple({"sgpr": total} for total in _scalar_steps(problem, budget) if total >= least)
+    budget = sum(where.top.get(b, 0) for b in ("vgpr", "agpr"))
+    found: list[Ceiling] = []
+    for total in _vector_steps(problem, budget):
+        found += [c for c in splits(problem, where, total) if c not in found]
+    return tuple(found)
 
 
-def _scalar(problem: AllocationProblem, top: Ceiling, least: dict[tuple[str, ...], int]) -> Iterator[Ceiling]:
-    budget = top.get("sgpr", 0)
-    floor = max((n for banks, n in least.items() if banks == ("sgpr",)), default=0)
-    for total in _steps(problem, budget):
-        if total >= floor:
-            yield {"sgpr": total}
+def _scalar_steps(problem: AllocationProblem, budget: int) -> Iterator[int]:
+    """Largest numbers of SGPRs before a wave is lost, ascending, then the whole budget."""
+    for count in range(1, budget):
+        if scalar_waves(problem, count) > scalar_waves(problem, count + 1):
+            yield count
+    yield budget
 
 
-def _steps(problem: AllocationProblem, budget: int) -> Iterator[int]:
-    """Largest register counts of each number of waves, ascending, up to the whole budget."""
+def _vector_steps(problem: AllocationProblem, budget: int) -> Iterator[int]:
+    """Largest register counts of each number of waves, ascending, then the whole budget."""
     occupancy = problem.occupancy
     for count in range(occupancy.max_waves, 0, -1):
         total = occupancy.file // count // occupancy.granule * occupancy.granule
         if total >= budget:
             break
-        if total and waves(total, occupancy) == count:
+        if total and vector_waves(total, occupancy) == count:
             yield total
     yield budget
 
 
-def _splits(
-    problem: AllocationProblem, top: Ceiling, least: dict[tuple[str, ...], int], total: int
-) -> Iterator[Ceiling]:
-    """Ways to share ``total`` vector registers between VGPRs and AGPRs."""
-    vgprs, agprs = top.get("vgpr", 0), top.get("agpr", 0)
-    need_v, need_a = least.get(("vgpr",), 0), least.get(("agpr",), 0)
-    need_both = max((n for banks, n in least.items() if "vgpr" in banks), default=0)
+def splits(problem: AllocationProblem, where: Room, total: int) -> Iterator[Ceiling]:
+    """Ways to share ``total`` vector registers between VGPRs and AGPRs that the demand does not rule out."""
+    vgprs, agprs = where.top.get("vgpr", 0), where.top.get("agpr", 0)
+    need_v, need_a = where.least.get(("vgpr",), 0), where.least.get(("agpr",), 0)
+    need_both = max((n for banks, n in where.least.items() if "vgpr" in banks), default=0)
     if not problem.occupancy.unified or not agprs:
         if total >= max(need_v, need_a) and min(total, vgprs) + min(total, agprs) >= need_both:
             yield {"vgpr": min(total, vgprs), "agpr": min(total, agprs)}

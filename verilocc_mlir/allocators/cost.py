@@ -8,6 +8,8 @@ from typing import NamedTuple
 from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset
 from verilocc_mlir.problem.model import AllocationProblem, Occupancy
+from verilocc_mlir.target.occupancy import extra_sgprs, waves_by_sgprs
+from verilocc_mlir.target.targets import target
 
 
 def align_up(count: int, multiple: int) -> int:
@@ -22,10 +24,16 @@ def file_total(vgprs: int, agprs: int, occupancy: Occupancy) -> int:
     return align_up(vgprs, 4) + agprs if agprs else vgprs
 
 
-def waves(total: int, occupancy: Occupancy) -> int:
+def vector_waves(total: int, occupancy: Occupancy) -> int:
     """Waves a SIMD holds when each takes ``total`` registers (AMDGPUBaseInfo.cpp, getNumWavesPerEUWithNumVGPRs)."""
     taken = align_up(max(total, 1), occupancy.granule)
-    return min(occupancy.max_waves, occupancy.file // taken)
+    return min(occupancy.max_waves, max(occupancy.file // taken, 1))
+
+
+def scalar_waves(problem: AllocationProblem, count: int) -> int:
+    """Waves that ``count`` numbered SGPRs leave room for; VCC and FLAT_SCRATCH are taken to be in use."""
+    machine = target(problem.target)
+    return waves_by_sgprs(machine, count + extra_sgprs(machine, vcc=True, flat_scratch=True))
 
 
 class Cost(NamedTuple):
@@ -70,10 +78,12 @@ class CostModel:
                 dear.update(cells.expensive.intersection(range(start, start + span)))
         left = sum(w for a, b, distance, w in self._pairs if distance is None or starts[b] != starts[a] + distance)
         left += sum(w for a, goal, w in self._fixed if starts[a] != goal)
+        copies = left + 2.0 * len(dear) / cells.halves
         occupancy = self._problem.occupancy
         if self._problem.phase == "sgpr":
             total = highest["sgpr"]
-        else:
-            total = file_total(highest["vgpr"], highest["agpr"], occupancy)
-        lost = occupancy.max_waves - waves(total, occupancy)
-        return Cost(lost, left + 2.0 * len(dear) / cells.halves, total)
+            return Cost(
+                occupancy.max_waves - min(scalar_waves(self._problem, total), occupancy.max_waves), copies, total
+            )
+        total = file_total(highest["vgpr"], highest["agpr"], occupancy)
+        return Cost(occupancy.max_waves - vector_waves(total, occupancy), copies, total)

@@ -5,10 +5,13 @@ No clock, no random numbers, no order that depends on hashing: equal problems ge
 
 from __future__ import annotations
 
-from verilocc_mlir.allocators.bounds import Ceiling, Demand, ceilings, demands
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, ceilings, demands, room, splits
 from verilocc_mlir.allocators.cells import CellMap, cell_map
 from verilocc_mlir.allocators.coalesce import coalesce
-from verilocc_mlir.allocators.cost import Cost, CostModel
+from verilocc_mlir.allocators.cost import Cost, CostModel, align_up
 from verilocc_mlir.allocators.hints import Hints
 from verilocc_mlir.allocators.items import CandidateTable, Item, single_items
 from verilocc_mlir.allocators.packing import fixed_occupation
@@ -28,7 +31,10 @@ STRATEGIES = (
 """Tried in this order under each ceiling."""
 
 REPAIR_STEPS = 400
-"""Evictions allowed under one ceiling."""
+"""Evictions allowed under a ceiling that wins a wave."""
+
+LAST_REPAIR_STEPS = 1500
+"""Evictions allowed under the last ceiling, past which the allocator gives up."""
 
 
 class DeterministicAllocator:
@@ -49,6 +55,14 @@ class DeterministicAllocator:
             search.cells.name(start, live_range) for start, live_range in zip(starts, problem.ranges, strict=True)
         )
         return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", names)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A complete placement: its cost, and the first cell of every range."""
+
+    cost: Cost
+    starts: list[int]
 
 
 class _Search:
@@ -75,37 +89,53 @@ class _Search:
         for demand in found:
             if demand.registers > demand.available:
                 raise self._pressure(demand)
-        left: Item | None = None
-        for ceiling in ceilings(self.problem, found):
-            best = self._under(ceiling)
-            if isinstance(best, list):
-                return best
-            left = best
-        raise self._fragmented(left)
+        where = room(self.problem, found)
+        tries = ceilings(self.problem, where)
+        stuck: Item | None = None
+        for number, ceiling in enumerate(tries, 1):
+            best, closest = self._best_of_strategies((ceiling,))
+            if best is not None:
+                return self._tighten(best, where).starts
+            if closest is not None:
+                if closest.repair(self._parts, LAST_REPAIR_STEPS if number == len(tries) else REPAIR_STEPS):
+                    return closest.starts
+                stuck = closest.waiting[-1]
+        raise self._fragmented(stuck)
 
-    def _under(self, ceiling: Ceiling) -> list[int] | Item:
-        """The cheapest complete placement under a ceiling, or an item that none was found for."""
-        best: tuple[Cost, list[int]] | None = None
+    def _best_of_strategies(self, under: Iterable[Ceiling]) -> tuple[_Answer | None, Placement | None]:
+        """The cheapest complete placement under any of the ceilings; else the one with the least area left over."""
+        best: _Answer | None = None
         closest: tuple[int, Placement] | None = None
-        for strategy in STRATEGIES:
-            items = self.joined if strategy.coalesced else self.singles
-            placement = Placement(items, self.fixed, self.table, self.hints, self.cells, ceiling)
-            missing = placement.run(strategy)
-            if not placement.waiting:
-                cost = self.cost.of(placement.starts)
-                if best is None or cost < best[0]:
-                    best = (cost, placement.starts)
-                if best[0].saves_and_copies == 0:
-                    break
-            elif closest is None or missing < closest[0]:
-                closest = (missing, placement)
-        if best is not None:
-            return best[1]
-        assert closest is not None
-        placement = closest[1]
-        if placement.repair(self._parts, REPAIR_STEPS):
-            return placement.starts
-        return placement.waiting[-1]
+        for ceiling in under:
+            for strategy in STRATEGIES:
+                items = self.joined if strategy.coalesced else self.singles
+                placement = Placement(items, self.fixed, self.table, self.hints, self.cells, ceiling)
+                missing = placement.run(strategy)
+                if not placement.waiting:
+                    answer = _Answer(self.cost.of(placement.starts), placement.starts)
+                    if best is None or answer.cost < best.cost:
+                        best = answer
+                elif closest is None or missing < closest[0]:
+                    closest = (missing, placement)
+        return best, closest[1] if closest is not None else None
+
+    def _tighten(self, best: _Answer, where: Room) -> _Answer:
+        """Fewer granules of vector registers at no cost in copies, by bisection, without repair.
+
+        They win no wave of this kernel, but room for others beside it.
+        """
+        if self.problem.phase == "sgpr":
+            return best
+        granule = self.problem.occupancy.granule
+        low, high = align_up(where.least_vectors, granule), align_up(best.cost.registers, granule)
+        while low < high:
+            total = (low + high) // 2 // granule * granule
+            answer, _ = self._best_of_strategies(splits(self.problem, where, total))
+            if answer is not None and answer.cost < best.cost:
+                best, high = answer, align_up(answer.cost.registers, granule)
+            else:
+                low = total + granule
+        return best
 
     def _parts(self, item: Item) -> list[Item]:
         return [self.singles[member] for member, _ in item.members]
