@@ -166,7 +166,7 @@ def _existing(bases: list[Path], relative: str) -> list[Path]:
 
 
 def _in_directory(path: Path, tool: str) -> list[Path]:
-    """The tool at ``path``: itself if a file, else in the directory, its ``bin`` or ROCm's ``llvm/bin``, also as tool-N."""
+    """The tool at ``path``: itself if a file, else (also as tool-N) in the directory, its ``bin`` or ``llvm/bin``."""
     if not path.is_dir():
         return [path]
     found: list[Path] = []

@@ -1,0 +1,141 @@
+"""The last gate before the link: a staged object against a direct compile, mended where MIR is known to lose something.
+
+What is checked of every kernel: each field of the descriptor and of the metadata equals the direct compile's, but for
+those an allocation decides; the user SGPR count puts the work-group ids where the machine code reads them; descriptor
+and metadata agree on scratch; the ELF machine is the one asked for; no intrinsic is left as an external symbol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verilocc_mlir.errors import ToolchainError, UnsupportedError
+from verilocc_mlir.toolchain.descriptor import (
+    Cause,
+    FieldDifference,
+    KernelDescriptor,
+    compare,
+    parse_descriptors,
+    set_field,
+)
+from verilocc_mlir.toolchain.elf import ElfImage, read_elf
+from verilocc_mlir.toolchain.metadata import CodeObject, compare_metadata, read_code_object
+from verilocc_mlir.toolchain.user_sgprs import first_system_sgprs, mend_asm, padded_count
+
+_PREFETCH_LINE_BYTES = 128
+_REPORT = "this is a fault of the staged run: report it, and compile this input without verilocc"
+
+
+@dataclass(frozen=True)
+class CheckedObject:
+    """An object file that passed.
+
+    Attributes:
+        data: the object, mended.
+        mended: what was put right, against the reference's or the machine code's own statement.
+        allowed: other differences to the reference, each with its cause.
+        user_sgprs: user SGPR count of each kernel, for ``mended_asm``.
+        compared: whether there was a direct compile to compare with.
+    """
+
+    data: bytes
+    mended: tuple[FieldDifference, ...]
+    allowed: tuple[FieldDifference, ...]
+    user_sgprs: dict[str, int]
+    compared: bool
+
+    def mended_asm(self, asm: bytes) -> bytes:
+        """The assembly text of the same staged run with the same repairs."""
+        return mend_asm(asm.decode(), self.user_sgprs).encode()
+
+
+def check_object(data: bytes, *, mir: str, cpu: str, reference: bytes | None = None, where: str = "") -> CheckedObject:
+    """Check a staged object file and mend what MIR lost.
+
+    Args:
+        data: the object file.
+        mir: text of the same run before or after allocation; its ``argumentInfo`` is read.
+        cpu: the processor asked for.
+        reference: the object file of a direct compile; None for ``.mir`` input, which has none.
+
+    Raises:
+        ToolchainError: a difference that nothing explains, or an inconsistent object.
+        UnsupportedError: an ``llvm.*`` intrinsic is left as an external symbol.
+    """
+    image = read_elf(data)
+    if image.machine != cpu:
+        raise ToolchainError(f"the object is for {image.machine}, not for {cpu}", where=where, hint=_REPORT)
+    leftovers = [name for name in image.undefined if name.startswith("llvm.")]
+    if leftovers:
+        raise UnsupportedError(
+            f"this LLVM does not know {', '.join(leftovers)}: left as an external symbol",
+            where=where,
+            hint="use the LLVM that the front end was built against (VERILOCC_LLVM=DIR)",
+        )
+    descriptors = parse_descriptors(image)
+    metadata = read_code_object(image)
+    reference_image = None if reference is None else read_elf(reference)
+    wanted = {} if reference_image is None else parse_descriptors(reference_image)
+    mended = _lost_user_sgprs(descriptors, wanted, image.machine)
+    for difference in mended:
+        data = set_field(data, difference.kernel, difference.field, int(str(difference.reference)))
+    if mended:
+        image = read_elf(data)
+        descriptors = parse_descriptors(image)
+    faults = _inconsistencies(image, descriptors, metadata, mir)
+    allowed: tuple[FieldDifference, ...] = ()
+    if reference_image is not None:
+        found = compare(descriptors, wanted) + compare_metadata(metadata, read_code_object(reference_image))
+        faults += [str(item) for item in found if item.cause in (Cause.UNEXPLAINED, Cause.LOST)]
+        allowed = tuple(item for item in found if item.cause not in (Cause.UNEXPLAINED, Cause.LOST))
+    if faults:
+        raise ToolchainError("the staged object is wrong: " + "; ".join(faults), where=where, hint=_REPORT)
+    counts = {kernel: descriptor.fields["user_sgpr_count"] for kernel, descriptor in descriptors.items()}
+    return CheckedObject(data, mended, allowed, counts, reference_image is not None)
+
+
+def _lost_user_sgprs(
+    descriptors: dict[str, KernelDescriptor], wanted: dict[str, KernelDescriptor], machine: str
+) -> tuple[FieldDifference, ...]:
+    """User SGPR counts to put right: to the reference's where there is one, else to what LLVM's padding gives."""
+    name = "user_sgpr_count"
+    lost: list[FieldDifference] = []
+    for kernel, descriptor in descriptors.items():
+        value = wanted[kernel].fields[name] if kernel in wanted else padded_count(descriptor, machine)
+        if value != descriptor.fields[name]:
+            lost.append(FieldDifference(kernel, name, descriptor.fields[name], value, Cause.LOST))
+    return tuple(lost)
+
+
+def _inconsistencies(
+    image: ElfImage, descriptors: dict[str, KernelDescriptor], metadata: CodeObject, mir: str
+) -> list[str]:
+    """What the object itself contradicts, kernel by kernel."""
+    faults: list[str] = []
+    system = first_system_sgprs(mir)
+    for kernel, descriptor in descriptors.items():
+        fields = descriptor.fields
+        if kernel in system and system[kernel] != fields["user_sgpr_count"]:
+            faults.append(
+                f"{kernel}: the code reads its first work-group id from s{system[kernel]}, "
+                f"but the descriptor has {fields['user_sgpr_count']} user SGPRs"
+            )
+        entry = metadata.kernels.get(kernel)
+        if entry is None:
+            faults.append(f"{kernel}: has a descriptor but no metadata")
+            continue
+        scratch = fields["private_segment_fixed_size"]
+        if scratch != entry.private_segment_fixed_size:
+            faults.append(
+                f"{kernel}: {scratch} bytes of scratch, but {entry.private_segment_fixed_size} in the metadata"
+            )
+        if fields["enable_private_segment"] == 0 and (scratch or fields["uses_dynamic_stack"]):
+            faults.append(f"{kernel}: uses scratch, but it is not enabled")
+        if fields["group_segment_fixed_size"] != entry.group_segment_fixed_size:
+            faults.append(f"{kernel}: the size of LDS differs between descriptor and metadata")
+        code = image.symbols.get(kernel)
+        lines = fields.get("inst_pref_size", 0)
+        if lines and code is not None and lines > -(-code.size // _PREFETCH_LINE_BYTES):
+            faults.append(f"{kernel}: prefetches {lines} lines, more than its code has")
+    faults += [f"{kernel}: has metadata but no descriptor" for kernel in metadata.kernels if kernel not in descriptors]
+    return faults

@@ -1,0 +1,34 @@
+"""Trap: wave32 machine IR does not parse as LLVM prints it.
+
+The instruction tables name the implicit operand ``$vcc``; for wave32 LLVM replaces it in memory by ``$vcc_lo``
+(SIInstrInfo::fixImplicitOperands), prints that, and then refuses it ("missing implicit register operand 'implicit
+$vcc'"). On parsing it makes the same replacement again (GCNSubtarget::mirFileLoaded), so naming ``$vcc`` in the text
+handed to llc gives back exactly the instruction that was printed. The mended text is for llc's parser only: everything
+else of this project reads the unmended one, in which ``$vcc_hi`` is rightly free.
+"""
+
+from __future__ import annotations
+
+import re
+
+_IMPLICIT_VCC_LO = re.compile(
+    r"(\bimplicit(?:-def)?(?: (?:dead|killed|undef|renamable|internal|early-clobber))*) \$vcc_lo\b"
+)
+
+
+def is_wave32(cpu: str, mattr: str = "", text: str = "") -> bool:
+    """Whether functions of ``text`` run with 32 lanes: gfx10 and later unless ``+wavefrontsize64`` is asked for.
+
+    gfx9 and older, in LLVM's names, have three or fewer characters of version ("gfx90a", "gfx942", "gfx803").
+    """
+    if "+wavefrontsize64" in mattr or "+wavefrontsize64" in text:
+        return False
+    match = re.fullmatch(r"gfx(\d+)[0-9a-f]{2}|gfx(\d+)-\d*-?generic", cpu)
+    return bool(match) and int(match[1] or match[2]) >= 10 if match else False
+
+
+def mend_implicit_vcc(mir: str) -> str:
+    """``implicit $vcc_lo`` as ``implicit $vcc`` (also ``implicit-def``), for a wave32 text that llc is to parse."""
+    if "$vcc_lo" not in mir:
+        return mir
+    return _IMPLICIT_VCC_LO.sub(r"\1 $vcc", mir)

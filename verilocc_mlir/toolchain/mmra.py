@@ -1,0 +1,19 @@
+"""Trap: memory-model relaxation annotations print but do not parse.
+
+``ATOMIC_FENCE 5, 3, mmra !4`` is what LLVM prints; its parser knows no ``mmra``. An annotation only allows LLVM to
+order *less* than the fence or access says (LLVM's MemoryModelRelaxationAnnotations), so leaving it off is conservative.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MMRA = re.compile(r",? mmra !\d+(?=\s|,|$)", re.MULTILINE)
+
+
+def strip_mmra(mir: str) -> str:
+    """The text without ``mmra !N`` instruction attributes; the IR part before the first function is left alone."""
+    if "mmra !" not in mir:
+        return mir
+    start = mir.find("\n---\n")
+    return mir[: max(start, 0)] + _MMRA.sub("", mir[max(start, 0) :])

@@ -1,0 +1,58 @@
+"""Trap: gfx11 loses the number of user SGPRs through MIR, which makes a silently wrong kernel.
+
+On gfx1100 and gfx1102 a wave must start with at least 16 SGPRs initialised (LLVM's UserSGPRInit16Bug), so LLVM pads the
+user SGPRs until, with the work-group ids that follow, they are 16. The padding is not in MIR: on re-parsing, the count
+falls back to what the arguments need, the hardware puts the work-group ids lower, and the code reads them where they
+are not. The machine code says where it reads them (``argumentInfo``), and that is what the count is checked against.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from verilocc_mlir.toolchain.descriptor import KernelDescriptor
+
+_PADDED_TO_16 = frozenset({"gfx1100", "gfx1102", "gfx11-generic"})
+_SYSTEM_SGPRS = (
+    "enable_sgpr_workgroup_id_x",
+    "enable_sgpr_workgroup_id_y",
+    "enable_sgpr_workgroup_id_z",
+    "enable_sgpr_workgroup_info",
+)
+_NAME = re.compile(r"^name: +(?:'(?P<quoted>[^']*)'|(?P<plain>\S+)) *$", re.MULTILINE)
+_SYSTEM = re.compile(r"^    workGroupID[XYZ]: +\{ reg: '\$sgpr(\d+)'", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^(\s*\.amdhsa_user_sgpr_count) +\d+", re.MULTILINE)
+_COMMENT = re.compile(r"^(; COMPUTE_PGM_RSRC2:USER_SGPR:) +\d+", re.MULTILINE)
+
+
+def first_system_sgprs(mir: str) -> dict[str, int]:
+    """For each function, the lowest SGPR in which its code expects a work-group id; functions without are left out."""
+    found: dict[str, int] = {}
+    heads = list(_NAME.finditer(mir))
+    ends = [head.start() for head in heads[1:]] + [len(mir)]
+    for head, end in zip(heads, ends, strict=True):
+        body = mir.find("\nbody:", head.end(), end)
+        registers = [int(number) for number in _SYSTEM.findall(mir, head.end(), body if body >= 0 else end)]
+        if registers:
+            found[head["quoted"] or head["plain"]] = min(registers)
+    return found
+
+
+def padded_count(descriptor: KernelDescriptor, machine: str) -> int:
+    """The user SGPR count that LLVM gives a kernel with this descriptor when it compiles it without a stop."""
+    count = descriptor.fields["user_sgpr_count"]
+    if machine not in _PADDED_TO_16:
+        return count
+    return max(count, 16 - sum(descriptor.fields[name] for name in _SYSTEM_SGPRS))
+
+
+def mend_asm(asm: str, counts: Mapping[str, int]) -> str:
+    """Assembly text with ``.amdhsa_user_sgpr_count`` of the named kernels set, in the directive and LLVM's comment."""
+    pieces = re.split(r"^(?=\s*\.amdhsa_kernel )", asm, flags=re.MULTILINE)
+    for index, piece in enumerate(pieces[1:], start=1):
+        name = piece.split(None, 2)[1].strip('"')
+        if name in counts:
+            changed = _DIRECTIVE.sub(rf"\g<1> {counts[name]}", piece, count=1)
+            pieces[index] = _COMMENT.sub(rf"\g<1> {counts[name]}", changed, count=1)
+    return "".join(pieces)
