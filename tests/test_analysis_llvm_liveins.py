@@ -33,7 +33,7 @@ class NotComparable(Exception):
     """LLVM spilled or inserted something, so that registers do not map one to one."""
 
 
-def _align(
+def align(
     pre: MachineFunction, post: MachineFunction, classes: dict[int, RegisterClass], scalar: bool
 ) -> dict[int, tuple[int, ...]]:
     """Units that LLVM gave to each virtual register of one kind, by walking both texts."""
@@ -116,7 +116,7 @@ def compare(pre: MachineFunction, post: MachineFunction, scalar: bool) -> tuple[
     """Number of blocks compared, and what differs."""
     classes = virtual_classes(pre)
     cfg = control_flow(pre)
-    placed = _align(pre, post, classes, scalar)
+    placed = align(pre, post, classes, scalar)
     live = lane_liveness(pre, cfg, classes, lambda v: classes[v].is_scalar is scalar, implicit_def_holds=True)
     problems: list[str] = []
     for block in range(len(pre.blocks)):
