@@ -142,3 +142,12 @@ def test_named_virtual_registers_are_refused() -> None:
             "---\nname:            f\nbody:             |\n  bb.0:\n    %foo:vgpr_32 = COPY $vgpr0\n...\n",
             "k.mir",
         )
+
+
+@pytest.mark.parametrize(
+    ("written", "name"), [("'a ''b'''", "a 'b'"), (r'"a \"n\" \x01"', 'a "n" \x01'), ("plain", "plain")]
+)
+def test_quoted_function_names(written: str, name: str) -> None:
+    text = f"---\nname:            {written}\nbody:             |\n  bb.0:\n    S_ENDPGM 0\n...\n"
+    assert functions(text)[0].name == name
+    assert print_mir(parse_mir(text)) == text

@@ -161,7 +161,8 @@ class Executor:
 
     def _copy_pre(self, instruction: Instruction, state: State) -> None:
         target, source = instruction.defs[0], instruction.operands[0]
-        to, of = self.pre_lanes.keys(target), self.pre_lanes.keys(source)
+        to = self.pre_lanes.keys(target)
+        of = _low_half(to, self.pre_lanes.keys(source))
         if len(to) != len(of):
             raise UnsupportedError(f"copy between different widths: {instruction}")
         vector = bool(to) and self.pre_lanes.is_vector(to[0])
@@ -223,7 +224,8 @@ class Executor:
 
     def _copy_post(self, instruction: Instruction, state: State) -> None:
         target, source = instruction.defs[0], instruction.operands[0]
-        to, of = self.post_lanes.keys(target), self.post_lanes.keys(source)
+        to = self.post_lanes.keys(target)
+        of = _low_half(to, self.post_lanes.keys(source))
         if len(to) != len(of):
             self._refute("width", f"copy between different widths: {instruction}")
             return
@@ -522,6 +524,11 @@ class Executor:
                 instruction=str(post) if post else "",
             )
         )
+
+
+def _low_half(to: tuple[int, ...], of: tuple[int, ...]) -> tuple[int, ...]:
+    """A copy of a 32-bit register into a 16-bit one takes the low half (SIInstrInfo::copyPhysReg)."""
+    return of[:1] if len(to) == 1 and len(of) == 2 else of
 
 
 def operation_name(instruction: Instruction) -> str:

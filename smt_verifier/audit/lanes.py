@@ -22,6 +22,12 @@ _HALF = re.compile(r"lo16|hi16")
 _NARROW = re.compile(r"_16(?:_|\Z)|lo16|hi16")
 
 
+_HIGH_HALF = 1 << 20
+_APERTURES = frozenset(
+    {"src_shared_base", "src_shared_limit", "src_private_base", "src_private_limit", "src_flat_scratch_base"}
+)
+
+
 def uses_halves(*functions: MachineFunction) -> bool:
     """Whether any operand or class of the functions is finer than 32 bits."""
     for function in functions:
@@ -94,6 +100,9 @@ class LaneMap:
     def register_keys(self, name: str) -> tuple[int, ...]:
         """Keys of a physical register by name without ``$``."""
         units = physical_register(name).units
+        if name in _APERTURES:
+            # LLVM gives the high half of these read-only constants no unit of its own (SIRegisterInfo.td).
+            units += tuple(u + _HIGH_HALF for u in units)
         return tuple(-1 - u for u in units[:: self.grain])
 
     def livein_keys(self, livein: LiveIn) -> tuple[int, ...]:
@@ -122,7 +131,8 @@ def key_name(key: int, grain: int) -> str:
         vreg, lane = divmod(key, _LANES_PER_REGISTER)
         half = ("", ".lo16" if lane % 2 == 0 else ".hi16")[grain == 1]
         return f"%{vreg}.sub{lane // 2}{half}"
-    name = unit_name(-1 - key)
+    unit = -1 - key
+    name = unit_name(unit) if unit < _HIGH_HALF else f"{unit_name(unit - _HIGH_HALF)} (high half)"
     if grain == 2:
         return name.removesuffix(".lo").removesuffix("[0:15]")
     return name

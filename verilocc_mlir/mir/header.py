@@ -12,6 +12,8 @@ from verilocc_mlir.mir.model import (
     VirtualRegister,
 )
 
+_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)")
+_LETTERS = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "e": "\x1b"}
 _NAME = re.compile(r"name: +(.+?) *\Z")
 _REGISTER_ROW = re.compile(
     r"  - \{ id: (\d+), class: ([A-Za-z0-9_]+)(?:,\s+preferred-register: '([^']*)')?(?:,\s+flags: \[([^\]]*)\])? *\}"
@@ -21,6 +23,12 @@ _STACK_ID = re.compile(r"\bid: (\d+)")
 _STACK_SIZE = re.compile(r"\bsize: (\d+)")
 _STACK_ALIGN = re.compile(r"\balignment: (\d+)")
 _STACK_TYPE = re.compile(r"\btype: ([a-z-]+)")
+
+
+def _unescape(match: re.Match[str]) -> str:
+    """One escape of a double-quoted YAML scalar."""
+    text = match[1]
+    return chr(int(text[1:], 16)) if len(text) > 1 else _LETTERS.get(text, text)
 
 
 def function_name(header: tuple[str, ...], *, where: str) -> str:
@@ -35,7 +43,7 @@ def function_name(header: tuple[str, ...], *, where: str) -> str:
             if name.startswith("'") and name.endswith("'") and len(name) > 1:
                 return name[1:-1].replace("''", "'")
             if name.startswith('"') and name.endswith('"') and len(name) > 1:
-                return name[1:-1]
+                return _ESCAPE.sub(_unescape, name[1:-1])
             return name
     raise InputError("machine function without a name", where=where)
 
