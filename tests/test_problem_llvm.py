@@ -45,7 +45,8 @@ def violations(problem: AllocationProblem, placed: dict[str, tuple[int, ...]]) -
         ends = 0
         owner = ""
         for (start, stop), name in segments:
-            if start < ends and name != owner and (name, owner, start) not in copied:
+            placeable = name.startswith("%") or owner.startswith("%")  # a call's result overlaps its clobbers
+            if start < ends and name != owner and placeable and (name, owner, start) not in copied:
                 found.append(f"{owner} and {name} share {unit_name(unit)} at slot {start}")
             if stop > ends:
                 ends, owner = stop, name
