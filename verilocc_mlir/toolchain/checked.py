@@ -15,6 +15,7 @@ from verilocc_mlir.toolchain.descriptor import (
     FieldDifference,
     KernelDescriptor,
     compare,
+    inst_pref_size,
     parse_descriptors,
     set_field,
 )
@@ -22,7 +23,7 @@ from verilocc_mlir.toolchain.elf import ElfImage, read_elf
 from verilocc_mlir.toolchain.metadata import CodeObject, compare_metadata, read_code_object
 from verilocc_mlir.toolchain.user_sgprs import first_system_sgprs, mend_asm, padded_count
 
-_PREFETCH_LINE_BYTES = 128
+_LOST = "user_sgpr_count"
 _REPORT = "this is a fault of the staged run: report it, and compile this input without verilocc"
 
 
@@ -76,10 +77,14 @@ def check_object(data: bytes, *, mir: str, cpu: str, reference: bytes | None = N
     metadata = read_code_object(image)
     reference_image = None if reference is None else read_elf(reference)
     wanted = {} if reference_image is None else parse_descriptors(reference_image)
-    mended = _lost_user_sgprs(descriptors, wanted, image.machine)
-    for difference in mended:
-        data = set_field(data, difference.kernel, difference.field, int(str(difference.reference)))
-    if mended:
+    lost = _lost_user_sgprs(descriptors, wanted, image.machine)
+    mended = tuple(
+        FieldDifference(kernel, _LOST, descriptors[kernel].fields[_LOST], value, Cause.LOST)
+        for kernel, value in lost.items()
+    )
+    for kernel, value in lost.items():
+        data = set_field(data, kernel, _LOST, value)
+    if lost:
         image = read_elf(data)
         descriptors = parse_descriptors(image)
     faults = _inconsistencies(image, descriptors, metadata, mir)
@@ -90,21 +95,20 @@ def check_object(data: bytes, *, mir: str, cpu: str, reference: bytes | None = N
         allowed = tuple(item for item in found if item.cause not in (Cause.UNEXPLAINED, Cause.LOST))
     if faults:
         raise ToolchainError("the staged object is wrong: " + "; ".join(faults), where=where, hint=_REPORT)
-    counts = {kernel: descriptor.fields["user_sgpr_count"] for kernel, descriptor in descriptors.items()}
+    counts = {kernel: descriptor.fields[_LOST] for kernel, descriptor in descriptors.items()}
     return CheckedObject(data, mended, allowed, counts, reference_image is not None)
 
 
 def _lost_user_sgprs(
     descriptors: dict[str, KernelDescriptor], wanted: dict[str, KernelDescriptor], machine: str
-) -> tuple[FieldDifference, ...]:
+) -> dict[str, int]:
     """User SGPR counts to put right: to the reference's where there is one, else to what LLVM's padding gives."""
-    name = "user_sgpr_count"
-    lost: list[FieldDifference] = []
+    lost: dict[str, int] = {}
     for kernel, descriptor in descriptors.items():
-        value = wanted[kernel].fields[name] if kernel in wanted else padded_count(descriptor, machine)
-        if value != descriptor.fields[name]:
-            lost.append(FieldDifference(kernel, name, descriptor.fields[name], value, Cause.LOST))
-    return tuple(lost)
+        value = wanted[kernel].fields[_LOST] if kernel in wanted else padded_count(descriptor, machine)
+        if value != descriptor.fields[_LOST]:
+            lost[kernel] = value
+    return lost
 
 
 def _inconsistencies(
@@ -135,7 +139,7 @@ def _inconsistencies(
             faults.append(f"{kernel}: the size of LDS differs between descriptor and metadata")
         code = image.symbols.get(kernel)
         lines = fields.get("inst_pref_size", 0)
-        if lines and code is not None and lines > -(-code.size // _PREFETCH_LINE_BYTES):
-            faults.append(f"{kernel}: prefetches {lines} lines, more than its code has")
+        if lines and code is not None and lines != inst_pref_size(descriptor, code.size):
+            faults.append(f"{kernel}: {code.size} bytes of code, but {lines} lines of it are prefetched")
     faults += [f"{kernel}: has metadata but no descriptor" for kernel in metadata.kernels if kernel not in descriptors]
     return faults

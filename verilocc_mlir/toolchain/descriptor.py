@@ -147,7 +147,7 @@ class FieldDifference:
 
 @dataclass(frozen=True)
 class KernelDescriptor:
-    """A decoded descriptor. ``fields`` has every bit of it but the code offset, by name, for the machine's generation."""
+    """A decoded descriptor: every bit but the code offset, by the names of the machine's generation, in ``fields``."""
 
     kernel: str
     raw: bytes
@@ -204,7 +204,7 @@ def parse_descriptors(data: bytes | ElfImage) -> dict[str, KernelDescriptor]:
 def compare(
     ours: Mapping[str, KernelDescriptor], reference: Mapping[str, KernelDescriptor]
 ) -> tuple[FieldDifference, ...]:
-    """Every field in which two sets of descriptors differ, with its cause; kernels only one side has are unexplained."""
+    """Every field in which two sets of descriptors differ, with its cause; a kernel on one side only is unexplained."""
     differences: list[FieldDifference] = []
     for kernel in sorted({*ours, *reference}):
         a, b = ours.get(kernel), reference.get(kernel)
@@ -236,6 +236,12 @@ def set_field(data: bytes, kernel: str, name: str, value: int) -> bytes:
     word = int.from_bytes(data[start : start + field.word], "little")
     word = word & ~(((1 << field.width) - 1) << field.shift) | value << field.shift
     return data[:start] + word.to_bytes(field.word, "little") + data[start + field.word :]
+
+
+def inst_pref_size(descriptor: KernelDescriptor, code_bytes: int) -> int:
+    """What ``inst_pref_size`` is for code of that length: 128-byte lines, at most what the field holds."""
+    limit = 63 if descriptor.generation == "gfx11" else 255
+    return min(-(-code_bytes // 128), limit)
 
 
 def _get(raw: bytes, field: _Field) -> int:

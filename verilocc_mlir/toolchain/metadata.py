@@ -5,11 +5,11 @@ Source: AMDGPUUsage, "Code Object V3 and above Metadata" (msgpack in an ``NT_AMD
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import msgpack
+import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.toolchain.descriptor import Cause, FieldDifference
@@ -27,7 +27,7 @@ _DECIDED_BY_ALLOCATION: dict[str, Cause] = {
 
 @dataclass(frozen=True)
 class KernelMetadata:
-    """One kernel's entry. Sizes in bytes; ``vgpr_count`` is the total with AGPRs on unified files; ``raw`` is all of it."""
+    """One kernel's entry, all of it in ``raw``. Sizes in bytes; ``vgpr_count`` includes AGPRs on unified files."""
 
     name: str
     vgpr_count: int
@@ -66,7 +66,7 @@ def read_code_object(data: bytes | ElfImage) -> CodeObject:
     if not notes:
         raise ToolchainError("the file has no AMDGPU metadata note")
     try:
-        content = cast("dict[str, Any]", msgpack.unpackb(notes[0], raw=False))
+        content = _unpack(notes[0])
         kernels = {str(entry[".name"]): _kernel(entry) for entry in content.get("amdhsa.kernels", [])}
     except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
         raise ToolchainError(f"the AMDGPU metadata note is malformed: {error!r}") from error
@@ -92,6 +92,11 @@ def compare_metadata(ours: CodeObject, reference: CodeObject) -> tuple[FieldDiff
                 cause = _DECIDED_BY_ALLOCATION.get(key, Cause.UNEXPLAINED)
                 differences.append(FieldDifference(kernel, key, x, y, cause))
     return tuple(differences)
+
+
+def _unpack(note: bytes) -> dict[str, Any]:
+    unpack = cast("Callable[..., Any]", msgpack.unpackb)  # pyright: ignore[reportUnknownMemberType]
+    return cast("dict[str, Any]", unpack(note, raw=False))
 
 
 def _kernel(entry: dict[str, Any]) -> KernelMetadata:

@@ -40,6 +40,22 @@ _LOCATION = re.compile(
 )
 
 
+class ToolFailure(ToolchainError):
+    """A tool exited with a failure.
+
+    Attributes:
+        status: its exit code, or minus the signal that ended it.
+        line: the line of its standard error that says why.
+        stderr: all of it, cut at 1 MiB.
+    """
+
+    def __init__(self, what: str, *, where: str, hint: str, status: int, line: str, stderr: str) -> None:
+        self.status = status
+        self.line = line
+        self.stderr = stderr
+        super().__init__(what, where=where, hint=hint)
+
+
 @dataclass(frozen=True)
 class ToolRun:
     """One finished subprocess.
@@ -79,7 +95,8 @@ def run_tool(
         where: the input's name, shown in errors where the tool itself gives no better place.
 
     Raises:
-        ToolchainError: it cannot be started, exits with a failure, crashes, times out, or writes more than 1 GiB.
+        ToolFailure: it exits with a failure, or crashes.
+        ToolchainError: it cannot be started, times out, or writes more than 1 GiB.
     """
     argv = tuple(str(part) for part in command)
     started = time.monotonic()
@@ -190,7 +207,7 @@ def _title(argv: tuple[str, ...], stage: str) -> str:
     return f"{name} ({stage})" if stage else name
 
 
-def _failure(argv: tuple[str, ...], stage: str, status: int, stderr: str, where: str, stdin: bytes) -> ToolchainError:
+def _failure(argv: tuple[str, ...], stage: str, status: int, stderr: str, where: str, stdin: bytes) -> ToolFailure:
     line, place = first_useful_line(stderr)
     if status < 0:
         try:
@@ -202,7 +219,8 @@ def _failure(argv: tuple[str, ...], stage: str, status: int, stderr: str, where:
         what = f"{_title(argv, stage)} failed with exit code {status}: {line}"
     if place.startswith(("<stdin>", "-:")) or not place:
         place = f"{where or 'input'}:{place.split(':', 1)[1]}" if ":" in place else where
-    return ToolchainError(what, where=place, hint=_replay(argv, stdin, stage))
+    hint = _replay(argv, stdin, stage)
+    return ToolFailure(what, where=place, hint=hint, status=status, line=line, stderr=stderr)
 
 
 def _replay(argv: tuple[str, ...], stdin: bytes, stage: str) -> str:

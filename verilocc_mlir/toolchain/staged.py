@@ -5,12 +5,13 @@ them LLVM lowers SGPR spills to lanes of whole-wave registers and reserves those
 same passes, in the same order, as one ``llc -O3`` does; docs/toolchain.md lists what the text between them cannot say.
 Three of those losses are mended here:
 
-* ``-enable-ipra=0``. With interprocedural allocation (AMDGPU's default) a local function saves no callee-saved register,
-  because its callers will be told what it clobbers. Callers in a staged run were selected before the callee was
-  allocated and hold the ordinary register mask, so values across the call would be destroyed, silently.
-* SGPR phase resumed at ``-start-before=virtregrewriter,0``, not after it: the rewriter changes nothing in a text without
-  virtual SGPRs, but brings up LiveIntervals, without which lowering SGPR spills crashes LLVM 22.
-* The WWM phase, where LLVM runs it, runs in one go with the passes before it: which registers it may use is not printed.
+* ``-enable-ipra=0``. With interprocedural allocation (AMDGPU's default) a local function saves no callee-saved
+  register, because its callers will be told what it clobbers. Callers in a staged run were selected before the callee
+  was allocated and hold the ordinary register mask, so values across the call would be destroyed, silently.
+* SGPR phase resumed at ``-start-before=virtregrewriter,0``, not after it: the rewriter changes nothing in a text
+  without virtual SGPRs, but brings up LiveIntervals, without which lowering SGPR spills crashes LLVM 22.
+* The WWM phase, where LLVM runs it, runs in one go with the passes before it: which registers it may use is not in the
+  text.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mmra import strip_mmra
-from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, ToolRun, run_tool
+from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, ToolFailure, ToolRun, run_tool
 from verilocc_mlir.toolchain.unknown_intrinsics import refuse_unknown_intrinsics
+
+_IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
 
 TRIPLE = "amdgcn-amd-amdhsa"
 FileKind = Literal["obj", "asm"]
@@ -122,11 +125,30 @@ class StagedCompiler:
         """LLVM IR (text or bitcode) to machine IR as it enters the first allocation phase.
 
         Raises:
+            InputError: llc does not parse it; an unknown processor or feature.
             UnsupportedError: an intrinsic unknown to this LLVM would become an external call.
         """
-        mir = strip_mmra(self._llc("pre-ra", ir, ["-stop-before=greedy,0"]).decode())
+        try:
+            output = self._llc("pre-ra", ir, ["-stop-before=greedy,0", "-enable-ipra=0"])
+        except ToolFailure as failure:
+            raise self._as_input_error(failure) from failure
+        mir = strip_mmra(output.decode())
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
         return mir
+
+    def accept_mir(self, mir: str) -> str:
+        """A user's pre-RA machine IR, parsed and verified by llc; comes back without memory-model annotations.
+
+        Raises:
+            InputError: llc does not parse it, or its machine verifier refuses it.
+            UnsupportedError: it calls an intrinsic that this LLVM does not know.
+        """
+        try:
+            self._mir("parse-mir", mir, ["-run-pass=none", "-verify-machineinstrs"])
+        except ToolFailure as failure:
+            raise self._as_input_error(failure) from failure
+        refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
+        return strip_mmra(mir)
 
     def resume(self, mir: str, *, done: Phase, until: Phase) -> str:
         """From text in which ``done`` is rewritten to the text before ``until``'s greedy.
@@ -194,7 +216,20 @@ class StagedCompiler:
     def _run(self, command: Sequence[str | Path], data: bytes, stage: str) -> ToolRun:
         run = run_tool(command, stdin=data, timeout=self.options.timeout, stage=stage, where=self.options.input_name)
         self.runs.append(run)
+        ignored = _IGNORED.search(run.stderr)
+        if ignored:
+            raise InputError(
+                f"{self._version()} does not know the {ignored['kind']} {ignored['name']}",
+                where=self.options.input_name,
+                hint="`llc -mtriple=amdgcn -mcpu=help` lists processors and features",
+            )
         return run
+
+    def _as_input_error(self, failure: ToolFailure) -> ToolFailure | InputError:
+        """llc's complaint about a place in its input is the input's fault; a crash or time-out is not."""
+        if failure.status <= 0:
+            return failure
+        return InputError(f"{self._version()} rejects it: {failure.line}", where=failure.where, hint=failure.hint)
 
     def _version(self) -> str:
         return "LLVM " + ".".join(map(str, self.toolchain.version))

@@ -1,0 +1,203 @@
+"""Is this a kernel that can be compiled at all? The checks that need no llc, each with one clear message.
+
+Text checks only: what is wrong with the grammar, llc says itself (``StagedCompiler.to_pre_ra`` and ``accept_mir``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.toolchain.find import INSTALL_HINT, Toolchain
+from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, ToolFailure, run_tool
+from verilocc_mlir.toolchain.staged import TRIPLE, split_target_id
+
+InputKind = Literal["ir", "mir"]
+
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_BINARY = {
+    b"\x7fELF": "an ELF file, compiled already",
+    b"!<arch>": "an archive",
+    b"ML\xefR": "MLIR bytecode",
+    b"__CLANG_OFFLOAD_BUNDLE__": "an offload bundle",
+    b"\x1f\x8b": "gzip data",
+    b"PK\x03\x04": "a zip file",
+}
+_TRIPLE = re.compile(r'^\s*target triple = "([^"]*)"', re.MULTILINE)
+_LAYOUT = re.compile(r'^\s*target datalayout = "([^"]*)"', re.MULTILINE)
+_CPU = re.compile(r'"target-cpu"="([^"]+)"')
+_DEFINE = re.compile(r"^\s*define\b[^@\n]*@(\"[^\"]+\"|[\w.$-]+)", re.MULTILINE)
+_DECLARE = re.compile(r"^\s*declare\b", re.MULTILINE)
+_MLIR = re.compile(r"^\s*(?:module\b.*\{|#\w+ = |func\.func|gpu\.module)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A usable input.
+
+    Attributes:
+        kind: LLVM IR (bitcode has become text) or machine IR.
+        text: all of it.
+        cpu: the processor, without features: ``"gfx942"``.
+        mattr: features of the target id given, as ``-mattr`` takes them.
+        path: its name in messages.
+        functions: names of the functions with a body, in order.
+    """
+
+    kind: InputKind
+    text: str
+    cpu: str
+    mattr: str
+    path: str
+    functions: tuple[str, ...]
+
+
+def load_input(
+    data: bytes, *, path: str = "<stdin>", cpu: str | None = None, toolchain: Toolchain | None = None
+) -> Input:
+    """Decide what ``data`` is and whether it can be compiled.
+
+    Args:
+        data: LLVM IR text, bitcode, or pre-RA machine IR.
+        cpu: processor or target id asked for; otherwise it is read from the functions' ``"target-cpu"``.
+        toolchain: needed for bitcode, which goes through its llvm-dis.
+
+    Raises:
+        InputError: anything else; see the messages.
+    """
+    if data.startswith(_BITCODE):
+        data = _disassemble(data, path, toolchain)
+    text = _decode(data, path)
+    if text.startswith("---") or re.match(r"(?:\s*#.*\n)*\s*---(?: \||\n)", text):
+        return _machine_ir(text, path, cpu)
+    if _MLIR.search(text) and not _DEFINE.search(text):
+        raise InputError(
+            "this is MLIR, not LLVM IR", where=path, hint="lower it and run mlir-translate --mlir-to-llvmir"
+        )
+    _check_target(text, path)
+    functions = tuple(name.strip('"') for name in _DEFINE.findall(text))
+    if not functions:
+        if _DECLARE.search(text) or _TRIPLE.search(text):
+            raise InputError("no function has a body: there is nothing to compile", where=path)
+        raise InputError("this is neither LLVM IR nor machine IR: no function is defined", where=path)
+    _check_closed(text, path)
+    return _with_processor("ir", text, text, path, cpu, functions)
+
+
+def _disassemble(data: bytes, path: str, toolchain: Toolchain | None) -> bytes:
+    if toolchain is None or toolchain.dis is None:
+        raise InputError("bitcode needs llvm-dis, which was not found beside llc", where=path, hint=INSTALL_HINT)
+    try:
+        command = [toolchain.dis, "-o", "-", "-"]
+        return run_tool(command, stdin=data, timeout=DEFAULT_TIMEOUT, stage="llvm-dis", where=path).stdout
+    except ToolFailure as failure:
+        raise InputError(
+            f"the bitcode cannot be read: {failure.line}",
+            where=path,
+            hint="bitcode of a newer LLVM needs that LLVM's tools (VERILOCC_LLVM=DIR)",
+        ) from failure
+
+
+def _decode(data: bytes, path: str) -> str:
+    if not data.strip():
+        raise InputError("the input is empty", where=path)
+    for magic, name in _BINARY.items():
+        if data.startswith(magic):
+            raise InputError(f"this is {name}, not LLVM IR or machine IR", where=path)
+    zero = data.find(b"\0")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"this is not text: byte {error.start} is not UTF-8", where=path) from error
+    if zero >= 0:
+        raise InputError(f"this is not text: byte {zero} is zero", where=path)
+    return text
+
+
+def _check_target(text: str, path: str) -> None:
+    """Refuse IR for another architecture: llc would compile it for whatever ``-mtriple`` says."""
+    triple = _TRIPLE.search(text)
+    if triple:
+        parts = [*triple[1].split("-"), "", "", ""]
+        where = f"{path}:{_line(text, triple.start())}"
+        # LLVM 23 and later write the processor into the architecture: amdgpu9.42-amd-amdhsa.
+        if not re.fullmatch(r"amdgcn|amdgpu[\d.]*", parts[0]):
+            raise InputError(f"the IR is for {triple[1]!r}, not for {TRIPLE}", where=where)
+        if parts[2] not in ("", "unknown") and not parts[2].startswith("amdhsa"):
+            raise InputError(f"the IR is for {triple[1]!r}: only the amdhsa environment is supported", where=where)
+    layout = _LAYOUT.search(text)
+    if triple is None and layout and not re.search(r"-p5:32:32\b|-A5\b", layout[1]):
+        raise InputError(
+            "the IR has no target triple and a data layout that is not AMDGPU's",
+            where=f"{path}:{_line(text, layout.start())}",
+        )
+
+
+def _check_closed(text: str, path: str) -> None:
+    """The last definition must end; a truncation in front of it is llc's to report."""
+    last = list(_DEFINE.finditer(text))[-1]
+    if not re.search(r"^\}", text[last.start() :], re.MULTILINE):
+        name = last[1].strip('"')
+        where = f"{path}:{_line(text, last.start())}"
+        raise InputError(f"the text ends inside function {name!r}: it is truncated", where=where)
+
+
+def _machine_ir(text: str, path: str, cpu: str | None) -> Input:
+    documents = [match.start() for match in re.finditer(r"^---\nname:", text, re.MULTILINE)]
+    if not documents:
+        raise InputError("this machine IR has no function: it is truncated, or only its IR module", where=path)
+    module = text[: documents[0]]
+    _check_target(module, path)
+    names: list[str] = []
+    for start, end in zip(documents, [*documents[1:], len(text)], strict=True):
+        names.append(_check_machine_function(text[start:end], f"{path}:{_line(text, start)}"))
+    return _with_processor("mir", text, module, path, cpu, tuple(names))
+
+
+def _check_machine_function(document: str, where: str) -> str:
+    head = document.splitlines()[1]
+    name = head.removeprefix("name:").strip().strip("'\"")
+    body = re.search(r"^body: *(\|?)", document, re.MULTILINE)
+    if body is None or not re.search(r"^\.\.\. *$", document, re.MULTILINE):
+        raise InputError(f"function {name!r} is truncated: its document does not end", where=where)
+    if not re.search(r"^ *bb\.\d+", document[body.end() :], re.MULTILINE):
+        raise InputError(f"function {name!r} has no body", where=where)
+    if re.search(r"^isSSA: +true", document, re.MULTILINE):
+        raise InputError(
+            f"function {name!r} is still in SSA form: this is machine IR from before register allocation is set up",
+            where=where,
+            hint="stop llc with -stop-before=greedy,0",
+        )
+    if re.search(r"^noVRegs: +true", document, re.MULTILINE):
+        raise InputError(
+            f"function {name!r} is allocated already: it has no virtual registers",
+            where=where,
+            hint="give machine IR from llc -stop-before=greedy,0, or LLVM IR",
+        )
+    return name
+
+
+def _with_processor(
+    kind: InputKind, text: str, module: str, path: str, cpu: str | None, functions: tuple[str, ...]
+) -> Input:
+    named = sorted(set(_CPU.findall(module)))
+    if cpu is not None:
+        processor, mattr = split_target_id(cpu)
+        others = [name for name in named if name != processor]
+        if others:
+            raise InputError(
+                f'its functions are for {", ".join(others)} ("target-cpu"), not for {processor}',
+                where=path,
+                hint="that attribute wins over -mcpu in LLVM: leave -mcpu out, or compile the kernel for that target",
+            )
+        return Input(kind, text, processor, mattr, path, functions)
+    if len(named) != 1:
+        what = f"its functions name several processors: {', '.join(named)}" if named else "it names no processor"
+        raise InputError(what, where=path, hint="give one with -mcpu, for example -mcpu=gfx942")
+    return Input(kind, text, named[0], "", path, functions)
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
