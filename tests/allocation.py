@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from smt_verifier.audit import AuditReport, audit
 from support import allocated_by_llvm, cpu_of, pre_ra, readable, run_llc
+
+from smt_verifier.audit import AuditReport, audit
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target
 

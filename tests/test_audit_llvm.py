@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from allocation import Pair, phases_of_ir, phases_of_kernel
+from support import kernel_paths
 
 from smt_verifier.outcome import Outcome
-from support import kernel_paths
 
 ALL_TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"]
 

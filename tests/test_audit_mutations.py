@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from allocation import Pair, phases_of_ir
+from support import run_llc
 
 from smt_verifier.outcome import Outcome
-from support import run_llc
 
 DATA = Path(__file__).parent / "data" / "audit"
 DIVERGENT = (DATA / "divergent.ll").read_text()

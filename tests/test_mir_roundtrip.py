@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from support import allocated_by_llvm, cpu_of, kernel_paths, pre_ra, run_llc
+
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction, OperandKind
