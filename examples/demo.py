@@ -137,7 +137,7 @@ def _row(result: Result) -> tuple[str, ...]:
 
 def main() -> int:
     """Exit code 0 if all kernels were proved, written and found well."""
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments = argparse.ArgumentParser(description="Compile, prove and check the kernels beside this file.")
     arguments.add_argument("--out", type=Path, default=Path("out"))
     out: Path = arguments.parse_args().out
     out.mkdir(parents=True, exist_ok=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import rich_click as click
+import click
+from rich_click import RichCommand, RichHelpConfiguration
 
 from verilocc_mlir.cli.output import STDIO, check_writable, write
 from verilocc_mlir.errors import InputError
@@ -18,13 +20,27 @@ from verilocc_mlir.pipeline.settings import (
     Settings,
 )
 
+_GROUPS: dict[str, Any] = {
+    "verilocc compile": [
+        {"name": "Target, as for llc", "options": ["--mcpu", "--mattr", "--mtriple", "-O"]},
+        {"name": "Result", "options": ["--output", "--emit", "--allow-unproved", "--report", "--quiet"]},
+        {"name": "Allocation and proof", "options": ["--allocator", "--fallback", "--solver-seconds"]},
+        {"name": "LLVM", "options": ["--llvm", "--verify", "--tool-seconds"]},
+    ]
+}
+_SECONDS = click.FloatRange(0, min_open=True)
+_CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "rich_help_config": RichHelpConfiguration(option_groups=_GROUPS),
+}
 
-@click.command("compile", context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.command("compile", cls=RichCommand, context_settings=_CONTEXT)
 @click.argument("source", metavar="IN", default=STDIO)
 @click.option("--mcpu", "cpu", default="", metavar="CPU", help="Target, e.g. gfx942. [default: the IR's target-cpu]")
 @click.option("--mattr", "features", default="", metavar="LIST", help="Target features, as llc takes them.")
 @click.option("--mtriple", "triple", default="", metavar="TRIPLE", help="Checked only: must be an AMDGPU's.")
-@click.option("-O", "opt_level", type=click.IntRange(0, 3), default=3, show_default=True, help="llc's level.")
+@click.option("-O", "opt_level", type=click.IntRange(1, 3), default=3, show_default=True, help="llc's level.")
 @click.option("-o", "--output", metavar="OUT", default="", help="Result; - is standard output. [default: as llc]")
 @click.option("--emit", type=click.Choice([e.value for e in Emit]), default=Emit.HSACO.value, show_default=True)
 @click.option(
@@ -35,12 +51,20 @@ from verilocc_mlir.pipeline.settings import (
 @click.option("--report", "report_path", default="", metavar="FILE.json", help="Write the report as JSON; - is stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="No table.")
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
-@click.option("--verify-machineinstrs/--no-verify-machineinstrs", "verify", default=True, help="[default: on]")
+@click.option("--verify/--no-verify", "verify", default=True, help="Run llc's machine verifier too. [default: on]")
 @click.option(
-    "--solver-seconds", type=click.FloatRange(0, min_open=True), default=DEFAULT_SOLVER_SECONDS, show_default=True
+    "--solver-seconds",
+    type=_SECONDS,
+    default=DEFAULT_SOLVER_SECONDS,
+    show_default=True,
+    help="For one question; then UNKNOWN.",
 )
 @click.option(
-    "--tool-seconds", type=click.FloatRange(0, min_open=True), default=DEFAULT_TOOL_SECONDS, show_default=True
+    "--tool-seconds",
+    type=_SECONDS,
+    default=DEFAULT_TOOL_SECONDS,
+    show_default=True,
+    help="For one run of llc or ld.lld.",
 )
 def compile_command(
     source: str,

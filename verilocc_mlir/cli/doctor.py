@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import rich_click as click
+import click
+from rich_click import RichCommand
 
 from verilocc_mlir.errors import ExitCode, ToolchainError
 
@@ -34,7 +35,7 @@ class Check:
     needed: bool = True
 
 
-@click.command("doctor", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("doctor", cls=RichCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
 def doctor_command(llvm: Path | None) -> int:
     """Say what is found, what is missing, and how to mend it. Exit code 0 if all that is needed is there, else 2."""

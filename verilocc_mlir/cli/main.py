@@ -12,7 +12,8 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-import rich_click as click
+import click
+from rich_click import RichGroup
 
 import verilocc_mlir
 from verilocc_mlir.cli.compile import compile_command
@@ -23,7 +24,7 @@ _LLC_OPTIONS = ("mcpu", "mtriple", "mattr")
 _LLC_FLAGS = tuple(f"-{name}" for name in _LLC_OPTIONS)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=RichGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(verilocc_mlir.__version__, prog_name="verilocc")
 def cli() -> None:
     """Compile for AMD GPUs with register assignments that are proved before they become code.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
@@ -14,7 +14,7 @@ class Clock:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def measure(self, step: str) -> Iterator[None]:
+    def measure(self, step: str) -> Generator[None, None, None]:
         """Add what the body takes to ``step``."""
         start = time.process_time()
         try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import verilocc_mlir
 from smt_verifier.outcome import Outcome
@@ -22,13 +22,19 @@ from verilocc_mlir.problem.build import Phase as PhaseName
 from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
-from verilocc_mlir.toolchain.checked import CheckedObject, check_code_object
-from verilocc_mlir.toolchain.descriptor import mend_asm, parse_descriptors
+from verilocc_mlir.toolchain.checked import CheckedObject, check_object
+from verilocc_mlir.toolchain.descriptor import FieldDifference
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
-from verilocc_mlir.toolchain.ir_compat import accept_ir
 from verilocc_mlir.toolchain.metadata import read_code_object
-from verilocc_mlir.toolchain.staged import CompileOptions, Phase, StagedCompiler, has_wwm_registers
+from verilocc_mlir.toolchain.staged import (
+    CompileOptions,
+    FileKind,
+    Phase,
+    StagedCompiler,
+    has_wwm_registers,
+    split_target_id,
+)
 
 _PHASES: dict[PhaseName, Phase] = {"sgpr": Phase.SGPR, "wwm": Phase.WWM, "vgpr": Phase.VGPR}
 _WWM_REASON = "MIR does not say which registers whole-wave values may take"
@@ -78,31 +84,32 @@ class _Compilation:
         )
         if settings.triple and not settings.triple.startswith("amdgcn"):
             raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
-        requested = _tool_options(settings, settings.cpu, path) if settings.cpu else None
+        if settings.cpu:
+            target(split_target_id(settings.cpu)[0])
         self.toolchain: Toolchain = find_toolchain(settings.llvm)
-        self.input: Input = load_input(
-            data, path=path, cpu=requested.cpu if requested else None, toolchain=self.toolchain
-        )
+        self.input: Input = load_input(data, path=path, cpu=settings.cpu or None, toolchain=self.toolchain)
         self.target: Target = target(self.input.cpu)
-        self.compiler = StagedCompiler(self.toolchain, requested or _tool_options(settings, self.input.cpu, path))
+        self.compiler = StagedCompiler(self.toolchain, _tool_options(settings, self.input))
         self.file = MirFile("", ())
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
 
     def run(self) -> Compiled:
+        # LLVM's own result needs nothing of ours: the second core makes it while this one allocates.
         with ThreadPoolExecutor(max_workers=1) as beside:
-            # The reference needs nothing of ours: the second core makes it while this one allocates.
             if self.input.kind == "mir":
-                pre, ir = self.input.text, embedded_ir(self.input.text)
-            else:
-                ir = accept_ir(self.compiler, self.input.text)
-                if ir != self.input.text:
-                    self.notes.append("the IR was brought down to this LLVM's syntax")
-                pre = ""
-            reference = beside.submit(self.compiler.direct, ir) if ir else None
-            return self._compile(pre or self.compiler.to_pre_ra(ir), ir, reference)
+                mir = self.input.text
+                return self._compile(
+                    lambda: mir, lambda kind: beside.submit(self.compiler.finish_from, mir, Phase.SGPR, kind)
+                )
+            ir = self.input.text
+            return self._compile(
+                lambda: self.compiler.to_pre_ra(ir), lambda kind: beside.submit(self.compiler.direct, ir, kind)
+            )
 
-    def _compile(self, pre: str, ir: str, pending: Future[bytes] | None) -> Compiled:
+    def _compile(self, to_pre_ra: Callable[[], str], llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
+        greedy = llvm("obj")
+        pre = to_pre_ra()
         with self.clock.measure("parse"):
             self.file = parse_mir(pre, self.path)
         if not self.file.functions:
@@ -110,12 +117,14 @@ class _Compilation:
         done = self._phases(pre)
         if done is None:
             return Compiled(None, self._report({}, {}, ()))
-        reference = pending.result() if pending else None
-        checked = check_code_object(self.compiler.finish(done), reference, pre_mir=pre)
-        self.notes += checked.notes
-        ours, greedy = self._resources(checked.data, reference, done, ir)
-        report = self._report(ours, greedy, tuple(str(field) for field in checked.mended))
-        return Compiled(self._emit(done, checked, reference), replace(report, wall_seconds=self._elapsed()))
+        # Machine IR has no reference: what LLVM makes of it has lost the same fields.
+        reference = None if self.input.kind == "mir" else greedy.result()
+        obj = self.compiler.finish(done)
+        with self.clock.measure("check object"):
+            checked = check_object(obj, mir=pre, cpu=self.target.name, reference=reference, where=self.path)
+        data = self._emit(done, checked)
+        resources = self._resources(checked.data, greedy.result(), done, llvm)
+        return Compiled(data, self._report(*resources, checked.mended))
 
     def _phases(self, pre: str) -> str | None:
         """The text after the last phase; None if a phase is not proved and that ends the run."""
@@ -150,12 +159,12 @@ class _Compilation:
         return self.allow_unproved or all(r.outcome is Outcome.PROVED for r in reports.values())
 
     def _resources(
-        self, ours: bytes, reference: bytes | None, done: str, ir: str
+        self, ours: bytes, greedy: bytes, done: str, llvm: Callable[[FileKind], Future[bytes]]
     ) -> tuple[dict[str, Resources], dict[str, Resources]]:
         """Ours and LLVM's, by function name."""
-        found = self._kernels(ours), self._kernels(reference) if reference else {}
+        found = self._kernels(ours), self._kernels(greedy)
         if not all(f.name in found[0] for f in self.file.functions):
-            texts = self.compiler.finish(done, "asm"), self.compiler.direct(ir, "asm") if ir else b""
+            texts = self.compiler.finish(done, "asm"), llvm("asm").result()
             for kernels, text in zip(found, texts, strict=True):
                 for name, resources in device_resources(text.decode(), self.target).items():
                     kernels.setdefault(name, resources)
@@ -170,7 +179,7 @@ class _Compilation:
             if name in functions
         }
 
-    def _emit(self, done: str, checked: CheckedObject, reference: bytes | None) -> bytes:
+    def _emit(self, done: str, checked: CheckedObject) -> bytes:
         emit = self.settings.emit
         if emit is Emit.MIR:
             return done.encode()
@@ -178,11 +187,13 @@ class _Compilation:
             return checked.data
         if emit is Emit.HSACO:
             return self.compiler.link(checked.data)
-        text = self.compiler.finish(done, "asm").decode()
-        return (mend_asm(text, parse_descriptors(reference)) if reference else text).encode()
+        return checked.mended_asm(self.compiler.finish(done, "asm"))
 
     def _report(
-        self, ours: Mapping[str, Resources], greedy: Mapping[str, Resources], mended: tuple[str, ...]
+        self,
+        ours: Mapping[str, Resources],
+        greedy: Mapping[str, Resources],
+        mended: tuple[FieldDifference, ...],
     ) -> Report:
         functions = tuple(
             FunctionReport(
@@ -205,7 +216,7 @@ class _Compilation:
             allocator=self.settings.allocator,
             emit=self.settings.emit.value,
             functions=functions,
-            mended=mended,
+            mended=tuple(str(difference) for difference in mended),
             notes=tuple(self.notes),
             steps=self._steps(),
             wall_seconds=self._elapsed(),
@@ -222,31 +233,13 @@ class _Compilation:
         return time.monotonic() - self.start
 
 
-def embedded_ir(mir: str) -> str:
-    """The IR module inside MIR text, if it defines a function; else ``""``.
-
-    The module is a YAML block scalar, ``--- |`` with every line indented by two.
-    """
-    if not mir.startswith("--- |"):
-        return ""
-    body = mir.partition("\n")[2].partition("\n...\n")[0]
-    ir = "\n".join(line[2:] if line.startswith("  ") else line for line in body.split("\n")) + "\n"
-    return ir if "\ndefine " in f"\n{ir}" else ""
-
-
-def _tool_options(settings: Settings, cpu: str, path: str) -> CompileOptions:
-    """Options for the tools.
-
-    Raises:
-        InputError: an unknown target.
-    """
-    options = CompileOptions.from_target(
-        cpu,
-        mattr=settings.features,
-        opt_level=settings.opt_level,
-        verify=settings.verify,
-        timeout=settings.tool_seconds,
-        input_name=path,
+def _tool_options(settings: Settings, given: Input) -> CompileOptions:
+    """Options for the tools; features of a target id come after ``-mattr``."""
+    return CompileOptions(
+        given.cpu,
+        ",".join(filter(None, (settings.features, given.mattr))),
+        settings.opt_level,
+        settings.verify,
+        settings.tool_seconds,
+        input_name=given.path,
     )
-    target(options.cpu)
-    return options

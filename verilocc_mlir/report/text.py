@@ -26,6 +26,8 @@ def console(*, stderr: bool = False) -> Console:
 
 def print_report(report: Report, to: Console) -> None:
     """Print the table, fallbacks, failures, notes and where the time went."""
+    target = " ".join(filter(None, (report.target, report.features)))
+    to.print(Text(f"{report.input} for {target}, {report.llvm}"))
     to.print(_table(report))
     for function in report.functions:
         for phase in function.phases:
@@ -50,8 +52,7 @@ def render(report: Report) -> str:
 
 
 def _table(report: Report) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
-    table.title = f"{report.input} for {report.target}{report.features and ' ' + report.features}, {report.llvm}"
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("function", overflow="fold", min_width=8)
     table.add_column("phase", no_wrap=True)
     table.add_column("allocator", no_wrap=True)
