@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import pytest
+from allocation import phases_of_kernel
+from other_solvers import ANSWER, BOTH, Recorder, bitwuzla, cvc5
 from prove_support import live, problem, proposal
+from support import cpu_of, kernel_paths
 
+from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove import obligation_for
+from smt_verifier.prove import obligation_for, prove
 from smt_verifier.smt import Obligation, Z3Solver, to_smtlib, without_sorts
+from verilocc_mlir.allocators import allocator
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.problem.build import Phase, build_problem
+from verilocc_mlir.target.targets import target
 
 UNINTERPRETED = (
     "(declare-sort Value 0)\n(declare-fun add (Value Value) Value)\n"
@@ -30,28 +38,8 @@ PROPOSALS = [
     (*GOOD[:4], ""),
 ]
 
-ANSWER = {Outcome.PROVED: "unsat", Outcome.REFUTED: "sat"}
 
-
-def cvc5(text: str) -> str:
-    module: Any = pytest.importorskip("cvc5", reason="cvc5 is not installed: pip install cvc5")
-    solver = module.Solver()
-    parser = module.InputParser(solver)
-    parser.setStringInput(module.InputLanguage.SMT_LIB_2_6, text, "obligation")
-    printed: list[str] = []
-    while not (command := parser.nextCommand()).isNull():
-        printed.append(str(command.invoke(solver, parser.getSymbolManager())))
-    return "".join(printed).strip()
-
-
-def bitwuzla(text: str) -> str:
-    module: Any = pytest.importorskip("bitwuzla", reason="bitwuzla is not installed: pip install bitwuzla")
-    parser = module.Parser(module.TermManager(), module.Options())
-    parser.parse(text, True, False)
-    return str(parser.bitwuzla().check_sat()).rpartition(".")[2].lower()
-
-
-@pytest.mark.parametrize("solve", [cvc5, bitwuzla])
+@pytest.mark.parametrize("solve", BOTH)
 @pytest.mark.parametrize("registers", PROPOSALS)
 def test_constraint_checks(solve: Callable[[str], str], registers: tuple[str, ...]) -> None:
     obligation = obligation_for(ASKED, proposal(*registers))
@@ -84,3 +72,25 @@ def test_bit_vector_obligations_are_left_alone() -> None:
 
 def test_a_wrong_expectation_is_noticed() -> None:
     assert "Expected result unsat" in cvc5(to_smtlib(REFUTED))
+
+
+KERNELS = [path for path in kernel_paths() if path.name.startswith("gemm") and path.name.endswith("opt.ll")]
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
+def test_obligations_of_a_kernel(path: Path) -> None:
+    """What both theorems ask about real allocations: LLVM's own, and the deterministic allocator's."""
+    cpu = cpu_of(path)
+    recorder = Recorder()
+    phases: tuple[Phase, Phase] = ("sgpr", "vgpr")
+    for phase, pair in zip(phases, phases_of_kernel(path), strict=True):
+        audit(parse_mir(pair.pre), parse_mir(pair.post), target(cpu), solver=recorder)
+        file = parse_mir(pair.pre)
+        for function in file.functions:
+            asked = build_problem(file, function, target(cpu), phase)
+            prove(asked, allocator("deterministic").allocate(asked), solver=recorder)
+    assert {obligation.logic for obligation, _ in recorder.asked} == {"QF_UF", "QF_BV"}
+    for obligation, verdict in recorder.asked:
+        expected = ANSWER[verdict.outcome]
+        assert cvc5(to_smtlib(obligation, expected)) == expected
+        assert bitwuzla(to_smtlib(without_sorts(obligation), expected)) == expected

@@ -1,6 +1,6 @@
 """What a rule is, and the few SMT-LIB terms the rules share.
 
-An obligation speaks of three constants for each live range *i*, given values by the proposal: ``named_i`` (Bool: a name
+An obligation speaks of four constants for each live range *i*, defined by the proposal: ``named_i`` (Bool: a name
 was proposed), ``known_i`` (Bool: it denotes a register), ``n_i`` (16-bit number of units of that register) and ``u_i``
 (16-bit number of its lowest unit). Sums stay far below 2**16: unit numbers below 2**14, at most 64 lanes.
 """
