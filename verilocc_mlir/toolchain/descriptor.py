@@ -239,7 +239,7 @@ def set_field(data: bytes, kernel: str, name: str, value: int) -> bytes:
 
 
 def inst_pref_size(descriptor: KernelDescriptor, code_bytes: int) -> int:
-    """What ``inst_pref_size`` is for code of that length: 128-byte lines, at most what the field holds."""
+    """The most that ``inst_pref_size`` can be for code of that length: 128-byte lines, at most what the field holds."""
     limit = 63 if descriptor.generation == "gfx11" else 255
     return min(-(-code_bytes // 128), limit)
 
