@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.header import function_liveins, virtual_registers
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction, MirFile
@@ -12,6 +13,7 @@ from verilocc_mlir.rewrite.assignment import assignment
 from verilocc_mlir.rewrite.header import rewrite_header
 from verilocc_mlir.rewrite.instructions import InstructionRewriter
 from verilocc_mlir.rewrite.liveins import merge_liveins, new_liveins
+from verilocc_mlir.rewrite.undefined import UndefinedLanes
 from verilocc_mlir.target.targets import Target
 
 
@@ -43,12 +45,14 @@ def rewrite_function(
     places = assignment(problem, proposal)
     rewriter = InstructionRewriter(places)
     liveins = new_liveins(problem, places.values())
+    undefined = UndefinedLanes(problem, places, control_flow(function))
     blocks: list[BasicBlock] = []
     index = 0
-    for block, entering in zip(function.blocks, liveins, strict=True):
+    for position, (block, entering) in enumerate(zip(function.blocks, liveins, strict=True)):
         kept: list[Instruction] = []
         for instruction in block.instructions:
-            changed = rewriter.rewrite(instruction, index)
+            added = undefined.definitions(instruction, position, index)
+            changed = rewriter.rewrite(instruction, index, added)
             if changed is not None:
                 kept.append(changed)
             index += 1

@@ -40,8 +40,11 @@ class InstructionRewriter:
         self._cache: dict[tuple[str, bool, bool], Operand] = {}
         self._lanes: dict[tuple[int, str], int] = {}
 
-    def rewrite(self, instruction: Instruction, index: int) -> Instruction | None:
-        """Instruction number ``index`` of the function with physical registers; None where nothing is left of it."""
+    def rewrite(self, instruction: Instruction, index: int, added: tuple[Operand, ...] = ()) -> Instruction | None:
+        """Instruction number ``index`` of the function with physical registers, then the operands ``added``.
+
+        None where nothing is left of it.
+        """
         places = self._places
         if not any(op.vreg in places for op in instruction.operands) and not any(
             op.vreg in places for op in instruction.defs
@@ -52,7 +55,7 @@ class InstructionRewriter:
         changed = replace(
             instruction,
             defs=tuple([self._operand(op, index) for op in instruction.defs]),
-            operands=tuple([self._operand(op, index) for op in instruction.operands]),
+            operands=(*[self._operand(op, index) for op in instruction.operands], *added),
         )
         if _is_identity_copy(changed):
             in_bundle = changed.bundled or changed.opens_bundle
