@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from prove_support import live, problem, proposal, violated
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from smt_verifier.prove.constraints import RULES
-from verilocc_mlir.problem.model import BankBudget, FixedOccupation, LaneGroup
+from verilocc_mlir.problem.model import AllocationProblem, BankBudget, FixedOccupation, LaneGroup
 from verilocc_mlir.target.registers import physical_register
 
 WHOLE = 0b11
@@ -283,9 +284,8 @@ def test_free_registers_are_legal() -> None:
         lambda p: replace(p, fixed=(FixedOccupation((1,), ((5, 3),), "x"),)),
     ],
 )
-def test_malformed_problems_are_invalid(damage: object) -> None:
+def test_malformed_problems_are_invalid(damage: Callable[[AllocationProblem], AllocationProblem]) -> None:
     good = problem(live("vgpr_32"), live("vgpr_32"))
-    assert callable(damage)
     result = prove(damage(good), proposal("vgpr0", "vgpr1"))
     assert result.outcome is Outcome.INVALID
     assert result.reason

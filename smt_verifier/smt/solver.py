@@ -85,16 +85,18 @@ class Z3Solver:
         )
         script = f"{obligation.script}\n{definitions}"
         violated: set[int] = set()
-        remaining = list(range(len(names)))
+        remaining: list[int] = list(range(len(names)))
         while remaining:
             clause = "".join(f" (not {names[k]})" for k in remaining)
             outcome = question.ask(f"{script}(assert (or false{clause}))\n")
             if outcome is not Outcome.REFUTED:
                 break
             false = question.false_constants()
-            new = {k for k in remaining if names[k] in false}
+            new: set[int] = {k for k in remaining if names[k] in false}
             violated |= new
-            remaining = [k for k in remaining if k not in new] if exhaustive and new else []
+            if not exhaustive or not new:
+                break
+            remaining = [k for k in remaining if k not in new]
         if not violated:
             # The first question found a counterexample and this one, by a limit or a defect, did not.
             return Verdict(
