@@ -120,7 +120,7 @@ def made_kernel(groups: int) -> str:
 def growth(size: int) -> Growth:
     """Times on a made kernel of about ``size`` instructions before the VGPR phase."""
     compiler = StagedCompiler(find_toolchain(), CompileOptions("gfx942", timeout=600.0))
-    per_group = 20
+    per_group = 32
     pre = compiler.to_pre_ra(made_kernel(max(1, size // per_group)))
     text = compiler.resume(compiler.llvm_allocate(pre, Phase.SGPR), done=Phase.SGPR, until=Phase.VGPR)
     gpu, chosen = target("gfx942"), allocator("deterministic")

@@ -58,7 +58,7 @@ def _table(report: Report) -> Table:
     table.add_column("allocator", no_wrap=True)
     for head in ("tries", "verdict", "obligations", "registers\n(greedy)", "copies\ngone", "\nleft"):
         table.add_column(head, justify="left" if head == "verdict" else "right", no_wrap=True)
-    for head in ("spills\n(reloads)", "waves\n(greedy)", "CPU-s"):
+    for head in ("spills\n(greedy)", "waves\n(greedy)", "CPU-s"):
         table.add_column(head, justify="right", no_wrap=True)
     for function in report.functions:
         for number, phase in enumerate(function.phases):
@@ -78,7 +78,7 @@ def _row(function: FunctionReport, phase: PhaseReport, first: bool) -> tuple[str
         _registers(phase.phase, function.resources, function.greedy),
         str(moves.copies_removed),
         str(moves.copies_left),
-        f"{moves.saves} ({moves.reloads})",
+        _spills(phase, function.resources, function.greedy),
         _waves(phase.phase, function.resources, function.greedy),
         f"{sum(phase.seconds.values()):.2f}",
     )
@@ -95,6 +95,18 @@ def _registers(phase: str, ours: Resources | None, greedy: Resources | None) -> 
     if phase == "wwm":
         return ""
     return f"{one(ours)} ({one(greedy)})"
+
+
+def _spills(phase: PhaseReport, ours: Resources | None, greedy: Resources | None) -> str:
+    """Registers spilled, by LLVM's count; where it has none (device functions), spill instructions of the phase."""
+
+    def one(resources: Resources | None) -> str:
+        count = None if resources is None else resources.sgpr_spills if phase.phase == "sgpr" else resources.vgpr_spills
+        return "?" if count is None else str(count)
+
+    if ours is None or ours.vgpr_spills is None:
+        return f"{phase.moves.saves} ({one(greedy)})"
+    return "" if phase.phase == "wwm" else f"{one(ours)} ({one(greedy)})"
 
 
 def _waves(phase: str, ours: Resources | None, greedy: Resources | None) -> str:
