@@ -13,6 +13,8 @@ from smt_verifier.outcome import Outcome
 ALL_TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"]
 
 DIVERGENT = (Path(__file__).parent / "data" / "audit" / "divergent.ll").read_text()
+MIXED = (Path(__file__).parent / "data" / "audit" / "mixed.ll").read_text()
+"""16-bit values, f64 division, scratch, atomics, wide arguments and an empty kernel."""
 CALLS = (Path(__file__).parent / "data" / "audit" / "calls.ll").read_text()
 
 
@@ -30,8 +32,8 @@ def test_kernels(path: Path) -> None:
 
 
 @pytest.mark.parametrize("cpu", ALL_TARGETS)
-@pytest.mark.parametrize("text", [DIVERGENT, CALLS], ids=["divergent", "calls"])
-def test_divergent_branches_loops_and_calls(text: str, cpu: str) -> None:
+@pytest.mark.parametrize("text", [DIVERGENT, CALLS, MIXED], ids=["divergent", "calls", "mixed"])
+def test_divergent_code_calls_and_mixed_widths(text: str, cpu: str) -> None:
     for pair in phases_of_ir(text, cpu):
         proved(pair)
 
@@ -75,8 +77,9 @@ def test_vector_spills_and_reloads_are_proved(cpu: str) -> None:
 
 @pytest.mark.parametrize("cpu", ["gfx942", "gfx1100"])
 def test_scalar_spills_and_reloads_are_proved(cpu: str) -> None:
-    scalar, _ = phases_of_ir(pressing(100, scalar=True), cpu)
+    scalar, vector = phases_of_ir(pressing(100, scalar=True), cpu)
     proved(scalar)
+    proved(vector)
     moves = scalar.audit().functions[0].moves
     assert moves.saves > 0
     assert moves.reloads > 0

@@ -38,7 +38,7 @@ from dataclasses import replace
 
 from smt_verifier.audit.align import acts_alone
 from smt_verifier.audit.check import check_block
-from smt_verifier.audit.flags import check_flags
+from smt_verifier.audit.flags import check_flags, new_faults
 from smt_verifier.audit.header import compare_headers
 from smt_verifier.audit.infer import infer
 from smt_verifier.audit.product import Product
@@ -159,9 +159,12 @@ def _audit(
             obligations += checked.goals
             needed[number] = checked.needed
             findings += checked.findings
-        flagged = check_flags(post, product.post_lanes, _always_available(available), product.real_reads(), needed)
+        unlisted = _always_available(available)
+        flagged = check_flags(post, product.post_lanes, unlisted, product.real_reads(), needed)
         obligations += flagged.checked
-        findings += flagged.findings
+        if flagged.faults:
+            given = check_flags(pre, product.pre_lanes, unlisted, {}, None)
+            findings += new_faults(flagged, given, product.partners())
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))
 

@@ -17,13 +17,18 @@ from smt_verifier.audit.semantics import COPIES, DEBUG, NO_CODE, spill_slot
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 
+Carried = dict[int, dict[int, frozenset[int]]]
+"""For each reached block and each of its successors, by layout position, the keys that carry a defined value there."""
+Place = tuple[str, int, int]
+"""Rule, and the instruction's ``id`` or the block's layout position, and the key."""
+
 
 @dataclass(frozen=True, slots=True)
 class FlagCheck:
-    """How many flags and blocks were looked at, and what is wrong."""
+    """How many flags and blocks were looked at, and what is wrong, by place."""
 
     checked: int
-    findings: tuple[Finding, ...]
+    faults: dict[Place, Finding]
 
 
 @dataclass(slots=True)
@@ -32,7 +37,7 @@ class _Checker:
     real_reads: dict[int, frozenset[int]]
     block: int = -1
     checked: int = 0
-    findings: list[Finding] | None = None
+    faults: dict[Place, Finding] | None = None
 
     def step(self, instruction: Instruction, live: set[int]) -> None:
         """Make ``live`` hold before ``instruction`` what it holds after it, and check its flags on the way."""
@@ -41,7 +46,7 @@ class _Checker:
             return
         moves = self._moves(instruction)
         written = {k for op in instruction.all_operands if op.is_def and op.is_reg for k in self.lanes.keys(op)}
-        if self.findings is not None:
+        if self.faults is not None:
             for op in instruction.all_operands:
                 if op.dead and op.phys and op.is_reg:
                     self._flag("dead-flag", "marked dead, but read later", self.lanes.keys(op), live, instruction)
@@ -81,16 +86,18 @@ class _Checker:
         return [k for op in instruction.operands if op.is_use and not op.undef for k in self.lanes.keys(op)]
 
     def _flag(self, rule: str, what: str, keys: tuple[int, ...], live: set[int], instruction: Instruction) -> None:
-        assert self.findings is not None
+        assert self.faults is not None
         self.checked += 1
-        wrong = next((k for k in keys if k in live), None)
-        if wrong is not None:
-            message = f"{key_name(wrong, self.lanes.grain)} is {what}"
-            self.findings.append(
-                Finding(
-                    rule, Outcome.REFUTED, message, self.block, post_line=instruction.line, instruction=str(instruction)
+        for key in keys:
+            if key in live:
+                self.faults[rule, id(instruction), key] = Finding(
+                    rule,
+                    Outcome.REFUTED,
+                    f"{key_name(key, self.lanes.grain)} is {what}",
+                    self.block,
+                    post_line=instruction.line,
+                    instruction=str(instruction),
                 )
-            )
 
 
 def check_flags(
@@ -98,26 +105,29 @@ def check_flags(
     lanes: LaneMap,
     always_available: Callable[[int], bool],
     real_reads: dict[int, frozenset[int]],
-    needed: dict[int, dict[int, frozenset[int]]],
+    needed: Carried | None,
 ) -> FlagCheck:
     """Check kill flags, dead flags and block live-ins of physical registers.
 
     Args:
-        function: the post-RA side.
+        function: the post-RA side, or the pre-RA side to learn what was wrong already.
         lanes: its lanes.
         always_available: units that need no declaration: reserved registers, EXEC, MODE and the like.
         real_reads: lanes that paired instructions read, by ``id``.
         needed: for each reached block, in reverse post-order, and each successor, by layout position: the lanes that
-            carry a defined value across that edge. What the pre-RA side leaves undefined need not be kept.
+            carry a defined value across that edge. What the pre-RA side leaves undefined need not be kept. None: all
+            blocks are reached, and all lanes count.
     """
-    reached = list(needed)
+    position = {b.number: n for n, b in enumerate(function.blocks)}
+    successors = [[position[s] for s, _ in b.successors] for b in function.blocks]
+    reached = list(range(len(function.blocks)) if needed is None else needed)
     checker = _Checker(lanes, real_reads)
     live_in: list[set[int]] = [set() for _ in function.blocks]
 
     def before(block: int) -> set[int]:
         live: set[int] = set()
-        for successor, carried in needed[block].items():
-            live |= live_in[successor] & carried
+        for successor in successors[block]:
+            live |= live_in[successor] if needed is None else live_in[successor] & needed[block][successor]
         for instruction in reversed(function.blocks[block].instructions):
             checker.step(instruction, live)
         return live
@@ -129,15 +139,28 @@ def check_flags(
             live = before(block)
             changed = changed or live != live_in[block]
             live_in[block] = live
-    findings: list[Finding] = []
-    checker.findings = findings
+    faults: dict[Place, Finding] = {}
+    checker.faults = faults
     for block in reached:
         checker.block = block
         before(block)
         declared = {k for livein in function.blocks[block].liveins for k in lanes.livein_keys(livein)}
-        missing = sorted(k for k in live_in[block] if k < 0 and k not in declared and not always_available(-1 - k))
-        if missing:
-            names = ", ".join(key_name(k, lanes.grain) for k in missing[:4])
-            message = f"{names} {'is' if len(missing) == 1 else 'are'} read, but not declared live-in"
-            findings.append(Finding("live-in", Outcome.REFUTED, message, block))
-    return FlagCheck(checker.checked + len(reached), tuple(findings))
+        for key in sorted(live_in[block]):
+            if key < 0 and key not in declared and not always_available(-1 - key):
+                message = f"{key_name(key, lanes.grain)} is read, but not declared live-in"
+                faults["live-in", block, key] = Finding("live-in", Outcome.REFUTED, message, block)
+    return FlagCheck(checker.checked + len(reached), faults)
+
+
+def new_faults(after: FlagCheck, before: FlagCheck, partner: dict[int, int]) -> list[Finding]:
+    """Faults of the post-RA text that the pre-RA text does not have already.
+
+    The text an allocator is given may read a physical register that an earlier phase left undefined, and say so by not
+    declaring it; that is not the allocator's fault. ``partner`` maps the ``id`` of a paired post-RA instruction to that
+    of its pre-RA one.
+    """
+    return [
+        finding
+        for (rule, where, key), finding in after.faults.items()
+        if (rule, where if rule == "live-in" else partner.get(where, -1), key) not in before.faults
+    ]

@@ -72,6 +72,10 @@ class Product:
             paired[instruction].add(key)
         return {k: frozenset(v) for k, v in paired.items()}
 
+    def partners(self) -> dict[int, int]:
+        """``id`` of the pre-RA instruction for the ``id`` of each paired post-RA one."""
+        return {id(s.post): id(s.pre) for row in self.steps for s in row if s.pre is not None and s.post is not None}
+
     def entry_state(self, block: int, claims: Claims | None, assume: Assume) -> State:
         """The state at a block's entry: the claims, or for block 0 the function's initial state."""
         if block == 0:

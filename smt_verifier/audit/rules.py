@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from smt_verifier.audit.align import Step
 from smt_verifier.audit.lanes import LaneMap, key_name
 from smt_verifier.audit.report import Finding
-from smt_verifier.audit.semantics import canonical_opcode, may_be_tied, spill
+from smt_verifier.audit.semantics import NO_CODE, canonical_opcode, may_be_tied, spill
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
@@ -137,10 +137,8 @@ class MachineRules:
             )
 
     def _added(self, post: Instruction) -> Iterator[Complaint]:
-        """Code the allocator added writes only registers it may hand out, and reads no virtual register of this
-        phase.
-        """
-        if post.opcode == "KILL":
+        """Code the allocator added writes only registers it may hand out; what emits no code writes none."""
+        if post.opcode in NO_CODE:
             return
         spills = spill(post.opcode) is not None
         for op in post.all_operands:
