@@ -123,7 +123,7 @@ def _check_target(text: str, path: str) -> None:
         parts = [*triple[1].split("-"), "", "", ""]
         where = f"{path}:{_line(text, triple.start())}"
         # LLVM 23 and later write the processor into the architecture: amdgpu9.42-amd-amdhsa.
-        if not re.fullmatch(r"amdgcn|amdgpu[\d.]*", parts[0]):
+        if not re.fullmatch(r"amdgcn|amdgpu[\w.]*", parts[0]):
             raise InputError(f"the IR is for {triple[1]!r}, not for {TRIPLE}", where=where)
         if parts[2] not in ("", "unknown") and not parts[2].startswith("amdhsa"):
             raise InputError(f"the IR is for {triple[1]!r}: only the amdhsa environment is supported", where=where)
@@ -182,21 +182,28 @@ def _check_machine_function(document: str, where: str) -> str:
 def _with_processor(
     kind: InputKind, text: str, module: str, path: str, cpu: str | None, functions: tuple[str, ...]
 ) -> Input:
-    named = sorted(set(_CPU.findall(module)))
+    named = sorted({*_CPU.findall(module), *_triple_processor(module)})
     if cpu is not None:
         processor, mattr = split_target_id(cpu)
         others = [name for name in named if name != processor]
         if others:
             raise InputError(
-                f'its functions are for {", ".join(others)} ("target-cpu"), not for {processor}',
+                f"it is compiled for {', '.join(others)}, not for {processor}",
                 where=path,
-                hint="that attribute wins over -mcpu in LLVM: leave -mcpu out, or compile the kernel for that target",
+                hint="a function's target-cpu wins over -mcpu in LLVM: leave -mcpu out, or lower it for that target",
             )
         return Input(kind, text, processor, mattr, path, functions)
     if len(named) != 1:
-        what = f"its functions name several processors: {', '.join(named)}" if named else "it names no processor"
+        what = f"it names several processors: {', '.join(named)}" if named else "it names no processor"
         raise InputError(what, where=path, hint="give one with -mcpu, for example -mcpu=gfx942")
     return Input(kind, text, named[0], "", path, functions)
+
+
+def _triple_processor(module: str) -> list[str]:
+    """The processor in a triple of LLVM 23 and later: ``amdgpu9.42-amd-amdhsa`` is gfx942."""
+    triple = _TRIPLE.search(module)
+    match = re.match(r"amdgpu(\d+)\.(\w+)-", triple[1]) if triple else None
+    return [f"gfx{match[1]}{match[2]}"] if match else []
 
 
 def _line(text: str, position: int) -> int:

@@ -27,6 +27,9 @@ from verilocc_mlir.errors import ToolchainError
 DEFAULT_TIMEOUT = 300.0
 MAX_OUTPUT_BYTES = 1 << 30
 MAX_STDERR_BYTES = 1 << 20
+BROKEN_MODULE = "Broken module found"
+"""LLVM's last words when the IR verifier refuses a module; llc then aborts, as if it had crashed."""
+
 KEEP_VARIABLE = "VERILOCC_KEEP"
 """Environment variable: a directory where the input of a failing tool is kept, for replay."""
 
@@ -143,6 +146,9 @@ def first_useful_line(stderr: str) -> tuple[str, str]:
     # A generic "LLVM ERROR: Found N machine code errors" ends the report that names them.
     first = useful[0]
     line = lines[first]
+    if BROKEN_MODULE in line:
+        # The IR verifier's complaint and the instruction come first, without any mark.
+        return "; ".join(lines[: min(first, 2)]) or BROKEN_MODULE, ""
     if line.startswith("*** Bad machine code"):
         details = [
             text

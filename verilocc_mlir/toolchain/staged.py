@@ -27,7 +27,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mmra import strip_mmra
-from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, ToolFailure, ToolRun, run_tool
+from verilocc_mlir.toolchain.run import BROKEN_MODULE, DEFAULT_TIMEOUT, ToolFailure, ToolRun, run_tool
 from verilocc_mlir.toolchain.unknown_intrinsics import refuse_unknown_intrinsics
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
@@ -227,7 +227,7 @@ class StagedCompiler:
 
     def _as_input_error(self, failure: ToolFailure) -> ToolFailure | InputError:
         """llc's complaint about a place in its input is the input's fault; a crash or time-out is not."""
-        if failure.status <= 0:
+        if failure.status <= 0 and BROKEN_MODULE not in failure.stderr:
             return failure
         return InputError(f"{self._version()} rejects it: {failure.line}", where=failure.where, hint=failure.hint)
 

@@ -1,0 +1,183 @@
+"""LLVM IR of newer front ends (LLVM 23 and 24: IREE 3.13, torch-mlir, Triton 3.9) brought down to LLVM 22.
+
+Only text that the llc at hand rejects is touched: a newer llc, where the user has one, reads it as it is. Each rewrite
+keeps the meaning or is conservative; what is not known here is left for llc to name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.toolchain.float_literals import convert_line
+from verilocc_mlir.toolchain.staged import TRIPLE, StagedCompiler
+
+_DENORMAL_NAMES = {
+    "ieee": "ieee",
+    "preservesign": "preserve-sign",
+    "positivezero": "positive-zero",
+    "dynamic": "dynamic",
+}
+_FPENV = re.compile(
+    r"\bdenormal_fpenv\((?:(?P<all>[a-z]+(?:\|[a-z]+)?))?(?:, *)?(?:float: *(?P<float>[a-z]+(?:\|[a-z]+)?))?\)"
+)
+_FLOAT_LITERAL = re.compile(r"\bf0x|[+-](?:inf|qnan|s?nan\()|\d\.\d")
+_RSRC = "llvm.amdgcn.make.buffer.rsrc"
+_RSRC_CALL = re.compile(
+    r"(?P<head>^(?P<indent> *)(?:%\S+ = )?(?:tail |musttail |notail )?call\b.*?"
+    r"@llvm\.amdgcn\.make\.buffer\.rsrc\.p\d+\.p\d+)"
+    r"\.i32\((?P<args>.*)\)(?P<tail>[^()]*)$"
+)
+_RSRC_DECLARE = re.compile(r"^(declare .*@llvm\.amdgcn\.make\.buffer\.rsrc\.p\d+\.p\d+)\.i32\((.*), i32, i32\)(.*)$")
+
+
+@dataclass(frozen=True)
+class Downgraded:
+    """IR for LLVM 22, and what was changed, one phrase each; empty if nothing was."""
+
+    text: str
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PreRa:
+    """Pre-RA machine IR with the IR text that llc accepted (use that for the direct compile) and what was changed."""
+
+    mir: str
+    ir: str
+    changes: tuple[str, ...]
+
+
+def to_pre_ra(compiler: StagedCompiler, ir: str) -> PreRa:
+    """``StagedCompiler.to_pre_ra``, and once more with the IR brought down to this LLVM if it is rejected.
+
+    Raises:
+        InputError: llc rejects it, and nothing of it belongs to a newer LLVM.
+        UnsupportedError: it is of a newer LLVM, and llc rejects it even after the rewrite.
+    """
+    try:
+        return PreRa(compiler.to_pre_ra(ir), ir, ())
+    except InputError as rejection:
+        lowered = downgrade(ir, where=compiler.options.input_name)
+        if not lowered.changes:
+            raise
+        try:
+            return PreRa(compiler.to_pre_ra(lowered.text), lowered.text, lowered.changes)
+        except InputError as second:
+            rewritten = ", ".join(lowered.changes)
+            raise UnsupportedError(
+                f"the IR is of a newer LLVM ({rejection.what}); with {rewritten} rewritten, {second.what}",
+                where=compiler.options.input_name,
+                hint="use the LLVM that wrote it (VERILOCC_LLVM=DIR, for example ROCm's llvm/bin)",
+            ) from second
+
+
+def downgrade(ir: str, *, where: str = "") -> Downgraded:
+    """Rewrite what LLVM 22 does not read.
+
+    Raises:
+        UnsupportedError: it uses what has no equivalent: address spaces 10 to 15, literals of unusual types.
+    """
+    reserved = re.search(r"\baddrspace\(1[0-5]\)", ir)
+    if reserved:
+        line = ir.count("\n", 0, reserved.start()) + 1
+        raise UnsupportedError(f"{reserved[0]} does not exist in LLVM 22", where=f"{where}:{line}" if where else "")
+    changes: list[str] = []
+    text = ir
+    steps: tuple[tuple[str, Callable[[str], str]], ...] = (
+        ("target triple", _triple),
+        ("data layout", _layout),
+        ("denormal_fpenv", _denormal_fpenv),
+        ("uniform-work-group-size", _uniform_work_group_size),
+        (f"{_RSRC} with an i32 length", _buffer_resources),
+        ("floating-point literals", lambda source: _literals(source, where)),
+    )
+    for name, step in steps:
+        changed = step(text)
+        if changed != text:
+            changes.append(name)
+            text = changed
+    return Downgraded(text, tuple(changes))
+
+
+def _triple(ir: str) -> str:
+    return re.sub(r'^(target triple = )"amdgpu[\w.]*-[^"]*"', rf'\1"{TRIPLE}"', ir, flags=re.MULTILINE)
+
+
+def _layout(ir: str) -> str:
+    """llc computes the layout from the triple; the newer one only adds the address spaces refused above."""
+    return re.sub(r'^target datalayout = ".*-p1[0-5]:.*"\n', "", ir, flags=re.MULTILINE)
+
+
+def _denormal_fpenv(ir: str) -> str:
+    def mode(text: str) -> str:
+        output, _, given = text.partition("|")
+        return f"{_DENORMAL_NAMES[output]},{_DENORMAL_NAMES[given or output]}"
+
+    def attributes(match: re.Match[str]) -> str:
+        found: list[str] = []
+        if match["all"]:
+            found.append(f'"denormal-fp-math"="{mode(match["all"])}"')
+        if match["float"]:
+            found.append(f'"denormal-fp-math-f32"="{mode(match["float"])}"')
+        return " ".join(found)
+
+    # The attribute also stands in comments ("; Function Attrs: …"), where it does no harm either way.
+    return _FPENV.sub(attributes, ir) if "denormal_fpenv" in ir else ir
+
+
+def _uniform_work_group_size(ir: str) -> str:
+    """LLVM 22 reads the attribute's value, and the bare form as false: right, but slower."""
+    return re.sub(r'"uniform-work-group-size"(?!=)', '"uniform-work-group-size"="true"', ir)
+
+
+def _buffer_resources(ir: str) -> str:
+    """The length is unsigned in both; LLVM 22's intrinsic has it in 64 bits and does not name its type."""
+    if _RSRC not in ir:
+        return ir
+    lines = ir.split("\n")
+    count = 0
+    for index, line in enumerate(lines):
+        if _RSRC not in line:
+            continue
+        call = _RSRC_CALL.match(line)
+        if call:
+            pointer, stride, length, flags = _arguments(call["args"])
+            value = length.split()[-1]
+            before = ""
+            if not re.fullmatch(r"\d+", value):
+                name = f"%verilocc.length.{count}"
+                before, value = f"{call['indent']}{name} = zext i32 {value} to i64\n", name
+                count += 1
+            lines[index] = f"{before}{call['head']}({pointer}, {stride}, i64 {value}, {flags}){call['tail']}"
+            continue
+        lines[index] = _RSRC_DECLARE.sub(r"\1(\2, i64, i32)\3", line)
+    return "\n".join(lines).replace(".make.buffer.rsrc.p7.p1.i64(", ".make.buffer.rsrc.p7.p1(")
+
+
+def _arguments(text: str) -> list[str]:
+    """The arguments of a call, split at the commas outside brackets."""
+    parts: list[str] = []
+    depth = start = 0
+    for index, char in enumerate(text):
+        if char in "([{<":
+            depth += 1
+        elif char in ")]}>":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:index].strip())
+            start = index + 1
+    return [*parts, text[start:].strip()]
+
+
+def _literals(ir: str, where: str) -> str:
+    lines = ir.split("\n")
+    for index, line in enumerate(lines):
+        if _FLOAT_LITERAL.search(line):
+            try:
+                lines[index] = convert_line(line)
+            except ValueError as error:
+                raise UnsupportedError(f"cannot write {error} for LLVM 22", where=f"{where}:{index + 1}") from error
+    return "\n".join(lines)
