@@ -18,6 +18,7 @@ from smt_verifier.outcome import Outcome
 
 DATA = Path(__file__).parent / "data" / "audit"
 DIVERGENT = (DATA / "divergent.ll").read_text()
+MIXED = (DATA / "mixed.ll").read_text()
 CALLS = (DATA / "calls.ll").read_text()
 
 STRAIGHT = """
@@ -165,6 +166,11 @@ CASES: list[tuple[str, Callable[[], Pair], set[str]]] = [
         "branch target changed",
         lambda: edit(phases_of_ir(DIVERGENT, "gfx942")[1], r"S_BRANCH %bb\.3", "S_BRANCH %bb.1"),
         {"operands"},
+    ),
+    (
+        "argument loaded from another stack object",
+        lambda: edit(phases_of_ir(MIXED, "gfx942")[1], r"_SADDR %fixed-stack\.10,", "_SADDR %fixed-stack.9,"),
+        {"instruction-sequence", "operands"},
     ),
     (
         "return value in the wrong register",

@@ -39,7 +39,7 @@ from dataclasses import replace
 from smt_verifier.audit.align import acts_alone
 from smt_verifier.audit.check import check_block
 from smt_verifier.audit.flags import check_flags, new_faults
-from smt_verifier.audit.header import compare_headers
+from smt_verifier.audit.header import compare_headers, with_numbers_of
 from smt_verifier.audit.infer import infer
 from smt_verifier.audit.product import Product
 from smt_verifier.audit.report import AuditReport, Finding, FunctionAudit, MoveCounts
@@ -137,6 +137,7 @@ def _audit(
         return FunctionAudit(
             pre.name, combine(f.outcome for f in findings), len(findings), tuple(findings), MoveCounts()
         )
+    post = with_numbers_of(pre, post)
     available = allocatable(pre, file.preamble, target)
     product = Product(pre, post, target.wave_size, available.reserved_units)
     rules = MachineRules(
