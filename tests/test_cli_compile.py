@@ -352,3 +352,10 @@ def test_standard_input_in_process(
     assert run(["compile", "-mcpu=gfx950", "--emit=obj", "-o", str(out)]) == 0
     assert out.exists()
     assert "- for gfx950" in capsys.readouterr().out
+
+
+def test_ir_of_a_newer_llvm_is_brought_down_and_said_so(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    newer = SMALL.replace("store i32", "%f = sitofp i32 %w to float\n  %g = fadd float %f, f0x3F800000\n  store i32")
+    small.write_text(newer)
+    assert run(["compile", str(small), "-mcpu=gfx942"]) == 0
+    assert "note: IR of a newer LLVM; rewritten for this one: " in " ".join(capsys.readouterr().out.split())

@@ -16,6 +16,7 @@ import click
 from rich_click import RichGroup
 
 import verilocc_mlir
+from verilocc_mlir.cli.audit import audit_command
 from verilocc_mlir.cli.compile import compile_command
 from verilocc_mlir.cli.doctor import doctor_command
 from verilocc_mlir.errors import ExitCode, VeriloccError
@@ -34,6 +35,7 @@ def cli() -> None:
 
 
 cli.add_command(compile_command)
+cli.add_command(audit_command)
 cli.add_command(doctor_command)
 
 

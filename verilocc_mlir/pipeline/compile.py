@@ -26,6 +26,7 @@ from verilocc_mlir.toolchain.checked import CheckedObject, check_object
 from verilocc_mlir.toolchain.descriptor import FieldDifference
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.staged import (
     CompileOptions,
@@ -99,17 +100,14 @@ class _Compilation:
         with ThreadPoolExecutor(max_workers=1) as beside:
             if self.input.kind == "mir":
                 mir = self.input.text
-                return self._compile(
-                    lambda: mir, lambda kind: beside.submit(self.compiler.finish_from, mir, Phase.SGPR, kind)
-                )
-            ir = self.input.text
-            return self._compile(
-                lambda: self.compiler.to_pre_ra(ir), lambda kind: beside.submit(self.compiler.direct, ir, kind)
-            )
+                return self._compile(mir, lambda kind: beside.submit(self.compiler.finish_from, mir, Phase.SGPR, kind))
+            pre = to_pre_ra(self.compiler, self.input.text)
+            if pre.changes:
+                self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
+            return self._compile(pre.mir, lambda kind: beside.submit(self.compiler.direct, pre.ir, kind))
 
-    def _compile(self, to_pre_ra: Callable[[], str], llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
+    def _compile(self, pre: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
         greedy = llvm("obj")
-        pre = to_pre_ra()
         with self.clock.measure("parse"):
             self.file = parse_mir(pre, self.path)
         if not self.file.functions:
