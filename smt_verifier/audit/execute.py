@@ -17,6 +17,7 @@ from smt_verifier.audit.report import Finding
 from smt_verifier.audit.semantics import (
     SpillSlot,
     canonical_opcode,
+    exec_unclear,
     explicit_shape,
     ignores_exec,
     is_pure,
@@ -327,6 +328,8 @@ class Executor:
     # -- pairs --------------------------------------------------------------------------------------------------------
 
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
+        if exec_unclear(pre.opcode) and not all(a.active for a in state.atoms):
+            raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
         if pre.opcode != "BUNDLE":
             self._compare_reads(pre, post, state)
             mask = next((op for op in pre.operands if op.kind is OperandKind.REGMASK), None)

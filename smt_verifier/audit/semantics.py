@@ -32,6 +32,9 @@ _SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
 _IGNORES_EXEC = re.compile(
     r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|WRITELANE|SPILL_S32|INDIRECT|SET_INACTIVE)|SI_SPILL_S32_TO|SI_SPILL_WWM|.*WWM|.*WQM|ENTER_|EXIT_"
 )
+_EXEC_UNCLEAR = re.compile(
+    r"LDS_(?:PARAM|DIRECT)_LOAD|.*LOAD_(?:MONITOR_)?TR|V_INDIRECT|SI_(?:INDIRECT|INIT_EXEC|PS_LIVE|KILL|DEMOTE)"
+)
 _READS_INACTIVE = re.compile(
     r"V_(?:READLANE|MFMA|SMFMAC|WMMA|SWMMAC|PERMLANE|WRITELANE|SET_INACTIVE)|.*_(?:dpp|DPP)|DS_BPERMUTE|DS_PERMUTE|DS_SWIZZLE"
     r"|SI_RESTORE_S32|.*WWM|.*WQM"
@@ -126,6 +129,16 @@ def is_pure(instruction: Instruction) -> bool:
 def ignores_exec(opcode: str) -> bool:
     """Whether vector results are written in inactive lanes too (ISA manuals: matrix operations, v_writelane)."""
     return bool(_IGNORES_EXEC.match(opcode))
+
+
+@lru_cache(maxsize=None)
+def exec_unclear(opcode: str) -> bool:
+    """Whether the ISA lets it write some inactive threads but not others, or changes EXEC on the way.
+
+    LDS parameter and direct loads work on whole quads, transposing loads across threads, indirect pseudos in a loop
+    of their own. Fine while all threads are active; not followed while some wait.
+    """
+    return bool(_EXEC_UNCLEAR.match(opcode))
 
 
 @lru_cache(maxsize=None)
