@@ -19,6 +19,7 @@ import verilocc_mlir
 from verilocc_mlir.cli.audit import audit_command
 from verilocc_mlir.cli.compile import compile_command
 from verilocc_mlir.cli.doctor import doctor_command
+from verilocc_mlir.cli.recheck import recheck_command
 from verilocc_mlir.errors import ExitCode, VeriloccError
 
 _LLC_OPTIONS = ("mcpu", "mtriple", "mattr")
@@ -36,6 +37,7 @@ def cli() -> None:
 
 cli.add_command(compile_command)
 cli.add_command(audit_command)
+cli.add_command(recheck_command)
 cli.add_command(doctor_command)
 
 
