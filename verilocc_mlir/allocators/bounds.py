@@ -22,8 +22,9 @@ class Demand:
     Attributes:
         banks: files.
         registers: 32-bit registers needed at the worst point.
-        available: registers of those files that may be used and that nothing fixed holds at that point.
-        slot: that point: where ``registers`` exceeds ``available`` most.
+        available: registers of those files that may be used; where they do not suffice, without those that something
+            fixed holds at that point.
+        slot: that point: where most are missing, or where most are needed if none is.
     """
 
     banks: tuple[str, ...]
@@ -69,19 +70,20 @@ def _demand(
     held = [0] * (bits + 1)
     for cell in usable:
         _mark(held, fixed[cell], 1)
-    most, worst, where, free_there = 0, 0, -1, total
+    most, peak = 0, 0
+    worst, over, free_there = 0, -1, total
     live = taken = 0
     for bit in range(bits):
         live += change[bit]
         taken += held[bit]
-        if where < 0 or live + taken > worst:
-            worst, where, free_there = live + taken, bit, total - taken
-        most = max(most, live)
+        if live > most:
+            most, peak = live, bit
+        if live + taken - total > worst:
+            worst, over, free_there = live + taken - total, bit, total - taken
     halves = cells.halves
-    overfull = worst > total
-    needed = worst - (total - free_there) if overfull else most
-    slot = timeline.slot(where) if where >= 0 and bits else 0
-    return Demand(banks, -(-needed // halves), free_there // halves, slot)
+    if over >= 0:
+        return Demand(banks, -(-(worst + free_there) // halves), free_there // halves, timeline.slot(over))
+    return Demand(banks, -(-most // halves), total // halves, timeline.slot(peak) if bits else 0)
 
 
 def _mark(change: list[int], mask: int, amount: int) -> None:

@@ -77,7 +77,11 @@ class Placement:
         found = self._cache.get(key)
         if found is None:
             found = below(every, self._cells, self._ceiling, item.reach)
-            found = self._cache[key] = found[::-1] if down else found
+            if down:
+                # VCC stays the last resort, where nothing hints at it.
+                numbered = self._cells.stop["sgpr"]
+                found = (*(c for c in found[::-1] if c < numbered), *(c for c in found if c >= numbered))
+            self._cache[key] = found
             self._sets[found] = frozenset(found)
         return found
 

@@ -2,7 +2,7 @@
 
 After ``undef %5.sub3 = …`` a branch may lead to a join at which ``%5.sub1`` is live, because another path defines it.
 On this path the physical register of ``sub1`` would then be live without a definition. LLVM's rewriter marks it defined
-by an ``implicit-def`` on the partial definition (liveOutUndefPhiLanesForUndefSubregDef in VirtRegRewriter.cpp), provided
+by an ``implicit-def`` on the partial definition (VirtRegRewriter.cpp, liveOutUndefPhiLanesForUndefSubregDef) provided
 that nothing else is held there at that point; so does this module.
 """
 
