@@ -38,9 +38,7 @@ _NOISE = re.compile(
     r"Running pass|Exiting on signal)",
 )
 _USEFUL = re.compile(r"error:|LLVM ERROR|Assertion|\*\*\* Bad machine code|UNREACHABLE|fatal", re.IGNORECASE)
-_LOCATION = re.compile(
-    r"^(?:[^\s:]+: )?(?:error: )?(?P<where>[^\s:]+:\d+(?::\d+)?): (?:fatal )?(?:error: )?(?P<what>.+)$"
-)
+_LOCATION = re.compile(r"(?P<where><stdin>:\d+(?::\d+)?): (?:fatal )?(?:error: )?(?P<what>.+)$")
 
 
 class ToolFailure(ToolchainError):
@@ -156,7 +154,7 @@ def first_useful_line(stderr: str) -> tuple[str, str]:
             if text.startswith(("- function", "- instruction", "- operand"))
         ]
         return "; ".join([line.strip("* "), *[re.sub(r"\s+", " ", text[2:]) for text in details]]), ""
-    match = _LOCATION.match(line)
+    match = _LOCATION.search(line)
     if match:
         return match["what"], match["where"]
     return re.sub(r"^\S*(?:llc|opt|lld|llvm-\w+)\S*: (?:error: )?", "", line), ""

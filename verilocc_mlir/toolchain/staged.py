@@ -214,16 +214,26 @@ class StagedCompiler:
         return self._run(command, data, stage).stdout
 
     def _run(self, command: Sequence[str | Path], data: bytes, stage: str) -> ToolRun:
-        run = run_tool(command, stdin=data, timeout=self.options.timeout, stage=stage, where=self.options.input_name)
+        try:
+            run = run_tool(
+                command, stdin=data, timeout=self.options.timeout, stage=stage, where=self.options.input_name
+            )
+        except ToolFailure as failure:
+            self._refuse_ignored(failure.stderr)
+            raise
         self.runs.append(run)
-        ignored = _IGNORED.search(run.stderr)
+        self._refuse_ignored(run.stderr)
+        return run
+
+    def _refuse_ignored(self, stderr: str) -> None:
+        """llc ignores a processor or feature that it does not know, and compiles for something else."""
+        ignored = _IGNORED.search(stderr)
         if ignored:
             raise InputError(
                 f"{self._version()} does not know the {ignored['kind']} {ignored['name']}",
                 where=self.options.input_name,
                 hint="`llc -mtriple=amdgcn -mcpu=help` lists processors and features",
             )
-        return run
 
     def _as_input_error(self, failure: ToolFailure) -> ToolFailure | InputError:
         """llc's complaint about a place in its input is the input's fault; a crash or time-out is not."""

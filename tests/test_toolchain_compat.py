@@ -1,0 +1,196 @@
+"""IR of newer LLVMs: brought down with the same meaning, numbers bit for bit, or refused with the reason."""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toolchain_support import DATA, compiler, source, tools
+
+from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.toolchain.checked import check_object
+from verilocc_mlir.toolchain.descriptor import parse_descriptors
+from verilocc_mlir.toolchain.float_literals import convert_line, encode_decimal
+from verilocc_mlir.toolchain.inputs import load_input
+from verilocc_mlir.toolchain.ir_compat import downgrade, to_pre_ra
+from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.staged import Phase
+
+WIDTH = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+needs_llvm_22 = pytest.mark.skipif(tools().version[0] != 22, reason="the forms that LLVM 22 lacks; this llc is newer")
+
+
+def emitted(kind: str, literals: list[str]) -> list[int]:
+    """The bits that llc writes for literals, each a global of its own."""
+    lines = [f"@g{i} = addrspace(1) global {kind} {literal}" for i, literal in enumerate(literals)]
+    asm = compiler("gfx942").direct("\n".join(map(convert_line, lines)) + "\n", "asm").decode()
+    size = {16: "short", 32: "long", 64: "quad"}[WIDTH[kind]]
+    values = re.findall(rf"^g(\d+):\n\s+\.{size}\s+(0x[0-9a-f]+|\d+)", asm, re.MULTILINE)
+    assert [int(index) for index, _ in values] == list(range(len(literals)))
+    return [int(value, 0) for _, value in values]
+
+
+@pytest.mark.parametrize("kind", WIDTH)
+def test_every_bit_pattern_survives(kind: str) -> None:
+    rng = random.Random(7)
+    width = WIDTH[kind]
+    edges = [0, 1, (1 << width) - 1, 1 << width - 1, (1 << width - 1) - 1]
+    patterns = edges + [rng.getrandbits(width) for _ in range(2000)]
+    assert emitted(kind, [f"f0x{bits:0{width // 4}X}" for bits in patterns]) == patterns
+
+
+@pytest.mark.parametrize("kind", WIDTH)
+def test_names_mean_what_llvm_means(kind: str) -> None:
+    fraction = {"half": 10, "bfloat": 7, "float": 23, "double": 52}[kind]
+    infinity = (1 << WIDTH[kind] - 1) - (1 << fraction)
+    sign, quiet = 1 << WIDTH[kind] - 1, 1 << fraction - 1
+    names = ["+inf", "-inf", "+qnan", "-qnan", "+nan(0x5)", "-nan(0x5)", "+snan(0x1)", "-snan(0x1)"]
+    assert emitted(kind, names) == [
+        infinity,
+        sign | infinity,
+        infinity | quiet,
+        sign | infinity | quiet,
+        infinity | quiet | 5,
+        sign | infinity | quiet | 5,
+        infinity | 1,
+        sign | infinity | 1,
+    ]
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_shortest_decimals_of_float_round_to_it(value: float) -> None:
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    assert encode_decimal(f"{value:.8e}", "float") == bits
+
+
+@given(st.floats(width=16, allow_nan=False, allow_infinity=False))
+def test_shortest_decimals_of_half_round_to_it(value: float) -> None:
+    (bits,) = struct.unpack("<H", struct.pack("<e", value))
+    assert encode_decimal(repr(value), "half") == bits
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_decimals_of_double_round_to_it(value: float) -> None:
+    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+    assert encode_decimal(repr(value), "double") == bits
+
+
+def test_ties_go_to_even_and_large_values_to_infinity() -> None:
+    one = 0x3F800000
+    half_step = Fraction(1, 1 << 24)
+    assert encode_decimal(f"{float(1 + half_step):.30f}", "float") == one
+    assert encode_decimal(f"{float(1 + 3 * half_step):.30f}", "float") == one + 2
+    # Rounding by way of a double would give the next float up.
+    assert encode_decimal("1.00000005960464477540", "float") == one + 1
+    assert encode_decimal("1.0e39", "float") == 0x7F800000
+    assert encode_decimal("-0.0", "float") == 0x80000000
+    assert encode_decimal("1.0e-46", "float") == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("  %y = fadd float %x, 0.1", "  %y = fadd float %x, 0x3FB99999A0000000"),
+        ("  %y = fadd double %x, 0.1", "  %y = fadd double %x, 0.1"),
+        ("  %y = fadd float %x, 0.5", "  %y = fadd float %x, 0.5"),
+        ("  %p = phi half [ f0x3C00, %a ], [ %v, %b ]", "  %p = phi half [ 0xH3C00, %a ], [ %v, %b ]"),
+        ("  call void @f(double 0.1, bfloat 0.1)", "  call void @f(double 0.1, bfloat 0xR3DCD)"),
+        ('  %"float 0.1" = load float, ptr %double.0.1 ; 0.1', '  %"float 0.1" = load float, ptr %double.0.1 ; 0.1'),
+        ('!0 = !{!"float 0.1"}', '!0 = !{!"float 0.1"}'),
+        ("  %q = getelementptr float, ptr %p, i64 1", "  %q = getelementptr float, ptr %p, i64 1"),
+    ],
+)
+def test_only_literals_are_touched(line: str, expected: str) -> None:
+    assert convert_line(line) == expected
+
+
+def test_a_literal_without_such_a_form_is_refused() -> None:
+    for line in ("store fp128 f0x0, ptr %p", "store float f0x112345678, ptr %p", "f0x1"):
+        with pytest.raises(ValueError, match="literal f0x"):
+            convert_line(line)
+    with pytest.raises(UnsupportedError, match="literal f0x0 of type fp128") as caught:
+        downgrade("\nstore fp128 f0x0, ptr %p", where="k.ll")
+    assert caught.value.where == "k.ll:2"
+
+
+@pytest.mark.parametrize(
+    ("newer", "older"),
+    [
+        ("denormal_fpenv(ieee)", '"denormal-fp-math"="ieee,ieee"'),
+        ("denormal_fpenv(dynamic)", '"denormal-fp-math"="dynamic,dynamic"'),
+        ("denormal_fpenv(preservesign|ieee)", '"denormal-fp-math"="preserve-sign,ieee"'),
+        ("denormal_fpenv(float: positivezero)", '"denormal-fp-math-f32"="positive-zero,positive-zero"'),
+        (
+            "denormal_fpenv(ieee, float: preservesign|ieee)",
+            '"denormal-fp-math"="ieee,ieee" "denormal-fp-math-f32"="preserve-sign,ieee"',
+        ),
+    ],
+)
+def test_denormal_modes(newer: str, older: str) -> None:
+    text = f"attributes #0 = {{ nounwind {newer} memory(none) }}\n"
+    lowered = downgrade(text)
+    assert lowered.text == f"attributes #0 = {{ nounwind {older} memory(none) }}\n"
+    assert lowered.changes == ("denormal_fpenv",)
+
+
+def test_denormal_modes_reach_the_descriptor() -> None:
+    kernel = "define amdgpu_kernel void @k() #0 {\n  ret void\n}\n"
+    text = kernel + "attributes #0 = { denormal_fpenv(ieee, float: preservesign) }\n"
+    fields = parse_descriptors(compiler("gfx942").direct(downgrade(text).text))["k"].fields
+    assert (fields["float_denorm_mode_32"], fields["float_denorm_mode_16_64"]) == (0, 3)
+
+
+def test_buffer_lengths_are_widened_unsigned() -> None:
+    name = "@llvm.amdgcn.make.buffer.rsrc.p7.p1.i32"
+    call = f"  %r = tail call ptr addrspace(7) {name}(ptr addrspace(1) %p, i16 0, {{}}, i32 %f)"
+    assert "i16 0, i64 4000, i32 %f)" in downgrade(call.format("i32 4000")).text
+    lowered = downgrade(call.format("i32 -1")).text
+    assert "%verilocc.length.0 = zext i32 -1 to i64\n" in lowered
+    assert "i16 0, i64 %verilocc.length.0, i32 %f)" in lowered
+    assert ".p7.p1(" in lowered
+    nested = call.format("i32 7").replace(
+        "ptr addrspace(1) %p", "ptr addrspace(1) getelementptr (i8, ptr addrspace(1) @g, i64 4)"
+    )
+    assert "(i8, ptr addrspace(1) @g, i64 4), i16 0, i64 7, i32 %f)" in downgrade(nested).text
+
+
+def test_what_has_no_equivalent_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"addrspace\(12\) does not exist in LLVM 22"):
+        downgrade("define void @f(ptr addrspace(12) %p) {\n  ret void\n}\n")
+
+
+@needs_llvm_22
+@pytest.mark.parametrize("name", ["iree_gelu.gfx942.ll", "iree_gelu.gfx1100.opt.ll", "newer_forms.ll"])
+def test_newer_ir_compiles(name: str) -> None:
+    loaded = load_input((DATA / name).read_bytes(), path=name)
+    staged = compiler(loaded.cpu, name)
+    with pytest.raises(InputError):
+        staged.to_pre_ra(loaded.text)
+    pre = to_pre_ra(staged, loaded.text)
+    assert "target triple" in pre.changes
+    assert "floating-point literals" in pre.changes
+    obj = staged.finish_from(pre.mir, Phase.SGPR)
+    checked = check_object(obj, mir=pre.mir, cpu=loaded.cpu, reference=staged.direct(pre.ir))
+    assert read_code_object(staged.link(checked.data)).machine == loaded.cpu
+
+
+def test_ir_that_llc_reads_is_not_touched() -> None:
+    pre = to_pre_ra(compiler("gfx942"), source("abi.ll"))
+    assert (pre.ir, pre.changes) == (source("abi.ll"), ())
+
+
+def test_an_ordinary_error_stays_the_inputs_fault() -> None:
+    with pytest.raises(InputError, match="expected instruction opcode"):
+        to_pre_ra(compiler("gfx942"), "define amdgpu_kernel void @k() {\n  nonsense\n}\n")
+
+
+@needs_llvm_22
+def test_newer_ir_that_stays_unreadable_says_both_reasons() -> None:
+    text = source("newer_forms.ll").replace("  ret void", "  brandnew\n  ret void")
+    with pytest.raises(UnsupportedError, match=r"of a newer LLVM .* rewritten, .*expected instruction opcode"):
+        to_pre_ra(compiler("gfx90a"), text)

@@ -1,0 +1,127 @@
+"""Finding LLVM: the order of the search, and a reason for every candidate that is not taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from toolchain_support import llvm_directory, tools
+
+from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.toolchain.find import MINIMUM_VERSION, find_toolchain, survey
+
+
+def fake(directory: Path, name: str, output: str) -> Path:
+    """A program that prints ``output``, as a tool of another version or build would."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{output}\nEND\n")
+    path.chmod(0o755)
+    return path
+
+
+OLD = "Debian LLVM version 14.0.6\n  Registered Targets:\n    amdgcn     - AMD GCN GPUs"
+NO_AMDGPU = "LLVM version 22.1.8\n  Registered Targets:\n    x86-64     - 64-bit X86"
+
+
+def test_the_machines_tool_chain_is_complete() -> None:
+    found = tools()
+    assert found.version >= MINIMUM_VERSION
+    assert "LLVM" in found.version_text
+    for path in (found.llc, found.lld, found.opt, found.objdump, found.dis, found.readelf, found.mc):
+        assert path is not None
+        assert path.exists()
+
+
+def test_an_old_llc_on_the_path_is_passed_over_with_the_reason(tmp_path: Path) -> None:
+    fake(tmp_path, "llc", OLD)
+    (tmp_path / "llc-22").symlink_to(llvm_directory() / "llc")
+    found = find_toolchain(env={"PATH": str(tmp_path)})
+    assert found.llc == tmp_path / "llc-22"
+    assert found.lld.exists()
+    assert [(candidate.path, candidate.version) for candidate in found.rejected] == [(tmp_path / "llc", (14, 0, 6))]
+    assert "too old" in found.rejected[0].reason
+
+
+def test_the_newest_versioned_name_comes_first(tmp_path: Path) -> None:
+    fake(tmp_path, "llc-9", OLD)
+    fake(tmp_path, "llc-23", NO_AMDGPU.replace("22.1.8", "23.0.0"))
+    (tmp_path / "llc-22").symlink_to(llvm_directory() / "llc")
+    found = find_toolchain(env={"PATH": str(tmp_path)})
+    assert found.llc.name == "llc-22"
+    assert [candidate.path.name for candidate in found.rejected] == ["llc-23"]
+    assert "without the AMDGPU target" in found.rejected[0].reason
+
+
+@pytest.mark.parametrize("given", ["directory", "prefix", "binary"])
+def test_an_option_may_name_a_directory_a_prefix_or_llc(given: str) -> None:
+    directory = llvm_directory()
+    option = {"directory": directory, "prefix": directory.parent, "binary": directory / "llc"}[given]
+    found = find_toolchain(option, env={"PATH": ""})
+    assert (found.llc, found.source) == (directory / "llc", "option")
+
+
+def test_the_environment_wins_over_the_path(tmp_path: Path) -> None:
+    directory = llvm_directory()
+    fake(tmp_path, "llc", OLD)
+    assert find_toolchain(env={"VERILOCC_LLVM": str(directory), "PATH": str(tmp_path)}).source == "VERILOCC_LLVM"
+    single = {"VERILOCC_LLC": str(directory / "llc"), "VERILOCC_LLD": str(directory / "ld.lld"), "PATH": ""}
+    found = find_toolchain(env=single)
+    assert (found.source, found.lld) == ("VERILOCC_LLC", directory / "ld.lld")
+
+
+def test_rocm_is_found_by_its_prefix(tmp_path: Path) -> None:
+    (tmp_path / "llvm" / "bin").mkdir(parents=True)
+    (tmp_path / "llvm" / "bin" / "llc").symlink_to(llvm_directory() / "llc")
+    candidates = survey(env={"ROCM_PATH": str(tmp_path), "PATH": ""})
+    # The same file is listed once, under the first name it was found by.
+    assert any(candidate.accepted and candidate.tool == "llc" for candidate in candidates)
+
+
+def test_an_option_that_does_not_fit_is_an_error_and_nothing_else_is_tried(tmp_path: Path) -> None:
+    path = fake(tmp_path, "llc", OLD)
+    with pytest.raises(ToolchainError) as caught:
+        find_toolchain(path)
+    assert "LLVM 14 is too old, 22 or newer is needed" in str(caught.value)
+    assert "apt-get install llvm-22 lld-22" in caught.value.hint
+    assert "make demo" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (None, "does not exist"),
+        ("echo hello", "prints no LLVM version"),
+        ("exit 3", "exit code 3"),
+        ("kill -SEGV $$", "crashed with SIGSEGV"),
+    ],
+)
+def test_a_broken_llc_is_named_with_its_fault(tmp_path: Path, script: str | None, reason: str) -> None:
+    path = tmp_path / "llc"
+    if script is not None:
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    with pytest.raises(ToolchainError, match=reason) as caught:
+        find_toolchain(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_cannot_be_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "llc").write_text("text")
+    with pytest.raises(ToolchainError, match="not an executable file"):
+        find_toolchain(tmp_path)
+
+
+def test_a_missing_linker_is_named(tmp_path: Path) -> None:
+    env = {"VERILOCC_LLC": str(llvm_directory() / "llc"), "VERILOCC_LLD": str(tmp_path / "ld.lld"), "PATH": ""}
+    with pytest.raises(ToolchainError, match=r"no suitable ld\.lld") as caught:
+        find_toolchain(env=env)
+    assert "lld-22" in caught.value.hint
+
+
+def test_the_survey_never_raises_and_lists_each_file_once(tmp_path: Path) -> None:
+    fake(tmp_path, "llc", OLD)
+    (tmp_path / "llc-14").symlink_to(tmp_path / "llc")
+    candidates = survey(env={"PATH": str(tmp_path)})
+    assert [candidate.path.name for candidate in candidates if candidate.path.parent == tmp_path] == ["llc"]
+    assert survey(tmp_path / "nowhere")[0].accepted is False

@@ -1,0 +1,35 @@
+"""Shared by the tool-chain tests: the tools, and compilers over the inputs in data/toolchain."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from support import LLVM_DIRECTORIES
+
+from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
+from verilocc_mlir.toolchain.staged import CompileOptions, StagedCompiler
+
+DATA = Path(__file__).parent / "data" / "toolchain"
+TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
+
+
+@lru_cache(maxsize=1)
+def tools() -> Toolchain:
+    """The tool chain that this machine has."""
+    return find_toolchain()
+
+
+def compiler(cpu: str, name: str = "") -> StagedCompiler:
+    """A fresh compiler, the verifier on."""
+    return StagedCompiler(tools(), CompileOptions(cpu, timeout=120.0, input_name=name))
+
+
+def source(name: str) -> str:
+    """An input of data/toolchain."""
+    return (DATA / name).read_text()
+
+
+def llvm_directory() -> Path:
+    """A directory with unversioned tools."""
+    return next(Path(directory) for directory in LLVM_DIRECTORIES if (Path(directory) / "llc").exists())
