@@ -17,7 +17,7 @@ State. P maps lanes of virtual registers and units of physical ones to values, Q
 registers of later phases. Scalar lanes hold one value a wave; vector lanes one a thread, kept apart for each class of
 threads that the masks in EXEC distinguish (``masks.py``): a vector move moves only what is active where it stands.
 The lattice of claims at block entries (``relation.py``) has, for each lane of P, the set of places of Q that hold its
-value, or "undefined"; transfer functions are in ``execute.py``.
+value, or "undefined"; transfer functions are in ``alone.py`` and ``execute.py``.
 
 Proof method. ``infer.py`` guesses the claims by an optimistic data flow and is not trusted. ``check.py`` takes each
 block with its claims as hypotheses, executes both sides symbolically and asks the solver that every operand agrees

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from smt_verifier.audit.align import Step
-from smt_verifier.audit.execute import Goal
 from smt_verifier.audit.lanes import key_name
+from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.product import Product
 from smt_verifier.audit.relation import Claims, Relation, pre_term
 from smt_verifier.audit.report import Finding

@@ -15,12 +15,12 @@ import re
 from collections.abc import Callable
 
 from smt_verifier.audit.lanes import LaneMap
+from smt_verifier.audit.semantics import EXEC_NAMES
 from smt_verifier.audit.state import EXEC, Atom, State
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
 MAX_ATOMS = 32
-_EXEC_NAMES = frozenset({"exec", "exec_lo", "exec_hi"})
 _BINARY = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|NAND|NOR|XNOR)_B(?:32|64)(?:_term)?\Z")
 _SAVE = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|ANDN1|ORN1|NAND|NOR|XNOR)_SAVEEXEC_B(?:32|64)(?:_term)?\Z")
 _MOVE = re.compile(r"(?:COPY|S_MOV_B(?:32|64)(?:_term)?|S_MOV_B64_IMM_PSEUDO)\Z")
@@ -63,7 +63,7 @@ _OPERATIONS: dict[str, Callable[[Truth, Truth], Truth]] = {
 def defines_exec(instruction: Instruction) -> bool:
     """Whether the instruction writes EXEC; ``implicit-def $exec`` on a copy only orders it and writes nothing."""
     return any(
-        op.is_def and op.phys in _EXEC_NAMES and not (op.implicit and instruction.opcode == "COPY")
+        op.is_def and op.phys in EXEC_NAMES and not (op.implicit and instruction.opcode == "COPY")
         for op in instruction.all_operands
     )
 
@@ -81,7 +81,7 @@ class MaskTracker:
         """Mask variable an operand names: ``EXEC``, a number for a scalar register, or None for what cannot be a
         mask.
         """
-        if operand.phys in _EXEC_NAMES:
+        if operand.phys in EXEC_NAMES:
             whole = operand.phys == ("exec" if self.lanes.wave_size == 64 else "exec_lo")
             return EXEC if whole else None
         if not operand.is_reg:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from smt_verifier.audit.align import Step, acts_alone, align
-from smt_verifier.audit.execute import Executor, operation_name
+from smt_verifier.audit.execute import Executor
 from smt_verifier.audit.lanes import LaneMap, uses_halves
 from smt_verifier.audit.liveness import live_at_entry
 from smt_verifier.audit.masks import MaskTracker
+from smt_verifier.audit.operations import operation_name
 from smt_verifier.audit.relation import Claims
 from smt_verifier.audit.semantics import is_pure
 from smt_verifier.audit.state import EXEC, UNDEFINED, Atom, State

@@ -13,6 +13,7 @@ from functools import lru_cache
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 
+EXEC_NAMES = frozenset({"exec", "exec_lo", "exec_hi"})
 COPIES = frozenset({"COPY"})
 NO_CODE = frozenset({"IMPLICIT_DEF", "KILL"})
 DEBUG = frozenset({"DBG_VALUE", "DBG_VALUE_LIST", "DBG_LABEL", "DBG_INSTR_REF", "DBG_PHI"})
@@ -111,9 +112,9 @@ def is_pure(instruction: Instruction) -> bool:
     """
     if len(instruction.defs) != 1 or instruction.bundled or instruction.opens_bundle or instruction.tail:
         return False
-    if any(op.phys in ("exec", "exec_lo", "exec_hi") for op in instruction.defs):
+    if any(op.phys in EXEC_NAMES for op in instruction.defs):
         return False
-    if any(op.phys in ("exec", "exec_lo", "exec_hi") and not op.implicit for op in instruction.operands):
+    if any(op.phys in EXEC_NAMES and not op.implicit for op in instruction.operands):
         return False
     if any(op.is_def and op.phys != "scc" for op in instruction.operands):
         return False

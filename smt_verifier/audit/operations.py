@@ -1,0 +1,33 @@
+"""Pure operations: when two instructions compute the same function of what they read."""
+
+from __future__ import annotations
+
+from smt_verifier.audit.semantics import EXEC_NAMES, canonical_opcode, explicit_shape
+from verilocc_mlir.mir.model import Instruction, Operand
+
+PureArguments = tuple[tuple[int, ...], tuple[int, ...]]
+"""Terms of a pure operation's arguments, and the pre-RA lanes that hold them."""
+
+
+def operation_name(instruction: Instruction) -> str:
+    """Opcode, flags and non-register operands of a pure instruction: what makes it the same function of its inputs."""
+    shape = ",".join(explicit_shape(instruction.operands))
+    implicit = ",".join(sorted({op.phys for op in pure_inputs(instruction) if op.implicit}))
+    memory = ";".join(instruction.memory)
+    flags = " ".join(sorted(instruction.flags))
+    return f"{canonical_opcode(instruction.opcode)} {flags} {shape} {implicit} {memory}".strip()
+
+
+def pure_inputs(instruction: Instruction) -> list[Operand]:
+    """Register operands a pure instruction reads; EXEC is left out, because no thread's result depends on it.
+
+    An implicit use that is printed twice (LLVM adds EXEC again when it rematerialises) counts once.
+    """
+    found: list[Operand] = []
+    seen: set[str] = set()
+    for op in instruction.operands:
+        if op.is_use and op.phys not in EXEC_NAMES and not (op.implicit and op.phys in seen):
+            found.append(op)
+            if op.implicit:
+                seen.add(op.phys)
+    return found
