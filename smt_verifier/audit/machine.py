@@ -19,9 +19,7 @@ from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """``pre`` and ``post`` must be equal, unless the pre-RA lane is undefined. ``post`` -1: the lane must be
-    undefined.
-    """
+    """Terms ``pre`` and ``post`` must be equal, unless the pre-RA lane is undefined; ``post`` -1: it must be undefined."""
 
     rule: str
     pre: int
@@ -29,7 +27,6 @@ class Goal:
     step: Step
     pre_key: int
     post_key: int
-    note: str = ""
 
 
 GoalSink = Callable[[Goal], None]

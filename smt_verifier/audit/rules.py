@@ -1,7 +1,7 @@
 """Machine rules of one pair of instructions, and of code the allocator added: everything that is not about values.
 
 Each rule is one function; its name is the finding's rule. Values, undefined operands and early-clobber results are
-goals of ``execute.py``; block live-ins are part of the initial claims (``product.py``).
+goals of ``execute.py``; kill flags, dead flags and block live-ins are checked in ``flags.py``.
 """
 
 from __future__ import annotations
