@@ -19,7 +19,7 @@ from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Terms ``pre`` and ``post`` must be equal, unless the pre-RA lane is undefined; ``post`` -1: it must be undefined."""
+    """Terms that must be equal, unless the pre-RA lane is undefined; ``post`` -1: it must be undefined."""
 
     rule: str
     pre: int
