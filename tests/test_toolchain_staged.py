@@ -243,3 +243,32 @@ def test_an_unknown_processor_or_feature_is_refused_not_ignored(target: str, kin
 def test_a_phase_cannot_be_resumed_backwards() -> None:
     with pytest.raises(ValueError, match="cannot resume"):
         compiler("gfx942").resume("", done=Phase.VGPR, until=Phase.SGPR)
+
+
+def passes(stderr: str) -> list[str]:
+    """Passes that change code, from ``-debug-pass=Structure``; analyses and the set-up of a run left out."""
+    left_out = (
+        "[Aa]nalysis|Construction|Emitter|Virtual Register Map|Matrix|Slot index|Bundle|Print|Advisor|Arguments|"
+        "[Ss]ummary|Information$|Information Storage|Cache|Manager|Free|Configuration|Metadata|Transform|Alias|Immutable"
+    )
+    names = [line.strip() for line in stderr.splitlines()]
+    return [name for name in names if name and not re.search(left_out, name)]
+
+
+def test_the_stages_run_the_passes_of_a_direct_compile_in_order() -> None:
+    staged = StagedCompiler(tools(), CompileOptions("gfx942", verify=False, extra=("-debug-pass=Structure",)))
+    text = source("sgpr_spills.ll")
+    pre = staged.to_pre_ra(text)
+    scalar = staged.llvm_allocate(pre, Phase.SGPR)
+    vector = staged.resume(scalar, done=Phase.SGPR, until=Phase.VGPR)
+    staged.finish(staged.llvm_allocate(vector, Phase.VGPR))
+    staged.direct(text)
+    by_stage = {run.stage: passes(run.stderr) for run in staged.runs}
+    # The rewriter that resuming starts with finds nothing to rewrite.
+    assert by_stage["resume-vgpr"][0] == "Virtual Register Rewriter"
+    joined = by_stage["greedy-sgpr"] + by_stage["resume-vgpr"][1:] + by_stage["greedy-vgpr"] + by_stage["finish"]
+    start = by_stage["direct"].index("Greedy Register Allocator")
+    wanted = by_stage["direct"][start:]
+    # The one pass left out: interprocedural allocation is off (see staged.py).
+    wanted.remove("Register Usage Information Collector Pass")
+    assert joined == wanted
