@@ -249,7 +249,7 @@ def passes(stderr: str) -> list[str]:
     """Passes that change code, from ``-debug-pass=Structure``; analyses and the set-up of a run left out."""
     left_out = (
         "[Aa]nalysis|Construction|Emitter|Virtual Register Map|Matrix|Slot index|Bundle|Print|Advisor|Arguments|"
-        "[Ss]ummary|Information$|Information Storage|Cache|Manager|Free|Configuration|Metadata|Transform|Alias|Immutable"
+        "[Ss]ummary|Information$|Information Storage|Cache|Manager|Free|Configuration|Metadata|Transform|Alias"
     )
     names = [line.strip() for line in stderr.splitlines()]
     return [name for name in names if name and not re.search(left_out, name)]
