@@ -225,12 +225,14 @@ def test_refuted_is_exit_code_1_and_writes_nothing(
     assert out.exists()
 
 
-def test_giving_up_without_fallback_is_exit_code_3(kernels: Path, tmp_path: Path) -> None:
-    source = kernels / "gemm_mma_reg.gfx1100.ll"
-    if not source.exists():
-        pytest.skip("needs the shared kernels: none of the demo's exceeds the register file before optimisation")
-    out, report = tmp_path / "k.hsaco", tmp_path / "k.json"
-    command = ["compile", str(source), "-mcpu=gfx1100", "-o", str(out), f"--report={report}", "-q"]
+def test_giving_up_without_fallback_is_exit_code_3(demo_kernels: Path, tmp_path: Path) -> None:
+    """Eight waves leave 64 VGPRs, and this kernel needs more at once."""
+    text = (demo_kernels / "attn_d64.gfx942.opt.ll").read_text()
+    agprs = '"amdgpu-agpr-alloc"="0"'
+    assert agprs in text
+    source, out, report = tmp_path / "k.ll", tmp_path / "k.hsaco", tmp_path / "k.json"
+    source.write_text(text.replace(agprs, f'{agprs} "amdgpu-waves-per-eu"="8,8"'))
+    command = ["compile", str(source), "-mcpu=gfx942", "-o", str(out), f"--report={report}", "-q"]
     assert run([*command, "--no-fallback"]) == 3
     assert not out.exists()
     assert json.loads(report.read_text())["outcome"] == "unknown"
