@@ -23,7 +23,7 @@ from verilocc_mlir.analysis.liveness import lane_liveness
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.classes import RegisterClass
-from verilocc_mlir.target.lanes import lane_list, subregister_lanes
+from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
 from verilocc_mlir.target.registers import physical_register, unit_name
 
 BASIC = ("-sgpr-regalloc=basic", "-wwm-regalloc=basic", "-vgpr-regalloc=basic")
@@ -108,7 +108,9 @@ def _listed(post: MachineFunction, block: int, scalar: bool) -> set[int]:
     for livein in post.blocks[block].liveins:
         register = physical_register(livein.reg)
         if (register.units[0] >= 8192) is scalar:
-            units.update(u for k, u in enumerate(register.units) if livein.mask < 0 or livein.mask >> k & 1)
+            units.update(
+                u for k, u in enumerate(register.units) if livein.mask < 0 or llvm_lane_mask(livein.mask) >> k & 1
+            )
     return units
 
 

@@ -38,6 +38,14 @@ def test_divergent_code_calls_and_mixed_widths(text: str, cpu: str) -> None:
         proved(pair)
 
 
+@pytest.mark.parametrize("cpu", ALL_TARGETS)
+@pytest.mark.parametrize("name", ["undefined_lanes", "undefined_nested", "halves", "inline_asm"])
+def test_undefined_lanes_halves_and_inline_assembly(name: str, cpu: str) -> None:
+    text = (Path(__file__).parent / "data" / "rewrite" / f"{name}.ll").read_text()
+    for pair in phases_of_ir(text, cpu):
+        proved(pair)
+
+
 @pytest.mark.parametrize("path", [p for p in kernel_paths() if "gemm_mma_lds" in p.name], ids=lambda p: p.name)
 def test_identity_is_proved(path: Path) -> None:
     scalar, _ = phases_of_kernel(path)

@@ -28,7 +28,7 @@ class BlockCheck:
         goals: how many goals it had.
         findings: what failed.
         obligation: the question the solver was asked.
-        needed: for each successor, by layout position, the post-RA keys that carry a defined value there.
+        needed: for each successor, by layout position, the post-RA keys that carry there what the wave still reads.
     """
 
     goals: int
@@ -40,8 +40,9 @@ class BlockCheck:
 class _Edge:
     """Goals of the edges out of a block."""
 
-    def __init__(self, product: Product, state: State, goals: list[Goal], unmet: list[str]) -> None:
+    def __init__(self, product: Product, live: set[int], state: State, goals: list[Goal], unmet: list[str]) -> None:
         self.product = product
+        self.live = live
         self.executor = product.executor
         self.state = state
         self.goals = goals
@@ -74,7 +75,8 @@ class _Edge:
             if key not in relation.maybe and (term == UNDEFINED or term in terms.maybe_undefined):
                 self.unmet.append(f"{key_name(key, self.product.pre_lanes.grain)} may be undefined here")
             elif term != UNDEFINED:
-                self.needed.update(places)
+                if key in self.live:
+                    self.needed.update(places)
                 for place in places:
                     self.goals.append(Goal("relation", term, self.executor.read(place, post), step, key, place))
         for operation, index, key, keys in relation.facts:
@@ -111,7 +113,8 @@ def check_block(
         if claims is None:
             unmet.append("a successor without claims")
         else:
-            edge = _Edge(product, product.leave(block, successor, state), goals, unmet)
+            left = product.leave(block, successor, state)
+            edge = _Edge(product, product.live[successor], left, goals, unmet)
             edge.require(claims)
             needed[successor] = frozenset(edge.needed)
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]

@@ -13,7 +13,7 @@ import re
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import LiveIn, MachineFunction, Operand
 from verilocc_mlir.target.classes import RegisterClass, register_class
-from verilocc_mlir.target.lanes import lane_list, subregister_lanes
+from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
 from verilocc_mlir.target.registers import SGPR_BASE, physical_register, unit_name
 
 STACK = 1 << 40
@@ -106,9 +106,10 @@ class LaneMap:
         return tuple(-1 - u for u in units[:: self.grain])
 
     def livein_keys(self, livein: LiveIn) -> tuple[int, ...]:
-        """Keys of a block live-in, cut down to its lane mask (bit *k* of the mask is 16-bit lane *k*)."""
+        """Keys of a block live-in, cut down to its lane mask."""
         units = physical_register(livein.reg).units
-        return tuple(-1 - units[k] for k in range(0, len(units), self.grain) if livein.mask < 0 or livein.mask >> k & 1)
+        lanes = llvm_lane_mask(livein.mask) if livein.mask >= 0 else -1
+        return tuple(-1 - units[k] for k in range(0, len(units), self.grain) if lanes >> k & 1)
 
     def is_vector(self, key: int) -> bool:
         """Whether the key belongs to a vector register (one value a thread); spill slots are asked elsewhere."""

@@ -143,7 +143,7 @@ class Instruction:
 class LiveIn:
     """A block live-in: physical register name without ``$`` and LLVM's lane mask (-1: all lanes, none written).
 
-    The lane mask is LLVM's own numbering: two bits a 32-bit lane, bit 0 = lo16 of sub0 (SIRegisterInfo.td).
+    The lane mask is in LLVM's own numbering: two bits a 32-bit register, the lower one for its upper half.
     """
 
     reg: str

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from verilocc_mlir.mir.model import LiveIn
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.rewrite.assignment import Placed
-from verilocc_mlir.target.lanes import full_lanes
+from verilocc_mlir.target.lanes import full_lanes, llvm_lane_mask
 
 
 def new_liveins(problem: AllocationProblem, places: Iterable[Placed]) -> list[list[LiveIn]]:
@@ -25,7 +25,7 @@ def new_liveins(problem: AllocationProblem, places: Iterable[Placed]) -> list[li
                     masks[block] = masks.get(block, 0) | group.lanes
         full = full_lanes(16 * place.live_range.lanes)
         for block, mask in masks.items():
-            found[block].append(LiveIn(place.register.name, -1 if mask == full else mask))
+            found[block].append(LiveIn(place.register.name, -1 if mask == full else llvm_lane_mask(mask)))
     return found
 
 

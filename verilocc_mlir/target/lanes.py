@@ -1,7 +1,8 @@
 """Subregister indices as sets of 16-bit lanes.
 
-A *lane* is bit *k* of an integer mask and stands for bits ``16*k .. 16*k+15`` of a register tuple, which is also how
-LLVM numbers its lane masks (``sub0`` = 3, ``sub1`` = 12, …; SIRegisterInfo.cpp asserts it).
+A *lane* is bit *k* of an integer mask and stands for bits ``16*k .. 16*k+15`` of a register tuple. LLVM's own lane
+masks, as it prints them in block live-ins, have the two halves of each 32-bit register the other way round (``hi16``
+= 1, ``lo16`` = 2; TableGen numbers them by name): ``llvm_lane_mask`` converts, both ways.
 """
 
 from __future__ import annotations
@@ -49,3 +50,9 @@ def lane_list(mask: int) -> tuple[int, ...]:
         mask >>= 1
         k += 1
     return tuple(lanes)
+
+
+def llvm_lane_mask(mask: int) -> int:
+    """A lane mask in LLVM's numbering, or one of LLVM's in ours: the halves of each 32-bit register change places."""
+    low = mask & (0x5555_5555_5555_5555_5555_5555_5555_5555)
+    return low << 1 | (mask ^ low) >> 1
