@@ -327,21 +327,45 @@ def test_doctor_says_what_is_there_and_what_is_missing(
     assert "mend: " in shown
 
 
-def test_interruption_leaves_nothing(demo_kernels: Path, tmp_path: Path) -> None:
-    out = tmp_path / "k.hsaco"
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_interruption_leaves_nothing(stop: signal.Signals, demo_kernels: Path, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    slow = tmp_path / "llc"
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *-o*) echo $$ >> {started}; sleep 60;; esac\nexec {llc()} "$@"\n',
+    )
+    slow.chmod(0o755)
+    out = tmp_path / "out" / "k.hsaco"
+    out.parent.mkdir()
     running = subprocess.Popen(
         [*VERILOCC, "compile", str(demo_kernels / "attn_d64.gfx1100.opt.ll"), "-mcpu=gfx1100", "-o", str(out)],
         cwd=REPOSITORY,
+        env={**os.environ, "VERILOCC_LLC": str(slow)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(0.4)
-    running.send_signal(signal.SIGINT)
+    for _ in range(600):
+        if started.exists() and started.read_text().endswith("\n"):
+            break
+        time.sleep(0.1)
+    running.send_signal(stop)
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130, errors
     assert "Traceback" not in errors
-    assert list(tmp_path.iterdir()) == []
+    assert list(out.parent.iterdir()) == []
+    for process in started.read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(process), 0)
+
+
+def test_mir_that_llc_refuses_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mir = run_llc(SMALL, "gfx942", "-stop-before=greedy,0", mir=False)
+    broken = tmp_path / "broken.mir"
+    broken.write_text(mir.replace("S_ENDPGM 0", "S_NO_SUCH_OPCODE 0"))
+    assert run(["compile", str(broken), "-mcpu=gfx942", "-o", str(tmp_path / "k.hsaco")]) == 2
+    assert "unknown machine instruction name" in capsys.readouterr().err
+    assert not (tmp_path / "k.hsaco").exists()
 
 
 def test_standard_input_in_process(

@@ -7,6 +7,7 @@ proves nothing and so ends with 3, traceback shown.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -79,8 +80,13 @@ def _interrupted() -> int:
     return ExitCode.INTERRUPTED
 
 
+def _terminated(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def main() -> NoReturn:
-    """The console script."""
+    """The console script. SIGTERM ends it as Ctrl-C does: tools killed, nothing written, exit code 130."""
+    signal.signal(signal.SIGTERM, _terminated)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -28,6 +28,7 @@ from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.run import kill_running_tools
 from verilocc_mlir.toolchain.staged import (
     CompileOptions,
     FileKind,
@@ -98,13 +99,21 @@ class _Compilation:
     def run(self) -> Compiled:
         # LLVM's own result needs nothing of ours: the second core makes it while this one allocates.
         with ThreadPoolExecutor(max_workers=1) as beside:
-            if self.input.kind == "mir":
-                mir = self.input.text
-                return self._compile(mir, lambda kind: beside.submit(self.compiler.finish_from, mir, Phase.SGPR, kind))
-            pre = to_pre_ra(self.compiler, self.input.text)
-            if pre.changes:
-                self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
-            return self._compile(pre.mir, lambda kind: beside.submit(self.compiler.direct, pre.ir, kind))
+            try:
+                return self._run(beside)
+            except BaseException:
+                # Leaving the block waits for the other thread's tool, which has nothing left to do.
+                kill_running_tools()
+                raise
+
+    def _run(self, beside: ThreadPoolExecutor) -> Compiled:
+        if self.input.kind == "mir":
+            mir = self.compiler.accept_mir(self.input.text)
+            return self._compile(mir, lambda kind: beside.submit(self.compiler.finish_from, mir, Phase.SGPR, kind))
+        pre = to_pre_ra(self.compiler, self.input.text)
+        if pre.changes:
+            self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
+        return self._compile(pre.mir, lambda kind: beside.submit(self.compiler.direct, pre.ir, kind))
 
     def _compile(self, pre: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
         greedy = llvm("obj")

@@ -56,6 +56,9 @@ class ToolFailure(ToolchainError):
         self.stderr = stderr
         super().__init__(what, where=where, hint=hint)
 
+_running: set[int] = set()
+"""Process groups of tools that are being waited for."""
+
 
 @dataclass(frozen=True)
 class ToolRun:
@@ -132,6 +135,12 @@ def run_tool(
     return ToolRun(argv, stage, stdout, stderr, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
 
 
+def kill_running_tools() -> None:
+    """Kill every tool that any thread is waiting for; the call that waits gets a ToolFailure."""
+    for group in tuple(_running):
+        _kill(group)
+
+
 def first_useful_line(stderr: str) -> tuple[str, str]:
     """The line of a tool's standard error that says what is wrong, and the place it names (or ``""``).
 
@@ -180,6 +189,7 @@ def _wait(child: subprocess.Popen[bytes], timeout: float) -> tuple[int, resource
     timer = threading.Timer(timeout, expire)
     timer.daemon = True
     timer.start()
+    _running.add(child.pid)
     try:
         # Wait without reaping first: the process id stays ours until no timer can use it any more.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -189,6 +199,7 @@ def _wait(child: subprocess.Popen[bytes], timeout: float) -> tuple[int, resource
     finally:
         with lock:
             finished = True
+        _running.discard(child.pid)
         timer.cancel()
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
