@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,9 @@ def test_the_survey_never_raises_and_lists_each_file_once(tmp_path: Path) -> Non
     candidates = survey(env={"PATH": str(tmp_path)})
     assert [candidate.path.name for candidate in candidates if candidate.path.parent == tmp_path] == ["llc"]
     assert survey(tmp_path / "nowhere")[0].accepted is False
+
+
+@pytest.mark.parametrize("variable", ["VERILOCC_LLVM", "VERILOCC_LLC"])
+def test_a_named_llvm_that_does_not_fit_is_an_error(variable: str, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="does not exist"):
+        find_toolchain(env={variable: str(tmp_path / "llc"), "PATH": os.environ["PATH"]})

@@ -1,7 +1,7 @@
 """Find llc, ld.lld and their companions, and say why each candidate that was not taken was not.
 
-Search order: the caller's option, ``VERILOCC_LLVM`` (a directory) with ``VERILOCC_LLC`` and ``VERILOCC_LLD`` (single
-tools), ``PATH``, Debian's versioned names and directories (newest first), ROCm (``ROCM_PATH``, then ``/opt/rocm*``).
+Search order: the caller's option, or else ``VERILOCC_LLVM`` (a directory) and ``VERILOCC_LLC`` (a single tool, with
+``VERILOCC_LLD``), and where none of these is given ``PATH``, Debian's versioned names and directories (newest first), ROCm (``ROCM_PATH``, then ``/opt/rocm*``).
 LLVM 22 or newer is needed: older ones lack ``-stop-before=greedy,N`` for AMDGPU's three allocation phases as this
 project uses them, and gfx950/gfx1250.
 """
@@ -124,6 +124,9 @@ def _search(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield "VERILOCC_LLC", Path(env["VERILOCC_LLC"])
     if env.get("VERILOCC_LLVM"):
         yield from (("VERILOCC_LLVM", path) for path in _in_directory(Path(env["VERILOCC_LLVM"]), "llc"))
+    if env.get("VERILOCC_LLC") or env.get("VERILOCC_LLVM"):
+        # Who names an LLVM does not want another one taken in silence.
+        return
     search_path = env.get("PATH", os.defpath)
     on_path = shutil.which("llc", path=search_path)
     if on_path:

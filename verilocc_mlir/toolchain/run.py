@@ -56,6 +56,7 @@ class ToolFailure(ToolchainError):
         self.stderr = stderr
         super().__init__(what, where=where, hint=hint)
 
+
 _running: set[int] = set()
 """Process groups of tools that are being waited for."""
 
