@@ -176,3 +176,9 @@ def test_machine_ir_that_the_verifier_refuses_is_the_inputs_fault() -> None:
     assert wrong != pre
     with pytest.raises(InputError):
         compiler("gfx942", "k.mir").accept_mir(wrong)
+
+
+@pytest.mark.parametrize("body", ["{ ret void }", "{ ret void } ; done", "{\nret void }", "{\n  ret void\n}"])
+def test_a_body_may_end_anywhere(body: str) -> None:
+    text = f'target triple = "amdgcn-amd-amdhsa"\ndefine amdgpu_kernel void @k() {body}\n'
+    assert load_input(text.encode(), path="k.ll", cpu="gfx942").functions == ("k",)

@@ -136,9 +136,9 @@ def _check_target(text: str, path: str) -> None:
 
 
 def _check_closed(text: str, path: str) -> None:
-    """The last definition must end; a truncation in front of it is llc's to report."""
+    """The last definition must end, if only with its line; what else is missing is llc's to report."""
     last = list(_DEFINE.finditer(text))[-1]
-    if not re.search(r"^\}", text[last.start() :], re.MULTILINE):
+    if not re.search(r"\}[ \t]*(?:;.*)?$", text[last.start() :], re.MULTILINE):
         name = last[1].strip('"')
         where = f"{path}:{_line(text, last.start())}"
         raise InputError(f"the text ends inside function {name!r}: it is truncated", where=where)
