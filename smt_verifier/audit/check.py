@@ -182,9 +182,9 @@ def _obligation(
 
 def _explain(product: Product, goal: Goal, state: State) -> Finding:
     """A refuted goal in words: what was expected, and what the register holds."""
-    origin = product.executor.terms.origin
+    describe = product.executor.terms.describe
     grain = product.pre_lanes.grain
-    expected = f"{key_name(goal.pre_key, grain)} ({origin[goal.pre]})"
+    expected = f"{key_name(goal.pre_key, grain)} ({describe(goal.pre)})"
     place = key_name(goal.post_key, grain)
     step = goal.step
     post = step.post
@@ -194,9 +194,9 @@ def _explain(product: Product, goal: Goal, state: State) -> Finding:
     elif goal.rule == "undef-flag":
         message = f"{place} is marked undef, but must hold {expected}"
     elif goal.rule == "relation":
-        message = f"{place} was believed to hold {expected} at the block's end, but holds {origin[goal.post]}"
+        message = f"{place} was believed to hold {expected} at the block's end, but holds {describe(goal.post)}"
     else:
-        message = f"{place} must hold {expected}, but holds {origin[goal.post]}"
+        message = f"{place} must hold {expected}, but holds {describe(goal.post)}"
     return Finding(
         goal.rule,
         outcome,

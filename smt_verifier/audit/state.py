@@ -8,6 +8,7 @@ others are frozen, because ordinary vector instructions do not touch them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 UNDEFINED = 0
@@ -74,6 +75,7 @@ class Terms:
     """
 
     origin: list[str] = field(default_factory=lambda: ["undefined"])
+    _rows: list[range] = field(default_factory=list[range])
     maybe_undefined: set[int] = field(default_factory=set[int])
     alternatives: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
 
@@ -86,7 +88,16 @@ class Terms:
         """``count`` new terms of one origin."""
         first = len(self.origin)
         self.origin.extend([origin] * count)
+        if count > 1:
+            self._rows.append(range(first, first + count))
         return range(first, first + count)
+
+    def describe(self, term: int) -> str:
+        """Where a term came from, with its lane where the origin made several."""
+        at = bisect_right(self._rows, term, key=lambda row: row.start) - 1
+        if at >= 0 and term in self._rows[at]:
+            return f"lane {term - self._rows[at].start} of {self.origin[term]}"
+        return self.origin[term]
 
     def believed_equal(self, pre: int, post: int) -> bool:
         """Whether inference takes a pre-RA and a post-RA term to be equal."""
