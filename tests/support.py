@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 from functools import lru_cache
 from pathlib import Path
@@ -80,6 +81,11 @@ def run_llc(text: str, cpu: str, *arguments: str, mir: bool = True) -> str:
     partial.write_text(done.stdout)
     partial.replace(cached)
     return done.stdout
+
+
+def hear_interrupts() -> None:
+    """For ``preexec_fn``: a shell that starts a job in the background leaves it deaf to SIGINT, its children too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def readable(mir: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from support import llc, pre_ra, readable, run_llc
+from support import hear_interrupts, llc, pre_ra, readable, run_llc
 
 from smt_verifier.audit import Finding, FunctionAudit, MoveCounts
 from smt_verifier.outcome import Outcome
@@ -341,6 +341,7 @@ def test_interruption_leaves_nothing(stop: signal.Signals, demo_kernels: Path, t
         [*VERILOCC, "compile", str(demo_kernels / "attn_d64.gfx1100.opt.ll"), "-mcpu=gfx1100", "-o", str(out)],
         cwd=REPOSITORY,
         env={**os.environ, "VERILOCC_LLC": str(slow)},
+        preexec_fn=hear_interrupts,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

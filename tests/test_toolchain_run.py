@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support import hear_interrupts
 from toolchain_support import compiler, source
 
 from verilocc_mlir.errors import InputError, ToolchainError
@@ -60,7 +61,12 @@ def test_an_interrupt_kills_the_tool(tmp_path: Path) -> None:
         from verilocc_mlir.toolchain.run import run_tool
         run_tool(["sh", "-c", "echo $$ > {note}; exec sleep 600"])
     """)
-    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, cwd=Path(__file__).parent.parent)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parent.parent,
+        preexec_fn=hear_interrupts,
+    )
     for _ in range(500):
         if note.exists() and note.read_text().strip():
             break

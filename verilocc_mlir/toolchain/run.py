@@ -114,7 +114,14 @@ def run_tool(
             raise ToolchainError(
                 f"cannot run {argv[0]}: {error.strerror or error}", where=where, hint="run `verilocc doctor`"
             ) from error
-        status, usage, timed_out = _wait(child, timeout)
+        try:
+            status, usage, timed_out = _wait(child, timeout)
+        except BaseException:
+            # Interrupted before it could wait: nothing that was started is left behind.
+            if child.returncode is None:
+                _kill(child.pid)
+                child.wait()
+            raise
         wall = time.monotonic() - started
         stderr = _read(err, MAX_STDERR_BYTES).decode("utf-8", "replace")
         if timed_out:
