@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/compile_time.py [--kernels DIR] [--out benchmarks/results/compile_time.json]
 
-Part 1 compiles the attention kernels of head size 128 (the largest of the set, up to 2,313 instructions before allocation), each in a
-process of its own, and records CPU seconds of the whole process tree with the report's breakdown. Part 2 times parse,
-analyse (``build_problem``) and rewrite on made kernels from 100 to 20,000 instructions and fits the exponent of
-``t = c * n**e``; n log n gives about 1.1 over this range. Prints both as tables.
+Part 1 compiles the attention kernels of head size 128 (the largest of the set, up to 2,313 instructions before
+allocation), each in a process of its own, and records CPU seconds of the whole process tree with the report's
+breakdown. Part 2 times parse, analyse (``build_problem``) and rewrite on made kernels from 100 to 20,000 instructions
+and fits the exponent of ``t = c * n**e``; n log n gives about 1.1 over this range. Prints both as tables.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from verilocc_mlir.report.model import Attempt, Moves, PhaseReport
 from verilocc_mlir.target.targets import Target
 
 _ATTRIBUTE_GROUP = re.compile(r" #\d+\b")
+_PREDECESSORS = re.compile(r" +; preds = .*$")
 
 
 @dataclass(frozen=True)
@@ -165,12 +166,13 @@ class PhaseRunner:
 
 
 def _without_attributes(preamble: str) -> list[str]:
-    """The IR module without attribute groups: llc renumbers them when it adds the target to intrinsics declared late.
+    """The IR module without comments and attribute groups.
 
-    What machine instructions refer to, names and metadata numbers, must be the same.
+    llc renumbers groups when it adds the target to intrinsics declared late, and lists the predecessors of a block in
+    any order. What machine instructions refer to, names and metadata numbers, must be the same.
     """
-    lines = [line for line in preamble.split("\n") if not line.lstrip().startswith("attributes #")]
-    return [_ATTRIBUTE_GROUP.sub("", line) for line in lines]
+    lines = [line for line in preamble.split("\n") if not line.lstrip().startswith(("attributes #", ";"))]
+    return [_ATTRIBUTE_GROUP.sub("", _PREDECESSORS.sub("", line)) for line in lines]
 
 
 class NoAllocation(Exception):
