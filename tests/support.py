@@ -83,6 +83,15 @@ def run_llc(text: str, cpu: str, *arguments: str, mir: bool = True) -> str:
     return done.stdout
 
 
+def run_opt(text: str, cpu: str, *arguments: str) -> str:
+    """IR after the opt beside that llc."""
+    opt = Path(llc()).with_name(Path(llc()).name.replace("llc", "opt"))
+    command = [str(opt), "-S", "-mtriple=amdgcn-amd-amdhsa", f"-mcpu={cpu}", *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, f"opt failed on test input: {done.stderr[:2000]}"
+    return done.stdout
+
+
 def hear_interrupts() -> None:
     """For ``preexec_fn``: a shell that starts a job in the background leaves it deaf to SIGINT, its children too."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
