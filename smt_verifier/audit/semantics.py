@@ -144,8 +144,11 @@ def exec_unclear(opcode: str) -> bool:
 
 @lru_cache(maxsize=None)
 def reads_inactive_lanes(opcode: str) -> bool:
-    """Whether a vector operand is read in inactive lanes too (matrix operations, cross-lane operations)."""
-    return bool(_READS_INACTIVE.match(opcode))
+    """Whether a vector operand is read in inactive lanes too (matrix operations, cross-lane operations).
+
+    What writes inactive lanes reads them as well: a tied operand keeps there what the result does not change.
+    """
+    return bool(_READS_INACTIVE.match(opcode)) or ignores_exec(opcode)
 
 
 @lru_cache(maxsize=None)
