@@ -20,7 +20,7 @@ from verilocc_mlir.analysis import liveness
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.analysis.liveness import lane_liveness
-from verilocc_mlir.mir.model import Instruction, MachineFunction
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
@@ -55,13 +55,14 @@ def align(
         if at != len(rest):
             raise NotComparable(f"extra {rest[at]}")
     for copy in dropped:
-        ends = [_units(op, placed, classes) for op in copy.all_operands[:2]]
+        ends = [_units(op, placed) for op in copy.all_operands[:2]]
         if ends[0] != ends[1] and not copy.operands[0].undef:
             raise NotComparable(f"vanished {copy}")
     return placed
 
 
-def _units(operand, placed, classes):  # type: ignore[no-untyped-def]
+def _units(operand: Operand, placed: dict[int, tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Units an operand covers after allocation; None for a register that is not placed yet."""
     if operand.phys:
         return physical_register(operand.phys).units
     whole = placed.get(operand.vreg)
@@ -70,10 +71,17 @@ def _units(operand, placed, classes):  # type: ignore[no-untyped-def]
     return tuple(whole[k] for k in lane_list(subregister_lanes(operand.sub))) if operand.sub else whole
 
 
-def _same(a: Instruction, b: Instruction, placed, classes, scalar: bool) -> bool:  # type: ignore[no-untyped-def]
+def _same(
+    a: Instruction,
+    b: Instruction,
+    placed: dict[int, tuple[int, ...]],
+    classes: dict[int, RegisterClass],
+    scalar: bool,
+) -> bool:
+    """Whether ``b`` is ``a`` after allocation; if so, what it places is added to ``placed``."""
     if a.opcode != b.opcode and not (a.opcode == "COPY" and b.opcode == "KILL"):
         return False
-    found = {}
+    found: dict[int, tuple[int, ...]] = {}
     if len(a.all_operands) > len(b.all_operands):
         return False
     for x, y in zip(a.all_operands, b.all_operands, strict=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_bundles_and_comments_come_back() -> None:
         (lambda t: t.replace("  bb.0", "  bb.zero"), "block"),
     ],
 )
-def test_broken_text_is_one_clear_error(change, message) -> None:  # type: ignore[no-untyped-def]
+def test_broken_text_is_one_clear_error(change: Callable[[str], str], message: str) -> None:
     good = "---\nname:            f\nbody:             |\n  bb.0:\n    S_ENDPGM 0\n...\n"
     with pytest.raises(InputError, match=message):
         parse_mir(change(good), "k.mir")
