@@ -224,6 +224,15 @@ def test_missing_and_added_functions_are_invalid() -> None:
     assert Pair(pair.cpu, pair.pre[: pair.pre.rindex("---\n")], pair.post).audit().outcome is Outcome.INVALID
 
 
+def test_changed_function_attributes_are_refuted() -> None:
+    pair = straight(1)
+    assert '"target-cpu"="gfx942"' in pair.post
+    changed = pair.post.replace('"target-cpu"="gfx942"', '"amdgpu-num-vgpr"="8" "target-cpu"="gfx942"')
+    report = Pair(pair.cpu, pair.pre, changed).audit()
+    assert report.outcome is Outcome.REFUTED
+    assert {f.rule for f in report.functions[0].findings} == {"header"}
+
+
 def test_whole_wave_exec_is_unknown_not_proved() -> None:
     text = run_llc(STRAIGHT, "gfx942", "-stop-before=greedy,0", mir=False)
     whole = text.replace("    S_ENDPGM 0", "    $exec = S_MOV_B64 -1\n    S_ENDPGM 0")

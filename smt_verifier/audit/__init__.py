@@ -49,6 +49,7 @@ from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver, Z3Solver
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.registers import AGPR_BASE, SGPR_BASE, SPECIAL_BASE, VGPR_BASE, physical_register
 from verilocc_mlir.target.reserved import Allocatable, allocatable
 from verilocc_mlir.target.targets import Target
@@ -106,7 +107,8 @@ def audit(
         if other is None:
             done.append(_single(function.name, Outcome.INVALID, "header", "the function is missing after allocation"))
         else:
-            done.append(audit_function(pre, function, other, target, timeout_s=timeout_s, solver=solver))
+            judged = audit_function(pre, function, other, target, timeout_s=timeout_s, solver=solver)
+            done.append(_with_attributes(judged, pre, post))
     done += [_single(n, Outcome.INVALID, "header", "the function was not there before allocation") for n in after]
     return AuditReport(tuple(done))
 
@@ -168,6 +170,25 @@ def _audit(
             findings += new_faults(flagged, given, product.partners())
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))
+
+
+def _with_attributes(judged: FunctionAudit, pre: MirFile, post: MirFile) -> FunctionAudit:
+    """Refuted where the IR module after allocation gives the function another convention or other attributes.
+
+    Later passes read budgets, work-group sizes and the like from there.
+    """
+    try:
+        before, after = (function_attributes(file.preamble, judged.function) for file in (pre, post))
+    except VeriloccError as error:
+        changed = str(error)
+    else:
+        same = (before.calling_convention, before.strings) == (after.calling_convention, after.strings)
+        changed = "" if same else "the IR attributes or the calling convention of the function changed"
+    if not changed:
+        return judged
+    finding = Finding("header", Outcome.REFUTED, changed)
+    outcome = combine((judged.outcome, Outcome.REFUTED))
+    return replace(judged, outcome=outcome, findings=(*judged.findings, finding))
 
 
 def _control_flow(pre: MachineFunction, post: MachineFunction) -> list[Finding]:
