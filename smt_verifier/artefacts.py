@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt import Obligation, Solver, Verdict, Z3Solver, to_smtlib, without_sorts
-from smt_verifier.smt.replay import replay
+from smt_verifier.smt import Obligation, Solver, Verdict, default_solver, to_smtlib, without_sorts
+from smt_verifier.smt.processes import replay
 from verilocc_mlir.errors import InputError
 
 MANIFEST_VERSION = 1
@@ -29,7 +29,7 @@ _STATUS = {Outcome.PROVED: "unsat", Outcome.REFUTED: "sat"}
 class RecordingSolver:
     """A solver that keeps what it was asked and what it answered."""
 
-    inner: Solver = field(default_factory=Z3Solver)
+    inner: Solver = field(default_factory=default_solver)
     asked: list[tuple[Obligation, Verdict]] = field(default_factory=list[tuple[Obligation, Verdict]])
 
     def check(

@@ -11,7 +11,8 @@ from allocation import Pair, phases_of_ir
 from smt_verifier.artefacts import RecordingSolver, recheck, write_artefacts
 from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt.replay import installed, replay
+from smt_verifier.smt.processes import replay
+from smt_verifier.smt.replay import installed
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target

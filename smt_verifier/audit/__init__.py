@@ -38,6 +38,7 @@ from dataclasses import replace
 
 from smt_verifier.audit.align import acts_alone
 from smt_verifier.audit.check import check_block
+from smt_verifier.audit.explain import FailedGoal, explain
 from smt_verifier.audit.flags import check_flags, new_faults
 from smt_verifier.audit.header import compare_headers, with_numbers_of
 from smt_verifier.audit.infer import infer
@@ -46,7 +47,7 @@ from smt_verifier.audit.report import AuditReport, Finding, FunctionAudit, MoveC
 from smt_verifier.audit.rules import MachineRules
 from smt_verifier.audit.semantics import spill
 from smt_verifier.outcome import Outcome, combine
-from smt_verifier.smt import Solver, Z3Solver
+from smt_verifier.smt import Solver, default_solver
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.target.attributes import function_attributes
@@ -96,7 +97,7 @@ def audit(
         post: text after it (as after ``virtregrewriter,N``), as LLVM will read it.
         target: the GPU both are for.
         timeout_s: seconds the solver may take for one block; UNKNOWN after that.
-        solver: Z3 where none is given.
+        solver: Z3 in a worker process where none is given.
 
     Functions are matched by name; one that is missing or added makes the outcome INVALID.
     """
@@ -124,7 +125,7 @@ def audit_function(
 ) -> FunctionAudit:
     """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
     try:
-        return _audit(file, pre, post, target, timeout_s, solver or Z3Solver())
+        return _audit(file, pre, post, target, timeout_s, solver or default_solver())
     except UnsupportedError as error:
         return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
     except VeriloccError as error:
@@ -157,17 +158,20 @@ def _audit(
     if not findings:
         entries = infer(product)
         needed: dict[int, dict[int, frozenset[int]]] = {}
+        failed: list[FailedGoal] = []
         for number in product.order:
             checked = check_block(product, number, entries, solver, timeout_s)
             obligations += checked.goals
             needed[number] = checked.needed
             findings += checked.findings
+            failed += checked.failed
         unlisted = _always_available(available)
         flagged = check_flags(post, product.post_lanes, unlisted, product.real_reads(), needed)
         obligations += flagged.checked
         if flagged.faults:
             given = check_flags(pre, product.pre_lanes, unlisted, {}, None)
             findings += new_faults(flagged, given, product.partners())
+        findings = explain(product, failed) + findings
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))
 

@@ -30,7 +30,7 @@ from smt_verifier.prove.constraints import RULES, Goal
 from smt_verifier.prove.constraints.base import word
 from smt_verifier.prove.result import MAX_VIOLATIONS, ProofResult, Violation
 from smt_verifier.prove.wellformed import input_fault, unknown_class
-from smt_verifier.smt import Obligation, Solver, Z3Solver
+from smt_verifier.smt import Obligation, Solver, default_solver
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
@@ -58,7 +58,7 @@ def prove(
         return ProofResult(Outcome.UNKNOWN, 0, reason=reason)
     goals = [rule.goals(case) for rule in RULES]
     obligation = _obligation(case, goals)
-    verdict = (solver or Z3Solver()).check(obligation, timeout_s, exhaustive=True)
+    verdict = (solver or default_solver()).check(obligation, timeout_s, exhaustive=True)
     if verdict.outcome is not Outcome.REFUTED:
         return ProofResult(verdict.outcome, len(obligation.goals), reason=verdict.reason)
     violations, truncated = _explain(case, goals, frozenset(verdict.violated))

@@ -8,14 +8,17 @@ from smt_verifier.smt.obligation import (
     to_smtlib,
     without_sorts,
 )
+from smt_verifier.smt.processes import ProcessSolver, default_solver
 from smt_verifier.smt.solver import Solver, Z3Solver
 
 __all__ = [
     "Obligation",
+    "ProcessSolver",
     "Solver",
     "Verdict",
     "Z3Solver",
     "conjunction",
+    "default_solver",
     "quoted_symbol",
     "to_smtlib",
     "without_sorts",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import time
 from typing import Any, Protocol
 
 from smt_verifier.outcome import Outcome
@@ -31,7 +32,8 @@ class Solver(Protocol):
 
         Args:
             obligation: what to decide.
-            timeout_s: seconds for each question to the solver; UNKNOWN after that.
+            timeout_s: seconds for each of the three questions an obligation can take (are the hypotheses consistent,
+                do the goals follow, which of them do not); UNKNOWN after that.
             exhaustive: on refutation name every goal that some model violates, not only those of one model.
             consistent: first require that the hypotheses have a model, so that nothing is proved from a contradiction
                 (INVALID if they have none).
@@ -76,7 +78,8 @@ class Z3Solver:
         return Verdict(outcome, reason=question.reason)
 
     def _name_violations(self, z3: Any, obligation: Obligation, timeout_s: float, exhaustive: bool) -> Verdict:
-        """Ask again with a Boolean for each goal and read which are false."""
+        """Ask again with a Boolean for each goal and read which are false; all of it within ``timeout_s``."""
+        deadline = time.monotonic() + timeout_s
         question = _Question(z3, timeout_s, self._rlimit)
         names = [f"goal!{k}" for k in range(len(obligation.goals))]
         definitions = "".join(
@@ -88,6 +91,7 @@ class Z3Solver:
         remaining: list[int] = list(range(len(names)))
         while remaining:
             clause = "".join(f" (not {names[k]})" for k in remaining)
+            question.limit(deadline - time.monotonic())
             outcome = question.ask(f"{script}(assert (or false{clause}))\n")
             if outcome is not Outcome.REFUTED:
                 break
@@ -111,10 +115,15 @@ class _Question:
 
     def __init__(self, z3: Any, timeout_s: float, rlimit: int) -> None:
         self._z3 = z3
-        self._timeout_ms = min(max(1, int(timeout_s * 1000)), 2**31 - 1)
+        self._timeout_ms = 0
         self._rlimit = rlimit
         self._solver: Any = None
         self.reason = ""
+        self.limit(timeout_s)
+
+    def limit(self, timeout_s: float) -> None:
+        """Seconds for the next question; z3 wants at least a millisecond."""
+        self._timeout_ms = min(max(1, int(timeout_s * 1000)), 2**31 - 1)
 
     def ask(self, script: str) -> Outcome:
         z3 = self._z3
