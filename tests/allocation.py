@@ -35,6 +35,30 @@ class Pair:
         return replace(self, post=self.post[:body] + self.post[body:].replace(old, new, count))
 
 
+PASSES = {"greedy": "greedy", "basic": "regallocbasic", "fast": "regallocfast"}
+"""LLVM's allocators and the names of their passes; a rewriter runs after each of them."""
+
+
+def allocated(pre: str, cpu: str, phase: int, allocator: str = "greedy", *arguments: str) -> Pair:
+    """One phase of MIR stopped before ``greedy,0``, by one of ``PASSES``.
+
+    Args:
+        pre: the text before the SGPR phase.
+        cpu: its target.
+        phase: 0 SGPR, 2 VGPR. Before the VGPR phase that allocator does the phases before, in one run from ``pre``:
+            llc 22 crashes when it resumes from text with scalar spills.
+        allocator: a key of ``PASSES``, for all phases.
+        arguments: further options of llc.
+    """
+    name = PASSES[allocator]
+    chosen = (*(f"-{kind}-regalloc={allocator}" for kind in ("sgpr", "wwm", "vgpr")), "-enable-ipra=0", *arguments)
+    before = pre
+    if phase:
+        before = run_llc(readable(pre), cpu, *chosen, f"-start-before={name},0", f"-stop-before={name},{phase}")
+    stages = (f"-start-before={name},{phase}", f"-stop-after=virtregrewriter,{phase}")
+    return Pair(cpu, before, run_llc(readable(before), cpu, *chosen, *stages))
+
+
 @lru_cache(maxsize=None)
 def phases_of_ir(text: str, cpu: str) -> tuple[Pair, Pair]:
     """The SGPR and the VGPR phase of IR, both allocated by LLVM."""

@@ -1,0 +1,141 @@
+"""Random machine IR as it enters register allocation (``llc -stop-before=greedy,0``), with a switch per feature.
+
+``random_mir(seed, target, features)`` gives the text of one function ``@k``, the same for the same arguments. The text
+around the body is llc's own for an empty function with the same signature and attributes; the body is generated, in the
+form SILowerControlFlow, PHI elimination and the coalescer leave: no SSA, no PHIs, one register for each web of
+definitions and uses, ``undef`` on the first partial definition of a tuple.
+
+What it cannot make: whole-wave code (WWM, WQM) and image instructions; bundles and inline assembly; stack objects and
+dynamic allocas; exception or computed control flow, tail calls, indirect calls, calls that take arguments on the stack;
+loops with several exits where threads diverge; EXEC other than by the forms LLVM lowers ``if``, ``else``, loops and
+waterfalls to; kill flags and debug values; register hints; more than one function a file.
+"""
+
+from __future__ import annotations
+
+import random
+
+from random_mir.code import Operand, render
+from random_mir.features import Features, switches
+from random_mir.flow import Flow, bank_and_width
+from random_mir.machine import Machine
+from random_mir.skeleton import Skeleton, skeleton
+from random_mir.webs import define_everywhere, split_webs
+from random_mir.writer import Writer
+
+__all__ = ["TARGETS", "Features", "random_mir", "switches"]
+
+TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
+VECTOR_BUDGET = 32
+SCALAR_BUDGET = 40
+
+
+def random_mir(
+    seed: int, target: str, features: Features | None = None, attributes: dict[str, str] | None = None
+) -> str:
+    """Pre-RA text of one function.
+
+    Args:
+        seed: what to make; the text is a function of all arguments.
+        target: one of ``TARGETS``.
+        features: what may occur.
+        attributes: string attributes of the function, beside those that the pressure switches set.
+    """
+    features = features or Features()
+    machine = Machine(target)
+    given = dict(attributes or {})
+    if features.vector_pressure:
+        given.setdefault("amdgpu-num-vgpr", str(VECTOR_BUDGET))
+    if features.scalar_pressure:
+        given.setdefault("amdgpu-num-sgpr", str(SCALAR_BUDGET))
+    around = skeleton(target, features, tuple(sorted(given.items())))
+    writer = Writer(random.Random(f"{seed} {target} {features}"), machine, features)
+    flow = Flow(writer, around)
+    _begin(writer, around)
+    while flow.budget > 0:
+        flow.statements(1, 0)
+    _end(flow)
+    define_everywhere(writer.blocks)
+    split_webs(writer.blocks)
+    return around.complete(*render(writer.blocks))
+
+
+def _begin(writer: Writer, around: Skeleton) -> None:
+    writer.block.live_ins = list(around.arguments)
+    late: list[tuple[Operand, str]] = []
+    for name in around.arguments:
+        bank, width = bank_and_width(name)
+        register = writer.new(bank, width)
+        copy = (Operand(register, is_def=True), name)
+        if writer.features.fixed and writer.chance(0.2):
+            late.append(copy)
+        else:
+            writer.emit(f"<0> = COPY {name}", copy[0])
+            writer.known(register)
+    # Argument registers that stay occupied until after the first instructions.
+    for operand, name in late:
+        for _ in range(writer.seed.randint(0, 3)):
+            writer.any_instruction()
+        writer.emit(f"<0> = COPY {name}", operand)
+        writer.known(operand.register)
+    for spec in ["v1", "v1", "s1", "s1", *(["v2", "s2", "v4"] if writer.features.tuples else [])]:
+        value = writer.use(spec)
+        assert isinstance(value, Operand)
+        register = writer.new(spec[0], int(spec[1:]))
+        if value.undef:
+            writer.emit("<0> = IMPLICIT_DEF", Operand(register, is_def=True))
+        else:
+            writer.emit("<0> = COPY <1>", Operand(register, is_def=True), value)
+        writer.variables.append(writer.known(register))
+    _press(writer)
+
+
+def _press(writer: Writer) -> None:
+    """Values that stay alive to the end, more than there are registers."""
+    features = writer.features
+    for on, spec, count in ((features.vector_pressure, "v", 26), (features.scalar_pressure, "s", 40)):
+        for k in range(count if on else 0):
+            bank = spec
+            width = writer.seed.choice((1, 1, 2)) if features.tuples else 1
+            made = writer.made(bank, width, strict=True)
+            if bank == "v" and width == 1 and k % 2:
+                writer.emit(
+                    "<0> = V_ADD_U32_e32 <1>, <1>, implicit $exec",
+                    Operand(made.register, is_def=True),
+                    Operand(made.register),
+                )
+
+
+def _end(flow: Flow) -> None:
+    """Reads what is left, so that live ranges last, and returns."""
+    writer = flow.writer
+    for register in [r for scope in writer.scopes for r in scope]:
+        if register.bank == "v" and register.width == 1 and writer.chance(0.8):
+            writer.emit(
+                "DS_WRITE_B32_gfx9 <0>, <1>, 0, 0, implicit $exec :: (store (s32), addrspace 3)",
+                Operand(register),
+                Operand(register),
+            )
+        elif register.bank in ("v", "a", "av") and register.width == 2 and writer.chance(0.6):
+            address = writer.read("v", 1, strict=False)
+            writer.emit(
+                "DS_WRITE_B64_gfx9 <0>, <1>, 0, 0, implicit $exec :: (store (s64), addrspace 3)",
+                address,
+                Operand(register),
+            )
+        elif register.bank == "s" and register.width == 1 and writer.chance(0.8):
+            result = writer.new("v", 1)
+            address = writer.read("v", 1, strict=False)
+            writer.emit("<0> = COPY <1>", Operand(result, is_def=True), Operand(register))
+            writer.emit(
+                "DS_WRITE_B32_gfx9 <0>, <1>, 0, 0, implicit $exec :: (store (s32), addrspace 3)",
+                address,
+                Operand(result),
+            )
+    if writer.features.device:
+        value = writer.use("v1")
+        assert isinstance(value, Operand)
+        writer.emit("$vgpr0 = COPY <0>", value)
+        writer.emit("SI_RETURN implicit $vgpr0")
+    else:
+        writer.emit("S_ENDPGM 0")
