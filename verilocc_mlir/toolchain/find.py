@@ -31,6 +31,7 @@ _COMPANIONS = {
     "dis": "llvm-dis",
     "readelf": "llvm-readelf",
     "mc": "llvm-mc",
+    "irlink": "llvm-link",
 }
 
 
@@ -70,6 +71,7 @@ class Toolchain:
     dis: Path | None = None
     readelf: Path | None = None
     mc: Path | None = None
+    irlink: Path | None = None
     rejected: tuple[Candidate, ...] = ()
 
 

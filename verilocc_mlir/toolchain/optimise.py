@@ -1,0 +1,64 @@
+"""``opt`` on IR that no optimiser has seen: MLIR's translation, for one.
+
+llc does not replace it. Without the inter-procedural passes of ``opt -O3`` the attribute ``"amdgpu-agpr-alloc"="0"`` is
+not inferred on kernels that need no accumulators, and LLVM 22 then copies every accumulator of a matrix loop between
+VGPRs and AGPRs in every iteration.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
+from verilocc_mlir.toolchain.find import INSTALL_HINT, Toolchain
+from verilocc_mlir.toolchain.ir_compat import Downgraded, downgrade
+from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, ToolFailure, run_tool
+from verilocc_mlir.toolchain.staged import TRIPLE
+
+
+def optimise(
+    toolchain: Toolchain,
+    ir: str,
+    *,
+    cpu: str,
+    features: str = "",
+    level: int = 3,
+    timeout: float = DEFAULT_TIMEOUT,
+    where: str = "",
+) -> Downgraded:
+    """``opt -O<level>`` for ``cpu``; the IR is brought down to this LLVM first if its opt does not read it.
+
+    Returns:
+        the optimised text, and what had to be rewritten for this LLVM.
+
+    Raises:
+        ToolchainError: opt is missing, crashes or times out.
+        InputError: opt rejects the IR. UnsupportedError: it is of a newer LLVM, and is rejected even after the rewrite.
+    """
+    if toolchain.opt is None:
+        raise ToolchainError("opt was not found beside llc", where=where, hint=INSTALL_HINT)
+    command: list[str | Path] = [toolchain.opt, f"-mtriple={TRIPLE}", f"-mcpu={cpu}"]
+    if features:
+        command.append(f"-mattr={features}")
+    command += [f"-O{level}", "-S", "-o", "-", "-"]
+
+    def run(text: str) -> str:
+        return run_tool(command, stdin=text.encode(), timeout=timeout, stage="opt", where=where).stdout.decode()
+
+    try:
+        return Downgraded(run(ir), ())
+    except ToolFailure as failure:
+        if failure.status < 0:
+            raise
+        lowered = downgrade(ir, where=where)
+        if not lowered.changes:
+            raise InputError(f"opt rejects it: {failure.line}", where=failure.where, hint=failure.hint) from failure
+        try:
+            return Downgraded(run(lowered.text), lowered.changes)
+        except ToolFailure as second:
+            rewritten = ", ".join(lowered.changes)
+            raise UnsupportedError(
+                f"the IR is of a newer LLVM ({failure.line}); with {rewritten} rewritten, {second.line}",
+                where=where,
+                hint="use the LLVM that wrote it (VERILOCC_LLVM=DIR, for example ROCm's llvm/bin)",
+            ) from second
