@@ -38,6 +38,7 @@ from dataclasses import replace
 
 from smt_verifier.audit.align import acts_alone
 from smt_verifier.audit.check import check_block
+from smt_verifier.audit.explain import FailedGoal, explain
 from smt_verifier.audit.flags import check_flags, new_faults
 from smt_verifier.audit.header import compare_headers, with_numbers_of
 from smt_verifier.audit.infer import infer
@@ -157,17 +158,20 @@ def _audit(
     if not findings:
         entries = infer(product)
         needed: dict[int, dict[int, frozenset[int]]] = {}
+        failed: list[FailedGoal] = []
         for number in product.order:
             checked = check_block(product, number, entries, solver, timeout_s)
             obligations += checked.goals
             needed[number] = checked.needed
             findings += checked.findings
+            failed += checked.failed
         unlisted = _always_available(available)
         flagged = check_flags(post, product.post_lanes, unlisted, product.real_reads(), needed)
         obligations += flagged.checked
         if flagged.faults:
             given = check_flags(pre, product.pre_lanes, unlisted, {}, None)
             findings += new_faults(flagged, given, product.partners())
+        findings = explain(product, failed) + findings
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from smt_verifier.audit.align import Step
+from smt_verifier.audit.explain import FailedGoal, local_finding
 from smt_verifier.audit.lanes import key_name
 from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.product import Product
@@ -26,13 +27,15 @@ class BlockCheck:
 
     Attributes:
         goals: how many goals it had.
-        findings: what failed.
+        findings: what could not be shown, but for goals.
+        failed: goals with a counterexample, for ``explain``.
         obligation: the question the solver was asked.
         needed: for each successor, by layout position, the post-RA keys that carry there what the wave still reads.
     """
 
     goals: int
     findings: tuple[Finding, ...]
+    failed: tuple[FailedGoal, ...]
     obligation: Obligation
     needed: dict[int, frozenset[int]]
 
@@ -120,14 +123,18 @@ def check_block(
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]
     name = f"{product.pre.name}/block-{block}"
     obligation, merged = _obligation(name, product, hypotheses, goals)
+    failed: list[FailedGoal] = []
     verdict = solver.check(obligation, timeout_s)
     if verdict.outcome is Outcome.REFUTED:
         numbers = [int(n.removeprefix("g")) for n in verdict.violated]
-        findings += [_explain(product, merged[n], state) for n in numbers]
+        failed = [FailedGoal(block, merged[n], local_finding(product, merged[n], executor.terms)) for n in numbers]
+        if not failed:
+            # The solver has a counterexample and could not say to what.
+            findings.append(Finding("solver", Outcome.UNKNOWN, f"{name}: {verdict.reason}"))
     elif verdict.outcome is not Outcome.PROVED:
         findings.append(Finding("solver", verdict.outcome, f"{name}: {verdict.reason}"))
     located = tuple(replace(f, block=block) for f in findings[:_MAX_FINDINGS])
-    return BlockCheck(len(goals), located, obligation, needed)
+    return BlockCheck(len(goals), located, tuple(failed), obligation, needed)
 
 
 def _obligation(
@@ -178,30 +185,3 @@ def _obligation(
     declarations += [f"(declare-const t{t} Value)" for t in sorted(used)]
     declarations += [f"(declare-const u{t} Bool)" for t in sorted(maybe)]
     return Obligation(name, "QF_UF", "\n".join(declarations + lines) + "\n", tuple(named)), merged
-
-
-def _explain(product: Product, goal: Goal, state: State) -> Finding:
-    """A refuted goal in words: what was expected, and what the register holds."""
-    describe = product.executor.terms.describe
-    grain = product.pre_lanes.grain
-    expected = f"{key_name(goal.pre_key, grain)} ({describe(goal.pre)})"
-    place = key_name(goal.post_key, grain)
-    step = goal.step
-    post = step.post
-    outcome = Outcome.UNKNOWN if goal.rule == "relation" else Outcome.REFUTED
-    if goal.rule == "early-clobber":
-        message = f"{place} is overwritten by an early-clobber result before it is read as {expected}"
-    elif goal.rule == "undef-flag":
-        message = f"{place} is marked undef, but must hold {expected}"
-    elif goal.rule == "relation":
-        message = f"{place} was believed to hold {expected} at the block's end, but holds {describe(goal.post)}"
-    else:
-        message = f"{place} must hold {expected}, but holds {describe(goal.post)}"
-    return Finding(
-        goal.rule,
-        outcome,
-        message,
-        pre_line=step.pre.line if step.pre else 0,
-        post_line=post.line if post else 0,
-        instruction=str(post) if post else "",
-    )

@@ -1,0 +1,216 @@
+"""From failed goals to findings: one for each cause, with the path that shows it.
+
+The solver says which goals of a block do not follow from what is claimed at its start. Here a path of blocks is looked
+for on which the goal fails without any claim (``paths.py`` proposes, ``journal.py`` executes). The first goal that
+fails on such a path is nearest to the cause; those that fail for the same cause are counted. Where no path is found in
+reasonable time, the finding says what the block alone shows. None of this decides a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from smt_verifier.audit.effects import Effects
+from smt_verifier.audit.journal import Failure, PathRun
+from smt_verifier.audit.lanes import key_name
+from smt_verifier.audit.machine import Goal
+from smt_verifier.audit.origins import Cause, Origins, Tracer
+from smt_verifier.audit.paths import PathSearch
+from smt_verifier.audit.product import Product
+from smt_verifier.audit.report import Finding, OperandPair
+from smt_verifier.audit.state import Terms
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.errors import UnsupportedError
+
+_MAX_FINDINGS = 20
+_MAX_CANDIDATES = 12
+_MAX_STEPS = 300_000
+"""Steps of paths executed for one function; explanations stop being traced beyond that."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedGoal:
+    """A goal with a counterexample, in the block at layout position ``block``; ``local`` is what that block shows."""
+
+    block: int
+    goal: Goal
+    local: Finding
+
+
+Identity = tuple[str, int, int, int]
+
+
+def _identity(goal: Goal) -> Identity:
+    return goal.rule, id(goal.step), goal.pre_key, goal.post_key
+
+
+def local_finding(product: Product, goal: Goal, terms: Terms) -> Finding:
+    """What one block shows of a failed goal: what was expected, and what the register holds."""
+    grain = product.pre_lanes.grain
+    expected = f"{key_name(goal.pre_key, grain)} ({terms.describe(goal.pre)})"
+    found = terms.describe(goal.post) if goal.post >= 0 else ""
+    place = key_name(goal.post_key, grain)
+    if goal.rule == "relation":
+        message = f"{place} was believed to hold {expected} at the block's end, but holds {found}"
+    else:
+        message = _message(goal, grain, expected, f"holds {found}")
+    return _finding(product, goal, message)
+
+
+def _message(goal: Goal, grain: int, expected: str, found: str) -> str:
+    place = key_name(goal.post_key, grain)
+    if goal.rule == "early-clobber":
+        return f"{place} is overwritten by an early-clobber result before it is read as {expected}"
+    if goal.rule == "undef-flag":
+        return f"{place} is marked undef, but must hold {expected}"
+    return f"{place} must hold {expected}, but {found}"
+
+
+def _finding(product: Product, goal: Goal, message: str) -> Finding:
+    post = goal.step.post
+    return Finding(
+        goal.rule,
+        Outcome.UNKNOWN if goal.rule == "relation" else Outcome.REFUTED,
+        message,
+        pre_line=goal.step.pre.line if goal.step.pre else 0,
+        post_line=post.line if post else 0,
+        instruction=str(post) if post else "",
+        operand=_operand(product, goal),
+    )
+
+
+def _operand(product: Product, goal: Goal) -> OperandPair | None:
+    """The operand in which a goal's lanes meet."""
+    pre, post = goal.step.pre, goal.step.post
+    if pre is None or post is None:
+        return None
+    for number, (a, b) in enumerate(zip(pre.all_operands, post.all_operands, strict=False)):
+        if a.is_use and b.is_reg:
+            lanes = zip(product.pre_lanes.keys(a), product.post_lanes.keys(b), strict=False)
+            if (goal.pre_key, goal.post_key) in lanes:
+                return OperandPair(number, a.text, b.text)
+    return None
+
+
+@dataclass(slots=True)
+class _Use:
+    """Lanes of one operand that fail in one event for causes of one kind."""
+
+    failures: list[Failure]
+    origins: list[Origins]
+    operand: OperandPair | None
+
+
+@dataclass
+class _Explainer:
+    product: Product
+    effects: Effects
+    search: PathSearch
+    findings: list[Finding] = field(default_factory=list[Finding])
+    owner: dict[Cause, int] = field(default_factory=dict[Cause, int])
+    explained: set[Identity] = field(default_factory=set[Identity])
+    steps_left: int = _MAX_STEPS
+
+    def explain(self, failed: FailedGoal) -> bool:
+        """Add findings for everything that fails on a path on which this goal fails; False if there is no such path."""
+        for run in self._runs(failed):
+            if run.failures:
+                self._take(run)
+                if _identity(failed.goal) in self.explained:
+                    return True
+        return False
+
+    def _runs(self, failed: FailedGoal) -> Iterator[PathRun]:
+        steps = self.product.steps[failed.block]
+        index = next((n for n, s in enumerate(steps) if s is failed.goal.step), None)
+        if index is None:
+            return
+        post = failed.goal.post_key if failed.goal.post >= 0 else None
+        paths = self.search.candidates(failed.block, index, failed.goal.pre_key, post)
+        for path in islice(paths, _MAX_CANDIDATES):
+            self.steps_left -= sum(len(self.product.steps[b]) for b in path)
+            if self.steps_left < 0:
+                return
+            try:
+                yield PathRun(self.product, path)
+            except UnsupportedError:
+                continue
+
+    def _take(self, run: PathRun) -> None:
+        tracer = Tracer(run, self.effects)
+        for use in self._uses(run, tracer):
+            new = [n for n, o in enumerate(use.origins) if o.cause not in self.owner]
+            if new:
+                self._add(run, tracer, use, new)
+            else:
+                number = self.owner[use.origins[0].cause]
+                self.findings[number] = replace(self.findings[number], more=self.findings[number].more + 1)
+
+    def _uses(self, run: PathRun, tracer: Tracer) -> Iterable[_Use]:
+        """Failures not seen yet, by operand, in the order of the path."""
+        uses: dict[tuple[int, int, str], _Use] = {}
+        for failure in run.failures:
+            identity = _identity(failure.goal)
+            if identity in self.explained:
+                continue
+            self.explained.add(identity)
+            operand = _operand(self.product, failure.goal)
+            origins = tracer.origins(failure)
+            key = (failure.event, -1 if operand is None else operand.number, origins.cause[0])
+            use = uses.setdefault(key, _Use([], [], operand))
+            use.failures.append(failure)
+            use.origins.append(origins)
+        return uses.values()
+
+    def _add(self, run: PathRun, tracer: Tracer, use: _Use, new: list[int]) -> None:
+        failure, origins = use.failures[new[0]], use.origins[new[0]]
+        for number in new:
+            self.owner[use.origins[number].cause] = len(self.findings)
+        goal = failure.goal
+        grain = self.product.pre_lanes.grain
+        expected = f"{key_name(goal.pre_key, grain)}, {origins.brief_expected}"
+        finding = _finding(self.product, goal, _message(goal, grain, expected, origins.brief_found))
+        visits = (run.events[e][0] if e >= 0 else 0 for e in (origins.first, failure.event))
+        first, last = visits
+        blocks = self.product.post.blocks
+        self.findings.append(
+            replace(
+                finding,
+                block=failure.block,
+                operand=use.operand,
+                lane=_lanes(use.failures[n].goal.pre_key for n in new) if goal.pre_key >= 0 else "",
+                expected=origins.expected,
+                found=origins.found,
+                lost=origins.lost,
+                elsewhere=tracer.holders(failure) if goal.post >= 0 else (),
+                path=tuple(f"bb.{blocks[b].number}" for b in run.path[first : last + 1]),
+            )
+        )
+
+
+def _lanes(keys: Iterable[int]) -> str:
+    """``lane sub1``, ``lanes sub0, sub1`` of a virtual register."""
+    names = sorted({key_name(k, 2).partition(".")[2] for k in keys}, key=lambda n: int(n.removeprefix("sub")))
+    return f"lane{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def explain(product: Product, failed: list[FailedGoal]) -> list[Finding]:
+    """Findings for failed goals: one for each cause, the one that comes first on its path first.
+
+    Must not run while the product is being checked: it uses the product's executor.
+    """
+    if not failed:
+        return []
+    effects = Effects(product)
+    explainer = _Explainer(product, effects, PathSearch(product, effects))
+    alone: list[Finding] = []
+    for one in sorted(failed, key=lambda f: f.local.outcome is not Outcome.REFUTED):
+        if len(explainer.findings) + len(alone) >= _MAX_FINDINGS:
+            break
+        if _identity(one.goal) in explainer.explained:
+            continue
+        if one.goal.step.post is None or not explainer.explain(one):
+            alone.append(replace(one.local, block=one.block))
+    return (explainer.findings + alone)[:_MAX_FINDINGS]

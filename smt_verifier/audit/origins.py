@@ -1,0 +1,186 @@
+"""Where the two values of a failed goal came from: read off an executed path, worded for a compiler engineer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from smt_verifier.audit.effects import Effects
+from smt_verifier.audit.journal import Failure, PathRun
+from smt_verifier.audit.lanes import key_name
+from smt_verifier.audit.report import Fact, Site, Value
+from smt_verifier.audit.state import UNDEFINED
+
+_MAX_MOVES = 12
+_MAX_PLACES = 4
+
+Cause = tuple[str, int, int]
+"""What made a value wrong: the kind, the ``id`` of the instruction to look at, and the place for a missing move."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Why one lane of one operand is wrong.
+
+    Attributes:
+        expected: the value that must be there.
+        found: the value that is there; None where the operand says that it reads nothing.
+        lost: where they parted.
+        cause: equal for failures that one change of the text would mend, as far as can be told.
+        first: the event from which on the path matters.
+        brief_expected: the expected value in a few words.
+        brief_found: likewise the one found.
+    """
+
+    expected: Value
+    found: Value | None
+    lost: Fact | None
+    cause: Cause
+    first: int
+    brief_expected: str
+    brief_found: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Moves of one value back to what made it; ``places`` has each place with the event before which it was read."""
+
+    value: Value
+    places: tuple[tuple[int, int], ...]
+    event: int
+    brief: str
+
+
+class Tracer:
+    """Reads one executed path."""
+
+    def __init__(self, run: PathRun, effects: Effects) -> None:
+        self.run = run
+        self.effects = effects
+        self.product = run.product
+
+    def origins(self, failure: Failure) -> Origins:
+        """The explanation of one failure."""
+        goal = failure.goal
+        expected = self._chain("pre", goal.pre_key, failure)
+        made = max(self.run.made_in(goal.pre), -1)
+        value = Value(expected.value.place, (*expected.value.facts[:1], *self._landed(made), *expected.value.facts[1:]))
+        if goal.post < 0:
+            cause: Cause = (goal.rule, id(goal.step), goal.post_key)
+            return Origins(value, None, None, cause, made, expected.brief, "")
+        found = self._chain("post", goal.post_key, failure)
+        lost, cause = self._lost(failure, found, made)
+        still = "still holds " if 0 <= found.event < made else "holds "
+        known = self._before_allocation(found)
+        known_fact = (Fact(f"that is the value of {known} before allocation"),) if known else ()
+        wrong = replace(found.value, facts=(*found.value.facts, *known_fact))
+        brief = f"{known}, {found.brief}" if known else found.brief
+        return Origins(value, wrong, lost, cause, made, expected.brief, still + brief)
+
+    def _before_allocation(self, found: _Chain) -> str:
+        """The lane of a virtual register that got the value found, where it was made; ``""`` if there is none."""
+        if found.event < 0:
+            return ""
+        effect = self.effects.of(self.run.events[found.event][1])
+        write = effect.written("post", found.places[-1][0])
+        if write is None or write.result is None:
+            return ""
+        names = (k for k, w in effect.pre.items() if k >= 0 and w.result == write.result)
+        return next((key_name(k, self.product.pre_lanes.grain) for k in names), "")
+
+    def holders(self, failure: Failure) -> tuple[str, ...]:
+        """Places of the post-RA side that hold the expected value where the operand is read."""
+        goal, names = failure.goal, list[str]()
+        for table in {id(t): t for t in (self.run.scalar["post"], failure.vector.get("post"))}.values():
+            for key in sorted(table or (), reverse=True):
+                if table is None or table is not self.run.table("post", key, failure):
+                    continue
+                writes = table.writes(key, failure.event)
+                if writes and key != goal.post_key and self.run.same(writes[-1][1], goal.pre):
+                    names.append(key_name(key, self.product.post_lanes.grain))
+        return tuple(names[:_MAX_PLACES])
+
+    def site(self, event: int, side: str) -> Site | None:
+        """The instruction of one side that an event executes."""
+        visit, step = self.run.events[event]
+        instruction = step.pre if side == "pre" else step.post
+        if instruction is None:
+            return None
+        block = self.run.path[visit]
+        function = self.product.pre if side == "pre" else self.product.post
+        return Site(
+            side, block, f"bb.{function.blocks[block].number}", instruction.line, str(instruction).partition(" :: ")[0]
+        )
+
+    def _landed(self, made: int) -> tuple[Fact, ...]:
+        """Where the post-RA side put the value when it was made."""
+        site = self.site(made, "post") if made >= 0 else None
+        return () if site is None else (Fact("made after allocation by", site),)
+
+    def _chain(self, side: str, key: int, failure: Failure) -> _Chain:
+        facts: list[Fact] = []
+        places: list[tuple[int, int]] = []
+        before, brief = failure.event, "a value moved too often to follow"
+        event = before
+        name = start = key_name(key, self.product.pre_lanes.grain)
+        for _ in range(_MAX_MOVES):
+            name = key_name(key, self.product.pre_lanes.grain)
+            places.append((key, before))
+            writes = self.run.table(side, key, failure).writes(key, before)
+            event, term = writes[-1] if writes else (-1, -1)
+            if event < 0:
+                known = term > UNDEFINED
+                brief = f"the value of {name} at function entry" if known else "nothing that this path wrote"
+                facts.append(Fact(f"{name} at function entry" if known else f"nothing on this path writes {name}"))
+                break
+            site = self.site(event, side)
+            write = self.effects.of(self.run.events[event][1]).written(side, key)
+            if write is None or site is None:
+                event, brief = -1, "nothing that this path wrote"
+                facts.append(Fact(f"nothing on this path writes {name}"))
+                break
+            if write.source is None:
+                opcode = site.text.partition(" = ")[2] or site.text
+                brief = f"what {_opcode(opcode)} wrote ({site.label}, {side} line {site.line})"
+                facts.append(Fact(f"{name} {'is left undefined' if write.undefined else 'is written'} by", site))
+                break
+            source = key_name(write.source, self.product.pre_lanes.grain)
+            facts.append(Fact(f"{name} gets {source} by", site))
+            key, before = write.source, event
+        return _Chain(Value(start, tuple(reversed(facts))), tuple(places), event, brief)
+
+    def _lost(self, failure: Failure, found: _Chain, made: int) -> tuple[Fact | None, Cause]:
+        """Where the expected value got lost: overwritten, written for other threads only, or never moved."""
+        goal = failure.goal
+        grain = self.product.post_lanes.grain
+        for key, before in found.places:
+            writes = self.run.table("post", key, failure).writes(key, before)
+            held = [n for n, (_, term) in enumerate(writes) if self.run.same(term, goal.pre)]
+            if held and held[-1] + 1 < len(writes):
+                event = writes[held[-1] + 1][0]
+                what = f"{key_name(key, grain)} held it until overwritten by"
+                return Fact(what, self.site(event, "post")), ("overwritten", self._step(event), 0)
+        for key, before in found.places:
+            missed = self._masked_write(key, before, failure)
+            if missed is not None:
+                what = f"{key_name(key, grain)} is written for the threads active there only, and is read for others:"
+                return Fact(what, self.site(missed, "post")), ("exec", self._step(missed), 0)
+        place = key_name(goal.post_key, grain)
+        return Fact(f"nothing moves it to {place} between there and here"), ("missing", self._step(made), goal.post_key)
+
+    def _masked_write(self, key: int, before: int, failure: Failure) -> int | None:
+        """An event that writes a place, but not for the threads of the failure."""
+        writes = self.run.table("post", key, failure).writes(key, before)
+        last = writes[-1][0] if writes else -1
+        for event in range(before - 1, last, -1):
+            write = self.effects.of(self.run.events[event][1]).written("post", key)
+            if write is not None and write.masked:
+                return event
+        return None
+
+    def _step(self, event: int) -> int:
+        return id(self.run.events[event][1]) if event >= 0 else -1
+
+
+def _opcode(text: str) -> str:
+    """The opcode in an instruction's text without its definitions: the first word in capitals."""
+    return next((w for w in text.replace(",", " ").split() if w[0].isupper()), text)

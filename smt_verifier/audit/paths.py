@@ -1,0 +1,111 @@
+"""Which paths of blocks may lose a value: a backward search from the operand that reads it.
+
+The search follows a lane of the pre-RA side and the place of the post-RA side that should hold its value together,
+through moves on both sides, until one of them is written and the other is not. It goes backwards over blocks breadth
+first, so the first path found is a shortest one. It guesses which threads are active; ``journal.py`` executes the path
+and knows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from smt_verifier.audit.effects import Effects
+from smt_verifier.audit.product import Product
+
+_MAX_STATES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """A point of the walk: before step ``index`` of ``block``; ``post`` None: its wrong value is known already."""
+
+    block: int
+    index: int
+    pre: int
+    post: int | None
+    active: bool
+    blocks: tuple[int, ...]
+
+
+class PathSearch:
+    """Candidate paths in one product."""
+
+    def __init__(self, product: Product, effects: Effects) -> None:
+        self.product = product
+        self.effects = effects
+        self.predecessors: list[list[int]] = [[] for _ in product.steps]
+        for block in product.order:
+            for successor in dict.fromkeys(product.successors[block]):
+                self.predecessors[successor].append(block)
+        self.diverges = any(effects.of(s).changes_exec for row in product.steps for s in row)
+        self._prefix = self._shortest()
+
+    def candidates(self, block: int, index: int, pre: int, post: int | None) -> Iterator[tuple[int, ...]]:
+        """Paths from the function's entry to step ``index`` of ``block``, as layout positions, shortest first.
+
+        Args:
+            block: layout position of the block of the operand.
+            index: of its step in ``product.steps[block]``.
+            pre: the lane that is read.
+            post: the place that should hold its value; None: any path on which ``pre`` is defined.
+        """
+        modes = (True, False) if self.diverges else (True,)
+        queue = deque(_Walk(block, index, pre, post, mode, (block,)) for mode in modes)
+        seen: set[tuple[int, int, int, int | None, bool]] = set()
+        while queue and len(seen) < _MAX_STATES:
+            found, following, sideways = self._back(queue.popleft())
+            if found is not None:
+                yield self._prefix[found[0]] + found
+            for walk in (*sideways, *following):
+                state = (walk.block, walk.index, walk.pre, walk.post, walk.active)
+                if state not in seen:
+                    seen.add(state)
+                    (queue.appendleft if walk in sideways else queue.append)(walk)
+
+    def _back(self, walk: _Walk) -> tuple[tuple[int, ...] | None, list[_Walk], list[_Walk]]:
+        """Back to the block's start: a path if the two parted, walks over its predecessors, and in other modes."""
+        block, pre, post = walk.block, walk.pre, walk.post
+        sideways: list[_Walk] = []
+        for index in range(walk.index - 1, -1, -1):
+            effect = self.effects.of(self.product.steps[block][index])
+            left = effect.written("pre", pre)
+            right = None if post is None else effect.written("post", post)
+            left = None if left is not None and left.masked and not walk.active else left
+            right = None if right is not None and right.masked and not walk.active else right
+            if left is not None and left.undefined:
+                return None, [], sideways
+            if left is not None and left.source is None:
+                same = right is not None and right.result is not None and right.result == left.result
+                return (None if same else walk.blocks), [], sideways
+            if left is not None and left.source is not None:
+                pre = left.source
+            if right is not None:
+                post = right.source
+            if effect.changes_exec and self.diverges:
+                sideways.append(_Walk(block, index, pre, post, not walk.active, walk.blocks))
+        if block == 0:
+            return (walk.blocks if pre < 0 and pre != post else None), [], sideways
+        following = [
+            _Walk(p, len(self.product.steps[p]), pre, post, walk.active, (p, *walk.blocks))
+            for p in self.predecessors[block]
+            if not (walk.active and block in self.product.idle_edges[p])
+        ]
+        return None, following, sideways
+
+    def _shortest(self) -> list[tuple[int, ...]]:
+        """For each block, a shortest path from the entry up to it, itself left out; threads stay active if they can."""
+        prefix: list[tuple[int, ...]] = [()] * len(self.product.steps)
+        seen = {0}
+        for idle in (False, True):
+            queue = deque(sorted(seen))
+            while queue:
+                block = queue.popleft()
+                for successor in self.product.successors[block]:
+                    if successor not in seen and (idle or successor not in self.product.idle_edges[block]):
+                        seen.add(successor)
+                        prefix[successor] = (*prefix[block], block)
+                        queue.append(successor)
+        return prefix
