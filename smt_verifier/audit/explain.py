@@ -196,7 +196,7 @@ def _lanes(keys: Iterable[int]) -> str:
     return f"lane{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def explain(product: Product, failed: list[FailedGoal]) -> list[Finding]:
+def explain_failures(product: Product, failed: list[FailedGoal]) -> list[Finding]:
     """Findings for failed goals: one for each cause, the one that comes first on its path first.
 
     Must not run while the product is being checked: it uses the product's executor.

@@ -42,10 +42,14 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """Moves of one value back to what made it; ``places`` has each place with the event before which it was read."""
+    """Moves of one value back to what made it, latest first.
+
+    ``places`` has each place with the event before which it was read, ``moves`` each place moved to with the event.
+    """
 
     value: Value
     places: tuple[tuple[int, int], ...]
+    moves: tuple[tuple[int, int], ...]
     event: int
     brief: str
 
@@ -119,6 +123,7 @@ class Tracer:
     def _chain(self, side: str, key: int, failure: Failure) -> _Chain:
         facts: list[Fact] = []
         places: list[tuple[int, int]] = []
+        moves: list[tuple[int, int]] = []
         before, brief = failure.event, "a value moved too often to follow"
         event = before
         name = start = key_name(key, self.product.pre_lanes.grain)
@@ -145,14 +150,15 @@ class Tracer:
                 break
             source = key_name(write.source, self.product.pre_lanes.grain)
             facts.append(Fact(f"{name} gets {source} by", site))
+            moves.append((key, event))
             key, before = write.source, event
-        return _Chain(Value(start, tuple(reversed(facts))), tuple(places), event, brief)
+        return _Chain(Value(start, tuple(reversed(facts))), tuple(places), tuple(moves), event, brief)
 
     def _lost(self, failure: Failure, found: _Chain, made: int) -> tuple[Fact | None, Cause]:
         """Where the expected value got lost: overwritten, written for other threads only, or never moved."""
         goal = failure.goal
         grain = self.product.post_lanes.grain
-        for key, before in found.places:
+        for key, before in self._suspects(found, made):
             writes = self.run.table("post", key, failure).writes(key, before)
             held = [n for n, (_, term) in enumerate(writes) if self.run.same(term, goal.pre)]
             if held and held[-1] + 1 < len(writes):
@@ -165,7 +171,18 @@ class Tracer:
                 what = f"{key_name(key, grain)} is written for the threads active there only, and is read for others:"
                 return Fact(what, self.site(missed, "post")), ("exec", self._step(missed), 0)
         place = key_name(goal.post_key, grain)
+        entered = [(to, event) for to, event in found.moves if event > made]
+        if entered:
+            to, event = entered[-1]
+            what = f"{key_name(to, grain)} gets that other value by"
+            return Fact(what, self.site(event, "post")), ("moved", self._step(event), 0)
         return Fact(f"nothing moves it to {place} between there and here"), ("missing", self._step(made), goal.post_key)
+
+    @staticmethod
+    def _suspects(found: _Chain, made: int) -> list[tuple[int, int]]:
+        """Places that may have held the value: where the value found was made, and where it entered after that."""
+        entered = [(to, event + 1) for to, event in found.moves if event > made]
+        return [found.places[-1], *entered[-1:]]
 
     def _masked_write(self, key: int, before: int, failure: Failure) -> int | None:
         """An event that writes a place, but not for the threads of the failure."""
