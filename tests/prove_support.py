@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from smt_verifier.outcome import Outcome
@@ -72,6 +73,14 @@ def problem(
 def proposal(*registers: str) -> Proposal:
     """An answer."""
     return Proposal(1, "by hand", registers)
+
+
+def restricted(asked: AllocationProblem, answer: Proposal, keep: Iterable[int]) -> tuple[AllocationProblem, Proposal]:
+    """Problem and proposal of some of the live ranges, numbered anew."""
+    ids = sorted(keep)
+    ranges = tuple(replace(asked.ranges[i], id=k) for k, i in enumerate(ids))
+    smaller = replace(asked, ranges=ranges, affinities=())
+    return smaller, replace(answer, registers=tuple(answer.registers[i] for i in ids))
 
 
 def rules(result: ProofResult) -> set[str]:

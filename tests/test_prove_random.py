@@ -50,10 +50,10 @@ def registers_for(draw: st.DrawFn, live_range: LiveRange) -> str:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[AllocationProblem, Proposal]:
+def cases(draw: st.DrawFn, budgets: tuple[int, ...] = (6, 10, 14)) -> tuple[AllocationProblem, Proposal]:
     ranges = draw(st.lists(live_ranges(), min_size=0, max_size=6))
     holes = draw(st.sets(st.integers(0, 11), max_size=2))
-    budget = tuple(n for n in range(draw(st.sampled_from([6, 10, 14]))) if n not in holes)
+    budget = tuple(n for n in range(draw(st.sampled_from(budgets))) if n not in holes)
     names = draw(st.lists(st.sampled_from(["vgpr0", "vgpr1_vgpr2", "sgpr0", "vcc_lo", "agpr3"]), max_size=3))
     fixed = tuple(FixedOccupation(physical_register(n).units, draw(segments()), f"fixed ${n}") for n in names)
     special = draw(st.sampled_from([(), ("vcc",), ("vcc_lo",)]))

@@ -161,8 +161,8 @@ class Occupancy:
         """All lanes of two live ranges that meet."""
         lanes = [0, 0]
         slot = self._problem.slots
-        for a in self._of_owner[first]:
-            for b in self._of_owner[second]:
+        for a in self.of_owner[first]:
+            for b in self.of_owner[second]:
                 low, high = max(a.unit, b.unit), min(a.unit + a.high - a.low, b.unit + b.high - b.low)
                 if low < high and a.start < b.end and b.start < a.end:
                     run = (1 << high - low) - 1
@@ -172,7 +172,8 @@ class Occupancy:
         return Overlap(first, second, lanes[0], lanes[1], slot)
 
     @cached_property
-    def _of_owner(self) -> dict[int, list[Rectangle]]:
+    def of_owner(self) -> dict[int, list[Rectangle]]:
+        """Rectangles of each placed live range that is ever live."""
         result: dict[int, list[Rectangle]] = {}
         for rectangle in self.rectangles:
             result.setdefault(rectangle.owner, []).append(rectangle)
@@ -202,6 +203,32 @@ class Occupancy:
                 if held and any(_meets(held, segment) for segment in group.segments):
                     return False
         return True
+
+    def holders(self, range_id: int, unit: int) -> tuple[frozenset[int], bool]:
+        """Who is in the way of the live range at ``unit``: other live ranges, and whether something fixed is."""
+        owners: set[int] = set()
+        fixed = False
+        for number, group in enumerate(self._problem.ranges[range_id].groups):
+            for lane in lane_list(group.lanes):
+                at = self._holders(range_id, number, unit + lane)
+                owners |= at[0]
+                fixed = fixed or at[1]
+        return frozenset(owners - {range_id}), fixed
+
+    def _holders(self, range_id: int, number: int, unit: int) -> tuple[frozenset[int], bool]:
+        """``holders`` of one unit, for one lane group of the range."""
+        key = (range_id, number, unit)
+        if key not in self._holders_cache:
+            segments = self._problem.ranges[range_id].groups[number].segments
+            file = (self.rectangles[index] for index in self._files.get(unit, ()))
+            owners = frozenset(r.owner for r in file if _meets(segments, (r.start, r.end)))
+            fixed = any(_meets(segments, held) for held in self._fixed.get(unit, ()))
+            self._holders_cache[key] = owners, fixed
+        return self._holders_cache[key]
+
+    @cached_property
+    def _holders_cache(self) -> dict[tuple[int, int, int], tuple[frozenset[int], bool]]:
+        return {}
 
     def _held(self, unit: int, but: int) -> tuple[Segment, ...]:
         """When the unit is held by anything but the live range ``but``."""

@@ -36,6 +36,11 @@ class Violation:
     message: str
     free: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """Stable and unique in a result: the rule and the ids of its live ranges, ``interference/3-7``."""
+        return f"{self.rule}/{'-'.join(str(i) for i in sorted(self.ranges))}"
+
 
 @dataclass(frozen=True)
 class ProofResult:
@@ -54,6 +59,16 @@ class ProofResult:
     violations: tuple[Violation, ...] = ()
     truncated: bool = False
     reason: str = ""
+
+    @property
+    def core(self) -> tuple[Violation, ...]:
+        """The violations that no other one implies: minimal unsatisfiable sets of placements.
+
+        A violation says that the placements of its live ranges cannot stand together. Where one of them cannot stand
+        even alone, it must move whatever else is done, and a pair with it says nothing more.
+        """
+        alone = {violation.ranges[0] for violation in self.violations if len(violation.ranges) == 1}
+        return tuple(v for v in self.violations if len(v.ranges) == 1 or alone.isdisjoint(v.ranges))
 
 
 MAX_VIOLATIONS = 512

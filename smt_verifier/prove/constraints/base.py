@@ -7,7 +7,8 @@ was proposed), ``known_i`` (Bool: it denotes a register), ``n_i`` (16-bit number
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from smt_verifier.prove.case import Case
@@ -103,8 +104,8 @@ def place_violation(rule: str, case: Case, range_id: int, message: str) -> Viola
     )
 
 
-def free_registers(case: Case, range_id: int) -> tuple[str, ...]:
-    """Registers the live range could have for its whole life, everything else staying where it was proposed."""
+def places(case: Case, range_id: int) -> Iterator[tuple[int, str]]:
+    """First unit and name of each register the live range could have, were nothing else there."""
     live = case.problem.ranges[range_id]
     step = 1 if live.lanes == 1 else 2
     starts = [
@@ -114,15 +115,15 @@ def free_registers(case: Case, range_id: int) -> tuple[str, ...]:
         for half in range(0, 2, step)
     ]
     starts += [unit for name in case.problem.special for unit in physical_register(name).units[::step]]
-    result: list[str] = []
-    for unit in starts:
-        if is_legal(case.problem, live, unit) and case.occupancy.is_free(range_id, unit):
-            name = _register_name(unit, live)
-            if name and name not in result:
-                result.append(name)
-        if len(result) == MAX_FREE:
-            break
-    return tuple(result)
+    for unit in dict.fromkeys(starts):
+        if is_legal(case.problem, live, unit) and (name := _register_name(unit, live)):
+            yield unit, name
+
+
+def free_registers(case: Case, range_id: int) -> tuple[str, ...]:
+    """Registers the live range could have for its whole life, everything else staying where it was proposed."""
+    free = (name for unit, name in places(case, range_id) if case.occupancy.is_free(range_id, unit))
+    return tuple(islice(free, MAX_FREE))
 
 
 def _register_name(unit: int, live: LiveRange) -> str:
