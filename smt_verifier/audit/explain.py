@@ -169,8 +169,9 @@ class _Explainer:
         for number in new:
             self.owner[use.origins[number].cause] = len(self.findings)
         goal = failure.goal
-        grain = self.product.pre_lanes.grain
-        expected = f"{key_name(goal.pre_key, grain)}, {origins.brief_expected}"
+        grain = tracer.grain(failure)
+        place, name = key_name(goal.post_key, grain), key_name(goal.pre_key, grain)
+        expected = origins.brief_expected if place == name else f"{name}, {origins.brief_expected}"
         finding = _finding(self.product, goal, _message(goal, grain, expected, origins.brief_found))
         visits = (run.events[e][0] if e >= 0 else 0 for e in (origins.first, failure.event))
         first, last = visits

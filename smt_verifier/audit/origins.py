@@ -61,6 +61,13 @@ class Tracer:
         self.run = run
         self.effects = effects
         self.product = run.product
+        self._failing = {(f.event, f.goal.pre_key, f.goal.post_key) for f in run.failures}
+
+    def grain(self, failure: Failure) -> int:
+        """16-bit lanes a place is named by: whole 32-bit registers where both halves fail together."""
+        goal, grain = failure.goal, self.product.pre_lanes.grain
+        other = (failure.event, _other_half(goal.pre_key), _other_half(goal.post_key))
+        return 2 if other in self._failing else grain
 
     def origins(self, failure: Failure) -> Origins:
         """The explanation of one failure."""
@@ -74,13 +81,13 @@ class Tracer:
         found = self._chain("post", goal.post_key, failure)
         lost, cause = self._lost(failure, found, made)
         still = "still holds " if 0 <= found.event < made else "holds "
-        known = self._before_allocation(found)
+        known = self._before_allocation(found, self.grain(failure))
         known_fact = (Fact(f"that is the value of {known} before allocation"),) if known else ()
         wrong = replace(found.value, facts=(*found.value.facts, *known_fact))
         brief = f"{known}, {found.brief}" if known else found.brief
         return Origins(value, wrong, lost, cause, made, expected.brief, still + brief)
 
-    def _before_allocation(self, found: _Chain) -> str:
+    def _before_allocation(self, found: _Chain, grain: int) -> str:
         """The lane of a virtual register that got the value found, where it was made; ``""`` if there is none."""
         if found.event < 0:
             return ""
@@ -89,7 +96,7 @@ class Tracer:
         if write is None or write.result is None:
             return ""
         names = (k for k, w in effect.pre.items() if k >= 0 and w.result == write.result)
-        return next((key_name(k, self.product.pre_lanes.grain) for k in names), "")
+        return next((key_name(k, grain) for k in names), "")
 
     def holders(self, failure: Failure) -> tuple[str, ...]:
         """Places of the post-RA side that hold the expected value where the operand is read."""
@@ -100,8 +107,8 @@ class Tracer:
                     continue
                 writes = table.writes(key, failure.event)
                 if writes and key != goal.post_key and self.run.same(writes[-1][1], goal.pre):
-                    names.append(key_name(key, self.product.post_lanes.grain))
-        return tuple(names[:_MAX_PLACES])
+                    names.append(key_name(key, self.grain(failure)))
+        return tuple(dict.fromkeys(names))[:_MAX_PLACES]
 
     def site(self, event: int, side: str) -> Site | None:
         """The instruction of one side that an event executes."""
@@ -126,9 +133,10 @@ class Tracer:
         moves: list[tuple[int, int]] = []
         before, brief = failure.event, "a value moved too often to follow"
         event = before
-        name = start = key_name(key, self.product.pre_lanes.grain)
+        grain = self.grain(failure)
+        name = start = key_name(key, grain)
         for _ in range(_MAX_MOVES):
-            name = key_name(key, self.product.pre_lanes.grain)
+            name = key_name(key, grain)
             places.append((key, before))
             writes = self.run.table(side, key, failure).writes(key, before)
             event, term = writes[-1] if writes else (-1, -1)
@@ -148,7 +156,7 @@ class Tracer:
                 brief = f"what {_opcode(opcode)} wrote ({site.label}, {side} line {site.line})"
                 facts.append(Fact(f"{name} {'is left undefined' if write.undefined else 'is written'} by", site))
                 break
-            source = key_name(write.source, self.product.pre_lanes.grain)
+            source = key_name(write.source, grain)
             facts.append(Fact(f"{name} gets {source} by", site))
             moves.append((key, event))
             key, before = write.source, event
@@ -157,7 +165,7 @@ class Tracer:
     def _lost(self, failure: Failure, found: _Chain, made: int) -> tuple[Fact | None, Cause]:
         """Where the expected value got lost: overwritten, written for other threads only, or never moved."""
         goal = failure.goal
-        grain = self.product.post_lanes.grain
+        grain = self.grain(failure)
         for key, before in self._suspects(found, made):
             writes = self.run.table("post", key, failure).writes(key, before)
             held = [n for n, (_, term) in enumerate(writes) if self.run.same(term, goal.pre)]
@@ -196,6 +204,11 @@ class Tracer:
 
     def _step(self, event: int) -> int:
         return id(self.run.events[event][1]) if event >= 0 else -1
+
+
+def _other_half(key: int) -> int:
+    """The other 16 bits of a 32-bit register, lane or slot: keys of physical registers count down from -1."""
+    return key ^ 1 if key >= 0 else -1 - ((-1 - key) ^ 1)
 
 
 def _opcode(text: str) -> str:

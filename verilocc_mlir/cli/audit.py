@@ -1,53 +1,208 @@
-"""``verilocc audit``: anyone's register allocation, before against after."""
+"""``verilocc audit``: anyone's register allocation, before against after, or LLVM's own of a kernel."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich_click import RichCommand
+from rich_click import RichCommand, RichHelpConfiguration
 
+from verilocc_mlir.cli.limits import solver_limits
+from verilocc_mlir.cli.output import STDIO, check_writable, write
 from verilocc_mlir.errors import InputError
 
+if TYPE_CHECKING:
+    from smt_verifier.smt import Solver
+    from verilocc_mlir.pipeline.audit import Sides
+    from verilocc_mlir.report.audit.model import AuditRun
+    from verilocc_mlir.toolchain.staged import RegAlloc
 
-@click.command("audit", cls=RichCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("before", type=click.Path(path_type=Path), metavar="BEFORE.mir")
-@click.argument("after", type=click.Path(path_type=Path), metavar="AFTER.mir")
+_FORMATS = ("text", "json", "sarif", "html")
+_SUFFIXES = {".txt": "text", ".json": "json", ".sarif": "sarif", ".html": "html", ".htm": "html"}
+_GROUPS: dict[str, Any] = {
+    "verilocc audit": [
+        {"name": "Target", "options": ["--mcpu", "--mattr"]},
+        {"name": "LLVM's own allocation", "options": ["--llvm", "--regalloc", "--save-temps", "-O", "--llc"]},
+        {"name": "Report", "options": ["--report", "--format", "--quiet", "--smt-dir"]},
+        {"name": "Limits", "options": ["--solver-seconds", "--solver-memory", "--tool-seconds"]},
+    ]
+}
+_CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "rich_help_config": RichHelpConfiguration(option_groups=_GROUPS),
+}
+
+
+@click.command("audit", cls=RichCommand, context_settings=_CONTEXT)
+@click.argument("before", required=False, metavar="[BEFORE.mir")
+@click.argument("after", required=False, metavar="AFTER.mir]")
 @click.option("--mcpu", "cpu", default="", metavar="CPU", help="Target. [default: the IR's target-cpu]")
-@click.option("--solver-seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True)
+@click.option("--mattr", "features", default="", metavar="LIST", help="With --llvm: target features, as for llc.")
+@click.option(
+    "--llvm", "kernel", default="", metavar="KERNEL", help="Audit what LLVM makes of KERNEL (.ll, .bc, pre-RA .mir)."
+)
+@click.option(
+    "--regalloc",
+    type=click.Choice(["greedy", "basic", "fast"]),
+    default="greedy",
+    show_default=True,
+    help="With --llvm: which of LLVM's allocators.",
+)
+@click.option(
+    "--save-temps", type=click.Path(path_type=Path), metavar="DIR", help="With --llvm: keep both texts of each phase."
+)
+@click.option("-O", "opt_level", type=click.IntRange(1, 3), default=3, show_default=True, help="llc's level.")
+@click.option("--llc", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
+@click.option("--report", default="", metavar="FILE", help="Write the report; - is standard output.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="Of the report; without --report, of standard output. [default: by FILE's suffix, else text]",
+)
+@click.option("-q", "--quiet", is_flag=True, help="With --report: say nothing else.")
 @click.option("--smt-dir", type=click.Path(path_type=Path), metavar="DIR", help="Write every obligation as SMT-LIB2.")
-def audit_command(before: Path, after: Path, cpu: str, solver_seconds: float, smt_dir: Path | None) -> int:
-    """Prove that AFTER computes what BEFORE does.
+@solver_limits
+@click.option(
+    "--tool-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True, help="For one llc."
+)
+def audit_command(
+    before: str | None,
+    after: str | None,
+    cpu: str,
+    features: str,
+    kernel: str,
+    regalloc: RegAlloc,
+    save_temps: Path | None,
+    opt_level: int,
+    llc: Path | None,
+    report: str,
+    form: str | None,
+    quiet: bool,
+    smt_dir: Path | None,
+    solver_seconds: float,
+    solver_memory: int,
+    tool_seconds: float,
+) -> int:
+    """Prove that AFTER computes what BEFORE does, or show where it does not.
 
     BEFORE is machine IR from llc -stop-before=greedy,N, AFTER the same file after virtregrewriter,N, whoever allocated.
+    With --llvm both are made here, phase by phase, by LLVM itself.
     """
-    from smt_verifier.artefacts import RecordingSolver, write_artefacts
-    from smt_verifier.audit import audit
-    from verilocc_mlir.mir.parser import parse_mir
-    from verilocc_mlir.report.model import EXIT_CODES
-    from verilocc_mlir.target.targets import target
-    from verilocc_mlir.toolchain.inputs import load_input
+    if bool(kernel) == bool(before) or bool(before) != bool(after):
+        raise click.UsageError("give either BEFORE.mir and AFTER.mir, or --llvm KERNEL")
+    for option, value in (("--save-temps", save_temps), ("--mattr", features)):
+        if value and not kernel:
+            raise click.UsageError(f"{option} goes with --llvm")
+    chosen = form or _form_of(report)
+    if report:
+        check_writable(report)
 
-    texts = {"before": _read(before), "after": _read(after)}
-    given = load_input(texts["before"], path=str(before), cpu=cpu or None)
-    if given.kind != "mir":
-        raise InputError("this is LLVM IR, not machine IR", where=str(before), hint="llc -stop-before=greedy,0")
-    pre = parse_mir(given.text, str(before))
-    post = parse_mir(texts["after"].decode(errors="replace"), str(after))
-    solver = RecordingSolver()
-    report = audit(pre, post, target(given.cpu), timeout_s=solver_seconds, solver=solver)
+    from smt_verifier.artefacts import RecordingSolver
+    from verilocc_mlir.pipeline.audit import SolverLimits, audit_llvm, audit_texts
+    from verilocc_mlir.pipeline.settings import Settings
+
+    asked: dict[str, RecordingSolver] = {}
+
+    def record(phase: str, solver: Solver) -> Solver:
+        return asked.setdefault(phase, RecordingSolver(solver)) if smt_dir is not None else solver
+
+    limits = SolverLimits(solver_seconds, solver_memory)
+    if kernel:
+        settings = Settings(cpu=cpu, features=features, opt_level=opt_level, tool_seconds=tool_seconds, llvm=llc)
+        keep = _Temps(save_temps, kernel)
+        run = audit_llvm(
+            _read(kernel),
+            kernel,
+            settings,
+            regalloc=regalloc,
+            name=keep.name,
+            limits=limits,
+            record=record,
+            made=keep.write,
+        )
+    else:
+        run = audit_texts(_listing(before or ""), _listing(after or ""), cpu, limits=limits, record=record)
     if smt_dir is not None:
-        write_artefacts(smt_dir, texts, solver.asked)
-    for function in report.functions:
-        click.echo(f"{function.function}: {function.outcome}, {function.obligations} obligations")
-        for finding in function.findings:
-            click.echo(f"  {finding.outcome}: {finding.render()}")
-    click.echo(str(report.outcome))
-    return int(EXIT_CODES[report.outcome])
+        _write_obligations(smt_dir, run, asked)
+    render = _renderer(chosen)
+    if report:
+        write(report, render(run).encode())
+    if not report or not (quiet or report == STDIO):
+        click.echo((_renderer("text") if report else render)(run), nl=False)
+    return int(run.exit_code)
 
 
-def _read(path: Path) -> bytes:
+def _form_of(report: str) -> str:
+    """The form that a report's file name asks for; text for standard output."""
+    if report in ("", STDIO):
+        return "text"
+    suffix = Path(report).suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise click.UsageError(f"{report}: give --format, or one of the suffixes {', '.join(_SUFFIXES)}")
+    return "sarif" if report.lower().endswith(".sarif.json") else _SUFFIXES[suffix]
+
+
+def _renderer(form: str) -> Callable[[AuditRun], str]:
+    if form == "json":
+        from verilocc_mlir.report.audit.json import to_json as render
+    elif form == "sarif":
+        from verilocc_mlir.report.audit.sarif import to_sarif as render
+    elif form == "html":
+        from verilocc_mlir.report.audit.html import to_html as render
+    else:
+        from verilocc_mlir.report.audit.text import to_text as render
+    return render
+
+
+class _Temps:
+    """Names of the texts that LLVM makes, and the files themselves where they are to be kept."""
+
+    def __init__(self, directory: Path | None, kernel: str) -> None:
+        self._directory = directory
+        self._stem = Path(kernel).stem if kernel != STDIO else "stdin"
+        if directory is not None:
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"cannot be made: {error.strerror}", where=str(directory)) from error
+            check_writable(str(directory / self._stem))
+
+    def name(self, phase: str, side: str) -> str:
+        file = f"{self._stem}.{phase}.{side}.mir"
+        return str(self._directory / file) if self._directory is not None else file
+
+    def write(self, sides: Sides) -> None:
+        if self._directory is not None:
+            for listing in (sides.before, sides.after):
+                write(listing.path, listing.text.encode())
+
+
+def _write_obligations(directory: Path, run: AuditRun, asked: dict[str, Any]) -> None:
+    """One directory of obligations; one for each phase below it where there are phases."""
+    from smt_verifier.artefacts import write_artefacts
+
+    for pair in run.pairs:
+        texts = {"before": pair.before.text.encode(), "after": pair.after.text.encode()}
+        recorder = asked.get(pair.phase)
+        if recorder is not None:
+            write_artefacts(directory / pair.phase, texts, recorder.asked)
+
+
+def _listing(path: str) -> Any:
+    from verilocc_mlir.report.audit.model import Listing
+    from verilocc_mlir.toolchain.inputs import decode
+
+    return Listing(path, decode(_read(path), path))
+
+
+def _read(path: str) -> bytes:
+    if path == STDIO:
+        return sys.stdin.buffer.read()
     try:
-        return path.read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise InputError(f"cannot be read: {error.strerror}", where=path) from error

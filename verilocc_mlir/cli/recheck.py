@@ -7,17 +7,15 @@ from pathlib import Path
 import click
 from rich_click import RichCommand
 
+from verilocc_mlir.cli.limits import solver_limits
 from verilocc_mlir.errors import InputError
 
 
 @click.command("recheck", cls=RichCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--solver", type=click.Choice(["z3", "cvc5", "bitwuzla"]), default="z3", show_default=True)
-@click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="For one file."
-)
-@click.option("--memory", type=click.IntRange(256), default=4096, show_default=True, help="MiB for one file.")
-def recheck_command(directory: Path, solver: str, seconds: float, memory: int) -> int:
+@solver_limits
+def recheck_command(directory: Path, solver: str, solver_seconds: float, solver_memory: int) -> int:
     """Replay the obligations that verilocc audit --smt-dir=DIR wrote.
 
     Exit codes: 0 every file is the recorded one and its verdict is reached again, 1 a verdict differs, 2 a file is
@@ -35,7 +33,7 @@ def recheck_command(directory: Path, solver: str, seconds: float, memory: int) -
         if not row.agrees:
             click.echo(f"{row.name}: recorded {row.recorded}, {solver} says {row.outcome} {row.reason}".rstrip())
 
-    rows = recheck(directory, solver, timeout_s=seconds, memory_mib=memory, progress=show)
+    rows = recheck(directory, solver, timeout_s=solver_seconds, memory_mib=solver_memory, progress=show)
     agreed = sum(1 for row in rows if row.agrees)
     click.echo(f"{solver}: {agreed} of {len(rows)} obligations as recorded")
     wrong = combine(

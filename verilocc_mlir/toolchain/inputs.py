@@ -69,7 +69,7 @@ def load_input(
     """
     if data.startswith(_BITCODE):
         data = _disassemble(data, path, toolchain)
-    text = _decode(data, path)
+    text = decode(data, path)
     if text.startswith("---") or re.match(r"(?:\s*#.*\n)*\s*---(?: \||\n)", text):
         return _machine_ir(text, path, cpu)
     if _MLIR.search(text) and not _DEFINE.search(text):
@@ -100,7 +100,12 @@ def _disassemble(data: bytes, path: str, toolchain: Toolchain | None) -> bytes:
         ) from failure
 
 
-def _decode(data: bytes, path: str) -> str:
+def decode(data: bytes, path: str) -> str:
+    """The text of a file.
+
+    Raises:
+        InputError: it is empty, or no text; a known binary format is named.
+    """
     if not data.strip():
         raise InputError("the input is empty", where=path)
     for magic, name in _BINARY.items():
@@ -197,6 +202,12 @@ def _with_processor(
         what = f"it names several processors: {', '.join(named)}" if named else "it names no processor"
         raise InputError(what, where=path, hint="give one with -mcpu, for example -mcpu=gfx942")
     return Input(kind, text, named[0], "", path, functions)
+
+
+def named_processors(mir: str) -> tuple[str, ...]:
+    """Processors that the IR module in machine IR names, in its functions' ``"target-cpu"`` or its triple."""
+    module = mir.partition("\n---\nname:")[0]
+    return tuple(sorted({*_CPU.findall(module), *_triple_processor(module)}))
 
 
 def _triple_processor(module: str) -> list[str]:

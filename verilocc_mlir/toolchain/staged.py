@@ -34,6 +34,10 @@ _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor
 
 TRIPLE = "amdgcn-amd-amdhsa"
 FileKind = Literal["obj", "asm"]
+RegAlloc = Literal["greedy", "basic", "fast"]
+"""LLVM's register allocators."""
+
+_REGALLOC_PASSES: dict[RegAlloc, str] = {"greedy": "greedy", "basic": "regallocbasic", "fast": "regallocfast"}
 
 
 class Phase(IntEnum):
@@ -168,10 +172,12 @@ class StagedCompiler:
             self._resume("greedy-wwm", mir, [start, "-stop-after=virtregrewriter,1"]),
         )
 
-    def llvm_allocate(self, mir: str, phase: Phase) -> str:
-        """LLVM's greedy for one phase: text before ``greedy,N`` to text after ``virtregrewriter,N``."""
-        flags = [f"-start-before=greedy,{phase.value}", f"-stop-after=virtregrewriter,{phase.value}"]
-        return self._resume(f"greedy-{phase.name.lower()}", mir, flags)
+    def llvm_allocate(self, mir: str, phase: Phase, allocator: RegAlloc = "greedy") -> str:
+        """LLVM's own allocation of one phase: text before ``greedy,N`` to text after ``virtregrewriter,N``."""
+        chosen = [] if allocator == "greedy" else [f"-{k}-regalloc={allocator}" for k in ("sgpr", "wwm", "vgpr")]
+        start = f"-start-before={_REGALLOC_PASSES[allocator]},{phase.value}"
+        flags = [*chosen, start, f"-stop-after=virtregrewriter,{phase.value}"]
+        return self._resume(f"{allocator}-{phase.name.lower()}", mir, flags)
 
     def finish(self, mir: str, kind: FileKind = "obj") -> bytes:
         """From text with VGPRs rewritten to an object file or assembly text (see descriptor.py for what it lacks)."""

@@ -1,0 +1,182 @@
+"""Auditing an allocation that exists, or LLVM's own of a kernel, made here with the user's llc."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import verilocc_mlir
+from smt_verifier.audit import audit
+from smt_verifier.smt import ProcessSolver, Solver, default_solver
+from smt_verifier.smt.processes import DEFAULT_MEMORY_MIB
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
+from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
+from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_mlir.toolchain.inputs import load_input, named_processors
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.staged import (
+    CompileOptions,
+    Phase,
+    RegAlloc,
+    StagedCompiler,
+    has_wwm_registers,
+)
+
+Record = Callable[[str, Solver], Solver]
+"""From a phase (``""`` where there are none) and the solver to the one to use: a caller may record what it is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class SolverLimits:
+    """What one question may take: ``seconds``, and the worker's address space ``memory_mib``. Beyond it: UNKNOWN."""
+
+    seconds: float = DEFAULT_SOLVER_SECONDS
+    memory_mib: int = DEFAULT_MEMORY_MIB
+
+
+def _as_it_is(_phase: str, solver: Solver) -> Solver:
+    return solver
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The texts before and after one phase."""
+
+    phase: str
+    before: Listing
+    after: Listing
+
+
+def audit_texts(
+    before: Listing,
+    after: Listing,
+    cpu: str = "",
+    *,
+    limits: SolverLimits = SolverLimits(),
+    record: Record = _as_it_is,
+) -> AuditRun:
+    """Audit two given texts.
+
+    Args:
+        before: machine IR from before a phase.
+        after: the same file after it, whoever allocated.
+        cpu: processor; ``""`` takes the functions' ``"target-cpu"``, which must agree with it where both are given.
+        limits: of the solver.
+        record: wraps the solver.
+
+    Raises:
+        InputError: a text is not machine IR, is truncated, is for another processor, or names none.
+    """
+    given = load_input(before.text.encode(), path=before.path, cpu=cpu or None)
+    if given.kind != "mir":
+        raise InputError(
+            "this is LLVM IR, not machine IR",
+            where=before.path,
+            hint="llc -stop-before=greedy,0; or audit LLVM's own allocation of it: verilocc audit --llvm",
+        )
+    _same_processor(after, given.cpu)
+    pair = _Judge(target(given.cpu), limits, record).judge(Sides("", before, after))
+    return AuditRun(verilocc_mlir.__version__, "", given.cpu, None, "", (pair,))
+
+
+def audit_llvm(
+    data: bytes,
+    path: str,
+    settings: Settings,
+    *,
+    regalloc: RegAlloc = "greedy",
+    name: Callable[[str, str], str] | None = None,
+    limits: SolverLimits = SolverLimits(),
+    record: Record = _as_it_is,
+    made: Callable[[Sides], None] = lambda _: None,
+) -> AuditRun:
+    """Have LLVM allocate a kernel phase by phase, and audit every phase of every function.
+
+    Args:
+        data: LLVM IR, bitcode or pre-RA machine IR.
+        path: its name.
+        settings: target and LLVM; what is about our allocation is not used.
+        regalloc: LLVM's allocator.
+        name: gives the texts their names from phase and ``"before"`` or ``"after"``.
+        limits: of the solver.
+        record: wraps the solver for each phase.
+        made: told of both texts of a phase before they are audited.
+
+    Raises:
+        InputError: unusable input or option. ToolchainError: llc is missing or failed. UnsupportedError: outside what
+            this version handles.
+    """
+    toolchain = find_toolchain(settings.llvm)
+    given = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
+    found = target(given.cpu)
+    mattr = ",".join(filter(None, (settings.features, given.mattr)))
+    options = CompileOptions(
+        given.cpu, mattr, settings.opt_level, settings.verify, settings.tool_seconds, input_name=path
+    )
+    compiler = StagedCompiler(toolchain, options)
+    judge = _Judge(found, limits, record)
+    if given.kind == "mir":
+        pre = compiler.accept_mir(given.text)
+    else:
+        lowered = to_pre_ra(compiler, given.text)
+        pre = lowered.mir
+        if lowered.changes:
+            judge.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(lowered.changes)}")
+    pairs: list[AuditedPair] = []
+    for phase, before, after in _phases(compiler, pre, regalloc):
+        names = [name(phase, side) if name else f"{path}.{phase}.{side}.mir" for side in ("before", "after")]
+        sides = Sides(phase, Listing(names[0], before), Listing(names[1], after))
+        made(sides)
+        pairs.append(judge.judge(sides))
+    source = Listing(path, given.text)
+    return AuditRun(
+        verilocc_mlir.__version__, toolchain.version_text, given.cpu, source, regalloc, tuple(pairs), tuple(judge.notes)
+    )
+
+
+def _phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[tuple[str, str, str]]:
+    """Each phase's name and both its texts, made when they are asked for."""
+    scalar = compiler.llvm_allocate(pre, Phase.SGPR, regalloc)
+    yield "sgpr", pre, scalar
+    vector = compiler.resume(scalar, done=Phase.SGPR, until=Phase.VGPR)
+    if has_wwm_registers(vector):
+        whole_wave = compiler.wwm_phase(scalar)
+        yield "wwm", whole_wave.before, whole_wave.after
+    yield "vgpr", vector, compiler.llvm_allocate(vector, Phase.VGPR, regalloc)
+
+
+class _Judge:
+    """Audits pairs for one target with the same limits."""
+
+    def __init__(self, for_target: Target, limits: SolverLimits, record: Record) -> None:
+        self._target = for_target
+        self._limits = limits
+        self._record = record
+        self._solver = default_solver() if limits.memory_mib == DEFAULT_MEMORY_MIB else ProcessSolver(limits.memory_mib)
+        self.notes: list[str] = []
+
+    def judge(self, sides: Sides) -> AuditedPair:
+        before = parse_mir(sides.before.text, sides.before.path)
+        after = parse_mir(sides.after.text, sides.after.path)
+        start = self._cpu_seconds()
+        solver = self._record(sides.phase, self._solver)
+        report = audit(before, after, self._target, timeout_s=self._limits.seconds, solver=solver)
+        return AuditedPair(sides.phase, sides.before, sides.after, report, self._cpu_seconds() - start)
+
+    def _cpu_seconds(self) -> float:
+        return time.process_time() + self._solver.cpu_seconds
+
+
+def _same_processor(after: Listing, cpu: str) -> None:
+    """Refuse a text that names another processor than the one the text before it is for."""
+    others = [name for name in named_processors(after.text) if name != cpu]
+    if others:
+        raise InputError(
+            f"it is for {', '.join(others)}, the text before allocation for {cpu}",
+            where=after.path,
+            hint="give both texts of one compilation",
+        )

@@ -1,0 +1,102 @@
+"""The result of one ``verilocc audit`` as frozen data: the one source of every form and of the exit code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from smt_verifier.audit import AuditReport, Finding, FunctionAudit
+from smt_verifier.outcome import Outcome, combine
+from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.report.model import EXIT_CODES
+
+AUDIT_VERSION = 1
+"""Version of the JSON form; raised whenever ``audit.schema.json`` changes."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A text as it was audited: ``path`` is its name in messages."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the text in UTF-8."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """The text's lines; line 1 is number 0."""
+        return tuple(self.text.split("\n"))
+
+
+@dataclass(frozen=True)
+class AuditedPair:
+    """One text before and one after allocation, and the verdict on each of their functions.
+
+    Attributes:
+        phase: ``sgpr``, ``wwm`` or ``vgpr`` where LLVM was run phase by phase; ``""`` for two given files.
+        before: the text that the allocator was given.
+        after: the text that it made.
+        report: what the audit says.
+        cpu_seconds: the audit's, solver included; parsing and LLVM left out.
+    """
+
+    phase: str
+    before: Listing
+    after: Listing
+    report: AuditReport
+    cpu_seconds: float
+
+    def name(self, function: FunctionAudit) -> str:
+        """``k``, or ``k, VGPR`` where there are phases."""
+        return f"{function.function}, {self.phase.upper()}" if self.phase else function.function
+
+    def listing(self, side: str) -> Listing:
+        """The text of a side, ``"pre"`` or ``"post"``."""
+        return self.before if side == "pre" else self.after
+
+
+@dataclass(frozen=True)
+class AuditRun:
+    """One run.
+
+    Attributes:
+        version: this project's version.
+        llvm: version line of the LLVM that made the texts; ``""`` where they were given.
+        target: processor the texts are for.
+        source: what both sides were made from; None where they were given.
+        allocator: LLVM's allocator that was asked for; ``""`` where the texts were given.
+        pairs: in the order of the phases.
+        notes: anything else a person should know.
+    """
+
+    version: str
+    llvm: str
+    target: str
+    source: Listing | None
+    allocator: str
+    pairs: tuple[AuditedPair, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of all functions in all phases; UNKNOWN where nothing was audited."""
+        outcomes = [f.outcome for p in self.pairs for f in p.report.functions]
+        return combine(outcomes) if outcomes else Outcome.UNKNOWN
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The process's exit code."""
+        return EXIT_CODES[self.outcome]
+
+    def findings(self) -> Iterator[tuple[AuditedPair, FunctionAudit, Finding]]:
+        """Every finding with its function and pair, in order."""
+        for pair in self.pairs:
+            for function in pair.report.functions:
+                for finding in function.findings:
+                    yield pair, function, finding
