@@ -38,7 +38,7 @@ from dataclasses import replace
 
 from smt_verifier.audit.align import acts_alone
 from smt_verifier.audit.check import check_block
-from smt_verifier.audit.explain import FailedGoal, explain_failures
+from smt_verifier.audit.explain import FailedGoal, by_cause, explain_failures
 from smt_verifier.audit.flags import check_flags, new_faults
 from smt_verifier.audit.header import compare_headers, with_numbers_of
 from smt_verifier.audit.infer import infer
@@ -171,7 +171,7 @@ def _audit(
         if flagged.faults:
             given = check_flags(pre, product.pre_lanes, unlisted, {}, None)
             findings += new_faults(flagged, given, product.partners())
-        findings = explain_failures(product, failed) + findings
+        findings = by_cause(explain_failures(product, failed) + findings)
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))
 

@@ -26,6 +26,7 @@ from verilocc_mlir.errors import UnsupportedError
 
 _MAX_FINDINGS = 20
 _MAX_CANDIDATES = 12
+_OF_GOALS = frozenset({"value", "undef-flag", "early-clobber", "relation"})
 _MAX_STEPS = 300_000
 """Steps of paths executed for one function; explanations stop being traced beyond that."""
 
@@ -195,6 +196,28 @@ def _lanes(keys: Iterable[int]) -> str:
     """``lane sub1``, ``lanes sub0, sub1`` of a virtual register."""
     names = sorted({key_name(k, 2).partition(".")[2] for k in keys}, key=lambda n: int(n.removeprefix("sub")))
     return f"lane{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+_OF_LIVENESS = frozenset({"kill-flag", "dead-flag", "live-in"})
+
+
+def by_cause(findings: list[Finding]) -> list[Finding]:
+    """Findings with causes before their consequences, otherwise in the order given.
+
+    An instruction that is missing makes values wrong, a value that is wrong is seen on a path, and a register that is
+    read where nobody wrote it makes flags and live-ins wrong.
+    """
+
+    def rank(finding: Finding) -> int:
+        if finding.outcome is not Outcome.REFUTED:
+            return 4
+        if finding.rule in _OF_LIVENESS:
+            return 3
+        if finding.rule not in _OF_GOALS:
+            return 0
+        return 1 if finding.path else 2
+
+    return sorted(findings, key=rank)
 
 
 def explain_failures(product: Product, failed: list[FailedGoal]) -> list[Finding]:
