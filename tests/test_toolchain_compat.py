@@ -194,3 +194,15 @@ def test_newer_ir_that_stays_unreadable_says_both_reasons() -> None:
     text = source("newer_forms.ll").replace("  ret void", "  brandnew\n  ret void")
     with pytest.raises(UnsupportedError, match=r"of a newer LLVM .* rewritten, .*expected instruction opcode"):
         to_pre_ra(compiler("gfx90a"), text)
+
+
+@needs_llvm_22
+def test_the_bare_attribute_is_read_as_it_is_meant() -> None:
+    """llc 22 accepts it, but takes it for false; nothing else of the text is touched."""
+    ir = 'define amdgpu_kernel void @k() #0 {\n  ret void\n}\nattributes #0 = { "uniform-work-group-size" }\n'
+    pre = to_pre_ra(compiler("gfx942"), ir)
+    assert pre.changes == ("uniform-work-group-size",)
+    assert pre.ir == ir.replace('size"', 'size"="true"')
+    obj = compiler("gfx942").direct(pre.ir)
+    assert read_code_object(obj).kernels["k"].raw[".uniform_work_group_size"] == 1
+    assert ".uniform_work_group_size" not in read_code_object(compiler("gfx942").direct(ir)).kernels["k"].raw

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import verilocc_mlir
 from smt_verifier.outcome import Outcome
@@ -28,7 +28,6 @@ from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
-from verilocc_mlir.toolchain.run import kill_running_tools
 from verilocc_mlir.toolchain.staged import (
     CompileOptions,
     FileKind,
@@ -46,12 +45,13 @@ _WWM_REASON = "MIR does not say which registers whole-wave values may take"
 class Compiled:
     """What came of a compilation.
 
-    ``data`` is the result in the form asked for, None where a phase ended without any text. It may be unproved: whoever
-    writes it looks at ``report.outcome`` first.
+    ``data`` is the result in the form asked for, None where a phase ended without any text; ``also`` the further forms
+    asked for. They may be unproved: whoever writes them looks at ``report.outcome`` first.
     """
 
     data: bytes | None
     report: Report
+    also: Mapping[Emit, bytes] = field(default_factory=dict[Emit, bytes])
 
 
 def compile_module(data: bytes, path: str, settings: Settings, *, allow_unproved: bool = False) -> Compiled:
@@ -103,7 +103,7 @@ class _Compilation:
                 return self._run(beside)
             except BaseException:
                 # Leaving the block waits for the other thread's tool, which has nothing left to do.
-                kill_running_tools()
+                self.compiler.running.kill()
                 raise
 
     def _run(self, beside: ThreadPoolExecutor) -> Compiled:
@@ -129,9 +129,10 @@ class _Compilation:
         obj = self.compiler.finish(done)
         with self.clock.measure("check object"):
             checked = check_object(obj, mir=pre, cpu=self.target.name, reference=reference, where=self.path)
-        data = self._emit(done, checked)
+        data = self._emit(done, checked, self.settings.emit)
+        also = {emit: self._emit(done, checked, emit) for emit in self.settings.also}
         resources = self._resources(checked.data, greedy.result(), done, llvm)
-        return Compiled(data, self._report(*resources, checked.mended))
+        return Compiled(data, self._report(*resources, checked.mended), also)
 
     def _phases(self, pre: str) -> str | None:
         """The text after the last phase; None if a phase is not proved and that ends the run."""
@@ -186,8 +187,7 @@ class _Compilation:
             if name in functions
         }
 
-    def _emit(self, done: str, checked: CheckedObject) -> bytes:
-        emit = self.settings.emit
+    def _emit(self, done: str, checked: CheckedObject, emit: Emit) -> bytes:
         if emit is Emit.MIR:
             return done.encode()
         if emit is Emit.OBJ:
@@ -248,5 +248,6 @@ def _tool_options(settings: Settings, given: Input) -> CompileOptions:
         settings.opt_level,
         settings.verify,
         settings.tool_seconds,
+        settings.llc_options,
         input_name=given.path,
     )

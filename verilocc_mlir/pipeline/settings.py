@@ -39,10 +39,12 @@ class Settings:
         opt_level: llc's ``-O``.
         allocator: a name of ``verilocc_mlir.allocators``, or ``llvm``.
         emit: form of the result.
+        also: further forms of it that are wanted.
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
         verify: run llc's machine verifier on what it resumes from.
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
         tool_seconds: limit for one run of an LLVM tool.
+        llc_options: further options for llc, given to every stage and to the direct compile alike.
         llvm: directory of the LLVM tools, or an llc; None searches.
     """
 
@@ -52,8 +54,10 @@ class Settings:
     opt_level: int = 3
     allocator: str = DEFAULT_ALLOCATOR
     emit: Emit = Emit.HSACO
+    also: tuple[Emit, ...] = ()
     fallback: bool = True
     verify: bool = True
     solver_seconds: float = DEFAULT_SOLVER_SECONDS
     tool_seconds: float = DEFAULT_TOOL_SECONDS
+    llc_options: tuple[str, ...] = ()
     llvm: Path | None = None

@@ -1,7 +1,7 @@
 """LLVM IR of newer front ends (LLVM 23 and 24: IREE 3.13, torch-mlir, Triton 3.9) brought down to LLVM 22.
 
-Only text that the llc at hand rejects is touched: a newer llc, where the user has one, reads it as it is. Each rewrite
-keeps the meaning or is conservative; what is not known here is left for llc to name.
+Only text that the llc at hand rejects or misreads is touched: a newer llc, where the user has one, reads it as it is.
+Each rewrite keeps the meaning or is conservative; what is not known here is left for llc to name.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _FPENV = re.compile(
     r"\bdenormal_fpenv\((?:(?P<all>[a-z]+(?:\|[a-z]+)?))?(?:, *)?(?:float: *(?P<float>[a-z]+(?:\|[a-z]+)?))?\)"
 )
 _FLOAT_LITERAL = re.compile(r"\bf0x|[+-](?:inf|qnan|s?nan\()|\d\.\d")
+_UNIFORM = "uniform-work-group-size"
 _RSRC = "llvm.amdgcn.make.buffer.rsrc"
 _RSRC_CALL = re.compile(
     r"(?P<head>^(?P<indent> *)(?:%\S+ = )?(?:tail |musttail |notail )?call\b.*?"
@@ -53,12 +54,18 @@ class PreRa:
 def to_pre_ra(compiler: StagedCompiler, ir: str) -> PreRa:
     """``StagedCompiler.to_pre_ra``, and once more with the IR brought down to this LLVM if it is rejected.
 
+    One thing LLVM 22 does not reject but misreads, and so it is rewritten at once: a bare ``"uniform-work-group-size"``.
+
     Raises:
         InputError: llc rejects it, and nothing of it belongs to a newer LLVM.
         UnsupportedError: it is of a newer LLVM, and llc rejects it even after the rewrite.
     """
+    given, changes = ir, ()
+    if compiler.toolchain.version < (23,):
+        given = _uniform_work_group_size(ir)
+        changes = (_UNIFORM,) if given != ir else ()
     try:
-        return PreRa(compiler.to_pre_ra(ir), ir, ())
+        return PreRa(compiler.to_pre_ra(given), given, changes)
     except InputError as rejection:
         lowered = downgrade(ir, where=compiler.options.input_name)
         if not lowered.changes:
@@ -90,7 +97,7 @@ def downgrade(ir: str, *, where: str = "") -> Downgraded:
         ("target triple", _triple),
         ("data layout", _layout),
         ("denormal_fpenv", _denormal_fpenv),
-        ("uniform-work-group-size", _uniform_work_group_size),
+        (_UNIFORM, _uniform_work_group_size),
         (f"{_RSRC} with an i32 length", _buffer_resources),
         ("floating-point literals", lambda source: _literals(source, where)),
     )
@@ -129,8 +136,8 @@ def _denormal_fpenv(ir: str) -> str:
 
 
 def _uniform_work_group_size(ir: str) -> str:
-    """LLVM 22 reads the attribute's value, and the bare form as false: right, but slower."""
-    return re.sub(r'"uniform-work-group-size"(?!=)', '"uniform-work-group-size"="true"', ir)
+    """LLVM 22 reads the attribute's value, and the bare form as false: slower, and left out of the kernel's metadata."""
+    return re.sub(rf'"{_UNIFORM}"(?!=)', f'"{_UNIFORM}"="true"', ir)
 
 
 def _buffer_resources(ir: str) -> str:

@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -57,8 +57,25 @@ class ToolFailure(ToolchainError):
         super().__init__(what, where=where, hint=hint)
 
 
-_running: set[int] = set()
-"""Process groups of tools that are being waited for."""
+class RunningTools:
+    """The tools that one job is waiting for, in any of its threads: what is to be killed when the job is given up."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+
+    def kill(self) -> None:
+        """Kill them; the calls that wait for them get a ToolFailure."""
+        for group in tuple(self._groups):
+            _kill(group)
+
+    @contextlib.contextmanager
+    def holding(self, group: int) -> Generator[None, None, None]:
+        """Count process group ``group`` as running."""
+        self._groups.add(group)
+        try:
+            yield
+        finally:
+            self._groups.discard(group)
 
 
 @dataclass(frozen=True)
@@ -91,6 +108,7 @@ def run_tool(
     timeout: float = DEFAULT_TIMEOUT,
     stage: str = "",
     where: str = "",
+    running: RunningTools | None = None,
 ) -> ToolRun:
     """Run ``command`` with ``stdin`` and return its output.
 
@@ -98,6 +116,7 @@ def run_tool(
         timeout: wall seconds; the whole process group is killed when it has passed.
         stage: name for the report and for error messages.
         where: the input's name, shown in errors where the tool itself gives no better place.
+        running: the job it belongs to, so that another thread can end it.
 
     Raises:
         ToolFailure: it exits with a failure, or crashes.
@@ -115,7 +134,7 @@ def run_tool(
                 f"cannot run {argv[0]}: {error.strerror or error}", where=where, hint="run `verilocc doctor`"
             ) from error
         try:
-            status, usage, timed_out = _wait(child, timeout)
+            status, usage, timed_out = _wait(child, timeout, running or RunningTools())
         except BaseException:
             # Interrupted before it could wait: nothing that was started is left behind.
             if child.returncode is None:
@@ -141,12 +160,6 @@ def run_tool(
             )
         stdout = _read(out, MAX_OUTPUT_BYTES)
     return ToolRun(argv, stage, stdout, stderr, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
-
-
-def kill_running_tools() -> None:
-    """Kill every tool that any thread is waiting for; the call that waits gets a ToolFailure."""
-    for group in tuple(_running):
-        _kill(group)
 
 
 def first_useful_line(stderr: str) -> tuple[str, str]:
@@ -177,7 +190,9 @@ def first_useful_line(stderr: str) -> tuple[str, str]:
     return re.sub(r"^\S*(?:llc|opt|lld|llvm-\w+)\S*: (?:error: )?", "", line), ""
 
 
-def _wait(child: subprocess.Popen[bytes], timeout: float) -> tuple[int, resource.struct_rusage, bool]:
+def _wait(
+    child: subprocess.Popen[bytes], timeout: float, running: RunningTools
+) -> tuple[int, resource.struct_rusage, bool]:
     """Reap the child; returns (exit status or minus the signal, its resource usage, whether it was timed out)."""
     lock = threading.Lock()
     finished = False
@@ -197,17 +212,16 @@ def _wait(child: subprocess.Popen[bytes], timeout: float) -> tuple[int, resource
     timer = threading.Timer(timeout, expire)
     timer.daemon = True
     timer.start()
-    _running.add(child.pid)
     try:
         # Wait without reaping first: the process id stays ours until no timer can use it any more.
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with running.holding(child.pid):
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     except BaseException:
         _kill(child.pid)
         raise
     finally:
         with lock:
             finished = True
-        _running.discard(child.pid)
         timer.cancel()
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)

@@ -27,7 +27,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mmra import strip_mmra
-from verilocc_mlir.toolchain.run import BROKEN_MODULE, DEFAULT_TIMEOUT, ToolFailure, ToolRun, run_tool
+from verilocc_mlir.toolchain.run import BROKEN_MODULE, DEFAULT_TIMEOUT, RunningTools, ToolFailure, ToolRun, run_tool
 from verilocc_mlir.toolchain.unknown_intrinsics import refuse_unknown_intrinsics
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
@@ -115,7 +115,8 @@ class WwmPhase:
 
 @dataclass
 class StagedCompiler:
-    """Drives one input through llc and ld.lld. ``runs`` has one entry for every subprocess, in order.
+    """Drives one input through llc and ld.lld. ``runs`` has one entry for every subprocess, in order;
+    ``running`` holds those that still run.
 
     Texts are returned as LLVM prints them (memory-model annotations left off) and mended for its parser on the way in.
     Every method raises ToolchainError where the tool fails, crashes or times out.
@@ -124,6 +125,7 @@ class StagedCompiler:
     toolchain: Toolchain
     options: CompileOptions
     runs: list[ToolRun] = field(default_factory=list[ToolRun])
+    running: RunningTools = field(default_factory=RunningTools, repr=False)
 
     def to_pre_ra(self, ir: str | bytes) -> str:
         """LLVM IR (text or bitcode) to machine IR as it enters the first allocation phase.
@@ -222,7 +224,12 @@ class StagedCompiler:
     def _run(self, command: Sequence[str | Path], data: bytes, stage: str) -> ToolRun:
         try:
             run = run_tool(
-                command, stdin=data, timeout=self.options.timeout, stage=stage, where=self.options.input_name
+                command,
+                stdin=data,
+                timeout=self.options.timeout,
+                stage=stage,
+                where=self.options.input_name,
+                running=self.running,
             )
         except ToolFailure as failure:
             self._refuse_ignored(failure.stderr)

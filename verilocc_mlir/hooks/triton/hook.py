@@ -1,0 +1,189 @@
+"""Put the hook into Triton and take it out again."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import re
+import threading
+from collections.abc import Mapping, MutableMapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from verilocc_mlir.allocators import allocator as find_allocator
+from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.hooks.triton.stages import KernelStages
+from verilocc_mlir.hooks.triton.versions import cache_key
+from verilocc_mlir.pipeline.settings import (
+    DEFAULT_ALLOCATOR,
+    DEFAULT_SOLVER_SECONDS,
+    DEFAULT_TOOL_SECONDS,
+    LLVM_ALLOCATOR,
+    Settings,
+)
+from verilocc_mlir.target.targets import target as find_target
+from verilocc_mlir.toolchain.find import find_toolchain
+
+VARIABLE = "VERILOCC_TRITON"
+"""Environment variable: ``1`` for every AMD GPU, or targets by name with commas between; ``0`` or empty for none."""
+
+OLDEST = (3, 9)
+"""The version of Triton whose stages and options this hook knows; newer ones are tried."""
+
+_lock = threading.Lock()
+_active: Hook | None = None
+
+
+class Hook:
+    """A ``triton.knobs.runtime.add_stages_inspection_hook``.
+
+    Triton calls it in two ways: with nothing, for a (key, hash) pair that becomes part of its cache keys, at every
+    launch of a kernel; and with a backend's stages, to change them.
+    """
+
+    def __init__(self, settings: Settings, targets: tuple[str, ...], knobs: Any) -> None:
+        self.settings = settings
+        self.targets = targets
+        self.knobs = knobs
+        self.before: Any = knobs.runtime.add_stages_inspection_hook
+        self._key = cache_key(settings, find_toolchain(settings.llvm), targets)
+        self._hash = hashlib.sha256(self._key.encode()).hexdigest()
+
+    def __call__(
+        self,
+        backend: Any = None,
+        stages: MutableMapping[str, Any] | None = None,
+        options: Any = None,
+        language: Any = None,
+        capability: Any = None,
+    ) -> Any:
+        """See the class; a hook that was there before is called first."""
+        if stages is None:
+            if self.before is None:
+                return self._key, self._hash
+            key, digest = self.before()
+            return f"{key}; {self._key}", hashlib.sha256(f"{digest}{self._hash}".encode()).hexdigest()
+        if self.before is not None:
+            self.before(backend, stages, options, language, capability)
+        if self._handles(backend, stages, options):
+            ours = KernelStages(self.settings, self.knobs, backend, options, stages["amdgcn"], stages["hsaco"])
+            stages["amdgcn"] = ours.amdgcn
+            stages["hsaco"] = ours.hsaco
+        return None
+
+    def _handles(self, backend: Any, stages: Mapping[str, Any], options: Any) -> bool:
+        if getattr(getattr(backend, "target", None), "backend", "") != "hip":
+            return False
+        arch = getattr(options, "arch", "")
+        return "amdgcn" in stages and "hsaco" in stages and (not self.targets or arch in self.targets)
+
+
+def install(
+    target: str | Sequence[str] | None = None,
+    *,
+    allocator: str = DEFAULT_ALLOCATOR,
+    fallback: bool = True,
+    verify: bool = True,
+    solver_seconds: float = DEFAULT_SOLVER_SECONDS,
+    tool_seconds: float = DEFAULT_TOOL_SECONDS,
+    llvm: Path | None = None,
+) -> None:
+    """Send the kernels that Triton compiles from now on through this project's pipeline. A second call replaces the
+    settings of the first.
+
+    Args:
+        target: ``"gfx942"``, or several; None for every AMD GPU. Kernels for others are left alone.
+        allocator: a name of ``verilocc_mlir.allocators``, or ``llvm`` to prove LLVM's own allocation.
+        fallback: take LLVM's allocation, proved, where ours fails; without it such a kernel is Triton's.
+        verify: run LLVM's machine verifier as well.
+        solver_seconds: limit for one question to the solver.
+        tool_seconds: limit for one run of an LLVM tool.
+        llvm: directory of the LLVM tools; None searches.
+
+    Raises:
+        UnsupportedError: Triton is not installed, or too old.
+        InputError: no such target or allocator.
+        ToolchainError: no LLVM with AMDGPU of a sufficient version.
+    """
+    global _active
+    targets = (target,) if isinstance(target, str) else tuple(target or ())
+    for name in targets:
+        find_target(name)
+    if allocator != LLVM_ALLOCATOR:
+        find_allocator(allocator)
+    settings = Settings(
+        allocator=allocator,
+        fallback=fallback,
+        verify=verify,
+        solver_seconds=solver_seconds,
+        tool_seconds=tool_seconds,
+        llvm=llvm,
+    )
+    knobs = _knobs()
+    with _lock:
+        _remove()
+        _active = Hook(settings, targets, knobs)
+        knobs.runtime.add_stages_inspection_hook = _active
+
+
+def uninstall() -> None:
+    """Take the hook out; the one that was there before is back. Does nothing if it is not installed."""
+    with _lock:
+        _remove()
+
+
+def installed() -> bool:
+    """Whether the hook is in."""
+    return _active is not None
+
+
+def install_from_environment(env: Mapping[str, str] = os.environ) -> bool:
+    """Install as ``VERILOCC_TRITON`` says; whether it does.
+
+    Raises:
+        As ``install``.
+    """
+    value = env.get(VARIABLE, "").strip()
+    if value.lower() in ("", "0", "off", "false", "no"):
+        return False
+    if value.lower() in ("1", "on", "true", "yes"):
+        install()
+        return True
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    bad = [name for name in names if not name.startswith("gfx")]
+    if bad:
+        raise InputError(f"{VARIABLE}={value}: {bad[0]!r} is no target", hint="1, 0, or for example gfx942,gfx1100")
+    install(names)
+    return True
+
+
+def _remove() -> None:
+    global _active
+    if _active is not None:
+        runtime = _active.knobs.runtime
+        if runtime.add_stages_inspection_hook is not _active:
+            raise UnsupportedError(
+                "another hook was put over this one in triton.knobs.runtime.add_stages_inspection_hook",
+                hint="take that one out first",
+            )
+        runtime.add_stages_inspection_hook = _active.before
+        _active = None
+
+
+def _knobs() -> Any:
+    """The module ``triton.knobs``."""
+    if find_spec("triton") is None:
+        raise UnsupportedError(
+            "Triton is not installed", hint="pip install 'verilocc-mlir[triton]' (Python 3.10 or newer, Linux)"
+        )
+    triton: ModuleType = importlib.import_module("triton")
+    match = re.match(r"(\d+)\.(\d+)", str(getattr(triton, "__version__", "")))
+    if match is None or (int(match[1]), int(match[2])) < OLDEST:
+        raise UnsupportedError(
+            f"Triton {getattr(triton, '__version__', '?')} is older than {'.'.join(map(str, OLDEST))}",
+            hint="pip install 'verilocc-mlir[triton]'",
+        )
+    return importlib.import_module("triton.knobs")

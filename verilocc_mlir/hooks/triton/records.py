@@ -1,0 +1,87 @@
+"""What became of each kernel: one record per compilation, kept for this process and summarised in Triton's metadata."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from verilocc_mlir.report.model import Report, Resources
+
+Kind = Literal["proved", "option", "unsupported", "input", "toolchain", "not proved", "internal"]
+
+
+@dataclass(frozen=True)
+class KernelRecord:
+    """One kernel that went through the hook.
+
+    Attributes:
+        name: the kernel's symbol.
+        target: ``"gfx942"``.
+        hash: Triton's cache key of the compilation (``CompiledKernel.hash``).
+        kind: ``"proved"``, or why Triton compiled it by itself: an ``"option"`` that only Triton's own LLVM honours,
+            ``"unsupported"`` or unreadable ``"input"``, a failing ``"toolchain"``, ``"not proved"``, or a fault in this
+            project (``"internal"``).
+        reason: why it passed through, in one line; empty for a proved one.
+        phases: who allocated each phase, ``{"sgpr": "deterministic", "vgpr": "llvm"}``.
+        fallbacks: for each phase in which LLVM's allocation was taken instead of ours, the reason.
+        registers: what the kernel takes at run time; None if it passed through.
+        greedy: the same for LLVM's own allocation of the same IR, by the LLVM that this project uses.
+        notes: what else a person should know.
+        report: the whole report; None where the pipeline ended with an error, or the record comes from a cache.
+    """
+
+    name: str
+    target: str
+    hash: str
+    kind: Kind
+    reason: str = ""
+    phases: dict[str, str] | None = None
+    fallbacks: dict[str, str] | None = None
+    registers: Resources | None = None
+    greedy: Resources | None = None
+    notes: tuple[str, ...] = ()
+    report: Report | None = None
+
+    @property
+    def proved(self) -> bool:
+        """Whether the code object is this project's, and proved."""
+        return self.kind == "proved"
+
+    def summary(self) -> dict[str, Any]:
+        """The record as plain JSON data without the report: what Triton stores as ``metadata["verilocc"]``."""
+        plain = {
+            key: getattr(self, key) for key in ("name", "target", "kind", "reason", "phases", "fallbacks", "notes")
+        }
+        sizes = {key: value and asdict(value) for key in ("registers", "greedy") for value in (getattr(self, key),)}
+        return {**plain, "notes": list(self.notes), **sizes}
+
+    def __str__(self) -> str:
+        if not self.proved:
+            return f"{self.name} for {self.target}: passed through to Triton ({self.kind}): {self.reason}"
+        who = ", ".join(f"{phase.upper()} {allocator}" for phase, allocator in (self.phases or {}).items())
+        return f"{self.name} for {self.target}: proved ({who})"
+
+
+_lock = threading.Lock()
+_records: list[KernelRecord] = []
+
+
+def reports() -> tuple[KernelRecord, ...]:
+    """Every kernel that this process compiled through the hook, in order. Kernels from Triton's cache are not among
+    them: look at ``compiled.metadata.verilocc``.
+    """
+    with _lock:
+        return tuple(_records)
+
+
+def clear_reports() -> None:
+    """Forget the records so far."""
+    with _lock:
+        _records.clear()
+
+
+def add_record(record: KernelRecord) -> None:
+    """Keep one more."""
+    with _lock:
+        _records.append(record)

@@ -1,0 +1,130 @@
+"""The two stages that are replaced: LLVM IR to assembly (``amdgcn``), assembly to code object (``hsaco``).
+
+Both belong to one compilation, so they share one object. Triton may put other assembly between them (an override by
+the user): then the second stage is Triton's again, because what was proved is the code object of our own text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
+from verilocc_mlir.hooks.triton.ir import as_code_generated, kernel_names
+from verilocc_mlir.hooks.triton.options import PassThrough, wanted
+from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
+from verilocc_mlir.pipeline.compile import Compiled, compile_module
+from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.report.model import Report
+
+logger = logging.getLogger("verilocc_mlir.hooks.triton")
+
+Stage = Callable[[Any, MutableMapping[str, Any]], Any]
+_KINDS: tuple[tuple[type[VeriloccError], Kind], ...] = (
+    (PassThrough, "option"),
+    (UnsupportedError, "unsupported"),
+    (InputError, "input"),
+    (ToolchainError, "toolchain"),
+)
+
+
+@dataclass(frozen=True)
+class _Ours:
+    """What takes the place of Triton's results."""
+
+    assembly: str
+    code_object: bytes
+
+
+class KernelStages:
+    """``amdgcn`` and ``hsaco`` of one compilation; each falls back to the stage of Triton that it replaces."""
+
+    def __init__(self, settings: Settings, knobs: Any, backend: Any, options: Any, amdgcn: Stage, hsaco: Stage) -> None:
+        self._settings = settings
+        self._knobs = knobs
+        self._backend = backend
+        self._options = options
+        self._triton_amdgcn = amdgcn
+        self._triton_hsaco = hsaco
+        self._ours: _Ours | None = None
+
+    def amdgcn(self, src: Any, metadata: MutableMapping[str, Any]) -> Any:
+        """LLVM IR to assembly text; sets ``metadata["name"]`` as Triton's stage does."""
+        names = kernel_names(src) if isinstance(src, str) else []
+        record, self._ours = self._compile(src, names, str(metadata.get("hash", "")))
+        logger.log(logging.INFO if record.proved else logging.WARNING, "%s", record)
+        add_record(record)
+        metadata["verilocc"] = record.summary()
+        if self._ours is None:
+            return self._triton_amdgcn(src, metadata)
+        metadata["name"] = record.name
+        if self._knobs.amd.dump_amdgcn:
+            print("// -----// AMDGCN Dump //----- //")
+            print(self._ours.assembly)
+        return self._ours.assembly
+
+    def hsaco(self, src: Any, metadata: MutableMapping[str, Any]) -> Any:
+        """Assembly text to code object."""
+        if self._ours is None:
+            return self._triton_hsaco(src, metadata)
+        if src == self._ours.assembly:
+            return self._ours.code_object
+        what = "other assembly was put in the place of the proved one (an override): Triton assembles it, unproved"
+        logger.warning("%s: %s", metadata.get("name"), what)
+        metadata["verilocc"] = {**metadata["verilocc"], "kind": "option", "reason": what}
+        return self._triton_hsaco(src, metadata)
+
+    def _compile(self, src: Any, names: list[str], key: str) -> tuple[KernelRecord, _Ours | None]:
+        name = names[0] if names else "?"
+        record = KernelRecord(name, str(self._options.arch), key, "internal")
+        try:
+            if len(names) != 1:
+                raise UnsupportedError(f"the IR defines {len(names)} kernels, not one")
+            return self._prove(src, record)
+        except VeriloccError as error:
+            kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), "internal")
+            return replace(
+                record, kind=kind, reason=f"{error.where}: {error.what}" if error.where else error.what
+            ), None
+        except Exception as error:
+            # A fault of ours must not stop the user's program: Triton can still compile the kernel.
+            logger.exception("%s for %s: a fault in verilocc, please report it", name, record.target)
+            return replace(record, reason=f"{type(error).__name__}: {error}"), None
+
+    def _prove(self, src: str, record: KernelRecord) -> tuple[KernelRecord, _Ours | None]:
+        asked = wanted(self._backend, self._options, self._knobs)
+        settings = replace(
+            self._settings, cpu=asked.target, emit=Emit.HSACO, also=(Emit.ASM,), llc_options=asked.llc_options
+        )
+        text = as_code_generated(src, fp_fusion=asked.fp_fusion)
+        compiled = compile_module(text.encode(), record.name, settings)
+        report = compiled.report
+        record = replace(
+            record,
+            phases={phase.phase: phase.allocator for f in report.functions for phase in f.phases},
+            fallbacks={p.phase: p.fallback_reason for f in report.functions for p in f.phases if p.fallback},
+            notes=(*report.notes, *(f"mended: {field}" for field in report.mended)),
+            report=report,
+        )
+        if report.outcome is not Outcome.PROVED or compiled.data is None:
+            return replace(record, kind="not proved", reason=_why(report)), None
+        sizes = next((f for f in report.functions if f.name == record.name), report.functions[0])
+        proved = replace(record, kind="proved", registers=sizes.resources, greedy=sizes.greedy)
+        return proved, _ours(compiled, compiled.data)
+
+
+def _ours(compiled: Compiled, code_object: bytes) -> _Ours:
+    return _Ours(compiled.also[Emit.ASM].decode(), code_object)
+
+
+def _why(report: Report) -> str:
+    """The first phase that is not proved, each of its attempts with its reason."""
+    for function in report.functions:
+        for phase in function.phases:
+            if phase.outcome is not Outcome.PROVED:
+                tried = "; ".join(f"{a.allocator}: {a.outcome}: {a.reason}" for a in phase.attempts)
+                return f"{function.name}, {phase.phase.upper()}: {tried}"
+    return f"the run ended {report.outcome}"

@@ -1,0 +1,45 @@
+"""What the result of a compilation depends on beside Triton's own inputs: its part of Triton's cache key."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from importlib import metadata
+from pathlib import Path
+
+import smt_verifier
+import verilocc_mlir
+from verilocc_mlir.allocators import allocator
+from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Settings
+from verilocc_mlir.toolchain.find import Toolchain
+
+
+def cache_key(settings: Settings, toolchain: Toolchain, targets: tuple[str, ...]) -> str:
+    """One line that names this project's code, the allocator, the verifier's solver, LLVM and the settings.
+
+    Development versions of this project and of LLVM change without a new number: the sources are hashed, and llc is
+    told apart by size and time as well.
+    """
+    llc = toolchain.llc.stat()
+    name = settings.allocator
+    parts = [
+        f"verilocc {verilocc_mlir.__version__} {_sources()}",
+        f"allocator {name} {'' if name == LLVM_ALLOCATOR else allocator(name).version}",
+        f"z3 {metadata.version('z3-solver')}",
+        f"llvm {toolchain.version_text} {llc.st_size} {llc.st_mtime_ns}",
+        f"settings {settings}",
+        f"targets {','.join(targets)}",
+    ]
+    return "; ".join(parts)
+
+
+@functools.lru_cache(maxsize=1)
+def _sources() -> str:
+    """SHA-256 over the sources of both packages."""
+    digest = hashlib.sha256()
+    for package in (verilocc_mlir, smt_verifier):
+        root = Path(str(package.__file__)).parent
+        for path in sorted(root.rglob("*.py")):
+            digest.update(f"{path.relative_to(root)}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
