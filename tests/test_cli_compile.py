@@ -388,3 +388,30 @@ def test_ir_of_a_newer_llvm_is_brought_down_and_said_so(small: Path, capsys: pyt
     small.write_text(newer)
     assert run(["compile", str(small), "-mcpu=gfx942"]) == 0
     assert "note: IR of a newer LLVM; rewritten for this one: " in " ".join(capsys.readouterr().out.split())
+
+
+MUL_ADD = (
+    SMALL.replace("i32 %n", "float %n")
+    .replace("load i32", "load float")
+    .replace(
+        "  %w = mul i32 %v, %n\n  store i32 %w", "  %m = fmul float %v, %n\n  %w = fadd float %m, %v\n  store float %w"
+    )
+)
+
+
+@pytest.mark.parametrize(("flags", "fused"), [([], False), (["--llc=-fp-contract=fast"], True)])
+def test_flags_for_llc_reach_every_stage(flags: list[str], fused: bool, tmp_path: Path) -> None:
+    """IREE and Triton compile with FMA contraction, llc by itself does not; the direct compile must follow."""
+    source, out = tmp_path / "k.ll", tmp_path / "k.s"
+    source.write_text(MUL_ADD)
+    assert run(["compile", str(source), "-mcpu=gfx942", "--emit=asm", "-o", str(out), "-q", *flags]) == 0
+    assert bool(re.search(r"v_(pk_)?fma", out.read_text())) == fused
+
+
+def test_save_temps_keeps_the_machine_ir_before_and_after(small: Path, tmp_path: Path) -> None:
+    out, kept = tmp_path / "k.hsaco", tmp_path / "kept" / "here"
+    assert run(["compile", str(small), "-mcpu=gfx942", "-o", str(out), "-q", f"--save-temps={kept}"]) == 0
+    before, after = (parse_mir((kept / f"small.{when}.mir").read_text(), when) for when in ("before", "after"))
+    assert before.functions[0].registers
+    assert not after.functions[0].registers
+    assert after.functions[0].name == "small"

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich_click import RichCommand, RichHelpConfiguration
 
-from verilocc_mlir.cli.output import STDIO, check_writable, write
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import (
     DEFAULT_ALLOCATOR,
@@ -23,9 +23,12 @@ from verilocc_mlir.pipeline.settings import (
 _GROUPS: dict[str, Any] = {
     "verilocc compile": [
         {"name": "Target, as for llc", "options": ["--mcpu", "--mattr", "--mtriple", "-O"]},
-        {"name": "Result", "options": ["--output", "--emit", "--allow-unproved", "--report", "--quiet"]},
+        {
+            "name": "Result",
+            "options": ["--output", "--emit", "--allow-unproved", "--report", "--save-temps", "--quiet"],
+        },
         {"name": "Allocation and proof", "options": ["--allocator", "--fallback", "--solver-seconds"]},
-        {"name": "LLVM", "options": ["--llvm", "--verify", "--tool-seconds"]},
+        {"name": "LLVM", "options": ["--llvm", "--llc", "--verify", "--tool-seconds"]},
     ]
 }
 _SECONDS = click.FloatRange(0, min_open=True)
@@ -49,8 +52,10 @@ _CONTEXT = {
 @click.option("--fallback/--no-fallback", default=True, help="Take LLVM's allocation where ours fails. [default: on]")
 @click.option("--allow-unproved", is_flag=True, help="Write the result whatever the verdict; the exit code stays.")
 @click.option("--report", "report_path", default="", metavar="FILE.json", help="Write the report as JSON; - is stdout.")
+@click.option("--save-temps", default="", metavar="DIR", help="Keep the machine IR before and after allocation there.")
 @click.option("-q", "--quiet", is_flag=True, help="No table.")
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
+@click.option("--llc", "llc_options", multiple=True, metavar="FLAG", help="Hand a flag to llc, e.g. -fp-contract=fast.")
 @click.option("--verify/--no-verify", "verify", default=True, help="Run llc's machine verifier too. [default: on]")
 @click.option(
     "--solver-seconds",
@@ -78,8 +83,10 @@ def compile_command(
     fallback: bool,
     allow_unproved: bool,
     report_path: str,
+    save_temps: str,
     quiet: bool,
     llvm: Path | None,
+    llc_options: tuple[str, ...],
     verify: bool,
     solver_seconds: float,
     tool_seconds: float,
@@ -95,17 +102,21 @@ def compile_command(
         opt_level=opt_level,
         allocator=allocator,
         emit=Emit(emit),
+        also=(Emit.MIR,) if save_temps else (),
         fallback=fallback,
         verify=verify,
         solver_seconds=solver_seconds,
         tool_seconds=tool_seconds,
         llvm=llvm,
+        llc_options=llc_options,
     )
     destination = output or default_output(source, settings.emit)
     if report_path == destination == STDIO:
         raise InputError("the result and the report cannot both go to standard output", hint="give one a file name")
     if destination == source != STDIO:
         raise InputError("the result would overwrite the input", where=source, hint="give another name with -o")
+    if save_temps:
+        make_directory(save_temps)
     for path in filter(None, (destination, report_path)):
         check_writable(path)
     data = _read(source)
@@ -115,6 +126,10 @@ def compile_command(
 
     compiled = compile_module(data, source, settings, allow_unproved=allow_unproved)
     report = compiled.report
+    if save_temps:
+        for when, text in (("before", compiled.before.encode()), ("after", compiled.also.get(Emit.MIR))):
+            if text:
+                write(str(Path(save_temps) / f"{_stem(source)}.{when}.mir"), text)
     if compiled.data is not None and (report.exit_code == 0 or allow_unproved):
         write(destination, compiled.data)
         report = replace(report, output=destination)
@@ -130,6 +145,10 @@ def compile_command(
 def default_output(source: str, emit: Emit) -> str:
     """Where the result goes without ``-o``, as llc: standard output for standard input, else IN with another suffix."""
     return STDIO if source == STDIO else str(Path(source).with_suffix(emit.suffix))
+
+
+def _stem(source: str) -> str:
+    return "stdin" if source == STDIO else Path(source).stem
 
 
 def _read(source: str) -> bytes:

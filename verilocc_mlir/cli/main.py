@@ -20,6 +20,7 @@ import verilocc_mlir
 from verilocc_mlir.cli.audit import audit_command
 from verilocc_mlir.cli.compile import compile_command
 from verilocc_mlir.cli.doctor import doctor_command
+from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.cli.recheck import recheck_command
 from verilocc_mlir.errors import ExitCode, VeriloccError
 
@@ -37,6 +38,7 @@ def cli() -> None:
 
 
 cli.add_command(compile_command)
+cli.add_command(iree_command)
 cli.add_command(audit_command)
 cli.add_command(recheck_command)
 cli.add_command(doctor_command)

@@ -30,6 +30,19 @@ def check_writable(path: str) -> None:
         raise InputError(f"cannot write into {directory}", hint="give another place with -o")
 
 
+def make_directory(path: str) -> None:
+    """Make a directory that the user named, with its parents, or take the one there is.
+
+    Raises:
+        InputError: it cannot be made or written.
+    """
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the directory {path}: {error.strerror}", hint="give another one") from error
+    check_writable(str(Path(path) / "x"))
+
+
 def write(path: str, data: bytes) -> None:
     """Write ``data`` to ``path`` (``-``: standard output): a file appears whole, under its name, or not at all."""
     if path == STDIO:

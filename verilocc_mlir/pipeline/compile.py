@@ -46,12 +46,14 @@ class Compiled:
     """What came of a compilation.
 
     ``data`` is the result in the form asked for, None where a phase ended without any text; ``also`` the further forms
-    asked for. They may be unproved: whoever writes them looks at ``report.outcome`` first.
+    asked for. They may be unproved: whoever writes them looks at ``report.outcome`` first. ``before`` is the machine IR
+    as it entered the first phase; ``also`` with Emit.MIR is what left the last one.
     """
 
     data: bytes | None
     report: Report
     also: Mapping[Emit, bytes] = field(default_factory=dict[Emit, bytes])
+    before: str = ""
 
 
 def compile_module(data: bytes, path: str, settings: Settings, *, allow_unproved: bool = False) -> Compiled:
@@ -123,7 +125,7 @@ class _Compilation:
             raise InputError("no function has a body", where=self.path, hint="give a module that defines a function")
         done = self._phases(pre)
         if done is None:
-            return Compiled(None, self._report({}, {}, ()))
+            return Compiled(None, self._report({}, {}, ()), before=pre)
         # Machine IR has no reference: what LLVM makes of it has lost the same fields.
         reference = None if self.input.kind == "mir" else greedy.result()
         obj = self.compiler.finish(done)
@@ -132,7 +134,7 @@ class _Compilation:
         data = self._emit(done, checked, self.settings.emit)
         also = {emit: self._emit(done, checked, emit) for emit in self.settings.also}
         resources = self._resources(checked.data, greedy.result(), done, llvm)
-        return Compiled(data, self._report(*resources, checked.mended), also)
+        return Compiled(data, self._report(*resources, checked.mended), also, pre)
 
     def _phases(self, pre: str) -> str | None:
         """The text after the last phase; None if a phase is not proved and that ends the run."""

@@ -1,0 +1,98 @@
+"""Options, progress and output that ``verilocc iree`` and ``verilocc torch`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from verilocc_mlir.cli.output import STDIO, check_writable, write
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.pipeline.settings import (
+    DEFAULT_ALLOCATOR,
+    DEFAULT_SOLVER_SECONDS,
+    DEFAULT_TOOL_SECONDS,
+    Settings,
+)
+
+if TYPE_CHECKING:
+    from verilocc_mlir.hooks.iree_result import IreeResult
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_SECONDS = click.FloatRange(0, min_open=True)
+
+_OPTIONS = (
+    click.option("-o", "--output", required=True, metavar="OUT.vmfb", help="The compiled module."),
+    click.option("--report", "report_path", default="", metavar="FILE.json", help="Write the report; - is stdout."),
+    click.option("--save-temps", default="", metavar="DIR", help="Keep each kernel's code objects and machine IR."),
+    click.option("--only-proved", is_flag=True, help="Write nothing unless every kernel is proved."),
+    click.option(
+        "-j", "--jobs", type=click.IntRange(0), default=0, metavar="N", help="Kernels at once; 0: one a core."
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="No progress, no table."),
+    click.option("--allocator", default=DEFAULT_ALLOCATOR, show_default=True, metavar="NAME", help="As in compile."),
+    click.option("--fallback/--no-fallback", default=True, help="LLVM's allocation where ours fails. [default: on]"),
+    click.option("--llvm", type=click.Path(path_type=Path), metavar="DIR", help="Directory of llc, or llc."),
+    click.option("--iree", "iree_path", default="", metavar="PATH", help="The iree-compile to use."),
+    click.option("--solver-seconds", type=_SECONDS, default=DEFAULT_SOLVER_SECONDS, show_default=True),
+    click.option("--tool-seconds", type=_SECONDS, default=DEFAULT_TOOL_SECONDS, show_default=True),
+    click.argument("flags", nargs=-1, type=click.UNPROCESSED, metavar="[-- IREE-COMPILE-FLAGS]"),
+)
+
+
+def frontend_options(command: _Command) -> _Command:
+    """Add what both commands take; the command gets them as the keyword arguments of ``Request`` and ``finish``."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def settings_of(options: dict[str, Any]) -> Settings:
+    """How the kernels are compiled."""
+    return Settings(
+        allocator=options["allocator"],
+        fallback=options["fallback"],
+        solver_seconds=options["solver_seconds"],
+        tool_seconds=options["tool_seconds"],
+        llvm=options["llvm"],
+    )
+
+
+def check(options: dict[str, Any], source: str) -> None:
+    """Fail before the work rather than after it.
+
+    Raises:
+        InputError: an output that cannot be written, or that is the input or standard output twice.
+    """
+    output, report = options["output"], options["report_path"]
+    if output == source:
+        raise InputError("the result would overwrite the input", where=source, hint="give another name with -o")
+    if output == report:
+        raise InputError("the result and the report cannot go to the same place", hint="give one another name")
+    for path in filter(None, (output, report)):
+        check_writable(path)
+
+
+def progress_of(options: dict[str, Any]) -> Callable[[str], None]:
+    """Where the lines about each step go: standard error, or nowhere."""
+    return (lambda _: None) if options["quiet"] else (lambda line: click.echo(line, err=True))
+
+
+def finish(result: IreeResult, options: dict[str, Any]) -> int:
+    """Write the file, the report and what else was asked for; show the table. Returns the exit code."""
+    output, report = options["output"], options["report_path"]
+    written = result.proved or not options["only_proved"]
+    if options["save_temps"]:
+        result.save_temps(Path(options["save_temps"]))
+    if written:
+        write(output, result.vmfb)
+    if report:
+        write(report, result.to_json().encode())
+    if not options["quiet"]:
+        from verilocc_mlir.hooks.iree_table import print_result
+        from verilocc_mlir.report.text import console
+
+        print_result(result, output if written else "", console(stderr=STDIO in (output, report)))
+    return int(result.exit_code)

@@ -1,0 +1,109 @@
+"""Find and run ``iree-compile``.
+
+It runs as a process: in IREE's Python bindings the options used here are global and can be given once only.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verilocc_mlir.errors import InputError, ToolchainError
+from verilocc_mlir.toolchain.run import ToolFailure, ToolRun, run_tool
+
+VARIABLE = "VERILOCC_IREE_COMPILE"
+"""Environment variable: the iree-compile to use, before any other."""
+
+EXTRA_HINT = "pip install 'verilocc-mlir[iree]', or name an iree-compile with VERILOCC_IREE_COMPILE=PATH"
+DEFAULT_SECONDS = 1800.0
+
+_ERROR = re.compile(r"^(?P<where>\S.*?:\d+:\d+): (?:fatal )?error: (?P<what>.+)$|^.*?\berror: (?P<plain>.+)$")
+_UNKNOWN_OPTION = re.compile(r"Unknown command line argument '(?P<option>[^']+)'")
+_VERSION = re.compile(r"compiler version (?P<version>\S+)")
+
+
+@dataclass(frozen=True)
+class IreeCompiler:
+    """An iree-compile and how long one run of it may take, in seconds."""
+
+    path: Path
+    seconds: float = DEFAULT_SECONDS
+
+    def version(self) -> str:
+        """Its version, ``"3.13.0rc20261016"``.
+
+        Raises:
+            ToolchainError: it cannot be run.
+        """
+        run = run_tool([self.path, "--version"], timeout=self.seconds, stage="version")
+        found = _VERSION.search(run.stdout.decode("utf-8", "replace"))
+        return found["version"] if found else "of unknown version"
+
+    def run(self, source: Path, output: Path, flags: Sequence[str], *, stage: str, shown_as: str = "") -> ToolRun:
+        """Compile ``source`` to ``output``.
+
+        Args:
+            shown_as: what messages call the source.
+
+        Raises:
+            InputError: it rejects the module, or a flag. ToolchainError: it crashed or timed out.
+        """
+        command = [self.path, source, *flags, "-o", output]
+        try:
+            return run_tool(command, timeout=self.seconds, stage=stage, where=shown_as or str(source))
+        except ToolFailure as failure:
+            if failure.status < 0:
+                raise
+            raise _rejected(failure.stderr, str(source), shown_as or str(source)) from failure
+
+
+def find_iree_compile(path: str | Path | None = None) -> IreeCompiler:
+    """The iree-compile named; else $VERILOCC_IREE_COMPILE, the one of this Python's packages, or the one on PATH.
+
+    Raises:
+        ToolchainError: there is none.
+    """
+    named = path or os.environ.get(VARIABLE)
+    if named:
+        found = shutil.which(str(named))
+        if found is None:
+            raise ToolchainError(f"{named} is no program that can be run", hint=EXTRA_HINT)
+        return IreeCompiler(Path(found))
+    candidate = _packaged()
+    if candidate is not None:
+        return IreeCompiler(candidate)
+    on_path = shutil.which("iree-compile")
+    if on_path is None:
+        raise ToolchainError("iree-compile was not found", hint=EXTRA_HINT)
+    return IreeCompiler(Path(on_path))
+
+
+def _packaged() -> Path | None:
+    """The program inside the iree-base-compiler package, without the Python script around it."""
+    try:
+        spec = importlib.util.find_spec("iree.compiler")
+    except ModuleNotFoundError:
+        return None
+    for directory in (spec.submodule_search_locations or ()) if spec is not None else ():
+        path = Path(directory) / "_mlir_libs" / "iree-compile"
+        if os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _rejected(stderr: str, source: str, shown_as: str) -> InputError:
+    option = _UNKNOWN_OPTION.search(stderr)
+    if option:
+        return InputError(f"iree-compile does not know {option['option']}", hint="iree-compile --help lists its flags")
+    for line in stderr.splitlines():
+        match = _ERROR.match(line)
+        if match:
+            where = (match["where"] or shown_as).replace(source, shown_as)
+            return InputError(f"iree-compile: {match['what'] or match['plain']}", where=where)
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return InputError(f"iree-compile: {lines[0] if lines else 'failed without a message'}", where=shown_as)
