@@ -184,7 +184,21 @@ class Tracer:
             to, event = entered[-1]
             what = f"{key_name(to, grain)} gets that other value by"
             return Fact(what, self.site(event, "post")), ("moved", self._step(event), 0)
-        return Fact(f"nothing moves it to {place} between there and here"), ("missing", self._step(made), goal.post_key)
+        cause: Cause = ("missing", self._step(made), goal.post_key)
+        elsewhere = self._move_elsewhere(goal.post_key)
+        if elsewhere is not None:
+            return Fact(f"nothing on this path moves it to {place} after that; another path does by", elsewhere), cause
+        return Fact(f"nothing moves it to {place} between there and here"), cause
+
+    def _move_elsewhere(self, key: int) -> Site | None:
+        """A move to a place in a block that is not on the path."""
+        for block, steps in enumerate(self.product.steps):
+            for step in steps if block not in self.run.path else ():
+                write = self.effects.of(step).written("post", key)
+                if write is not None and write.source is not None and step.post is not None:
+                    label = f"bb.{self.product.post.blocks[block].number}"
+                    return Site("post", block, label, step.post.line, str(step.post))
+        return None
 
     @staticmethod
     def _suspects(found: _Chain, made: int) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ and knows.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +16,8 @@ from smt_verifier.audit.effects import Effects
 from smt_verifier.audit.product import Product
 
 _MAX_STATES = 20_000
+_MAX_VISITS = 4
+"""How often the search goes through one state: of the paths that lead there, not all need be taken by some thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +56,21 @@ class PathSearch:
         """
         modes = (True, False) if self.diverges else (True,)
         queue = deque(_Walk(block, index, pre, post, mode, (block,)) for mode in modes)
-        seen: set[tuple[int, int, int, int | None, bool]] = set()
-        while queue and len(seen) < _MAX_STATES:
+        visits: Counter[tuple[int, int, int, int | None, bool]] = Counter()
+        known: set[_Walk] = set(queue)
+        proposed: set[tuple[int, ...]] = set()
+        while queue and len(known) < _MAX_STATES:
             found, following, sideways = self._back(queue.popleft())
-            if found is not None:
+            if found is not None and found not in proposed:
+                proposed.add(found)
                 yield self._prefix[found[0]] + found
-            for walk in (*sideways, *following):
-                state = (walk.block, walk.index, walk.pre, walk.post, walk.active)
-                if state not in seen:
-                    seen.add(state)
-                    (queue.appendleft if walk in sideways else queue.append)(walk)
+            for add, walks in ((queue.appendleft, sideways), (queue.append, following)):
+                for walk in walks:
+                    state = (walk.block, walk.index, walk.pre, walk.post, walk.active)
+                    if walk not in known and visits[state] < _MAX_VISITS:
+                        known.add(walk)
+                        visits[state] += 1
+                        add(walk)
 
     def _back(self, walk: _Walk) -> tuple[tuple[int, ...] | None, list[_Walk], list[_Walk]]:
         """Back to the block's start: a path if the two parted, walks over its predecessors, and in other modes."""
