@@ -205,7 +205,8 @@ def by_cause(findings: list[Finding]) -> list[Finding]:
     """Findings with causes before their consequences, otherwise in the order given.
 
     An instruction that is missing makes values wrong, a value that is wrong is seen on a path, and a register that is
-    read where nobody wrote it makes flags and live-ins wrong.
+    read where nobody wrote it makes flags and live-ins wrong. Values for which no path was found are left out where the
+    instructions differ: the two sides do not run in step there.
     """
 
     def rank(finding: Finding) -> int:
@@ -217,7 +218,8 @@ def by_cause(findings: list[Finding]) -> list[Finding]:
             return 0
         return 1 if finding.path else 2
 
-    return sorted(findings, key=rank)
+    apart = any(f.rule == "instruction-sequence" for f in findings)
+    return sorted((f for f in findings if not (apart and rank(f) == 2)), key=rank)
 
 
 def explain_failures(product: Product, failed: list[FailedGoal]) -> list[Finding]:

@@ -11,7 +11,7 @@ import click
 from rich_click import RichCommand, RichHelpConfiguration
 
 from verilocc_mlir.cli.limits import solver_limits
-from verilocc_mlir.cli.output import STDIO, check_writable, write
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
 from verilocc_mlir.errors import InputError
 
 if TYPE_CHECKING:
@@ -165,11 +165,7 @@ class _Temps:
         self._directory = directory
         self._stem = Path(kernel).stem if kernel != STDIO else "stdin"
         if directory is not None:
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(f"cannot be made: {error.strerror}", where=str(directory)) from error
-            check_writable(str(directory / self._stem))
+            make_directory(str(directory))
 
     def name(self, phase: str, side: str) -> str:
         file = f"{self._stem}.{phase}.{side}.mir"

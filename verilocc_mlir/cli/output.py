@@ -44,12 +44,22 @@ def make_directory(path: str) -> None:
 
 
 def write(path: str, data: bytes) -> None:
-    """Write ``data`` to ``path`` (``-``: standard output): a file appears whole, under its name, or not at all."""
+    """Write ``data`` to ``path`` (``-``: standard output): a file appears whole, under its name, or not at all.
+
+    Raises:
+        InputError: the file cannot be written, as on a full disk.
+    """
     if path == STDIO:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    target = Path(path)
+    try:
+        _write_file(Path(path), data)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=path) from error
+
+
+def _write_file(target: Path, data: bytes) -> None:
     if target.exists() and not target.is_file():
         # /dev/null and pipes have no "whole" to keep.
         target.write_bytes(data)

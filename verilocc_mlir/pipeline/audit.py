@@ -11,6 +11,7 @@ from smt_verifier.audit import audit
 from smt_verifier.smt import ProcessSolver, Solver, default_solver
 from smt_verifier.smt.processes import DEFAULT_MEMORY_MIB
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
 from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
@@ -79,8 +80,9 @@ def audit_texts(
             hint="llc -stop-before=greedy,0; or audit LLVM's own allocation of it: verilocc audit --llvm",
         )
     _same_processor(after, given.cpu)
-    pair = _Judge(target(given.cpu), limits, record).judge(Sides("", before, after))
-    return AuditRun(verilocc_mlir.__version__, "", given.cpu, None, "", (pair,))
+    judge = _Judge(target(given.cpu), limits, record)
+    pair = judge.judge(Sides("", before, after))
+    return AuditRun(verilocc_mlir.__version__, "", given.cpu, None, "", (pair,), tuple(judge.notes))
 
 
 def audit_llvm(
@@ -162,6 +164,8 @@ class _Judge:
     def judge(self, sides: Sides) -> AuditedPair:
         before = parse_mir(sides.before.text, sides.before.path)
         after = parse_mir(sides.after.text, sides.after.path)
+        if not sides.phase:
+            self.notes += [_unfinished(f, sides.after.path) for f in after.functions if _virtual_registers(f)]
         start = self._cpu_seconds()
         solver = self._record(sides.phase, self._solver)
         report = audit(before, after, self._target, timeout_s=self._limits.seconds, solver=solver)
@@ -169,6 +173,16 @@ class _Judge:
 
     def _cpu_seconds(self) -> float:
         return time.process_time() + self._solver.cpu_seconds
+
+
+def _virtual_registers(function: MachineFunction) -> int:
+    return len({op.vreg for b in function.blocks for i in b.instructions for op in i.all_operands if op.vreg >= 0})
+
+
+def _unfinished(function: MachineFunction, path: str) -> str:
+    """What is audited is one phase, or all up to one; what the text leaves for a later one, a person should know."""
+    count = _virtual_registers(function)
+    return f"{function.name}: {path} still has {count} virtual registers, which a later phase is to allocate"
 
 
 def _same_processor(after: Listing, cpu: str) -> None:
