@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mlir_support import Session, all_bindings, elf_header, installed, lowered, lowering_bindings
+from support import REPOSITORY
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
@@ -188,7 +190,7 @@ def test_an_external_call_is_refused_by_name(package: str) -> None:
 def test_a_failure_is_an_error_at_the_operation_and_leaves_the_module(package: str) -> None:
     session = Session(package)
     module = session.parse(lowered('chip = "gfx942"'))
-    options = PassOptions(settings=Settings(llvm=__import__("pathlib").Path("/nonexistent/llvm")))
+    options = PassOptions(settings=Settings(llvm=Path("/nonexistent/llvm")))
     before = str(module)
     with pytest.raises(session.bindings.ir.MLIRError, match=r'"kernel\.py":5:1.*no suitable llc found'):
         run(session, module, options)
@@ -304,3 +306,14 @@ def test_bindings_that_do_not_translate_name_those_that_do(monkeypatch: pytest.M
 def test_an_object_of_no_bindings_is_a_type_error() -> None:
     with pytest.raises(TypeError, match=r"builtins\.int is no object of MLIR"):
         Bindings.of(3)
+
+
+@pytest.mark.parametrize("package", lowering_bindings()[:1])
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_the_example_runs(package: str, chip: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(REPOSITORY / "examples/mlir_pass.py"), chip, "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stderr
+    assert f"@kernels::@add_root for {chip}, VGPR: proved" in done.stdout
+    assert (tmp_path / f"kernels.{chip}.hsaco").read_bytes()[:4] == b"\x7fELF"
+    assert "gpu.binary, llvm.func" in done.stdout
