@@ -75,7 +75,7 @@ class MaskTracker:
         self.lanes = lanes
         self._numbers: dict[tuple[int, ...], int] = {}
         self._owners: dict[int, list[int]] = {}
-        self.relevant = self._slice(function)
+        self._flowing = self._flow_into_exec(function)
 
     def variable(self, operand: Operand) -> int | None:
         """Mask variable an operand names: ``EXEC``, a number for a scalar register, or None for what cannot be a
@@ -97,27 +97,43 @@ class MaskTracker:
                 self._owners.setdefault(key, []).append(number)
         return number
 
-    def _slice(self, function: MachineFunction) -> frozenset[int]:
-        """Variables that flow into EXEC through mask operations."""
-        instructions = [i for b in function.blocks for i in b.instructions]
-        relevant: set[int] = {EXEC}
-        if not any(defines_exec(i) for i in instructions):
-            return frozenset(relevant)
-        operations = [i for i in instructions if _is_mask_operation(i)]
+    def _flow_into_exec(self, function: MachineFunction) -> frozenset[int]:
+        """Identities of the instructions whose scalar result may reach EXEC through mask operations.
+
+        Only these split threads into classes: a comparison that selects between two values is not followed, even if
+        its register held a mask before. What is left out is merely not known, so this decides precision alone.
+        """
+        if not any(defines_exec(i) for b in function.blocks for i in b.instructions):
+            return frozenset()
+        position = {b.number: n for n, b in enumerate(function.blocks)}
+        needed: list[set[int]] = [set() for _ in function.blocks]
+        flowing: set[int] = set()
         changed = True
         while changed:
             changed = False
-            for instruction in operations:
-                defined = {self.variable(op) for op in instruction.all_operands if op.is_def}
-                if relevant.isdisjoint(defined):
-                    continue
-                names = {self.variable(op) for op in instruction.operands if op.is_reg and not op.is_def}
-                if "SAVEEXEC" in instruction.opcode:
-                    names |= {self.variable(op) for op in instruction.defs}
-                new = {v for v in names if v is not None} - relevant
-                relevant |= new
-                changed = changed or bool(new)
-        return frozenset(relevant)
+            for n in range(len(function.blocks) - 1, -1, -1):
+                block = function.blocks[n]
+                now = {v for successor, _ in block.successors for v in needed[position[successor]]}
+                for instruction in reversed(block.instructions):
+                    self._flow_back(instruction, now, flowing)
+                if now != needed[n]:
+                    needed[n] = now
+                    changed = True
+        return frozenset(flowing)
+
+    def _flow_back(self, instruction: Instruction, needed: set[int], flowing: set[int]) -> None:
+        """From the masks that reach EXEC from after ``instruction`` to those that do from before it."""
+        target = next((self.variable(op) for op in instruction.defs), None)
+        flows = defines_exec(instruction) or target in needed
+        for op in instruction.all_operands:
+            if op.is_def and op.is_reg:
+                for key in self.lanes.keys(op):
+                    needed.difference_update(self._owners.get(key, ()))
+        if flows:
+            flowing.add(id(instruction))
+            if _is_mask_operation(instruction):
+                found = (self.variable(op) for op in instruction.operands if op.is_reg and not op.is_def)
+                needed.update(v for v in found if v is not None and v != EXEC)
 
     def transfer(self, instruction: Instruction, state: State) -> None:
         """Update atoms for one pre-RA instruction.
@@ -125,31 +141,32 @@ class MaskTracker:
         Raises:
             UnsupportedError: EXEC gets a value that cannot be followed.
         """
-        writes_exec = defines_exec(instruction)
-        if not writes_exec and len(self.relevant) == 1:
+        if not self._flowing:
             return
+        writes_exec = defines_exec(instruction)
         target = next((self.variable(op) for op in instruction.defs), None)
         opcode = instruction.opcode
-        if writes_exec or (target is not None and target in self.relevant):
-            if match := _SAVE.match(opcode):
-                self._save_exec(instruction, _OPERATIONS[match[1]], target, state)
-            elif (match := _BINARY.match(opcode)) and target is not None:
-                a, b = instruction.operands[:2]
-                operation = _OPERATIONS[match[1]]
-                self._assign(
-                    target, lambda atom: operation(self._value(a, atom, state), self._value(b, atom, state)), state
-                )
-            elif _MOVE.match(opcode) and target is not None:
-                source = instruction.operands[0]
-                self._assign(target, lambda atom: self._value(source, atom, state), state)
-            elif _COMPARE.match(opcode) and target is not None and not writes_exec:
-                self._assign(target, _compared, state)
-            elif opcode.startswith("V_CMPX_"):
-                self._assign(EXEC, _compared, state)
-            elif writes_exec:
-                raise UnsupportedError(f"{opcode} sets EXEC in a way the audit does not follow")
-            else:
-                self._forget(target, state)
+        if not writes_exec and id(instruction) not in self._flowing:
+            target = None
+        elif match := _SAVE.match(opcode):
+            self._save_exec(instruction, _OPERATIONS[match[1]], target, state)
+        elif (match := _BINARY.match(opcode)) and target is not None:
+            a, b = instruction.operands[:2]
+            operation = _OPERATIONS[match[1]]
+            self._assign(
+                target, lambda atom: operation(self._value(a, atom, state), self._value(b, atom, state)), state
+            )
+        elif _MOVE.match(opcode) and target is not None:
+            source = instruction.operands[0]
+            self._assign(target, lambda atom: self._value(source, atom, state), state)
+        elif _COMPARE.match(opcode) and target is not None and not writes_exec:
+            self._assign(target, _compared, state)
+        elif opcode.startswith("V_CMPX_"):
+            self._assign(EXEC, _compared, state)
+        elif writes_exec:
+            raise UnsupportedError(f"{opcode} sets EXEC in a way the audit does not follow")
+        else:
+            self._forget(target, state)
         if state.masks:
             for operand in instruction.all_operands:
                 if operand.is_def and operand.is_reg:

@@ -1,0 +1,87 @@
+"""Which comparisons tell threads apart: those that may reach EXEC, whatever their registers hold before or after."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from allocation import Pair
+
+from smt_verifier.outcome import Outcome
+
+HEAD = """--- |
+  define amdgpu_kernel void @masks() #0 {
+    ret void
+  }
+  attributes #0 = { "target-cpu"="gfx942" }
+...
+---
+name:            masks
+tracksRegLiveness: true
+registers:
+  - { id: 0, class: vgpr_32, preferred-register: '', flags: [  ] }
+liveins:
+  - { reg: '$vgpr0' }
+body:             |
+  bb.0:
+    liveins: $vgpr0
+
+"""
+TAIL = """    EXP_DONE 0, $vgpr1, undef $vgpr2, undef $vgpr2, undef $vgpr2, 0, 0, 1, implicit $exec
+    S_ENDPGM 0
+...
+"""
+PAIRS = [f"$sgpr{n}_sgpr{n + 1}" for n in range(8, 32, 2)]
+
+
+def text(*parts: list[str]) -> str:
+    return HEAD + "".join(f"    {line}\n" for part in parts for line in part) + TAIL
+
+
+COMPARE = [f"{pair} = V_CMP_LT_I32_e64 {n}, $vgpr0, implicit $exec" for n, pair in enumerate(PAIRS)]
+SELECT = ["$vgpr1 = V_MOV_B32_e32 0, implicit $exec"] + [
+    f"$vgpr1 = V_CNDMASK_B32_e64 0, killed $vgpr1, 0, $vgpr0, {pair}, implicit $exec" for pair in PAIRS
+]
+BRANCH = [
+    line
+    for pair, other in itertools.pairwise(PAIRS)
+    for line in (
+        f"{pair} = COPY $exec",
+        f"{other} = V_CMP_GT_I32_e64 3, $vgpr0, implicit $exec",
+        f"$exec = S_AND_B64 $exec, {other}, implicit-def dead $scc",
+        "S_NOP 0",
+        f"$exec = S_OR_B64 $exec, {pair}, implicit-def dead $scc",
+    )
+]
+
+
+def test_comparisons_that_only_select_are_not_followed() -> None:
+    """Twelve of them at once would make 4096 classes, in registers that hold masks before and after."""
+    mir = text(BRANCH, COMPARE, SELECT, BRANCH)
+    assert Pair("gfx942", mir, mir).audit().outcome is Outcome.PROVED
+
+
+def test_a_copy_under_a_mask_is_judged_by_that_mask_whatever_its_register_held_before() -> None:
+    narrow = [
+        "$sgpr2_sgpr3 = COPY $exec",
+        "$sgpr8_sgpr9 = V_CMP_GT_I32_e64 3, $vgpr0, implicit $exec",
+        "$exec = S_AND_B64 $exec, $sgpr8_sgpr9, implicit-def dead $scc",
+        "S_NOP 0",
+        "$exec = S_OR_B64 $exec, $sgpr2_sgpr3, implicit-def dead $scc",
+    ]
+    copy = "$vgpr9 = COPY $vgpr1"
+    before = text(COMPARE, SELECT, narrow).replace("$vgpr1,", "%0,").replace("$vgpr1 =", "%0:vgpr_32 =")
+    under_all = text(COMPARE, SELECT, [copy], narrow).replace("EXP_DONE 0, $vgpr1", "EXP_DONE 0, $vgpr9")
+    under_some = text(COMPARE, SELECT, narrow[:3], [copy], narrow[3:]).replace(
+        "EXP_DONE 0, $vgpr1", "EXP_DONE 0, $vgpr9"
+    )
+    assert Pair("gfx942", before, under_all).audit().outcome is Outcome.PROVED
+    assert Pair("gfx942", before, under_some).rules() == {"value"}
+
+
+@pytest.mark.parametrize("width", [9, 12])
+def test_too_many_that_do_reach_exec_are_unknown_not_proved(width: int) -> None:
+    union = [f"$sgpr8_sgpr9 = S_OR_B64 $sgpr8_sgpr9, {pair}, implicit-def dead $scc" for pair in PAIRS[1:width]]
+    last = ["$sgpr2_sgpr3 = COPY $exec", "$exec = S_AND_B64 $exec, $sgpr8_sgpr9, implicit-def dead $scc"]
+    mir = text(COMPARE, SELECT, union, last)
+    assert Pair("gfx942", mir, mir).audit().outcome is Outcome.UNKNOWN
