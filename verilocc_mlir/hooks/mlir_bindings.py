@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verilocc_mlir.errors import UnsupportedError, VeriloccError
+from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 
 log = logging.getLogger("verilocc_mlir.hooks.mlir")
 
@@ -117,7 +117,8 @@ class Bindings:
         """A ``gpu.module`` in the LLVM and ROCDL dialects, as LLVM IR text.
 
         Raises:
-            UnsupportedError: it has operations of other dialects, or does not verify in the bindings that translate.
+            UnsupportedError: it has operations of other dialects, or the bindings that translate do not read it.
+            InputError: it does not verify.
             MissingBindingsError: these bindings cannot translate, and none that can is installed.
         """
         check_translatable(gpu_module)
@@ -193,7 +194,11 @@ class Bindings:
 
 
 def check_translatable(gpu_module: Any) -> None:
-    """Raise UnsupportedError unless translation to LLVM IR cannot meet an operation that it does not know."""
+    """Make sure that translation to LLVM IR meets no operation that it does not know.
+
+    Raises:
+        UnsupportedError: one is of another dialect. InputError: the module does not verify.
+    """
     for operation in walk(gpu_module):
         name = str(operation.name)
         if not name.startswith(_TRANSLATABLE) and name not in _ALSO_TRANSLATABLE:
@@ -203,7 +208,7 @@ def check_translatable(gpu_module: Any) -> None:
                 hint="run gpu.module(convert-gpu-to-rocdl{chipset=… runtime=HIP}, reconcile-unrealized-casts) before",
             )
     if not gpu_module.operation.verify():
-        raise UnsupportedError("the module does not verify", where=str(gpu_module.operation.location))
+        raise InputError("the module does not verify", where=str(gpu_module.operation.location))
 
 
 def walk(operation: Any) -> Iterator[Any]:
