@@ -214,6 +214,36 @@ def test_undef_flag_and_early_clobber_show_what_must_be_there() -> None:
     assert one.path
 
 
+def test_liveness_faults_name_the_read_and_all_registers_at_once() -> None:
+    killed = edit(gemm(), r"(GLOBAL_LOAD_DWORDX4 )(renamable \$vgpr44_vgpr45, 0,)", r"\1killed \2")
+    (one,) = findings(killed)
+    assert (one.rule, one.message) == ("kill-flag", "v44, v45 are marked killed, but read later")
+    assert one.found is not None
+    assert one.found.facts[0].what == "v44 is read by"
+    assert one.found.facts[0].site is not None
+    assert "GLOBAL_LOAD_DWORDX4 renamable $vgpr44_vgpr45, 64, 0" in one.found.facts[0].site.text
+    assert one.path == ("bb.1",)
+    undeclared = edit(gemm(), r"(liveins: )\$vgpr17, ", r"\1", after="bb.1 (")
+    (other,) = findings(undeclared)
+    assert (other.rule, other.message) == ("live-in", "v17 is read, but not declared live-in")
+    assert other.found is not None
+    assert other.found.facts[0].site is not None
+    assert "DS_WRITE_B128_gfx9 renamable $vgpr17" in other.found.facts[0].site.text
+
+
+def test_many_causes_are_cut_off_and_said_to_be() -> None:
+    """Every read of an LDS address in the loop reads a register of its own that nobody wrote."""
+    pair = gemm()
+    start = pair.post.index("bb.1 (")
+    numbers = iter(range(60, 200))
+    body = re.sub(
+        r"\b(DS_\w+ )renamable \$vgpr\d+,", lambda m: f"{m[1]}renamable $vgpr{next(numbers)},", pair.post[start:]
+    )
+    found = findings(Pair(pair.cpu, pair.pre, pair.post[:start] + body), "value")
+    assert len(found) == 21
+    assert found[-1].message == "more is wrong; mend what is named here first"
+
+
 def test_two_causes_are_two_findings_and_one_cause_is_one() -> None:
     update = r"renamable \$vgpr24_vgpr25 = (V_LSHL_ADD_U64_e64 killed \$vgpr24_vgpr25)"
     first = edit(gemm(), update, r"renamable $vgpr52_vgpr53 = \1")

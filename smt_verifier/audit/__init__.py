@@ -43,6 +43,7 @@ from smt_verifier.audit.flags import check_flags, new_faults
 from smt_verifier.audit.header import compare_headers, with_numbers_of
 from smt_verifier.audit.infer import infer
 from smt_verifier.audit.product import Product
+from smt_verifier.audit.readers import explain_faults
 from smt_verifier.audit.report import AuditReport, Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.rules import MachineRules
 from smt_verifier.audit.semantics import spill
@@ -170,7 +171,7 @@ def _audit(
         obligations += flagged.checked
         if flagged.faults:
             given = check_flags(pre, product.pre_lanes, unlisted, {}, None)
-            findings += new_faults(flagged, given, product.partners())
+            findings += explain_faults(product, new_faults(flagged, given, product.partners()))
         findings = by_cause(explain_failures(product, failed) + findings)
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))

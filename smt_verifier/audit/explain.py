@@ -232,11 +232,16 @@ def explain_failures(product: Product, failed: list[FailedGoal]) -> list[Finding
     effects = Effects(product)
     explainer = _Explainer(product, effects, PathSearch(product, effects))
     alone: list[Finding] = []
+    left = 0
     for one in sorted(failed, key=lambda f: f.local.outcome is not Outcome.REFUTED):
         if len(explainer.findings) + len(alone) >= _MAX_FINDINGS:
-            break
+            left += _identity(one.goal) not in explainer.explained
+            continue
         if _identity(one.goal) in explainer.explained:
             continue
         if one.goal.step.post is None or not explainer.explain(one):
             alone.append(replace(one.local, block=one.block))
-    return (explainer.findings + alone)[:_MAX_FINDINGS]
+    findings = (explainer.findings + alone)[:_MAX_FINDINGS]
+    if left or len(explainer.findings) + len(alone) > _MAX_FINDINGS:
+        findings.append(Finding(findings[0].rule, findings[0].outcome, "more is wrong; mend what is named here first"))
+    return findings

@@ -152,15 +152,15 @@ def check_flags(
     return FlagCheck(checker.checked + len(reached), faults)
 
 
-def new_faults(after: FlagCheck, before: FlagCheck, partner: dict[int, int]) -> list[Finding]:
+def new_faults(after: FlagCheck, before: FlagCheck, partner: dict[int, int]) -> dict[Place, Finding]:
     """Faults of the post-RA text that the pre-RA text does not have already.
 
     The text an allocator is given may read a physical register that an earlier phase left undefined, and say so by not
     declaring it; that is not the allocator's fault. ``partner`` maps the ``id`` of a paired post-RA instruction to that
     of its pre-RA one.
     """
-    return [
-        finding
+    return {
+        (rule, where, key): finding
         for (rule, where, key), finding in after.faults.items()
         if (rule, where if rule == "live-in" else partner.get(where, -1), key) not in before.faults
-    ]
+    }

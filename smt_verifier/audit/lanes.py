@@ -137,3 +137,8 @@ def key_name(key: int, grain: int) -> str:
     if grain == 2:
         return name.removesuffix(".lo").removesuffix("[0:15]")
     return name
+
+
+def other_half(key: int) -> int:
+    """The other 16 bits of a 32-bit register, lane or slot: keys of physical registers count down from -1."""
+    return key ^ 1 if key >= 0 else -1 - ((-1 - key) ^ 1)

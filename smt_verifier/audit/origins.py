@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from smt_verifier.audit.effects import Effects
 from smt_verifier.audit.journal import Failure, PathRun
-from smt_verifier.audit.lanes import key_name
+from smt_verifier.audit.lanes import key_name, other_half
 from smt_verifier.audit.report import Fact, Site, Value
 from smt_verifier.audit.state import UNDEFINED
 
@@ -66,7 +66,7 @@ class Tracer:
     def grain(self, failure: Failure) -> int:
         """16-bit lanes a place is named by: whole 32-bit registers where both halves fail together."""
         goal, grain = failure.goal, self.product.pre_lanes.grain
-        other = (failure.event, _other_half(goal.pre_key), _other_half(goal.post_key))
+        other = (failure.event, other_half(goal.pre_key), other_half(goal.post_key))
         return 2 if other in self._failing else grain
 
     def origins(self, failure: Failure) -> Origins:
@@ -218,11 +218,6 @@ class Tracer:
 
     def _step(self, event: int) -> int:
         return id(self.run.events[event][1]) if event >= 0 else -1
-
-
-def _other_half(key: int) -> int:
-    """The other 16 bits of a 32-bit register, lane or slot: keys of physical registers count down from -1."""
-    return key ^ 1 if key >= 0 else -1 - ((-1 - key) ^ 1)
 
 
 def _opcode(text: str) -> str:
