@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Solver, Verdict, default_solver, to_smtlib, without_sorts
@@ -123,11 +123,11 @@ def _recheck_one(directory: Path, row: dict[str, Any], solver: str, timeout_s: f
     file = directory / Path(str(row["file"])).name
     try:
         data = file.read_bytes()
-    except OSError as error:
-        return Rechecked(name, recorded, Outcome.INVALID, f"{file.name}: {error.strerror}")
+    except (OSError, ValueError) as error:
+        return Rechecked(name, recorded, Outcome.INVALID, f"{file.name!r}: {error}")
     if _hash(data) != row["sha256"]:
         return Rechecked(name, recorded, Outcome.INVALID, f"{file.name} is not the file that was recorded")
-    text = data.decode()
+    text = data.decode(errors="replace")
     if solver == "bitwuzla":
         text = _over_vectors(text)
     answer = replay(text, solver, timeout_s=timeout_s, memory_mib=memory_mib)
@@ -143,20 +143,21 @@ def _over_vectors(text: str) -> str:
 def _manifest(directory: Path) -> list[dict[str, Any]]:
     path = directory / "manifest.json"
     try:
-        manifest = json.loads(path.read_bytes())
-        rows = manifest["obligations"]
+        manifest: dict[str, Any] = json.loads(path.read_bytes())
+        rows: list[object] = manifest["obligations"]
         if manifest["version"] != MANIFEST_VERSION:
             raise InputError(
                 f"manifest version {manifest['version']}", where=str(path), hint="use the version that wrote it"
             )
-        if not all({"name", "file", "sha256", "outcome"} <= set(row) for row in rows):
+        found = [cast("dict[str, Any]", row) for row in rows if isinstance(row, dict)]
+        if len(found) < len(rows) or not all({"name", "file", "sha256", "outcome"} <= set(row) for row in found):
             raise InputError("an obligation without name, file, sha256 or outcome", where=str(path))
-        return rows
+        return found
     except OSError as error:
         raise InputError(
             f"cannot be read: {error.strerror}", where=str(path), hint="verilocc audit --smt-dir"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError("not a manifest of obligations", where=str(path)) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import (
@@ -16,19 +17,23 @@ _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)")
 _LETTERS = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "e": "\x1b"}
 _NAME = re.compile(r"name: +(.+?) *\Z")
 _REGISTER_ROW = re.compile(
-    r"  - \{ id: (\d+), class: ([A-Za-z0-9_]+)(?:,\s+preferred-register: '([^']*)')?(?:,\s+flags: \[([^\]]*)\])? *\}"
+    r"  - \{ id: ([0-9]{1,9}), class: ([A-Za-z0-9_]+)(?:,\s+preferred-register: '([^']*)')?"
+    r"(?:,\s+flags: \[([^\]]*)\])? *\}"
 )
-_LIVEIN_ROW = re.compile(r"  - \{ reg: '\$([A-Za-z0-9_]+)'(?:,\s+virtual-reg: '(?:%(\d+))?')? \}")
-_STACK_ID = re.compile(r"\bid: (\d+)")
-_STACK_SIZE = re.compile(r"\bsize: (\d+)")
-_STACK_ALIGN = re.compile(r"\balignment: (\d+)")
+_LIVEIN_ROW = re.compile(r"  - \{ reg: '\$([A-Za-z0-9_]+)'(?:,\s+virtual-reg: '(?:%([0-9]{1,9}))?')? \}")
+_STACK_ID = re.compile(r"\bid: ([0-9]{1,9})")
+_STACK_SIZE = re.compile(r"\bsize: ([0-9]{1,19})")
+_STACK_ALIGN = re.compile(r"\balignment: ([0-9]{1,19})")
 _STACK_TYPE = re.compile(r"\btype: ([a-z-]+)")
 
 
 def _unescape(match: re.Match[str]) -> str:
     """One escape of a double-quoted YAML scalar."""
     text = match[1]
-    return chr(int(text[1:], 16)) if len(text) > 1 else _LETTERS.get(text, text)
+    if len(text) == 1:
+        return _LETTERS.get(text, text)
+    code = int(text[1:], 16)
+    return chr(code) if code <= sys.maxunicode else "\N{REPLACEMENT CHARACTER}"
 
 
 def function_name(header: tuple[str, ...], *, where: str) -> str:

@@ -9,13 +9,15 @@ from verilocc_mlir.mir.model import Operand, OperandKind
 
 _REGISTER = re.compile(
     r"(?P<flags>(?:(?:implicit-def|implicit|def|dead|killed|undef|internal|early-clobber|debug-use|renamable) )*)"
-    r"(?:%(?P<vreg>\d+)|\$(?P<phys>[A-Za-z0-9_]+))"
+    r"(?:%(?P<vreg>[0-9]{1,9})|\$(?P<phys>[A-Za-z0-9_]+))"
     r"(?:\.(?P<sub>[A-Za-z0-9_]+))?"
     r"(?::(?P<cls>[A-Za-z0-9_]+))?"
     r"(?P<parens>(?:\([^()]*\))*)\Z"
 )
 _PAREN = re.compile(r"\(([^()]*)\)")
-_IMMEDIATE = re.compile(r"-?\d+(?: /\* .* \*/)?\Z")
+_IMMEDIATE = re.compile(r"-?[0-9]{1,40}(?: /\* .* \*/)?\Z")
+_TIED = re.compile(r"tied-def ([0-9]{1,9})\Z")
+_NUMBERED = re.compile(r"%(?:bb|stack|fixed-stack)\.[0-9]{1,9}(?:\..+)?\Z")
 _PREFIXES = (
     ("%bb.", OperandKind.BLOCK),
     ("%stack.", OperandKind.FRAME_INDEX),
@@ -33,7 +35,7 @@ def parse_operand(text: str, *, is_def: bool) -> Operand:
     """Parse one operand; ``is_def`` says it stood left of ``=``.
 
     Raises:
-        InputError: a definition that is not a register.
+        InputError: a definition that is not a register; a block, stack object or tie without its number.
         UnsupportedError: a named virtual register (``%foo``), which LLVM itself never prints.
     """
     match = _REGISTER.match(text)
@@ -50,8 +52,10 @@ def parse_operand(text: str, *, is_def: bool) -> Operand:
     tied = -1
     llt = ""
     for paren in _PAREN.findall(match["parens"]):
-        if paren.startswith("tied-def "):
-            tied = int(paren[9:])
+        if match_tied := _TIED.match(paren):
+            tied = int(match_tied[1])
+        elif paren.startswith("tied-def"):
+            raise InputError(f"({paren}) names no operand")
         else:
             llt = paren
     return Operand(
@@ -80,6 +84,8 @@ def _other_kind(text: str) -> OperandKind:
         return OperandKind.IMMEDIATE
     for prefix, kind in _PREFIXES:
         if text.startswith(prefix):
+            if kind in (OperandKind.BLOCK, OperandKind.FRAME_INDEX) and not _NUMBERED.match(text):
+                raise InputError(f"{text!r} is not a {kind.value}")
             return kind
     return OperandKind.OTHER
 

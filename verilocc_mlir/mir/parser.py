@@ -25,8 +25,8 @@ from verilocc_mlir.mir.model import (
 )
 from verilocc_mlir.mir.operands import is_balanced, parse_operand, split_top_level
 
-_BLOCK = re.compile(r"  bb\.(\d+)(?:[. (].*)?:(?: *;.*)?\Z")
-_SUCCESSOR = re.compile(r"%bb\.(\d+)(?:\((0x[0-9A-Fa-f]+)\))?\Z")
+_BLOCK = re.compile(r"  bb\.([0-9]{1,9})(?:[. (].*)?:(?: *;.*)?\Z")
+_SUCCESSOR = re.compile(r"%bb\.([0-9]{1,9})(?:\((0x[0-9A-Fa-f]+)\))?\Z")
 _LIVEIN = re.compile(r"\$([A-Za-z0-9_]+)(?::(0x[0-9A-Fa-f]+))?\Z")
 _HEAD = re.compile(r"((?:[a-z][a-z-]* )*)([A-Z][A-Za-z0-9_]*)(?: |\Z)")
 _UPPER = re.compile(r"[A-Z]")
@@ -34,7 +34,6 @@ _TAIL = re.compile(
     r"(?:debug-location|debug-instr-number|pre-instr-symbol|post-instr-symbol|heap-alloc-marker|pcsections|mmra|cfi-type"
     r"|deactivation-symbol) "
 )
-_COMMENT = re.compile(r" +; .*\Z")
 
 
 def parse_mir(text: str, path: str = "<string>") -> MirFile:
@@ -108,7 +107,7 @@ class _FunctionParser:
             raise self.fail(f"text before the first block: {self.lines[first].strip()!r}", first)
         if not heads and close > first and any(self.lines[k].strip() for k in range(first, close)):
             raise self.fail("a body without blocks", first)
-        ends = [*heads[1:], close]
+        ends = [*heads[1:], close][: len(heads)]
         blocks = tuple(self.parse_block(a, b) for a, b in zip(heads, ends, strict=True))
         numbers = [b.number for b in blocks]
         if len(set(numbers)) != len(numbers):
@@ -211,9 +210,9 @@ class _FunctionParser:
         text = line.lstrip(" ")
         indent = len(line) - len(text)
         comment = ""
-        if ";" in text and (match := _COMMENT.search(text)) and is_balanced(text[: match.start()]):
-            comment = match[0]
-            text = text[: match.start()]
+        if (mark := text.find(" ; ")) >= 0 and is_balanced(text[:mark]):
+            mark = len(text[:mark].rstrip(" "))
+            text, comment = text[:mark], text[mark:]
         opens = text.endswith(" {")
         if opens:
             text = text[:-2]

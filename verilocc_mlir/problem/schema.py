@@ -125,9 +125,13 @@ def _as(kind: Any, value: object, path: str, field: tuple[str, str]) -> object:
     if kind is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _wrong("a number", value, path)
-        if not math.isfinite(value) or value < 0:
-            raise InputError(f"{value} is not a weight", where=path)
-        return float(value)
+        try:
+            weight = float(value)
+        except OverflowError:
+            weight = math.inf
+        if not math.isfinite(weight) or weight < 0:
+            raise InputError(f"{weight} is not a weight", where=path)
+        return weight
     if kind is int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise _wrong("an integer", value, path)

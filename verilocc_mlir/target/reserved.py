@@ -197,6 +197,8 @@ def _needs_base_pointer(function: MachineFunction, attributes: FunctionAttribute
     for line in section(function.header_lines, "frameInfo"):
         match = _FIELD.match(line)
         if match and match[1] == "maxAlignment":
+            if not re.fullmatch("[0-9]{1,19}", match[2]):
+                raise InputError(f"maxAlignment is {match[2]!r}, not a number", where=function.name)
             alignment = int(match[2])
     return alignment > 16 or "alignstack" in " ".join(attributes.words)
 

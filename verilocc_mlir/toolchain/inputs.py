@@ -25,12 +25,12 @@ _BINARY = {
     b"\x1f\x8b": "gzip data",
     b"PK\x03\x04": "a zip file",
 }
-_TRIPLE = re.compile(r'^\s*target triple = "([^"]*)"', re.MULTILINE)
-_LAYOUT = re.compile(r'^\s*target datalayout = "([^"]*)"', re.MULTILINE)
+_TRIPLE = re.compile(r'^[^\S\n]*target triple = "([^"]*)"', re.MULTILINE)
+_LAYOUT = re.compile(r'^[^\S\n]*target datalayout = "([^"]*)"', re.MULTILINE)
 _CPU = re.compile(r'"target-cpu"="([^"]+)"')
-_DEFINE = re.compile(r"^\s*define\b[^@\n]*@(\"[^\"]+\"|[\w.$-]+)", re.MULTILINE)
-_DECLARE = re.compile(r"^\s*declare\b", re.MULTILINE)
-_MLIR = re.compile(r"^\s*(?:module\b.*\{|#\w+ = |func\.func|gpu\.module)", re.MULTILINE)
+_DEFINE = re.compile(r"^[^\S\n]*define\b[^@\n]*@(\"[^\"]+\"|[\w.$-]+)", re.MULTILINE)
+_DECLARE = re.compile(r"^[^\S\n]*declare\b", re.MULTILINE)
+_MLIR = re.compile(r"^[^\S\n]*(?:module\b.*\{|#\w+ = |func\.func|gpu\.module)", re.MULTILINE)
 
 
 @dataclass(frozen=True)

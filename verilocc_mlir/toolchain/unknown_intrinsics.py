@@ -11,7 +11,7 @@ import re
 
 from verilocc_mlir.errors import UnsupportedError
 
-_DECLARED = re.compile(r"^\s*declare\b[^@\n]*@(\"llvm\.[^\"]+\"|llvm\.[\w.$-]+)\(", re.MULTILINE)
+_DECLARED = re.compile(r"^[^\S\n]*declare\b[^@\n]*@(\"llvm\.[^\"]+\"|llvm\.[\w.$-]+)\(", re.MULTILINE)
 _MENTIONED = re.compile(r"[@&](\"llvm\.[^\"]+\"|llvm\.[\w.$-]+)")
 
 

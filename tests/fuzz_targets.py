@@ -1,0 +1,227 @@
+"""What is fuzzed: each target takes any bytes, and nothing but a VeriloccError may come out of the code under test.
+
+``SEEDS`` gives each target real inputs to start from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from support import allocated_by_llvm, kernel_paths, pre_ra, run_llc
+
+from smt_verifier.artefacts import RecordingSolver, recheck, write_artefacts
+from smt_verifier.audit import audit
+from smt_verifier.outcome import Outcome
+from smt_verifier.prove import diagnose, prove
+from smt_verifier.prove.forms import to_json as diagnosis_json
+from smt_verifier.prove.forms import to_text
+from verilocc_mlir.allocators import allocator
+from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.mir.header import header_field
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.schema import problem_from_json, proposal_from_json, to_json
+from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.inputs import load_input
+
+SECONDS = 20
+"""For one input, at most 64 KiB: the largest that are made take a tenth of a second."""
+_CPU = "gfx942"
+
+_KERNEL = """
+target triple = "amdgcn-amd-amdhsa"
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare hidden i32 @other(i32, i64)
+define hidden i32 @helper(i32 %a, ptr addrspace(1) %p) {
+  %s = alloca [16 x i32], addrspace(5)
+  %i = and i32 %a, 15
+  %e = getelementptr [16 x i32], ptr addrspace(5) %s, i32 0, i32 %i
+  store volatile i32 %a, ptr addrspace(5) %e
+  %r = call i32 @other(i32 %a, i64 7)
+  %x = call i32 asm "v_add_u32 $0, $1, $2", "=&v,v,v,~{vcc}"(i32 %r, i32 %a)
+  ret i32 %x
+}
+define amdgpu_kernel void @"a kernel"(ptr addrspace(1) %p, i32 %n) {
+entry:
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %j, %join ]
+  %c = icmp ult i32 %t, %i
+  br i1 %c, label %then, label %join
+then:
+  %q = getelementptr i32, ptr addrspace(1) %p, i32 %t
+  %v = load i32, ptr addrspace(1) %q
+  %w = mul i32 %v, %i
+  store i32 %w, ptr addrspace(1) %q
+  br label %join
+join:
+  %j = add i32 %i, 1
+  %d = icmp slt i32 %j, %n
+  br i1 %d, label %loop, label %end
+end:
+  ret void
+}
+"""
+
+
+class Hang(Exception):
+    """An input took longer than ``SECONDS``."""
+
+
+def _expired(_number: int, _frame: object) -> None:
+    raise Hang
+
+
+@contextlib.contextmanager
+def in_time() -> Iterator[None]:
+    """Raise ``Hang`` in a body that takes too long."""
+    previous = signal.signal(signal.SIGALRM, _expired)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def fuzz_mir(data: bytes) -> None:
+    """The parser; what it reads is printed and read again as the same."""
+    text = data.decode(errors="replace")
+    try:
+        file = parse_mir(text, "fuzz.mir")
+    except VeriloccError:
+        return
+    printed = print_mir(file)
+    printed.encode(errors="surrogatepass")
+    again = parse_mir(printed, "fuzz.mir")
+    assert [f.blocks for f in again.functions] == [f.blocks for f in file.functions]
+    for function in file.functions:
+        header_field(function, "frameOffsetReg")
+        with contextlib.suppress(VeriloccError):
+            function_attributes(file.preamble, function.name)
+
+
+def fuzz_audit(data: bytes) -> None:
+    """The audit of a real function against damaged text, either way round."""
+    pre, post = _pair()
+    try:
+        damaged = parse_mir(data.decode(errors="replace"), "fuzz.mir")
+    except VeriloccError:
+        return
+    for before, after in ((pre, damaged), (damaged, post), (damaged, damaged)):
+        report = audit(parse_mir(before, "pre") if isinstance(before, str) else before,
+                       parse_mir(after, "post") if isinstance(after, str) else after, target(_CPU))  # fmt: skip
+        for function in report.functions:
+            assert function.outcome is Outcome.PROVED or function.findings
+            for finding in function.findings:
+                finding.render()
+
+
+def fuzz_build(data: bytes) -> None:
+    """From damaged machine IR to an allocation problem."""
+    with contextlib.suppress(VeriloccError):
+        file = parse_mir(data.decode(errors="replace"), "fuzz.mir")
+        for function in file.functions:
+            with contextlib.suppress(VeriloccError):
+                build_problem(file, function, target(_CPU), "vgpr")
+
+
+def fuzz_problem(data: bytes) -> None:
+    """The reader of problems; what it accepts is proved or refuted, and explained."""
+    with contextlib.suppress(VeriloccError):
+        problem = problem_from_json(data.decode(errors="replace"))
+        assert problem_from_json(to_json(problem)) == problem
+        answer = proposal_from_json(_documents()[1])
+        result = prove(problem, answer)
+        found = diagnose(problem, answer, result)
+        json.dumps(diagnosis_json(found))
+        to_text(found)
+
+
+def fuzz_proposal(data: bytes) -> None:
+    """The reader of proposals."""
+    with contextlib.suppress(VeriloccError):
+        answer = proposal_from_json(data.decode(errors="replace"))
+        problem = problem_from_json(_documents()[0])
+        result = prove(problem, answer)
+        to_text(diagnose(problem, answer, result))
+
+
+def fuzz_manifest(data: bytes) -> None:
+    """The reader of recorded obligations."""
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "manifest.json").write_bytes(data)
+        (Path(directory) / "0000.smt2").write_bytes(b"(check-sat)")
+        with contextlib.suppress(VeriloccError):
+            for row in recheck(Path(directory), "z3", timeout_s=5):
+                assert row.outcome is not Outcome.PROVED or row.recorded != "refuted"
+
+
+def fuzz_input(data: bytes) -> None:
+    """The first look at what a user gives: IR, machine IR, or neither."""
+    for cpu in (None, _CPU):
+        with contextlib.suppress(VeriloccError):
+            load_input(data, path="fuzz", cpu=cpu)
+
+
+@lru_cache(maxsize=1)
+def _pair() -> tuple[str, str]:
+    """Machine IR of a function with calls, stack and inline assembly, and of a loop, before and after LLVM's SGPR
+    allocation.
+    """
+    pre = run_llc(_KERNEL, _CPU, "-stop-before=greedy,0", mir=False)
+    return pre, allocated_by_llvm(pre, _CPU, 0, 0)
+
+
+@lru_cache(maxsize=1)
+def _documents() -> tuple[str, str]:
+    """A problem and a proposal."""
+    file = parse_mir(_pair()[0])
+    problem = build_problem(file, file.functions[1], target(_CPU), "vgpr")
+    return to_json(problem), to_json(allocator("deterministic").allocate(problem))
+
+
+@lru_cache(maxsize=1)
+def _manifest() -> bytes:
+    pre, post = _pair()
+    solver = RecordingSolver()
+    audit(parse_mir(pre), parse_mir(post), target(_CPU), solver=solver)
+    with tempfile.TemporaryDirectory() as directory:
+        write_artefacts(Path(directory), {"before": pre.encode()}, solver.asked[:3])
+        data = (Path(directory) / "manifest.json").read_bytes()
+    manifest = json.loads(data)
+    manifest["obligations"][0]["sha256"] = hashlib.sha256(b"(check-sat)").hexdigest()
+    return json.dumps(manifest).encode()
+
+
+def _mir_seeds() -> tuple[bytes, ...]:
+    return tuple(text.encode() for text in _pair())
+
+
+def _real_mir_seeds() -> tuple[bytes, ...]:
+    smallest = min(kernel_paths(), key=lambda path: path.stat().st_size)
+    return (*_mir_seeds(), pre_ra(smallest).encode())
+
+
+Target = Callable[[bytes], None]
+
+TARGETS: dict[str, tuple[Target, Callable[[], tuple[bytes, ...]]]] = {
+    "mir": (fuzz_mir, _real_mir_seeds),
+    "audit": (fuzz_audit, _mir_seeds),
+    "build": (fuzz_build, _mir_seeds),
+    "problem": (fuzz_problem, lambda: (_documents()[0].encode(), _documents()[1].encode())),
+    "proposal": (fuzz_proposal, lambda: (_documents()[1].encode(), _documents()[0].encode())),
+    "manifest": (fuzz_manifest, lambda: (_manifest(), b"{}")),
+    "input": (fuzz_input, lambda: (_KERNEL.encode(), *_mir_seeds())),
+}
+"""Name to target and its real inputs."""
