@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from smt_verifier.audit.align import Step
 from smt_verifier.audit.lanes import LaneMap, key_name
-from smt_verifier.audit.report import Finding
+from smt_verifier.audit.report import Finding, OperandPair
 from smt_verifier.audit.semantics import NO_CODE, canonical_opcode, may_be_tied, spill
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
@@ -20,8 +21,13 @@ from verilocc_mlir.target.classes import RegisterClass, contains
 from verilocc_mlir.target.lanes import lane_list, subregister_lanes
 from verilocc_mlir.target.registers import Bank, PhysicalRegister, physical_register, tuple_name, unit_name
 
-Complaint = tuple[str, str]
-"""``(rule, message)``."""
+
+class Complaint(NamedTuple):
+    """What is wrong, and with which operand (LLVM's number; -1: with no single one)."""
+
+    rule: str
+    message: str
+    operand: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,48 +55,50 @@ class MachineRules:
         complaints = self._added(step.post) if step.pre is None else self._pair(step.pre, step.post)
         return [
             Finding(
-                rule,
+                complaint.rule,
                 Outcome.REFUTED,
-                message,
+                complaint.message,
                 pre_line=step.pre.line if step.pre else 0,
                 post_line=step.post.line,
                 instruction=str(step.post),
+                operand=_operand_pair(step, complaint.operand),
             )
-            for rule, message in complaints
+            for complaint in complaints
         ]
 
     def _pair(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         if canonical_opcode(pre.opcode) != canonical_opcode(post.opcode):
-            yield "instruction-sequence", f"{pre.opcode} became {post.opcode}"
+            yield Complaint("instruction-sequence", f"{pre.opcode} became {post.opcode}")
             return
         if set(pre.flags) != set(post.flags):
-            yield "instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}"
+            yield Complaint("instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}")
         if pre.memory != post.memory:
-            yield "memory-operands", "the memory operands differ"
+            yield Complaint("memory-operands", "the memory operands differ")
         if (pre.bundled, pre.opens_bundle, pre.closes_bundle) != (post.bundled, post.opens_bundle, post.closes_bundle):
-            yield "bundle", "bundle boundaries differ"
+            yield Complaint("bundle", "bundle boundaries differ")
         left, right = pre.all_operands, post.all_operands
         if len(pre.defs) != len(post.defs) or len(right) < len(left):
-            yield "operands", f"{len(left)} operands became {len(right)}"
+            yield Complaint("operands", f"{len(left)} operands became {len(right)}")
             return
         for extra in right[len(left) :]:
             if not extra.implicit:
-                yield "operands", f"operand {extra} was added"
-        for a, b in zip(left, right, strict=False):
-            yield from self._operand(a, b)
+                yield Complaint("operands", f"operand {extra} was added")
+        for number, (a, b) in enumerate(zip(left, right, strict=False)):
+            for complaint in self._operand(a, b):
+                yield complaint._replace(operand=number)
         yield from self._mfma_form(pre, post)
         yield from self._tied(pre, post)
         yield from self._overlap(post)
 
     def _operand(self, pre: Operand, post: Operand) -> Iterator[Complaint]:
         if pre.kind is not post.kind:
-            yield "operands", f"operand {pre} became {post}"
+            yield Complaint("operands", f"operand {pre} became {post}")
         elif pre.kind is OperandKind.BLOCK:
             if self._block(pre) != post.text:
-                yield "operands", f"branch target {pre} became {post}"
+                yield Complaint("operands", f"branch target {pre} became {post}")
         elif pre.kind is not OperandKind.REGISTER:
             if pre.text != post.text:
-                yield "operands", f"operand {pre} became {post}"
+                yield Complaint("operands", f"operand {pre} became {post}")
         else:
             yield from self._register(pre, post)
 
@@ -101,37 +109,39 @@ class MachineRules:
 
     def _register(self, pre: Operand, post: Operand) -> Iterator[Complaint]:
         if pre.is_def != post.is_def or pre.implicit != post.implicit or pre.internal != post.internal:
-            yield "operands", f"operand {pre} became {post}"
+            yield Complaint("operands", f"operand {pre} became {post}")
             return
         if pre.early_clobber != post.early_clobber:
-            yield "early-clobber", f"the early-clobber flag of {pre} became that of {post}"
+            yield Complaint("early-clobber", f"the early-clobber flag of {pre} became that of {post}")
         if pre.tied != post.tied:
-            yield "tied-operand", f"the tie of {pre} became that of {post}"
+            yield Complaint("tied-operand", f"the tie of {pre} became that of {post}")
         if not pre.is_reg or not post.is_reg:
             if pre.phys != post.phys:
-                yield "operands", f"operand {pre} became {post}"
+                yield Complaint("operands", f"operand {pre} became {post}")
             return
         if pre.phys:
             if self.pre.register_name(pre) != self.post.register_name(post):
-                yield "fixed-register", f"fixed register ${pre.phys} became {post}"
+                yield Complaint("fixed-register", f"fixed register ${pre.phys} became {post}")
             return
         if len(self.pre.keys(pre)) != len(self.post.keys(post)):
-            yield "width", f"{pre} and {post} differ in width"
+            yield Complaint("width", f"{pre} and {post} differ in width")
             return
         cls = self.pre.class_of(pre.vreg)
         if post.vreg >= 0:
             if self.post.class_of(post.vreg) != cls:
-                yield "register-class", f"%{post.vreg} is not of class {cls.name}"
+                yield Complaint("register-class", f"%{post.vreg} is not of class {cls.name}")
             return
         register = physical_register(post.phys)
         if not is_part_of_member(register, cls, pre.sub):
-            yield "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
+            yield Complaint(
+                "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
+            )
         yield from self._reserved(register)
 
     def _reserved(self, register: PhysicalRegister) -> Iterator[Complaint]:
         taken = [u for u in register.units if u not in self.allocatable]
         if taken:
-            yield (
+            yield Complaint(
                 "reserved-register",
                 f"${register.name} covers {unit_name(taken[0])}, which this function must not allocate",
             )
@@ -158,7 +168,7 @@ class MachineRules:
         registers = [op for op in (*post.defs, *post.operands) if op.is_reg and not op.implicit]
         for op in (registers[0], registers[3] if len(registers) > 3 else None):
             if op is not None and op.phys and physical_register(op.phys).bank is not wanted:
-                yield "register-class", f"{post.opcode} needs {op} in {wanted.value}s"
+                yield Complaint("register-class", f"{post.opcode} needs {op} in {wanted.value}s")
 
     def _tied(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         """A use that was the defined register itself, in an opcode whose form ties them, must stay so."""
@@ -175,7 +185,8 @@ class MachineRules:
             ]
             after = post.defs[number]
             if partners and not any(_same_register(post.operands[k], after) for k in partners):
-                yield "tied-operand", f"{after} must be the register of {post.operands[partners[0]]}"
+                message = f"{after} must be the register of {post.operands[partners[0]]}"
+                yield Complaint("tied-operand", message, len(pre.defs) + partners[0])
 
     def _overlap(self, post: Instruction) -> Iterator[Complaint]:
         written: set[int] = set()
@@ -184,9 +195,17 @@ class MachineRules:
                 keys = self.post.keys(op)
                 for key in keys:
                     if key in written:
-                        yield "overlapping-definitions", f"{key_name(key, self.post.grain)} is defined twice at once"
+                        yield Complaint(
+                            "overlapping-definitions", f"{key_name(key, self.post.grain)} is defined twice at once"
+                        )
                         break
                 written.update(keys)
+
+
+def _operand_pair(step: Step, number: int) -> OperandPair | None:
+    if number < 0 or step.pre is None or step.post is None:
+        return None
+    return OperandPair(number, step.pre.all_operands[number].text, step.post.all_operands[number].text)
 
 
 def _same_register(a: Operand, b: Operand) -> bool:
