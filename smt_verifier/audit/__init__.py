@@ -37,21 +37,24 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from smt_verifier.audit.align import acts_alone
+from smt_verifier.audit.brackets import without_brackets
 from smt_verifier.audit.check import check_block
 from smt_verifier.audit.explain import FailedGoal, by_cause, explain_failures
-from smt_verifier.audit.flags import check_flags, new_faults
-from smt_verifier.audit.header import compare_headers, with_numbers_of
+from smt_verifier.audit.flags import check_alone, new_faults
+from smt_verifier.audit.header import compare_headers, unreserved_cells, with_numbers_of
 from smt_verifier.audit.infer import infer
-from smt_verifier.audit.product import Product
+from smt_verifier.audit.product import Product, has_virtual_registers
 from smt_verifier.audit.readers import explain_faults
 from smt_verifier.audit.report import AuditReport, Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.rules import MachineRules
-from smt_verifier.audit.semantics import spill
+from smt_verifier.audit.semantics import moves_only, spill
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver, default_solver
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
+from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.callingconv import callee_saved
 from verilocc_mlir.target.registers import AGPR_BASE, SGPR_BASE, SPECIAL_BASE, VGPR_BASE, physical_register
 from verilocc_mlir.target.reserved import Allocatable, allocatable
 from verilocc_mlir.target.targets import Target
@@ -77,6 +80,7 @@ RULES = (
     "reserved-register",
     "overlapping-definitions",
     "spill-slot",
+    "callee-saved",
     "control-flow",
     "header",
     "relation",
@@ -136,6 +140,7 @@ def audit_function(
 def _audit(
     file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, timeout_s: float, solver: Solver
 ) -> FunctionAudit:
+    pre, post = without_brackets(pre), without_brackets(post)
     findings = compare_headers(pre, post) + _control_flow(pre, post)
     if findings:
         return FunctionAudit(
@@ -143,14 +148,19 @@ def _audit(
         )
     post = with_numbers_of(pre, post)
     available = allocatable(pre, file.preamble, target)
-    product = Product(pre, post, target.wave_size, available.reserved_units)
+    product = Product(
+        pre, post, target.wave_size, available.reserved_units, _saved_by_callee(file, pre, post, available, target)
+    )
     rules = MachineRules(
         product.pre_lanes,
         product.post_lanes,
         {a.number: b.number for a, b in zip(pre.blocks, post.blocks, strict=True)},
         _allocatable_units(available),
         _fixed_targets(pre),
+        target.has_agprs,
     )
+    if header_field(post, "isEntryFunction") != "true" and not has_virtual_registers(post):
+        findings += unreserved_cells(post, product.post_lanes)
     obligations = 0
     for number, steps in enumerate(product.steps):
         for step in steps:
@@ -158,19 +168,17 @@ def _audit(
             findings += [_at(f, number) for f in rules.check(step)]
     if not findings:
         entries = infer(product)
-        needed: dict[int, dict[int, frozenset[int]]] = {}
         failed: list[FailedGoal] = []
         for number in product.order:
             checked = check_block(product, number, entries, solver, timeout_s)
             obligations += checked.goals
-            needed[number] = checked.needed
             findings += checked.findings
             failed += checked.failed
         unlisted = _always_available(available)
-        flagged = check_flags(post, product.post_lanes, unlisted, product.real_reads(), needed)
+        flagged = product.liveness(unlisted).check(post)
         obligations += flagged.checked
         if flagged.faults:
-            given = check_flags(pre, product.pre_lanes, unlisted, {}, None)
+            given = check_alone(pre, product.pre_lanes, product.successors, unlisted)
             findings += explain_faults(product, new_faults(flagged, given, product.partners()))
         findings = by_cause(explain_failures(product, failed) + findings)
     outcome = combine(f.outcome for f in findings)
@@ -225,13 +233,25 @@ def _always_available(available: Allocatable) -> Callable[[int], bool]:
     return lambda unit: unit in reserved or (unit >= SPECIAL_BASE and unit not in _DECLARED_SPECIALS)
 
 
+def _saved_by_callee(
+    file: MirFile, pre: MachineFunction, post: MachineFunction, available: Allocatable, target: Target
+) -> frozenset[int]:
+    """Units of scalar registers that must be restored before a return; the frame pointer is PEI's business."""
+    convention = function_attributes(file.preamble, pre.name).calling_convention
+    frame = (header_field(post, "frameOffsetReg") or "").removeprefix("$")
+    units = callee_saved(convention, target) - available.reserved_units
+    if frame and frame != "fp_reg":
+        units -= frozenset(physical_register(frame).units)
+    return frozenset(u for u in units if SGPR_BASE <= u < SPECIAL_BASE)
+
+
 def _fixed_targets(function: MachineFunction) -> frozenset[str]:
-    """Physical registers that copies of the pre-RA side write."""
+    """Physical registers that moves of the pre-RA side write."""
     return frozenset(
         i.defs[0].phys
         for b in function.blocks
         for i in b.instructions
-        if i.opcode == "COPY" and i.defs and i.defs[0].phys
+        if i.defs and i.defs[0].phys and moves_only(i.opcode)
     )
 
 

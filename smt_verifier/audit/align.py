@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from smt_verifier.audit.semantics import COPIES, DEBUG, NO_CODE, canonical_opcode, explicit_shape, is_pure, spill
+from smt_verifier.audit.semantics import DEBUG, NO_CODE, canonical_opcode, explicit_shape, is_pure, moves_only
 from verilocc_mlir.mir.model import Instruction
 
 
@@ -33,7 +33,7 @@ def anchor_key(instruction: Instruction) -> Key:
 def acts_alone(instruction: Instruction) -> bool:
     """Copies, spill code and instructions that emit nothing."""
     opcode = instruction.opcode
-    return opcode in COPIES or opcode in NO_CODE or spill(opcode) is not None
+    return opcode in NO_CODE or moves_only(opcode)
 
 
 def align(pre: tuple[Instruction, ...], post: tuple[Instruction, ...]) -> list[Step]:

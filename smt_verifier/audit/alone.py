@@ -1,68 +1,179 @@
-"""Instructions of one side alone: copies, spill code, undefined values, and pure instructions repeated or dropped."""
+"""Instructions of one side alone: what moves values, undefined values, and pure instructions repeated or dropped."""
 
 from __future__ import annotations
 
 import re
 
-from smt_verifier.audit.lanes import stack_keys
+from smt_verifier.audit.lanes import cell_keys
 from smt_verifier.audit.machine import Machine
+from smt_verifier.audit.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
 from smt_verifier.audit.operations import operation_name, pure_inputs
-from smt_verifier.audit.semantics import EXEC_NAMES, SpillSlot, is_pure, spill_slot
-from smt_verifier.audit.state import UNDEFINED, Expression, State
+from smt_verifier.audit.semantics import COPIES, EXEC_NAMES, WHOLE_WAVE_COPIES, SpillSlot, is_pure, spill_slot
+from smt_verifier.audit.state import UNDEFINED, Expression, Side, State
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.mir.model import Instruction
+from verilocc_mlir.mir.model import Instruction, Operand
 
 
 class OneSided(Machine):
     """Transfer functions of instructions that have no partner."""
 
     def pre_only(self, instruction: Instruction, state: State) -> None:
-        opcode = instruction.opcode
-        if opcode == "IMPLICIT_DEF":
-            for op in instruction.defs:
-                whole = op.undef and op.vreg >= 0
-                for key in self.pre_lanes.register_lanes(op.vreg) if whole else self.pre_lanes.keys(op):
-                    self.write_pre(key, UNDEFINED, state)
-        elif opcode == "COPY":
-            self._copy_pre(instruction, state)
-        elif opcode == "KILL":
+        """Execute an instruction that only the pre-RA side has."""
+        sources = self.masks.read(instruction, state)
+        if not self._move(instruction, Side.PRE, state):
+            opcode = instruction.opcode
+            if opcode == "IMPLICIT_DEF":
+                for op in instruction.defs:
+                    whole = op.undef and op.vreg >= 0
+                    for key in self.pre_lanes.register_lanes(op.vreg) if whole else self.pre_lanes.keys(op):
+                        self.write_pre(key, UNDEFINED, state)
+            elif opcode == "KILL":
+                return
+            elif is_pure(instruction):
+                self._pure_pre(instruction, state)
+            else:
+                self.refute("instruction-sequence", f"{instruction} is missing after allocation")
+        self.masks.transfer(instruction, sources, state)
+
+    def post_only(self, instruction: Instruction, state: State) -> None:
+        """Execute an instruction that only the post-RA side has."""
+        if self._move(instruction, Side.POST, state):
             return
+        opcode = instruction.opcode
+        if opcode == "KILL":
+            return
+        if opcode == "IMPLICIT_DEF":
+            for op in instruction.all_operands:
+                if op.is_def and op.is_reg:
+                    for key in self.post_lanes.keys(op):
+                        self.garbage(key, state, "nothing (IMPLICIT_DEF)")
         elif is_pure(instruction):
-            self._pure_pre(instruction, state)
+            self._rematerialise(instruction, state)
         else:
-            self.refute("instruction-sequence", f"{instruction} is missing after allocation")
-        self.masks.transfer(instruction, state)
+            self.refute("instruction-sequence", f"{instruction} was not there before allocation")
 
-    def _copy_pre(self, instruction: Instruction, state: State) -> None:
+    def _move(self, instruction: Instruction, side: Side, state: State) -> bool:
+        """Execute an instruction that only moves values; whether it is one."""
+        if instruction.opcode in COPIES or instruction.opcode in WHOLE_WAVE_COPIES:
+            self._copy(instruction, side, state)
+        elif (slot := spill_slot(instruction)) is not None:
+            if side is Side.PRE or self._slot_is_right(instruction, slot):
+                self._spill(instruction, slot, side, state)
+        elif (move := lane_move(instruction)) is not None:
+            self._lane_move(instruction, move, side, state)
+        else:
+            return False
+        return True
+
+    def _copy(self, instruction: Instruction, side: Side, state: State) -> None:
+        lanes = self.lanes(side)
         target, source = instruction.defs[0], instruction.operands[0]
-        to = self.pre_lanes.keys(target)
-        of = _low_half(to, self.pre_lanes.keys(source))
+        to = lanes.keys(target)
+        of = _low_half(to, lanes.keys(source))
         if len(to) != len(of):
-            raise UnsupportedError(f"copy between different widths: {instruction}")
-        vector = bool(to) and self.pre_lanes.is_vector(to[0])
-        from_vector = bool(of) and self.pre_lanes.is_vector(of[0])
-        for maps, sources in self._copy_maps("pre", state, vector, from_vector):
-            terms = [UNDEFINED if source.undef else self.read(k, sources) for k in of]
-            self.undefine_rest(target, to, maps)
-            for key, term in zip(to, terms, strict=True):
-                maps[key] = term
+            self.refute("width", f"copy between different widths: {instruction}")
+            return
+        to_vector = bool(to) and lanes.is_vector(to[0])
+        from_vector = bool(of) and lanes.is_vector(of[0])
+        if from_vector and not to_vector:
+            raise UnsupportedError("a copy from a vector to a scalar register has no meaning of its own")
+        moved: list[tuple[dict[int, int], list[int]]] = []
+        for table in self.tables(side, state, to_vector, everywhere=is_whole_wave_move(instruction)):
+            origin = table if from_vector else side.scalars(state)
+            moved.append((table, [self._source(source, k, origin, side) for k in of]))
+        if side is Side.PRE:
+            for table, _ in moved:
+                self.undefine_rest(target, to, table)
+        else:
+            self._implicit_garbage(instruction, frozenset(to), state)
+        for table, terms in moved:
+            table.update(zip(to, terms, strict=True))
+        if is_whole_wave_move(instruction):
+            self._carry_cells(to, of, side, state)
 
-    def _copy_maps(
-        self, side: str, state: State, to_vector: bool, from_vector: bool
-    ) -> list[tuple[dict[int, int], dict[int, int]]]:
-        """Pairs of maps (written, read) a move touches: one a class of active threads for vector registers."""
-        scalar = state.pre if side == "pre" else state.post
-        if not to_vector:
-            if from_vector:
-                raise UnsupportedError("a copy from a vector to a scalar register has no meaning of its own")
-            return [(scalar, scalar)]
-        atoms = [a for a in state.atoms if a.active]
-        maps = [a.pre if side == "pre" else a.post for a in atoms]
-        return [(m, m if from_vector else scalar) for m in maps]
+    def _source(self, operand: Operand, key: int, table: dict[int, int], side: Side) -> int:
+        if not operand.undef:
+            return self.read(key, table)
+        return UNDEFINED if side is Side.PRE else self.terms.fresh("nothing (an undefined register was moved)")
+
+    def _implicit_garbage(self, instruction: Instruction, own: frozenset[int], state: State) -> None:
+        """Implicit definitions that a post-RA move adds leave nothing that may be relied on."""
+        for op in instruction.operands:
+            if op.is_def and op.is_reg and op.phys not in EXEC_NAMES:
+                for key in self.post_lanes.keys(op):
+                    if key not in own:
+                        self.garbage(key, state, f"nothing (implicit definition by {instruction})")
+
+    def _slot_is_right(self, instruction: Instruction, slot: SpillSlot) -> bool:
+        """Whether a post-RA spill stays within a slot for spills and addresses it as LLVM does; complains if not."""
+        row = self.post.stack.get(slot.number)
+        known = self.pre.stack.get(slot.number)
+        if row is None or row.type != "spill-slot" or (known is not None and known.type != "spill-slot"):
+            self.refute("spill-slot", f"stack object {slot.number} is not a slot for spills")
+            return False
+        fits = slot.offset >= 0 and slot.offset % 4 == 0 and 8 * (row.size - slot.offset) >= slot.bits
+        if len(self.post_lanes.keys(slot.register)) * self.post_lanes.grain * 16 != slot.bits or not fits:
+            self.refute(
+                "spill-slot",
+                f"{slot.bits} bits at offset {slot.offset} do not fit slot {slot.number} of {row.size} bytes",
+            )
+            return False
+        if slot.kind != "S" and slot.base != self.stack_pointer:
+            self.refute("spill-slot", f"${slot.base} is not this function's stack pointer ${self.stack_pointer}")
+        place = f"%stack.{slot.number}"
+        if not all(re.search(rf"{place}\b", text) for text in instruction.memory):
+            self.refute("spill-slot", f"the memory operand does not name {place}")
+        return True
+
+    def _spill(self, instruction: Instruction, slot: SpillSlot, side: Side, state: State) -> None:
+        """Save or reload: lanes move between a register and a slot, of active threads only unless it is whole-wave."""
+        lanes = self.lanes(side)
+        keys, cells = lanes.keys(slot.register), slot_keys(slot, lanes)
+        to, of = (cells, keys) if slot.is_save else (keys, cells)
+        for table in self.tables(side, state, slot.kind != "S", everywhere=is_whole_wave_move(instruction)):
+            terms = [self._source(slot.register, k, table, side) if slot.is_save else self.read(k, table) for k in of]
+            if side is Side.PRE and not slot.is_save:
+                self.undefine_rest(slot.register, to, table)
+            table.update(zip(to, terms, strict=True))
+        if is_whole_wave_move(instruction):
+            self._carry_cells(to, of, side, state)
+
+    def _lane_move(self, instruction: Instruction, move: LaneMove, side: Side, state: State) -> None:
+        """A scalar goes to one thread's lane of a vector register, or comes from there."""
+        lanes = self.lanes(side)
+        scalar, cells = lanes.keys(move.scalar), lane_cells(move, lanes)
+        table = side.scalars(state)
+        to, of = (cells, scalar) if move.is_save else (scalar, cells)
+        terms = [self._source(move.scalar, k, table, side) if move.is_save else self.read(k, table) for k in of]
+        if move.is_save:
+            # Which thread of the wave it is cannot be told, so the register's own values count as lost for all.
+            for threads in self.tables(side, state, True, everywhere=True):
+                for key in lanes.keys(move.register):
+                    threads[key] = self.terms.fresh(f"what {instruction} left")
+        elif side is Side.POST:
+            self._implicit_garbage(instruction, frozenset(to), state)
+        else:
+            self.undefine_rest(move.scalar, to, table)
+        table.update(zip(to, terms, strict=True))
+
+    def _carry_cells(self, to: tuple[int, ...], of: tuple[int, ...], side: Side, state: State) -> None:
+        """A whole-wave move carries scalars that live in single lanes along."""
+        lanes, table = self.lanes(side), side.scalars(state)
+        for target, source in zip(to, of, strict=True):
+            if source not in self.cell_registers(side):
+                continue
+            for thread in self.cell_threads:
+                pairs = zip(cell_keys(target, thread, lanes.grain), cell_keys(source, thread, lanes.grain), strict=True)
+                for there, here in pairs:
+                    term = table.get(here)
+                    if term is None:
+                        table.pop(there, None)
+                    else:
+                        table[there] = term
 
     def _pure_pre(self, instruction: Instruction, state: State) -> None:
         """A pure instruction that only the pre-RA side still has: deleted because its result was rematerialised."""
-        scalar, vector = self.pure_arguments(instruction, state)
+        scalar, vector = self.pure_arguments(instruction, None, state)
         for number, op in enumerate(o for o in instruction.all_operands if o.is_def and o.is_reg):
             keys = self.pre_lanes.keys(op)
             tables = (
@@ -77,78 +188,6 @@ class OneSided(Machine):
                     table[key] = term
                 if number == 0 and arguments is not None:
                     self.note_results(instruction, row, keys, *arguments)
-
-    def post_only(self, instruction: Instruction, state: State) -> None:
-        opcode = instruction.opcode
-        if opcode == "COPY":
-            self._copy_post(instruction, state)
-        elif (slot := spill_slot(instruction)) is not None:
-            self._spill_post(instruction, slot, state)
-        elif opcode == "KILL":
-            return
-        elif opcode == "IMPLICIT_DEF":
-            for op in instruction.all_operands:
-                if op.is_def and op.is_reg:
-                    for key in self.post_lanes.keys(op):
-                        self.garbage(key, state, "nothing (IMPLICIT_DEF)")
-        elif is_pure(instruction):
-            self._rematerialise(instruction, state)
-        else:
-            self.refute("instruction-sequence", f"{instruction} was not there before allocation")
-
-    def _copy_post(self, instruction: Instruction, state: State) -> None:
-        target, source = instruction.defs[0], instruction.operands[0]
-        to = self.post_lanes.keys(target)
-        of = _low_half(to, self.post_lanes.keys(source))
-        if len(to) != len(of):
-            self.refute("width", f"copy between different widths: {instruction}")
-            return
-        vector = bool(to) and self.post_lanes.is_vector(to[0])
-        from_vector = bool(of) and self.post_lanes.is_vector(of[0])
-        moved: list[tuple[dict[int, int], list[int]]] = []
-        for maps, sources in self._copy_maps("post", state, vector, from_vector):
-            if source.undef:
-                moved.append((maps, [self.terms.fresh("nothing (copy of an undefined register)") for _ in of]))
-            else:
-                moved.append((maps, [self.read(k, sources) for k in of]))
-        own = set(to)
-        for op in instruction.operands:
-            if op.is_def and op.is_reg and op.phys not in EXEC_NAMES:
-                for key in self.post_lanes.keys(op):
-                    if key not in own:
-                        self.garbage(key, state, f"nothing (implicit definition by {instruction})")
-        for maps, terms in moved:
-            for key, term in zip(to, terms, strict=True):
-                maps[key] = term
-
-    def _spill_post(self, instruction: Instruction, slot: SpillSlot, state: State) -> None:
-        """Save or reload: lanes move between a register and a slot, for vector registers in active threads only."""
-        row = self.post.stack.get(slot.number)
-        register = slot.register
-        keys = self.post_lanes.keys(register)
-        if slot.number in self.pre.stack or row is None or row.type != "spill-slot":
-            self.refute("spill-slot", f"stack object {slot.number} is not a slot the allocator made")
-            return
-        fits = slot.offset >= 0 and slot.offset % 4 == 0 and 8 * (row.size - slot.offset) >= slot.bits
-        if len(keys) * self.post_lanes.grain * 16 != slot.bits or not fits:
-            self.refute(
-                "spill-slot",
-                f"{slot.bits} bits at offset {slot.offset} do not fit slot {slot.number} of {row.size} bytes",
-            )
-            return
-        if slot.kind != "S" and slot.base != self.stack_pointer:
-            self.refute("spill-slot", f"${slot.base} is not this function's stack pointer ${self.stack_pointer}")
-        place = f"%stack.{slot.number}"
-        if not all(re.search(rf"{place}\b", text) for text in instruction.memory):
-            self.refute("spill-slot", f"the memory operand does not name {place}")
-        cells = stack_keys(slot.number, slot.offset // 2, len(keys), self.post_lanes.grain)
-        to, of = (cells, keys) if slot.is_save else (keys, cells)
-        for table in [state.post] if slot.kind == "S" else [a.post for a in state.atoms if a.active]:
-            if slot.is_save and register.undef:
-                terms = [self.terms.fresh("nothing (undefined register saved)") for _ in of]
-            else:
-                terms = [self.read(k, table) for k in of]
-            table.update(zip(to, terms, strict=True))
 
     def _rematerialise(self, instruction: Instruction, state: State) -> None:
         """A pure instruction that only the post-RA side has: its result is the pre-RA result of the same operation."""

@@ -14,7 +14,7 @@ from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.product import Product
 from smt_verifier.audit.relation import Claims, Relation, pre_term
 from smt_verifier.audit.report import Finding
-from smt_verifier.audit.state import EXEC, UNDEFINED, Atom, Expression, State
+from smt_verifier.audit.state import UNDEFINED, Atom, Expression, State
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Solver
 
@@ -30,36 +30,31 @@ class BlockCheck:
         findings: what could not be shown, but for goals.
         failed: goals with a counterexample, for ``explain``.
         obligation: the question the solver was asked.
-        needed: for each successor, by layout position, the post-RA keys that carry there what the wave still reads.
     """
 
     goals: int
     findings: tuple[Finding, ...]
     failed: tuple[FailedGoal, ...]
     obligation: Obligation
-    needed: dict[int, frozenset[int]]
 
 
 class _Edge:
     """Goals of the edges out of a block."""
 
-    def __init__(self, product: Product, live: set[int], state: State, goals: list[Goal], unmet: list[str]) -> None:
+    def __init__(self, product: Product, state: State, goals: list[Goal], unmet: list[str]) -> None:
         self.product = product
-        self.live = live
         self.executor = product.executor
         self.state = state
         self.goals = goals
         self.unmet = unmet
-        self.needed: set[int] = set()
 
     def require(self, claims: Claims) -> None:
         """What a successor assumes must hold now."""
-        if not claims.masks <= self.state.masks:
+        if not self.state.masks.issuperset(claims.names(self.executor, self.state.pre).values()):
             self.unmet.append("a thread mask the successor knows is not known here")
         self.relation(claims.scalar, None)
-        keep = claims.masks | {EXEC}
         for atom in self.state.atoms:
-            wanted = claims.atoms.get(atom.signature & keep)
+            wanted = claims.atoms.get(claims.signature(self.executor, self.state, atom))
             if wanted is None:
                 self.unmet.append("a class of threads the successor does not know")
             else:
@@ -78,8 +73,6 @@ class _Edge:
             if key not in relation.maybe and (term == UNDEFINED or term in terms.maybe_undefined):
                 self.unmet.append(f"{key_name(key, self.product.pre_lanes.grain)} may be undefined here")
             elif term != UNDEFINED:
-                if key in self.live:
-                    self.needed.update(places)
                 for place in places:
                     self.goals.append(Goal("relation", term, self.executor.read(place, post), step, key, place))
         for operation, index, key, keys in relation.facts:
@@ -109,17 +102,15 @@ def check_block(
     executor.findings = findings.append
     state = product.entry_state(block, entries[block], lambda a, b: hypotheses.append((a, b)))
     executor.run(product.steps[block], state)
+    goals += product.callee_saved_goals(block, state)
     unmet: list[str] = []
-    needed: dict[int, frozenset[int]] = {}
     for successor in dict.fromkeys(product.successors[block]):
         claims = entries[successor]
         if claims is None:
             unmet.append("a successor without claims")
         else:
             left = product.leave(block, successor, state)
-            edge = _Edge(product, product.live[successor], left, goals, unmet)
-            edge.require(claims)
-            needed[successor] = frozenset(edge.needed)
+            _Edge(product, left, goals, unmet).require(claims)
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]
     name = f"{product.pre.name}/block-{block}"
     obligation, merged = _obligation(name, product, hypotheses, goals)
@@ -134,7 +125,7 @@ def check_block(
     elif verdict.outcome is not Outcome.PROVED:
         findings.append(Finding("solver", verdict.outcome, f"{name}: {verdict.reason}"))
     located = tuple(replace(f, block=block) for f in findings[:_MAX_FINDINGS])
-    return BlockCheck(len(goals), located, tuple(failed), obligation, needed)
+    return BlockCheck(len(goals), located, tuple(failed), obligation)
 
 
 def _obligation(

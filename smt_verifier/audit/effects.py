@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smt_verifier.audit.align import Step
-from smt_verifier.audit.lanes import LaneMap, stack_keys
+from smt_verifier.audit.lanes import CELL, STACK, LaneMap
 from smt_verifier.audit.masks import defines_exec
+from smt_verifier.audit.moves import is_whole_wave_move, scalar_moves
 from smt_verifier.audit.product import Product
-from smt_verifier.audit.semantics import COPIES, NO_CODE, ignores_exec, spill_slot
+from smt_verifier.audit.semantics import NO_CODE, ignores_exec, moves_only
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
+from verilocc_mlir.mir.model import Instruction, OperandKind
 from verilocc_mlir.target.callingconv import regmask
 
 
@@ -102,24 +103,15 @@ class Effects:
 
 def _alone(instruction: Instruction, lanes: LaneMap, *, before: bool = False) -> dict[int, Write]:
     opcode = instruction.opcode
-    if opcode in COPIES:
-        return _copy(instruction, lanes, before=before)
     if opcode == "KILL":
         return {}
-    try:
-        slot = spill_slot(instruction)
-    except UnsupportedError:
-        slot = None
-    if slot is not None:
-        keys = lanes.keys(slot.register)
-        cells = stack_keys(slot.number, slot.offset // 2, len(keys), lanes.grain)
-        masked = slot.kind != "S"
-        to, of = (cells, keys) if slot.is_save else (keys, cells)
-        if slot.is_save and slot.register.undef:
-            return {key: Write(undefined=True, masked=masked) for key in to}
-        return {key: Write(source, masked=masked) for key, source in zip(to, of, strict=True)}
-    undefined = opcode in NO_CODE
     written: dict[int, Write] = {}
+    if moves_only(opcode):
+        for key in _rest(instruction, lanes) if before else _implicit(instruction, lanes):
+            written[key] = Write(undefined=True, masked=lanes.is_vector(key))
+        written.update(_moved(instruction, lanes))
+        return written
+    undefined = opcode in NO_CODE
     for op in instruction.all_operands:
         if op.is_def and op.is_reg:
             whole = before and undefined and op.undef and op.vreg >= 0
@@ -128,21 +120,27 @@ def _alone(instruction: Instruction, lanes: LaneMap, *, before: bool = False) ->
     return written
 
 
-def _copy(instruction: Instruction, lanes: LaneMap, *, before: bool) -> dict[int, Write]:
-    target, source = instruction.defs[0], instruction.operands[0]
-    to, of = lanes.keys(target), lanes.keys(source)
-    masked = bool(to) and lanes.is_vector(to[0])
-    written: dict[int, Write] = {}
-    for key in _rest(target, lanes) if before else _implicit(instruction, lanes):
-        written[key] = Write(undefined=True, masked=lanes.is_vector(key))
-    for key, origin in zip(to, of, strict=False):
-        written[key] = Write(undefined=True, masked=masked) if source.undef else Write(origin, masked=masked)
-    return written
+def _moved(instruction: Instruction, lanes: LaneMap) -> dict[int, Write]:
+    """What a move writes; a source marked undef leaves its destination undefined."""
+    try:
+        moved = scalar_moves(instruction, lanes)
+    except UnsupportedError:
+        return {}
+    everywhere = is_whole_wave_move(instruction)
+    if moved:
+        return {to: Write(of, masked=not everywhere and _in_threads(to, of, lanes)) for to, of in moved}
+    keys = [k for op in instruction.defs for k in lanes.keys(op)]
+    return {k: Write(undefined=True, masked=not everywhere and lanes.is_vector(k)) for k in keys}
 
 
-def _rest(target: Operand, lanes: LaneMap) -> tuple[int, ...]:
+def _in_threads(to: int, of: int, lanes: LaneMap) -> bool:
+    """Whether a move writes one value a thread: to a vector register, or from one to a slot."""
+    return lanes.is_vector(of if STACK <= to < CELL else to)
+
+
+def _rest(instruction: Instruction, lanes: LaneMap) -> list[int]:
     """Lanes that ``undef %5.sub1 = …`` leaves undefined, those it writes included."""
-    return lanes.register_lanes(target.vreg) if target.undef and target.sub and target.vreg >= 0 else ()
+    return [k for op in instruction.defs if op.undef and op.sub and op.vreg >= 0 for k in lanes.register_lanes(op.vreg)]
 
 
 def _implicit(instruction: Instruction, lanes: LaneMap) -> list[int]:

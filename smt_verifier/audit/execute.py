@@ -6,12 +6,14 @@ becomes a goal for the solver. What it does to the state is trusted; what infere
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from smt_verifier.audit.align import Step
 from smt_verifier.audit.alone import OneSided
 from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.operations import PureArguments
-from smt_verifier.audit.semantics import exec_unclear, ignores_exec, reads_inactive_lanes
-from smt_verifier.audit.state import UNDEFINED, State
+from smt_verifier.audit.semantics import BLENDS, exec_unclear, ignores_exec, reads_inactive_lanes
+from smt_verifier.audit.state import UNDEFINED, Atom, Side, State
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.callingconv import regmask
@@ -35,24 +37,31 @@ class Executor(OneSided):
                 self.pre_only(step.pre, state)
             else:
                 self._pair(step.pre, step.post, state)
+            for instruction, side in ((step.pre, Side.PRE), (step.post, Side.POST)):
+                if instruction is not None:
+                    self.spoil_cells(instruction, side, state)
 
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
         if exec_unclear(pre.opcode) and not all(a.active for a in state.atoms):
             raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
+        sources = self.masks.read(pre, state)
         if pre.opcode != "BUNDLE":
             self._compare_reads(pre, post, state)
             mask = next((op for op in pre.operands if op.kind is OperandKind.REGMASK), None)
             if mask is not None:
                 self._clobber(regmask(mask.text) | self.reserved, state)
             self._define(pre, post, state)
-        self.masks.transfer(pre, state)
+        self.masks.transfer(pre, sources, state)
 
     def _compare_reads(self, pre: Instruction, post: Instruction, state: State) -> None:
         if self.goals is None:
             return
         everywhere = reads_inactive_lanes(pre.opcode)
         clobbered = self._early_clobbers(pre, post)
-        for left, right in zip(pre.operands, post.operands, strict=False):
+        blends = pre.opcode in BLENDS
+        for number, (left, right) in enumerate(zip(pre.operands, post.operands, strict=False)):
+            if blends and number == BLENDS[pre.opcode].mask:
+                left, right = replace(left, undef=False), replace(right, undef=False)
             if not left.is_use or left.undef or not right.is_reg:
                 continue
             a, b = self.pre_lanes.keys(left), self.post_lanes.keys(right)
@@ -63,10 +72,16 @@ class Executor(OneSided):
                     if not self.post_lanes.is_vector(y):
                         continue
                     for atom in state.atoms:
-                        if atom.active or everywhere:
+                        if atom.reached(everywhere) and not (blends and self._blended_away(pre, number, atom, state)):
                             self._goal(self.read(x, atom.pre), self.read(y, atom.post), x, y, right, post)
                 elif not self.post_lanes.is_vector(y):
                     self._goal(self.read(x, state.pre), self.read(y, state.post), x, y, right, post)
+
+    def _blended_away(self, pre: Instruction, number: int, atom: Atom, state: State) -> bool:
+        """Whether an operand is one that V_SET_INACTIVE does not read for the threads of ``atom``."""
+        blend = BLENDS[pre.opcode]
+        selected = self.masks.includes(pre.operands[blend.mask], atom, state)
+        return (number == blend.inside and selected is False) or (number == blend.outside and selected is True)
 
     def _early_clobbers(self, pre: Instruction, post: Instruction) -> dict[int, int]:
         """Post-RA lanes that are written before the operands are read, with the pre-RA lane each stands for."""
@@ -92,7 +107,7 @@ class Executor(OneSided):
         assert self.goals is not None
         if pre == UNDEFINED:
             return
-        self.real_reads.add((id(instruction), post_key))
+        self.real_reads.add((id(instruction), post_key, pre_key))
         if right.undef:
             self.goals(Goal("undef-flag", pre, -1, self.step, pre_key, post_key))
         else:
@@ -108,13 +123,16 @@ class Executor(OneSided):
             for key in maps:
                 if key < 0 and -1 - key not in preserved and not self.pre_lanes.is_vector(key):
                     maps[key] = self.terms.fresh(f"what the call left ({side})")
+        for side in Side:
+            for container in self.cell_registers(side):
+                if container < 0 and -1 - container not in preserved:
+                    self.forget_cells(container, side.scalars(state))
         for atom in state.atoms:
             if atom.active:
                 for maps in (atom.pre, atom.post):
                     for key in maps:
                         if key < 0 and -1 - key not in preserved:
                             maps[key] = self.terms.fresh("what the call left")
-        self.masks.forget_physical(preserved, state)
 
     def _define(self, pre: Instruction, post: Instruction, state: State) -> None:
         everywhere = ignores_exec(pre.opcode)
@@ -124,7 +142,7 @@ class Executor(OneSided):
             if op.implicit and op.is_def and op.is_reg and not any(op is d for d in right_defs):
                 for key in self.post_lanes.keys(op):
                     self.garbage(key, state, f"nothing (implicit definition by {post})")
-        scalar_arguments, vector_arguments = self.pure_arguments(pre, state)
+        scalar_arguments, vector_arguments = self.pure_arguments(pre, post, state)
         for number, (left, right) in enumerate(zip(left_defs, right_defs, strict=False)):
             to, at = self.pre_lanes.keys(left), self.post_lanes.keys(right)
             if not to or not at:
@@ -139,6 +157,9 @@ class Executor(OneSided):
             rows: dict[PureArguments | None, range] = {}
             for atom in state.atoms:
                 if everywhere or atom.active:
+                    if not atom.reached(everywhere):
+                        self._unknown(to, at, atom)
+                        continue
                     arguments = vector_arguments.get(id(atom)) if number == 0 else None
                     row = rows.get(arguments)
                     if row is None:
@@ -146,6 +167,12 @@ class Executor(OneSided):
                         if arguments is not None:
                             self.note_results(pre, row, to, *arguments)
                     self._place(row, to, at, left, atom.pre, atom.post)
+
+    def _unknown(self, to: tuple[int, ...], at: tuple[int, ...], atom: Atom) -> None:
+        """Results in threads of which nothing is claimed: each side has its own."""
+        for keys, table in ((to, atom.pre), (at, atom.post)):
+            for key in keys:
+                table[key] = self.terms.fresh("what a matrix operation left in threads that never entered the function")
 
     def _place(
         self,

@@ -26,7 +26,7 @@ from verilocc_mlir.errors import UnsupportedError
 
 _MAX_FINDINGS = 20
 _MAX_CANDIDATES = 12
-_OF_GOALS = frozenset({"value", "undef-flag", "early-clobber", "relation"})
+_OF_GOALS = frozenset({"value", "undef-flag", "early-clobber", "callee-saved", "relation"})
 _MAX_STEPS = 300_000
 """Steps of paths executed for one function; explanations stop being traced beyond that."""
 
@@ -66,6 +66,8 @@ def _message(goal: Goal, grain: int, expected: str, found: str) -> str:
         return f"{place} is overwritten by an early-clobber result before it is read as {expected}"
     if goal.rule == "undef-flag":
         return f"{place} is marked undef, but must hold {expected}"
+    if goal.rule == "callee-saved":
+        return f"{place} must hold again what it held at function entry, but {found}"
     return f"{place} must hold {expected}, but {found}"
 
 

@@ -1,24 +1,31 @@
 """What the post-RA text says about liveness must be true, because later passes rely on it: kill and dead flags,
 live-ins.
 
-Liveness here is the wave's, as LLVM's: a lane is live where some path of blocks reads it before writing it. A copy or
-spill reads a lane only if the lane it moves it to is live; an operand lane that the pre-RA side leaves undefined is
-not read.
+Liveness here is the wave's, as LLVM's: a lane is live where some path of blocks reads it before writing it. It is
+computed backwards for *pairs* of a post-RA place and the pre-RA lane that the place is read for, so that it ends where
+the pre-RA side leaves that lane undefined: what is undefined need not be kept, and LLVM says so in the text. A copy or
+spill reads a lane only if the lane it moves it to is live.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from smt_verifier.audit.lanes import LaneMap, key_name, stack_keys
+from smt_verifier.audit.align import Step
+from smt_verifier.audit.lanes import STACK, LaneMap, key_name
+from smt_verifier.audit.moves import lane_cells, lane_move, really_written, register_moves, scalar_moves
 from smt_verifier.audit.report import Finding
-from smt_verifier.audit.semantics import COPIES, DEBUG, NO_CODE, spill_slot
+from smt_verifier.audit.semantics import DEBUG, NO_CODE
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 
-Carried = dict[int, dict[int, frozenset[int]]]
-"""For each reached block and each of its successors, by layout position, the keys that carry a defined value there."""
+ANY = STACK - 1
+"""Stands for the pre-RA lane where it is not known: such a read counts on every path."""
+Live = dict[int, set[int]]
+"""For each live place, the pre-RA lanes it is read for."""
+Reads = Mapping[int, Iterable[tuple[int, int]]]
+"""``(place, pre-RA lane)`` that a paired instruction reads, by the ``id`` of the post-RA one."""
 Place = tuple[str, int, int]
 """Rule, and the instruction's ``id`` or the block's layout position, and the key."""
 
@@ -32,124 +39,156 @@ class FlagCheck:
 
 
 @dataclass(slots=True)
-class _Checker:
-    lanes: LaneMap
-    real_reads: dict[int, frozenset[int]]
-    block: int = -1
-    checked: int = 0
-    faults: dict[Place, Finding] | None = None
+class Liveness:
+    """What the flags of one function are checked against.
 
-    def step(self, instruction: Instruction, live: set[int]) -> None:
+    Args:
+        steps: the steps of each block, in layout order; steps without a pre-RA side for a function on its own.
+        successors: layout positions.
+        reached: blocks to look at.
+        pre: lanes of the pre-RA side.
+        post: lanes of the side whose flags are checked.
+        reads: what paired instructions really read; all operands where an instruction is not in it.
+        defined: for each block, the pre-RA lanes of virtual registers that some path to its end defines.
+        always_available: units that need no declaration: reserved registers, EXEC, MODE and the like.
+    """
+
+    steps: list[list[Step]]
+    successors: list[list[int]]
+    reached: list[int]
+    pre: LaneMap
+    post: LaneMap
+    reads: Reads
+    defined: list[set[int]]
+    always_available: Callable[[int], bool]
+    _live_in: list[Live] = field(default_factory=list[Live])
+    _checked: int = 0
+    _faults: dict[Place, Finding] | None = None
+    _block: int = -1
+
+    def check(self, function: MachineFunction) -> FlagCheck:
+        """Check kill flags, dead flags and block live-ins of physical registers of the post-RA side."""
+        self._live_in = [{} for _ in self.steps]
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(self.reached):
+                live = self._before(block)
+                changed = changed or live != self._live_in[block]
+                self._live_in[block] = live
+        faults: dict[Place, Finding] = {}
+        self._faults = faults
+        for block in self.reached:
+            self._block = block
+            self._before(block)
+            declared = {k for livein in function.blocks[block].liveins for k in self.post.livein_keys(livein)}
+            for key in sorted(self._live_in[block]):
+                if key < 0 and key not in declared and not self.always_available(-1 - key):
+                    message = f"{key_name(key, self.post.grain)} is read, but not declared live-in"
+                    faults["live-in", block, key] = Finding("live-in", Outcome.REFUTED, message, block)
+        return FlagCheck(self._checked + len(self.reached), faults)
+
+    def _before(self, block: int) -> Live:
+        live: Live = {}
+        defined = self.defined[block]
+        for successor in self.successors[block]:
+            for place, keys in self._live_in[successor].items():
+                carried = {k for k in keys if not 0 <= k < ANY or k in defined}
+                if carried:
+                    live.setdefault(place, set()).update(carried)
+        for step in reversed(self.steps[block]):
+            if step.post is not None:
+                self._post(step.post, live)
+            if step.pre is not None:
+                self._pre(step.pre, live, alone=step.post is None)
+        return live
+
+    def _pre(self, instruction: Instruction, live: Live, *, alone: bool) -> None:
+        """Before a pre-RA move its source is what is read; before an undefined lane nothing is."""
+        moved = scalar_moves(instruction, self.pre) if alone else None
+        ended: dict[int, int | None] = dict(moved or ())
+        for op in instruction.defs:
+            if op.vreg >= 0 and (op.undef or instruction.opcode == "IMPLICIT_DEF"):
+                keys = self.pre.register_lanes(op.vreg) if op.undef else self.pre.keys(op)
+                written = () if instruction.opcode == "IMPLICIT_DEF" else self.pre.keys(op)
+                ended.update((k, None) for k in keys if k not in written)
+        for op in really_written(instruction) if moved is not None else ():
+            ended.update((k, None) for k in self.pre.keys(op) if k not in ended)
+        if not ended:
+            return
+        for place in [p for p, keys in live.items() if not keys.isdisjoint(ended)]:
+            keys = live[place]
+            now = {k for k in keys if k not in ended} | {s for k in keys if (s := ended.get(k)) is not None}
+            if now:
+                live[place] = now
+            else:
+                del live[place]
+
+    def _post(self, instruction: Instruction, live: Live) -> None:
         """Make ``live`` hold before ``instruction`` what it holds after it, and check its flags on the way."""
         opcode = instruction.opcode
         if opcode in DEBUG or opcode == "BUNDLE":
             return
-        moves = self._moves(instruction)
-        written = {k for op in instruction.all_operands if op.is_def and op.is_reg for k in self.lanes.keys(op)}
-        if self.faults is not None:
+        written = {k for op in really_written(instruction) for k in self.post.keys(op)}
+        if self._faults is not None:
             for op in instruction.all_operands:
                 if op.dead and op.phys and op.is_reg:
-                    self._flag("dead-flag", "marked dead, but read later", self.lanes.keys(op), live, instruction)
+                    self._flag("dead-flag", "marked dead, but read later", self.post.keys(op), live, instruction)
                 elif op.killed and op.phys:
-                    self._flag(
-                        "kill-flag", "marked killed, but read later", self.lanes.keys(op), live - written, instruction
-                    )
+                    kept = [k for k in self.post.keys(op) if k not in written]
+                    self._flag("kill-flag", "marked killed, but read later", kept, live, instruction)
         if opcode == "KILL":
             return
-        if moves is not None:
-            sources = {source for target, source in moves if target in live}
-            live.difference_update(written, (target for target, _ in moves))
-            live.update(sources)
-            return
-        live.difference_update(written)
-        if opcode not in NO_CODE:
-            live.update(self._reads(instruction))
+        moves = self._moves(instruction)
+        reads = list(self._reads(instruction)) if moves is None and opcode not in NO_CODE else []
+        for target, source in moves or ():
+            reads += [(source, k) for k in live.get(target, ())]
+        for place in written.union(target for target, _ in moves or ()):
+            live.pop(place, None)
+        for place, key in reads:
+            live.setdefault(place, set()).add(key)
 
     def _moves(self, instruction: Instruction) -> list[tuple[int, int]] | None:
-        """``(written, read)`` lanes of a copy, a save or a reload."""
-        if instruction.opcode in COPIES:
-            target, source = instruction.defs[0], instruction.operands[0]
-            return [] if source.undef else list(zip(self.lanes.keys(target), self.lanes.keys(source), strict=False))
-        slot = spill_slot(instruction)
-        if slot is None:
-            return None
-        keys = self.lanes.keys(slot.register)
-        cells = stack_keys(slot.number, slot.offset // 2, len(keys), self.lanes.grain)
-        if not slot.is_save:
-            return list(zip(keys, cells, strict=True))
-        return [] if slot.register.undef else list(zip(cells, keys, strict=True))
+        """``(written, read)`` places of a move; a register must be kept wherever one of its cells is."""
+        move = lane_move(instruction)
+        if move is None:
+            return register_moves(instruction, self.post)
+        scalar, cells = self.post.keys(move.scalar), lane_cells(move, self.post)
+        register = self.post.keys(move.register)
+        if move.is_save:
+            moved = [] if move.scalar.undef else list(zip(cells, scalar, strict=True))
+            return moved + [(k, k) for k in register] + [(c, k) for c in cells for k in register]
+        return list(zip(scalar, cells, strict=True)) + [(s, k) for s in scalar for k in register]
 
-    def _reads(self, instruction: Instruction) -> Iterable[int]:
-        real = self.real_reads.get(id(instruction))
+    def _reads(self, instruction: Instruction) -> Iterable[tuple[int, int]]:
+        real = self.reads.get(id(instruction))
         if real is not None:
             return real
-        return [k for op in instruction.operands if op.is_use and not op.undef for k in self.lanes.keys(op)]
+        return [(k, ANY) for op in instruction.operands if op.is_use and not op.undef for k in self.post.keys(op)]
 
-    def _flag(self, rule: str, what: str, keys: tuple[int, ...], live: set[int], instruction: Instruction) -> None:
-        assert self.faults is not None
-        self.checked += 1
+    def _flag(self, rule: str, what: str, keys: Iterable[int], live: Live, instruction: Instruction) -> None:
+        assert self._faults is not None
+        self._checked += 1
         for key in keys:
             if key in live:
-                self.faults[rule, id(instruction), key] = Finding(
+                self._faults[rule, id(instruction), key] = Finding(
                     rule,
                     Outcome.REFUTED,
-                    f"{key_name(key, self.lanes.grain)} is {what}",
-                    self.block,
+                    f"{key_name(key, self.post.grain)} is {what}",
+                    self._block,
                     post_line=instruction.line,
                     instruction=str(instruction),
                 )
 
 
-def check_flags(
-    function: MachineFunction,
-    lanes: LaneMap,
-    always_available: Callable[[int], bool],
-    real_reads: dict[int, frozenset[int]],
-    needed: Carried | None,
+def check_alone(
+    function: MachineFunction, lanes: LaneMap, successors: list[list[int]], always_available: Callable[[int], bool]
 ) -> FlagCheck:
-    """Check kill flags, dead flags and block live-ins of physical registers.
-
-    Args:
-        function: the post-RA side, or the pre-RA side to learn what was wrong already.
-        lanes: its lanes.
-        always_available: units that need no declaration: reserved registers, EXEC, MODE and the like.
-        real_reads: lanes that paired instructions read, by ``id``.
-        needed: for each reached block, in reverse post-order, and each successor, by layout position: the lanes that
-            carry a defined value across that edge. What the pre-RA side leaves undefined need not be kept. None: all
-            blocks are reached, and all lanes count.
-    """
-    position = {b.number: n for n, b in enumerate(function.blocks)}
-    successors = [[position[s] for s, _ in b.successors] for b in function.blocks]
-    reached = list(range(len(function.blocks)) if needed is None else needed)
-    checker = _Checker(lanes, real_reads)
-    live_in: list[set[int]] = [set() for _ in function.blocks]
-
-    def before(block: int) -> set[int]:
-        live: set[int] = set()
-        for successor in successors[block]:
-            live |= live_in[successor] if needed is None else live_in[successor] & needed[block][successor]
-        for instruction in reversed(function.blocks[block].instructions):
-            checker.step(instruction, live)
-        return live
-
-    changed = True
-    while changed:
-        changed = False
-        for block in reversed(reached):
-            live = before(block)
-            changed = changed or live != live_in[block]
-            live_in[block] = live
-    faults: dict[Place, Finding] = {}
-    checker.faults = faults
-    for block in reached:
-        checker.block = block
-        before(block)
-        declared = {k for livein in function.blocks[block].liveins for k in lanes.livein_keys(livein)}
-        for key in sorted(live_in[block]):
-            if key < 0 and key not in declared and not always_available(-1 - key):
-                message = f"{key_name(key, lanes.grain)} is read, but not declared live-in"
-                faults["live-in", block, key] = Finding("live-in", Outcome.REFUTED, message, block)
-    return FlagCheck(checker.checked + len(reached), faults)
+    """The same check of one text on its own: every operand counts as read, on every path."""
+    steps = [[Step(None, i) for i in b.instructions] for b in function.blocks]
+    nothing: list[set[int]] = [set() for _ in steps]
+    reached = list(range(len(steps)))
+    return Liveness(steps, successors, reached, lanes, lanes, {}, nothing, always_available).check(function)
 
 
 def new_faults(after: FlagCheck, before: FlagCheck, partner: dict[int, int]) -> dict[Place, Finding]:

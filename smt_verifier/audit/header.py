@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from smt_verifier.audit.brackets import scratch_register
+from smt_verifier.audit.lanes import LaneMap, key_name
+from smt_verifier.audit.moves import cell_registers
 from smt_verifier.audit.report import Finding
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
+from verilocc_mlir.target.registers import physical_register
 
 _SECTIONS_OF_ALLOCATION = frozenset({"registers", "liveins", "stack", "fixedStack", "body"})
 _FIELDS_OF_ALLOCATION = frozenset(
@@ -21,18 +25,21 @@ _FIELDS_OF_ALLOCATION = frozenset(
         "isSSA",
     }
 )
+_WHOLE_WAVE_LISTS = frozenset({"wwmReservedRegs", "spillPhysVGPRs"})
+_SCRATCH = frozenset({"sgprForEXECCopy", "vgprForAGPRCopy"})
 _LLVM_DERIVES_ANEW = frozenset({"occupancy", "maxCallFrameSize", "adjustsStack", "hasCalls", "isCalleeSavedInfoValid"})
 
 
 def _kept_lines(function: MachineFunction) -> list[str]:
     """Header lines that allocation must leave alone."""
     kept: list[str] = []
-    skipping = False
+    skipping = listing = False
     for line in function.header_lines:
         key = line.strip().partition(":")[0]
         if not line.startswith(" "):
             skipping = key in _SECTIONS_OF_ALLOCATION
-        if not skipping and key not in _FIELDS_OF_ALLOCATION and key not in _LLVM_DERIVES_ANEW:
+        listing = key in _WHOLE_WAVE_LISTS or (listing and key.startswith("- "))
+        if not skipping and not listing and key not in _FIELDS_OF_ALLOCATION | _SCRATCH | _LLVM_DERIVES_ANEW:
             kept.append(line.rstrip())
     return kept
 
@@ -46,6 +53,13 @@ def compare_headers(pre: MachineFunction, post: MachineFunction) -> list[Finding
     ]
     if [r.reg for r in pre.liveins] != [r.reg for r in post.liveins]:
         findings.append(Finding("header", Outcome.REFUTED, "the function's live-in registers changed"))
+    for name in _SCRATCH:
+        findings += _scratch(name, pre, post)
+    for name in _WHOLE_WAVE_LISTS:
+        findings += [
+            Finding("header", Outcome.REFUTED, f"${register} is no longer in {name}")
+            for register in sorted(_listed(pre, name) - _listed(post, name))
+        ]
     for number, row in pre.stack.items():
         other = post.stack.get(number)
         if other is None or (other.size, other.alignment, other.type) != (row.size, row.alignment, row.type):
@@ -57,6 +71,56 @@ def compare_headers(pre: MachineFunction, post: MachineFunction) -> list[Finding
     return findings
 
 
+def _scratch(name: str, pre: MachineFunction, post: MachineFunction) -> list[Finding]:
+    """A register LLVM sets aside between the phases for lowering spills later, or gives up: nothing
+    else may use it.
+    """
+    before, after = (scratch_register(f, name) for f in (pre, post))
+    if after in ("", before) or not (before or _mentions(post, after)):
+        return []
+    return [Finding("header", Outcome.REFUTED, f"{name} became ${after}, which is not free for it")]
+
+
+def _mentions(function: MachineFunction, name: str) -> bool:
+    units = set(physical_register(name).units)
+    return any(
+        not units.isdisjoint(physical_register(op.phys).units)
+        for b in function.blocks
+        for i in b.instructions
+        for op in i.all_operands
+        if op.phys and op.is_reg
+    )
+
+
+def unreserved_cells(post: MachineFunction, lanes: LaneMap) -> list[Finding]:
+    """Registers that hold scalars in single lanes must be reserved for whole-wave use, so that later passes save the
+    lanes of inactive threads (SIFrameLowering.cpp) and copies leave them alone.
+    """
+    listed = {k for name in _listed(post, "wwmReservedRegs") for k in lanes.register_keys(name)}
+    cells = {k for k in cell_registers(post, lanes) if k < 0}
+    return [
+        Finding(
+            "header",
+            Outcome.REFUTED,
+            f"{key_name(k, lanes.grain)} holds spilled scalars, but is not in wwmReservedRegs",
+        )
+        for k in sorted(cells - listed, reverse=True)
+    ]
+
+
+def _listed(function: MachineFunction, name: str) -> frozenset[str]:
+    """Registers in a list of ``machineFunctionInfo``, without ``$``."""
+    found: set[str] = set()
+    listing = False
+    for line in function.header_lines:
+        key, _, rest = line.strip().partition(":")
+        listing = key == name or (listing and key.startswith("- "))
+        if listing:
+            found.update(_REGISTER.findall(rest if key == name else key))
+    return frozenset(found)
+
+
+_REGISTER = re.compile(r"\$(\w+)")
 _NUMBER = re.compile(r"\bid: \d+")
 _FIXED = re.compile(r"%fixed-stack\.(\d+)")
 

@@ -36,7 +36,7 @@ def infer(product: Product) -> list[Claims | None]:
             state = product.entry_state(block, entries[block], _believe(executor.terms))
             executor.run(product.steps[block], state)
             for successor in product.successors[block]:
-                seen = observe(executor, product.leave(block, successor, state), product.live[successor])
+                seen = observe(executor, product.leave(block, successor, state), successor, product.live[successor])
                 old = entries[successor]
                 new = seen if old is None else old.meet(seen)
                 if new != old:

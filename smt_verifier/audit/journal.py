@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from smt_verifier.audit.align import Step
-from smt_verifier.audit.lanes import STACK
+from smt_verifier.audit.lanes import CELL, STACK
 from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.product import Product
 from smt_verifier.audit.state import UNDEFINED, Atom, State
@@ -162,7 +162,7 @@ class PathRun:
         """The table that holds a lane, for the threads of a failure."""
         scalar = self.scalar[side]
         vector = failure.vector.get(side, scalar)
-        if key >= STACK:
+        if STACK <= key < CELL:
             return vector if vector.writes(key, failure.event + 1) else scalar
         lanes = self.product.pre_lanes if side == "pre" else self.product.post_lanes
         return vector if lanes.is_vector(key) else scalar

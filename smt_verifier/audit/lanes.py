@@ -1,7 +1,10 @@
 """Operands as lists of lane keys: the alphabet in which both sides of an audit are compared.
 
 A *key* is an integer. ``vreg * 128 + lane`` for lane *lane* of a virtual register, ``-1 - unit`` for a unit of a
-physical register, ``STACK + slot * 128 + lane`` for a lane of a spill slot. Lanes and units are 16 bits wide; where
+physical register, ``STACK + slot * 128 + lane`` for a lane of a spill slot, ``CELL + …`` for a scalar that is kept in
+one thread's lane of a vector register or slot (``moves.py``), ``ENTRY + unit`` for what a physical register held at
+function entry, ``GHOST + …`` for what a repeated operation was last computed from. Lanes and units are 16 bits wide;
+where
 neither side of a function names a 16-bit half, only the even ones are used and stand for 32 bits (``grain`` 2), which
 halves the work and loses nothing, because then both halves are always read and written together.
 """
@@ -17,6 +20,10 @@ from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_la
 from verilocc_mlir.target.registers import SGPR_BASE, physical_register, unit_name
 
 STACK = 1 << 40
+CELL = 1 << 42
+ENTRY = 1 << 60
+GHOST = 1 << 61
+_THREADS = 64
 _LANES_PER_REGISTER = 128
 _HALF = re.compile(r"lo16|hi16")
 _NARROW = re.compile(r"_16(?:_|\Z)|lo16|hi16")
@@ -115,6 +122,10 @@ class LaneMap:
         """Whether the key belongs to a vector register (one value a thread); spill slots are asked elsewhere."""
         if key < 0:
             return -1 - key < SGPR_BASE
+        if key >= GHOST:
+            return bool(key & 1)
+        if key >= CELL:
+            return False
         return self.class_of(key // _LANES_PER_REGISTER).is_vector
 
 
@@ -123,8 +134,27 @@ def stack_keys(slot: int, first: int, count: int, grain: int) -> tuple[int, ...]
     return tuple(STACK + slot * _LANES_PER_REGISTER + first + k * grain for k in range(count))
 
 
+def cell_keys(container: int, thread: int, grain: int) -> tuple[int, ...]:
+    """Keys of the 32-bit scalar in lane ``thread`` of a vector register or slot whose first key is ``container``."""
+    place = -2 * container - 1 if container < 0 else 2 * container
+    first = CELL + (place * _THREADS + thread) * 2
+    return (first,) if grain == 2 else (first, first + 1)
+
+
+def cell_container(key: int) -> int:
+    """First key of the register or slot that holds a cell."""
+    place = (key - CELL) // (2 * _THREADS)
+    return -(place + 1) // 2 if place % 2 else place // 2
+
+
 def key_name(key: int, grain: int) -> str:
-    """A readable name: ``%12.sub3``, ``v7``, ``spill slot 3, lane 2``."""
+    """A readable name: ``%12.sub3``, ``v7``, ``spill slot 3, lane 2``, ``lane 5 of v63``, ``s30 at function entry``."""
+    if key >= GHOST:
+        return "an argument of a repeated operation"
+    if key >= ENTRY:
+        return f"{key_name(-1 - (key - ENTRY), grain)} at function entry"
+    if key >= CELL:
+        return f"thread {(key - CELL) // 2 % _THREADS} of {key_name(cell_container(key), grain)}"
     if key >= STACK:
         slot, lane = divmod(key - STACK, _LANES_PER_REGISTER)
         return f"spill slot {slot}, bits {16 * lane} up"

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from smt_verifier.audit.align import Step
-from smt_verifier.audit.lanes import LaneMap, key_name
+from smt_verifier.audit.lanes import LaneMap, cell_keys, key_name
 from smt_verifier.audit.masks import MaskTracker
-from smt_verifier.audit.operations import PureArguments, operation_name, pure_inputs
+from smt_verifier.audit.moves import cell_registers, cell_threads, is_whole_wave_move, lane_move
+from smt_verifier.audit.operations import PureArguments, arguments_of, operation_name
 from smt_verifier.audit.report import Finding
-from smt_verifier.audit.semantics import is_pure
-from smt_verifier.audit.state import UNDEFINED, Atom, Expression, State, Terms
+from smt_verifier.audit.state import UNDEFINED, Atom, Expression, Side, State, Terms
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
@@ -41,7 +41,8 @@ class Machine:
         pre_lanes: lanes of ``pre``.
         post_lanes: lanes of ``post``.
         masks: follows EXEC.
-        operations: pure operations whose results are worth following.
+        ghosts: keys that remember the arguments of a pure pre-RA instruction, by its ``id``, where its results are
+            worth following.
         reserved: units that calls preserve.
 
     ``goals`` and ``findings`` receive goals and violated rules while checking; both are None while inferring.
@@ -54,7 +55,7 @@ class Machine:
         pre_lanes: LaneMap,
         post_lanes: LaneMap,
         masks: MaskTracker,
-        operations: frozenset[str],
+        ghosts: dict[int, tuple[int, ...]],
         reserved: frozenset[int],
     ) -> None:
         self.pre = pre
@@ -62,12 +63,17 @@ class Machine:
         self.pre_lanes = pre_lanes
         self.post_lanes = post_lanes
         self.masks = masks
-        self.operations = operations
+        self.ghosts = ghosts
         self.reserved = reserved
+        self._cell_registers = {
+            Side.PRE: cell_registers(pre, pre_lanes),
+            Side.POST: cell_registers(post, post_lanes),
+        }
+        self.cell_threads = cell_threads(pre) | cell_threads(post)
         self.stack_pointer = (header_field(pre, "stackPtrOffsetReg") or "").removeprefix("$")
-        self.real_reads: set[tuple[int, int]] = set()
-        """``(id of a paired post-RA instruction, key)`` of the lanes it reads that the pre-RA side does not leave
-        undefined.
+        self.real_reads: set[tuple[int, int, int]] = set()
+        """``(id of a paired post-RA instruction, key, pre-RA key)`` of the lanes it reads that the pre-RA side does not
+        leave undefined.
         """
         self.terms = Terms()
         self.expressions: list[Expression] = []
@@ -89,6 +95,49 @@ class Machine:
             term = self.terms.fresh(f"whatever {key_name(key, self.pre_lanes.grain)} held at the block's start")
             table[key] = term
         return term
+
+    def lanes(self, side: Side) -> LaneMap:
+        """Lanes of one side."""
+        return self.pre_lanes if side is Side.PRE else self.post_lanes
+
+    def tables(self, side: Side, state: State, vector: bool, *, everywhere: bool = False) -> list[dict[int, int]]:
+        """The tables that a move writes: one a class of threads for vector registers, else the scalar one.
+
+        Args:
+            side: whose tables.
+            state: where they are.
+            vector: whether the destination is a vector register.
+            everywhere: whether the move is whole-wave: threads that are not active are written too.
+        """
+        if not vector:
+            return [side.scalars(state)]
+        return [side.threads(a) for a in state.atoms if everywhere or a.active]
+
+    def cell_registers(self, side: Side) -> frozenset[int]:
+        """Vector registers and slots that hold scalars in single lanes, anywhere on one side."""
+        return self._cell_registers[side]
+
+    def spoil_cells(self, instruction: Instruction, side: Side, state: State) -> None:
+        """An ordinary write of a vector register may destroy the scalars in its lanes."""
+        containers = self._cell_registers[side]
+        if not containers or is_whole_wave_move(instruction) or lane_move(instruction) is not None:
+            return
+        lanes, table = self.lanes(side), side.scalars(state)
+        for op in instruction.all_operands:
+            if op.is_def and op.is_reg:
+                for key in lanes.keys(op):
+                    if key in containers:
+                        undefined = side is Side.PRE and instruction.opcode == "IMPLICIT_DEF"
+                        self.forget_cells(key, table, undefined=undefined)
+
+    def forget_cells(self, container: int, table: dict[int, int], *, undefined: bool = False) -> None:
+        """Nothing is known of the scalars in a register's lanes any more, or they are undefined."""
+        for thread in self.cell_threads:
+            for cell in cell_keys(container, thread, self.pre_lanes.grain):
+                if undefined:
+                    table[cell] = UNDEFINED
+                else:
+                    table.pop(cell, None)
 
     def write_pre(self, key: int, term: int, state: State) -> None:
         if not self.pre_lanes.is_vector(key):
@@ -128,33 +177,43 @@ class Machine:
         same.append(expression)
 
     def pure_arguments(
-        self, instruction: Instruction, state: State
+        self, instruction: Instruction, post: Instruction | None, state: State
     ) -> tuple[PureArguments | None, dict[int, PureArguments]]:
-        """Argument terms and keys of a pure instruction that is repeated or dropped somewhere, before it writes.
+        """Argument terms and ghost keys of a pure instruction that is repeated or dropped somewhere, before it writes.
 
-        The scalar form, and one for each active atom where the result is a vector; nothing where an argument may be
-        undefined.
+        The arguments are the partner's, which are never undefined; where there is none, the pre-RA side's, if they are
+        not undefined. The *ghost* lanes remember them until the instruction is executed again.
+
+        Returns:
+            The scalar form, and one for each active atom, by ``id``, where the result is a vector.
         """
-        if not self.operations or not is_pure(instruction) or operation_name(instruction) not in self.operations:
+        ghosts = self.ghosts.get(id(instruction))
+        if ghosts is None:
             return None, {}
-        uses = pure_inputs(instruction)
-        keys = tuple(key for op in uses for key in self.pre_lanes.keys(op))
+        operands = arguments_of(instruction, post)
+        side, lanes = (Side.PRE, self.pre_lanes) if post is None else (Side.POST, self.post_lanes)
+        keys = tuple(key for op in operands for key in lanes.keys(op))
         target = self.pre_lanes.keys(instruction.defs[0])
-        if any(op.undef for op in uses) or not target:
+        if any(op.undef for op in operands) or len(keys) != len(ghosts) or not target:
             return None, {}
 
         def terms(atom: Atom | None) -> tuple[int, ...] | None:
             row = tuple(
-                self.read(k, atom.pre if atom is not None and self.pre_lanes.is_vector(k) else state.pre) for k in keys
+                self.read(k, side.threads(atom) if atom is not None and lanes.is_vector(k) else side.scalars(state))
+                for k in keys
             )
-            defined = all(t != UNDEFINED and t not in self.terms.maybe_undefined for t in row)
-            return row if defined else None
+            if side is Side.PRE and any(t == UNDEFINED or t in self.terms.maybe_undefined for t in row):
+                return None
+            for ghost, term in zip(ghosts, row, strict=True):
+                table = atom.pre if atom is not None and self.pre_lanes.is_vector(ghost) else state.pre
+                table[ghost] = term
+            return row
 
         if not self.pre_lanes.is_vector(target[0]):
             row = terms(None)
-            return (None if row is None else (row, keys)), {}
+            return (None if row is None else (row, ghosts)), {}
         rows = {id(a): terms(a) for a in state.atoms if a.active}
-        return None, {k: (row, keys) for k, row in rows.items() if row is not None}
+        return None, {k: (row, ghosts) for k, row in rows.items() if row is not None}
 
     def note_results(
         self,

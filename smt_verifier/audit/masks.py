@@ -1,33 +1,44 @@
-"""Which threads are active: EXEC and the scalar registers that hold thread masks, followed exactly.
+"""Which threads are active: EXEC and the scalar values that are thread masks, followed exactly.
 
-The threads of a wave are partitioned into atoms; each tracked mask is a union of atoms. Boolean operations on tracked
-masks give tracked masks; an operation with an unknown operand (a comparison) splits atoms in two. That follows the
+The threads of a wave are partitioned into atoms; each known mask is a union of atoms. Boolean operations on known
+masks give known masks; an operation with an unknown operand (a comparison) splits atoms in two. That follows the
 code that SILowerControlFlow.cpp and SIOptimizeExecMasking.cpp make for divergent branches and loops, and nothing
 cleverer: an EXEC value that cannot be followed makes the audit answer UNKNOWN.
 
-Threads outside every atom were not active at function entry. They become active only through whole-wave code, which
-is not followed either.
+A mask is named by the terms of the scalar lanes that hold it, so copies, spills and reloads of any kind carry it
+along by carrying the terms. Between blocks it is named by the lanes.
+
+Threads that were not active at function entry are outside every atom, unless the function has whole-wave code
+(ENTER_STRICT_WWM makes them active): then they are an atom of their own, marked ``OUTSIDE``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice, product
 
 from smt_verifier.audit.lanes import LaneMap
+from smt_verifier.audit.moves import cell_threads, really_written, scalar_moves
 from smt_verifier.audit.semantics import EXEC_NAMES
-from smt_verifier.audit.state import EXEC, Atom, State
+from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Mask, State
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
 MAX_ATOMS = 256
+_TIDY_ABOVE = 8
+_MAX_HOLDERS = 4
 _BINARY = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|NAND|NOR|XNOR)_B(?:32|64)(?:_term)?\Z")
 _SAVE = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|ANDN1|ORN1|NAND|NOR|XNOR)_SAVEEXEC_B(?:32|64)(?:_term)?\Z")
-_MOVE = re.compile(r"(?:COPY|S_MOV_B(?:32|64)(?:_term)?|S_MOV_B64_IMM_PSEUDO)\Z")
+_MOVE = re.compile(r"(?:COPY|S_MOV_B(?:32|64)(?:_term)?|S_MOV_B64_IMM_PSEUDO|EXIT_STRICT_WWM)\Z")
+_ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
 _COMPARE = re.compile(r"V_CMP_")
 
 Truth = bool | None
 """Membership of an atom in a mask: in, out, or not known."""
+Variable = tuple[int, ...]
+"""Scalar pre-RA keys that hold a mask, lowest lane first."""
 
 
 def _and(a: Truth, b: Truth) -> Truth:
@@ -60,6 +71,17 @@ _OPERATIONS: dict[str, Callable[[Truth, Truth], Truth]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What an operand holds before its instruction writes: a constant mask, a named one (known or not), or neither."""
+
+    constant: Truth = None
+    name: Mask | None = None
+
+
+_Value = Callable[[Atom | None], Truth]
+
+
 def defines_exec(instruction: Instruction) -> bool:
     """Whether the instruction writes EXEC; ``implicit-def $exec`` on a copy only orders it and writes nothing."""
     return any(
@@ -68,190 +90,209 @@ def defines_exec(instruction: Instruction) -> bool:
     )
 
 
+def is_whole_wave(function: MachineFunction) -> bool:
+    """Whether some instruction makes threads active that were not so at function entry."""
+    return any(i.opcode == _ENTER_WHOLE_WAVE for b in function.blocks for i in b.instructions)
+
+
 class MaskTracker:
     """Follows masks through the pre-RA side of one function."""
 
     def __init__(self, function: MachineFunction, lanes: LaneMap) -> None:
         self.lanes = lanes
-        self._numbers: dict[tuple[int, ...], int] = {}
-        self._owners: dict[int, list[int]] = {}
+        self.entry: list[frozenset[int]] = [frozenset() for _ in function.blocks]
+        """For each block, the scalar keys whose values at its entry may reach EXEC."""
         self._flowing = self._flow_into_exec(function)
 
-    def variable(self, operand: Operand) -> int | None:
-        """Mask variable an operand names: ``EXEC``, a number for a scalar register, or None for what cannot be a
-        mask.
-        """
-        if operand.phys in EXEC_NAMES:
-            whole = operand.phys == ("exec" if self.lanes.wave_size == 64 else "exec_lo")
-            return EXEC if whole else None
-        if not operand.is_reg:
-            return None
-        keys = self.lanes.keys(operand)
-        if not keys or self.lanes.is_vector(keys[0]):
-            return None
-        number = self._numbers.get(keys)
-        if number is None:
-            number = len(self._numbers)
-            self._numbers[keys] = number
-            for key in keys:
-                self._owners.setdefault(key, []).append(number)
-        return number
-
     def _flow_into_exec(self, function: MachineFunction) -> frozenset[int]:
-        """Identities of the instructions whose scalar result may reach EXEC through mask operations.
+        """Identities of the instructions whose scalar result may reach EXEC through mask operations and moves.
 
         Only these split threads into classes: a comparison that selects between two values is not followed, even if
         its register held a mask before. What is left out is merely not known, so this decides precision alone.
         """
         if not any(defines_exec(i) for b in function.blocks for i in b.instructions):
             return frozenset()
+        threads = cell_threads(function)
+        flows = [[(i, *self._flow(i, threads)) for i in reversed(b.instructions)] for b in function.blocks]
         position = {b.number: n for n, b in enumerate(function.blocks)}
-        needed: list[set[int]] = [set() for _ in function.blocks]
         flowing: set[int] = set()
         changed = True
         while changed:
             changed = False
             for n in range(len(function.blocks) - 1, -1, -1):
-                block = function.blocks[n]
-                now = {v for successor, _ in block.successors for v in needed[position[successor]]}
-                for instruction in reversed(block.instructions):
-                    self._flow_back(instruction, now, flowing)
-                if now != needed[n]:
-                    needed[n] = now
+                needed: set[int] = {k for s, _ in function.blocks[n].successors for k in self.entry[position[s]]}
+                for instruction, pairs, written in flows[n]:
+                    into = defines_exec(instruction)
+                    if not into and needed.isdisjoint(written):
+                        continue
+                    flowing.add(id(instruction))
+                    read = {k for to, of in pairs for k in of if into or not needed.isdisjoint(to)}
+                    needed = (needed - written) | read
+                if frozenset(needed) != self.entry[n]:
+                    self.entry[n] = frozenset(needed)
                     changed = True
         return frozenset(flowing)
 
-    def _flow_back(self, instruction: Instruction, needed: set[int], flowing: set[int]) -> None:
-        """From the masks that reach EXEC from after ``instruction`` to those that do from before it."""
-        target = next((self.variable(op) for op in instruction.defs), None)
-        flows = defines_exec(instruction) or target in needed
-        for op in instruction.all_operands:
-            if op.is_def and op.is_reg:
-                for key in self.lanes.keys(op):
-                    needed.difference_update(self._owners.get(key, ()))
-        if flows:
-            flowing.add(id(instruction))
-            if _is_mask_operation(instruction):
-                found = (self.variable(op) for op in instruction.operands if op.is_reg and not op.is_def)
-                needed.update(v for v in found if v is not None and v != EXEC)
+    def _flow(
+        self, instruction: Instruction, threads: frozenset[int]
+    ) -> tuple[list[tuple[frozenset[int], frozenset[int]]], frozenset[int]]:
+        """Pairs of scalar keys, where a mask may go from the second to the first, and all scalar keys written."""
+        written = frozenset(k for op in really_written(instruction) for k in self._scalar_keys(op))
+        moved = scalar_moves(instruction, self.lanes, threads)
+        if moved is not None:
+            pairs = [(frozenset({to}), frozenset({of})) for to, of in moved]
+            return pairs, written.union(to for to, _ in moved)
+        opcode = instruction.opcode
+        if not (_BINARY.match(opcode) or _SAVE.match(opcode) or _MOVE.match(opcode)):
+            return [], written
+        read = frozenset(k for op in instruction.operands if op.is_use for k in self._scalar_keys(op))
+        return [(written, read)], written
 
-    def transfer(self, instruction: Instruction, state: State) -> None:
-        """Update atoms for one pre-RA instruction.
+    def _scalar_keys(self, operand: Operand) -> tuple[int, ...]:
+        keys = self.lanes.keys(operand) if operand.is_reg else ()
+        return () if not keys or self.lanes.is_vector(keys[0]) else keys
+
+    def read(self, instruction: Instruction, state: State) -> list[Source]:
+        """Masks that the explicit operands hold, to be asked for before the instruction writes; empty where no mask is
+        followed.
+        """
+        if id(instruction) not in self._flowing:
+            return []
+        return [self._source(op, state) for op in instruction.operands[:2]]
+
+    def _source(self, operand: Operand, state: State) -> Source:
+        if operand.kind is OperandKind.IMMEDIATE:
+            number = operand.text.split()[0]
+            return Source(constant={"0": False, "-1": True}.get(number))
+        return Source(name=self._name(operand, state)) if operand.is_reg and not operand.is_def else Source()
+
+    def _name(self, operand: Operand, state: State) -> Mask | None:
+        if operand.phys in EXEC_NAMES:
+            whole = operand.phys == ("exec" if self.lanes.wave_size == 64 else "exec_lo")
+            return EXEC if whole else None
+        keys = self._scalar_keys(operand)
+        if len(keys) * self.lanes.grain * 16 != self.lanes.wave_size:
+            return None
+        name = tuple(state.pre.get(k, UNDEFINED) for k in keys)
+        return None if UNDEFINED in name else name
+
+    def transfer(self, instruction: Instruction, sources: list[Source], state: State) -> None:
+        """Update atoms for one pre-RA instruction that has written its results.
 
         Raises:
             UnsupportedError: EXEC gets a value that cannot be followed.
         """
-        if not self._flowing:
+        if id(instruction) not in self._flowing:
             return
         writes_exec = defines_exec(instruction)
-        target = next((self.variable(op) for op in instruction.defs), None)
         opcode = instruction.opcode
-        if not writes_exec and id(instruction) not in self._flowing:
-            target = None
-        elif match := _SAVE.match(opcode):
-            self._save_exec(instruction, _OPERATIONS[match[1]], target, state)
+        defined = next(iter(instruction.defs), None)
+        target = None if defined is None else self._name(defined, state)
+        if match := _SAVE.match(opcode):
+            self._save_exec(opcode, _OPERATIONS[match[1]], sources[0], target, state)
+        elif opcode == _ENTER_WHOLE_WAVE:
+            self._save_exec(opcode, lambda _a, _b: True, Source(), target, state)
         elif (match := _BINARY.match(opcode)) and target is not None:
-            a, b = instruction.operands[:2]
-            operation = _OPERATIONS[match[1]]
-            self._assign(
-                target, lambda atom: operation(self._value(a, atom, state), self._value(b, atom, state)), state
-            )
+            a, b, operation = sources[0], sources[1], _OPERATIONS[match[1]]
+            self._assign(target, lambda atom: operation(_truth(a, atom, state), _truth(b, atom, state)), state)
         elif _MOVE.match(opcode) and target is not None:
-            source = instruction.operands[0]
-            self._assign(target, lambda atom: self._value(source, atom, state), state)
+            if opcode != "COPY" or EXEC in (target, sources[0].name):
+                self._assign(target, lambda atom: _truth(sources[0], atom, state), state)
         elif _COMPARE.match(opcode) and target is not None and not writes_exec:
             self._assign(target, _compared, state)
         elif opcode.startswith("V_CMPX_"):
             self._assign(EXEC, _compared, state)
         elif writes_exec:
             raise UnsupportedError(f"{opcode} sets EXEC in a way the audit does not follow")
-        else:
-            self._forget(target, state)
-        if state.masks:
-            for operand in instruction.all_operands:
-                if operand.is_def and operand.is_reg:
-                    self.forget_keys(self.lanes.keys(operand), state, keep=target)
 
-    def live_masks(self, state: State, live: set[int]) -> frozenset[int]:
-        """Tracked masks that some path still reads: ``live`` holds the pre-RA keys that are."""
-        return frozenset(
-            number for keys, number in self._numbers.items() if number in state.masks and not live.isdisjoint(keys)
-        )
+    def includes(self, operand: Operand, atom: Atom, state: State) -> Truth:
+        """Whether the threads of ``atom`` are in the mask that a scalar operand holds now."""
+        return _truth(Source(name=self._name(operand, state)), atom, state)
 
-    def forget_keys(self, keys: tuple[int, ...], state: State, keep: int | None = None) -> None:
-        """Masks that live in any of ``keys`` are no longer known, except ``keep``, which has just been assigned."""
-        for key in keys:
-            for number in self._owners.get(key, ()):
-                if number != keep:
-                    self._forget(number, state)
-
-    def forget_physical(self, preserved: frozenset[int], state: State) -> None:
-        """After a call: masks in physical registers whose units are not all preserved are no longer known."""
-        for keys, number in self._numbers.items():
-            if number in state.masks and any(k < 0 and -1 - k not in preserved for k in keys):
-                self._forget(number, state)
+    def live_masks(self, state: State, block: int) -> dict[Variable, Mask]:
+        """Known masks that some path from the entry of the block at this layout position may still make EXEC."""
+        names = [m for m in state.masks if not isinstance(m, int)]
+        if not names:
+            return {}
+        holders: dict[int, list[int]] = {t: [] for name in names for t in name}
+        for key in self.entry[block]:
+            row = holders.get(state.pre.get(key, UNDEFINED))
+            if row is not None:
+                row.append(key)
+        found: dict[Variable, Mask] = {}
+        for name in names:
+            rows = [sorted(holders[t], key=abs) for t in name]
+            found.update((variable, name) for variable in islice(product(*rows), _MAX_HOLDERS))
+        return found
 
     def _save_exec(
-        self, instruction: Instruction, operation: Callable[[Truth, Truth], Truth], target: int | None, state: State
+        self,
+        opcode: str,
+        operation: Callable[[Truth, Truth], Truth],
+        source: Source,
+        target: Mask | None,
+        state: State,
     ) -> None:
-        """``D = EXEC; EXEC = S0 operation EXEC`` (ISA manual, SOP1)."""
+        """``D = EXEC; EXEC = S0 operation EXEC`` (ISA manual, SOP1); ENTER_STRICT_WWM makes EXEC all threads."""
         if target is None or target == EXEC:
-            raise UnsupportedError(f"{instruction.opcode} without a destination that can be followed")
-        source = instruction.operands[0]
-        if operation(self._value(source, None, state), False) is not False:
+            raise UnsupportedError(f"{opcode} without a destination that can be followed")
+        if not _has_outside(state) and operation(_truth(source, None, state), False) is not False:
             raise UnsupportedError("EXEC may come to hold threads that were not active at function entry")
         atoms: list[Atom] = []
         for atom in state.atoms:
             old = atom.active
-            new = operation(self._value(source, atom, state), old)
-            rest = atom.signature - {target, EXEC} | (frozenset({target}) if old else frozenset[int]())
+            new = operation(_truth(source, atom, state), old)
+            rest = atom.signature - {target, EXEC} | (frozenset({target}) if old else frozenset[Mask]())
             _place(atom, rest, EXEC, new, atoms)
-        self._install(atoms, state)
         state.masks.add(target)
+        self._install(atoms, state)
 
-    def _value(self, operand: Operand, atom: Atom | None, state: State) -> Truth:
-        """Membership of ``atom`` (None: threads outside all atoms) in the mask an operand holds."""
-        if operand.kind is OperandKind.IMMEDIATE:
-            number = int(operand.text.split()[0])
-            return False if number == 0 else True if number == -1 else None
-        variable = self.variable(operand)
-        if variable is not None and (variable == EXEC or variable in state.masks):
-            return atom is not None and variable in atom.signature
-        return None
-
-    def _assign(self, variable: int, value: Callable[[Atom | None], Truth], state: State) -> None:
-        if value(None) is not False:
-            if variable == EXEC:
+    def _assign(self, target: Mask, value: _Value, state: State) -> None:
+        if not _has_outside(state) and value(None) is not False:
+            if target == EXEC:
                 raise UnsupportedError("EXEC may come to hold threads that were not active at function entry")
-            self._forget(variable, state)
             return
         truths = [(atom, value(atom)) for atom in state.atoms]
         for atom in state.atoms:
-            atom.signature = atom.signature - {variable}
+            atom.signature = atom.signature - {target}
         atoms: list[Atom] = []
         for atom, truth in _merged(truths):
-            _place(atom, atom.signature, variable, truth, atoms)
+            _place(atom, atom.signature, target, truth, atoms)
+        if target != EXEC:
+            state.masks.add(target)
         self._install(atoms, state)
-        if variable != EXEC:
-            state.masks.add(variable)
 
-    @staticmethod
-    def _install(atoms: list[Atom], state: State) -> None:
-        if len(atoms) > MAX_ATOMS:
-            raise UnsupportedError(f"more than {MAX_ATOMS} classes of threads to tell apart")
+    def _install(self, atoms: list[Atom], state: State) -> None:
         state.atoms = atoms
+        if len(atoms) > _TIDY_ABOVE:
+            self._tidy(state)
+        if len(state.atoms) > MAX_ATOMS:
+            raise UnsupportedError(f"more than {MAX_ATOMS} classes of threads to tell apart")
 
     @staticmethod
-    def _forget(variable: int | None, state: State) -> None:
-        if variable is not None and variable in state.masks:
-            state.masks.discard(variable)
-            for atom in state.atoms:
-                atom.signature = atom.signature - {variable}
+    def _tidy(state: State) -> None:
+        """Forget masks that no lane holds any more, and merge the classes that only they told apart."""
+        held = set(state.pre.values())
+        state.masks = {m for m in state.masks if isinstance(m, int) or held.issuperset(m)}
+        keep = state.masks | {EXEC, OUTSIDE}
+        truths: list[tuple[Atom, Truth]] = []
+        for atom in state.atoms:
+            atom.signature = atom.signature & keep
+            truths.append((atom, None))
+        state.atoms = [atom for atom, _ in _merged(truths)]
 
 
-def _is_mask_operation(instruction: Instruction) -> bool:
-    opcode = instruction.opcode
-    return bool(_BINARY.match(opcode) or _SAVE.match(opcode) or _MOVE.match(opcode))
+def _has_outside(state: State) -> bool:
+    return any(OUTSIDE in a.signature for a in state.atoms)
+
+
+def _truth(source: Source, atom: Atom | None, state: State) -> Truth:
+    """Membership of ``atom`` (None: threads outside all atoms) in what an operand holds."""
+    if source.constant is not None:
+        return source.constant
+    if source.name is not None and (source.name == EXEC or source.name in state.masks):
+        return atom is not None and source.name in atom.signature
+    return None
 
 
 def _compared(atom: Atom | None) -> Truth:
@@ -261,17 +302,17 @@ def _compared(atom: Atom | None) -> Truth:
 
 def _merged(truths: list[tuple[Atom, Truth]]) -> list[tuple[Atom, Truth]]:
     """One atom for those that nothing tells apart any more: same masks, same lanes, same membership in the new mask."""
-    kept: list[tuple[Atom, Truth]] = []
+    kept: dict[tuple[frozenset[Mask], Truth], list[Atom]] = {}
+    result: list[tuple[Atom, Truth]] = []
     for atom, truth in truths:
-        if not any(
-            truth is other and atom.signature == a.signature and atom.pre == a.pre and atom.post == a.post
-            for a, other in kept
-        ):
-            kept.append((atom, truth))
-    return kept
+        alike = kept.setdefault((atom.signature, truth), [])
+        if not any(atom.pre == a.pre and atom.post == a.post for a in alike):
+            alike.append(atom)
+            result.append((atom, truth))
+    return result
 
 
-def _place(atom: Atom, rest: frozenset[int], variable: int, truth: Truth, atoms: list[Atom]) -> None:
+def _place(atom: Atom, rest: frozenset[Mask], variable: Mask, truth: Truth, atoms: list[Atom]) -> None:
     """Put ``atom`` into ``atoms`` with ``variable`` added to ``rest`` as ``truth`` says; not known splits it."""
     if truth is None:
         atoms.append(atom.split(rest | {variable}))

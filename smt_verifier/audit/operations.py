@@ -6,7 +6,7 @@ from smt_verifier.audit.semantics import EXEC_NAMES, canonical_opcode, explicit_
 from verilocc_mlir.mir.model import Instruction, Operand
 
 PureArguments = tuple[tuple[int, ...], tuple[int, ...]]
-"""Terms of a pure operation's arguments, and the pre-RA lanes that hold them."""
+"""Terms of a pure operation's arguments, and the ghost lanes that remember them."""
 
 
 def operation_name(instruction: Instruction) -> str:
@@ -31,3 +31,12 @@ def pure_inputs(instruction: Instruction) -> list[Operand]:
             if op.implicit:
                 seen.add(op.phys)
     return found
+
+
+def arguments_of(pre: Instruction, post: Instruction | None) -> list[Operand]:
+    """What a pure instruction reads: the operands of its partner where it has one, else its own."""
+    inputs = pure_inputs(pre)
+    if post is None:
+        return inputs
+    place = {id(op): n for n, op in enumerate(pre.operands)}
+    return [post.operands[place[id(op)]] for op in inputs]

@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 from smt_verifier.audit.align import Step, acts_alone, align
 from smt_verifier.audit.execute import Executor
-from smt_verifier.audit.lanes import LaneMap, uses_halves
-from smt_verifier.audit.liveness import live_at_entry
-from smt_verifier.audit.masks import MaskTracker
-from smt_verifier.audit.operations import operation_name
+from smt_verifier.audit.flags import Liveness
+from smt_verifier.audit.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
+from smt_verifier.audit.liveness import defined_at_exit, live_at_entry
+from smt_verifier.audit.machine import Goal
+from smt_verifier.audit.masks import MaskTracker, is_whole_wave
+from smt_verifier.audit.moves import slot_keys
+from smt_verifier.audit.operations import operation_name, pure_inputs
 from smt_verifier.audit.relation import Claims
-from smt_verifier.audit.semantics import is_pure
-from smt_verifier.audit.state import EXEC, UNDEFINED, Atom, State
+from smt_verifier.audit.semantics import is_pure, is_return, spill_slot
+from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import BasicBlock, MachineFunction
 
@@ -27,12 +30,22 @@ class Product:
         post: the function after it, with as many blocks.
         wave_size: 32 or 64.
         reserved: units of registers no allocator hands out; calls preserve them.
+        callee_saved: units of scalar registers that must hold at a return what they held at function entry, once no
+            virtual registers are left (SILowerSGPRSpills.cpp saves them between the phases; vector registers and the
+            frame pointer are saved later, in PEI).
 
     Raises:
         UnsupportedError: the entry block has predecessors.
     """
 
-    def __init__(self, pre: MachineFunction, post: MachineFunction, wave_size: int, reserved: frozenset[int]) -> None:
+    def __init__(
+        self,
+        pre: MachineFunction,
+        post: MachineFunction,
+        wave_size: int,
+        reserved: frozenset[int],
+        callee_saved: frozenset[int] = frozenset(),
+    ) -> None:
         grain = 1 if uses_halves(pre, post) else 2
         self.pre = pre
         self.post = post
@@ -47,11 +60,17 @@ class Product:
             align(a.instructions, b.instructions) for a, b in zip(pre.blocks, post.blocks, strict=True)
         ]
         self.order = _reverse_postorder(self.successors)
+        written = _written(post, self.post_lanes) if callee_saved and not has_virtual_registers(post) else set[int]()
+        self._saved = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
         self.live = live_at_entry(pre, self.pre_lanes)
+        self.defined = defined_at_exit(pre, self.pre_lanes)
+        for live in self.live:
+            live.update(ENTRY - 1 - k for k in self._saved)
+        ghosts = _ghosts(pre, self.pre_lanes, self._repeated_operations())
+        _keep_ghosts(self.live, pre, self.pre_lanes, ghosts)
         self.masks = MaskTracker(pre, self.pre_lanes)
-        self.executor = Executor(
-            pre, post, self.pre_lanes, self.post_lanes, self.masks, self._repeated_operations(), reserved
-        )
+        self._whole_wave = is_whole_wave(pre)
+        self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, ghosts, reserved)
 
     def _repeated_operations(self) -> frozenset[str]:
         """Pure operations that stand on one side alone somewhere: only their results are worth following."""
@@ -64,14 +83,42 @@ class Product:
             return state
         return State(state.pre, state.post, [a for a in state.atoms if not a.active], state.masks)
 
-    def real_reads(self) -> dict[int, frozenset[int]]:
-        """For each paired post-RA instruction, by ``id``, the lanes it really reads; known once all blocks are
-        checked.
+    def callee_saved_goals(self, block: int, state: State) -> list[Goal]:
+        """At a return, the callee-saved registers hold again what they held at entry."""
+        steps = self.steps[block]
+        if not steps or steps[-1].pre is None or not is_return(steps[-1].pre.opcode):
+            return []
+        read = self.executor.read
+        return [
+            Goal("callee-saved", read(ENTRY - 1 - k, state.pre), read(k, state.post), steps[-1], ENTRY - 1 - k, k)
+            for k in self._saved
+        ]
+
+    def real_reads(self) -> dict[int, list[tuple[int, int]]]:
+        """For each paired post-RA instruction, by ``id``, the lanes it really reads, each with the pre-RA lane it reads
+        it for; known once all blocks are checked.
         """
-        paired = {id(s.post): set[int]() for row in self.steps for s in row if s.pre is not None and s.post is not None}
-        for instruction, key in self.executor.real_reads:
-            paired[instruction].add(key)
-        return {k: frozenset(v) for k, v in paired.items()}
+        paired = {id(s.post): list[tuple[int, int]]() for row in self.steps for s in row if s.pre and s.post}
+        for instruction, post_key, pre_key in self.executor.real_reads:
+            paired[instruction].append((post_key, pre_key))
+        return paired
+
+    def liveness(self, always_available: Callable[[int], bool]) -> Liveness:
+        """What the post-RA text must say about liveness; known once all blocks are checked.
+
+        Args:
+            always_available: units that need no declaration: reserved registers, EXEC, MODE and the like.
+        """
+        return Liveness(
+            self.steps,
+            self.successors,
+            self.order,
+            self.pre_lanes,
+            self.post_lanes,
+            self.real_reads(),
+            self.defined,
+            always_available,
+        )
 
     def partners(self) -> dict[int, int]:
         """``id`` of the pre-RA instruction for the ``id`` of each paired post-RA one."""
@@ -84,9 +131,20 @@ class Product:
         assert claims is not None, "a block without claims is not reached and not executed"
         return claims.state(self.executor, assume)
 
+    def _initial_cells(self, scalar_pre: dict[int, int], scalar_post: dict[int, int]) -> None:
+        """Cells of physical registers hold the same on both sides at first, those of virtual ones and slots nothing."""
+        executor = self.executor
+        for container in executor.cell_registers(Side.PRE) | executor.cell_registers(Side.POST):
+            for thread in executor.cell_threads:
+                for cell in cell_keys(container, thread, self.pre_lanes.grain):
+                    if container < 0:
+                        scalar_pre[cell] = scalar_post[cell] = executor.terms.fresh("its value at function entry")
+                    else:
+                        scalar_pre[cell] = UNDEFINED
+
     def _initial_state(self) -> State:
-        """Both sides start in one machine state; virtual registers are undefined, threads outside EXEC are not
-        followed.
+        """Both sides start in one machine state; virtual registers are undefined. Threads outside EXEC are followed
+        only where whole-wave code makes them active.
         """
         terms = self.executor.terms
         scalar_pre: dict[int, int] = {}
@@ -94,6 +152,9 @@ class Product:
         atom = Atom(frozenset({EXEC}), {}, {})
         for block in self.pre.blocks:
             for instruction in block.instructions:
+                if (slot := spill_slot(instruction)) is not None:
+                    table = scalar_pre if slot.kind == "S" else atom.pre
+                    table.update(dict.fromkeys(slot_keys(slot, self.pre_lanes), UNDEFINED))
                 for op in instruction.all_operands:
                     if op.vreg >= 0:
                         for key in self.pre_lanes.keys(op):
@@ -105,7 +166,13 @@ class Product:
             pre, post = (atom.pre, atom.post) if self.pre_lanes.is_vector(key) else (scalar_pre, scalar_post)
             term = terms.fresh("its value at function entry")
             pre[key] = post[key] = term
-        return State(scalar_pre, scalar_post, [atom])
+        self._initial_cells(scalar_pre, scalar_post)
+        for key in self._saved:
+            scalar_pre[ENTRY - 1 - key] = scalar_post[key]
+        atoms = [atom]
+        if self._whole_wave:
+            atoms.append(atom.split(frozenset({OUTSIDE})))
+        return State(scalar_pre, scalar_post, atoms)
 
 
 def _idle_edges(block: BasicBlock, successors: list[int], position: dict[int, int]) -> frozenset[int]:
@@ -120,6 +187,50 @@ def _idle_edges(block: BasicBlock, successors: list[int], position: dict[int, in
     if len(successors) != 2 or len(rest) != 1:
         return frozenset()
     return frozenset({target}) if tests[0].opcode == "S_CBRANCH_EXECZ" else rest
+
+
+def _ghosts(function: MachineFunction, lanes: LaneMap, operations: frozenset[str]) -> dict[int, tuple[int, ...]]:
+    """For each instruction of a repeated operation, by ``id``, one key for each lane it reads."""
+    found: dict[int, tuple[int, ...]] = {}
+    count = 0
+    for block in function.blocks:
+        for instruction in block.instructions:
+            if operations and is_pure(instruction) and operation_name(instruction) in operations:
+                read = [k for op in pure_inputs(instruction) for k in lanes.keys(op)]
+                found[id(instruction)] = tuple(GHOST + 2 * (count + n) + lanes.is_vector(k) for n, k in enumerate(read))
+                count += len(read)
+    return found
+
+
+def _keep_ghosts(
+    live: list[set[int]], function: MachineFunction, lanes: LaneMap, ghosts: dict[int, tuple[int, ...]]
+) -> None:
+    """Where the result of a repeated operation is live, what it was computed from is worth knowing too."""
+    arguments: dict[int, set[int]] = {}
+    for block in function.blocks if ghosts else ():
+        for instruction in block.instructions:
+            if id(instruction) in ghosts:
+                for key in lanes.keys(instruction.defs[0]):
+                    arguments.setdefault(key, set()).update(ghosts[id(instruction)])
+    for keys in live if arguments else ():
+        for key in arguments.keys() & keys:
+            keys |= arguments[key]
+
+
+def has_virtual_registers(function: MachineFunction) -> bool:
+    """Whether some phase of allocation is still to come."""
+    return any(op.vreg >= 0 for b in function.blocks for i in b.instructions for op in i.all_operands)
+
+
+def _written(function: MachineFunction, lanes: LaneMap) -> set[int]:
+    return {
+        k
+        for block in function.blocks
+        for instruction in block.instructions
+        for op in instruction.all_operands
+        if op.is_def and op.is_reg
+        for k in lanes.keys(op)
+    }
 
 
 def _physical(function: MachineFunction, lanes: LaneMap) -> set[int]:

@@ -45,7 +45,7 @@ class _Reads:
         self._real = product.real_reads()
 
     def after(self, block: int, instruction: int, key: int) -> tuple[Site, tuple[str, ...]] | None:
-        """The first read of ``key`` after an instruction (by ``id``; -1: from the block's start), and the path to it."""
+        """The first read of ``key`` after an instruction (by ``id``; -1: from the start), and the path to it."""
         blocks = self._product.post.blocks
         row = blocks[block].instructions
         start = next((n + 1 for n, i in enumerate(row) if id(i) == instruction), 0)
@@ -71,7 +71,7 @@ class _Reads:
                 continue
             real = self._real.get(id(instruction))
             read = (
-                key in real
+                any(key == k for k, _ in real)
                 if real is not None
                 else any(op.is_use and not op.undef and key in keys(op) for op in instruction.all_operands)
             )

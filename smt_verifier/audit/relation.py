@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from smt_verifier.audit.execute import Executor
 from smt_verifier.audit.lanes import key_name
-from smt_verifier.audit.state import EXEC, UNDEFINED, Atom, Expression, State, Terms
+from smt_verifier.audit.masks import Variable
+from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Expression, Mask, State, Terms
 
 Fact = tuple[str, int, int, tuple[int, ...]]
 """``(operation, index, key, argument keys)``: the lane ``key`` holds that result of the operation on those lanes,
@@ -58,12 +59,12 @@ class Relation:
 @dataclass(slots=True)
 class Claims:
     """Everything claimed at a block's entry: scalars, each class of threads by signature, and the masks known
-    exactly.
+    exactly, by the pre-RA keys that hold them.
     """
 
     scalar: Relation
-    atoms: dict[frozenset[int], Relation]
-    masks: frozenset[int]
+    atoms: dict[frozenset[Mask], Relation]
+    masks: frozenset[Variable]
 
     def meet(self, other: Claims) -> Claims:
         """What both claim; masks known on one side only are forgotten and the classes they told apart merge."""
@@ -77,8 +78,12 @@ class Claims:
     def state(self, executor: Executor, assume: Callable[[int, int], None]) -> State:
         """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis."""
         scalar_pre, scalar_post = _tables(self.scalar, executor, assume)
-        atoms = [Atom(signature, *_tables(relation, executor, assume)) for signature, relation in self.atoms.items()]
-        state = State(scalar_pre, scalar_post, atoms, set(self.masks))
+        names = self.names(executor, scalar_pre)
+        atoms = [
+            Atom(frozenset(names.get(m, m) for m in signature), *_tables(relation, executor, assume))
+            for signature, relation in self.atoms.items()
+        ]
+        state = State(scalar_pre, scalar_post, atoms, set(names.values()))
         for table, relation in [
             (None, self.scalar),
             *((a, r) for a, r in zip(atoms, self.atoms.values(), strict=True)),
@@ -87,6 +92,15 @@ class Claims:
                 terms = [pre_term(executor, state, table, k) for k in (key, *keys)]
                 executor.note(Expression(operation, index, tuple(terms[1:]), terms[0]), (key, keys))
         return state
+
+    def names(self, executor: Executor, scalar_pre: dict[int, int]) -> dict[Mask, Mask]:
+        """For each mask claimed, the terms of its keys in a state."""
+        return {variable: tuple(executor.read(k, scalar_pre) for k in variable) for variable in self.masks}
+
+    def signature(self, executor: Executor, state: State, atom: Atom) -> frozenset[Mask]:
+        """The class, as these claims tell them apart, that the threads of ``atom`` belong to."""
+        names = self.names(executor, state.pre)
+        return frozenset(v for v, name in names.items() if name in atom.signature) | atom.signature & _FLAGS
 
 
 def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> int:
@@ -117,9 +131,12 @@ def _tables(
     return pre, post
 
 
-def _project(atoms: dict[frozenset[int], Relation], masks: frozenset[int]) -> dict[frozenset[int], Relation]:
-    keep = masks | {EXEC}
-    result: dict[frozenset[int], Relation] = {}
+_FLAGS: frozenset[Mask] = frozenset({EXEC, OUTSIDE})
+
+
+def _project(atoms: dict[frozenset[Mask], Relation], masks: frozenset[Variable]) -> dict[frozenset[Mask], Relation]:
+    keep = masks | _FLAGS
+    result: dict[frozenset[Mask], Relation] = {}
     for signature, relation in atoms.items():
         projected = signature & keep
         mine = result.get(projected)
@@ -127,8 +144,9 @@ def _project(atoms: dict[frozenset[int], Relation], masks: frozenset[int]) -> di
     return result
 
 
-def observe(executor: Executor, state: State, live: set[int]) -> Claims:
-    """The strongest claims that hold in ``state`` as far as inference believes, about ``live`` lanes.
+def observe(executor: Executor, state: State, block: int, live: set[int]) -> Claims:
+    """The strongest claims about ``live`` lanes that, as far as inference believes, hold in ``state`` on entering
+    ``block``.
 
     Frozen threads keep every lane: what is dead for the wave may still be needed by a thread that waits.
     """
@@ -136,16 +154,15 @@ def observe(executor: Executor, state: State, live: set[int]) -> Claims:
     expressions = [e for e in executor.expressions if e.key is not None]
     scalar = _relation(state.pre, state.post, live, terms)
     scalar.facts = _facts(executor, state, None, expressions)
-    masks = executor.masks.live_masks(state, live)
-    atoms: dict[frozenset[int], Relation] = {}
+    masks = executor.masks.live_masks(state, block)
+    atoms: dict[frozenset[Mask], Relation] = {}
     for atom in state.atoms:
         relation = _relation(atom.pre, atom.post, live if atom.active else None, terms)
-        if atom.active:
-            relation.facts = _facts(executor, state, atom, expressions)
-        signature = atom.signature & (masks | {EXEC})
+        relation.facts = _facts(executor, state, atom, expressions)
+        signature = frozenset(v for v, name in masks.items() if name in atom.signature) | atom.signature & _FLAGS
         mine = atoms.get(signature)
         atoms[signature] = relation if mine is None else mine.meet(relation)
-    return Claims(scalar, atoms, masks)
+    return Claims(scalar, atoms, frozenset(masks))
 
 
 def _relation(pre: dict[int, int], post: dict[int, int], live: set[int] | None, terms: Terms) -> Relation:

@@ -6,28 +6,24 @@ goals of ``execute.py``; kill flags, dead flags and block live-ins are checked i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from smt_verifier.audit.align import Step
 from smt_verifier.audit.lanes import LaneMap, key_name
-from smt_verifier.audit.report import Finding, OperandPair
-from smt_verifier.audit.semantics import NO_CODE, canonical_opcode, may_be_tied, spill
+from smt_verifier.audit.moves import lane_move
+from smt_verifier.audit.report import Finding
+from smt_verifier.audit.semantics import NO_CODE, canonical_opcode, may_be_tied, moves_only, spill, takes_either_file
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
-from verilocc_mlir.target.classes import RegisterClass, contains
+from verilocc_mlir.target.classes import RegisterClass, contains, register_class
 from verilocc_mlir.target.lanes import lane_list, subregister_lanes
 from verilocc_mlir.target.registers import Bank, PhysicalRegister, physical_register, tuple_name, unit_name
 
-
-class Complaint(NamedTuple):
-    """What is wrong, and with which operand (LLVM's number; -1: with no single one)."""
-
-    rule: str
-    message: str
-    operand: int = -1
+Complaint = tuple[str, str]
+"""``(rule, message)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +35,8 @@ class MachineRules:
         post: lanes of the post-RA side.
         blocks: post-RA block number for each pre-RA one, by layout position.
         allocatable: units that an allocator may hand out in this function.
-        fixed_targets: physical registers that pre-RA copies write; copies stand on both sides and never pair.
+        fixed_targets: physical registers that pre-RA moves write; moves stand on both sides and never pair.
+        has_agprs: whether the target has one vector register file for VGPRs and AGPRs.
     """
 
     pre: LaneMap
@@ -47,6 +44,7 @@ class MachineRules:
     blocks: dict[int, int]
     allocatable: frozenset[int]
     fixed_targets: frozenset[str]
+    has_agprs: bool
 
     def check(self, step: Step) -> list[Finding]:
         """All complaints about one step."""
@@ -55,93 +53,102 @@ class MachineRules:
         complaints = self._added(step.post) if step.pre is None else self._pair(step.pre, step.post)
         return [
             Finding(
-                complaint.rule,
+                rule,
                 Outcome.REFUTED,
-                complaint.message,
+                message,
                 pre_line=step.pre.line if step.pre else 0,
                 post_line=step.post.line,
                 instruction=str(step.post),
-                operand=_operand_pair(step, complaint.operand),
             )
-            for complaint in complaints
+            for rule, message in complaints
         ]
 
     def _pair(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         if canonical_opcode(pre.opcode) != canonical_opcode(post.opcode):
-            yield Complaint("instruction-sequence", f"{pre.opcode} became {post.opcode}")
+            yield "instruction-sequence", f"{pre.opcode} became {post.opcode}"
             return
         if set(pre.flags) != set(post.flags):
-            yield Complaint("instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}")
+            yield "instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}"
         if pre.memory != post.memory:
-            yield Complaint("memory-operands", "the memory operands differ")
+            yield "memory-operands", "the memory operands differ"
         if (pre.bundled, pre.opens_bundle, pre.closes_bundle) != (post.bundled, post.opens_bundle, post.closes_bundle):
-            yield Complaint("bundle", "bundle boundaries differ")
+            yield "bundle", "bundle boundaries differ"
         left, right = pre.all_operands, post.all_operands
         if len(pre.defs) != len(post.defs) or len(right) < len(left):
-            yield Complaint("operands", f"{len(left)} operands became {len(right)}")
+            yield "operands", f"{len(left)} operands became {len(right)}"
             return
         for extra in right[len(left) :]:
             if not extra.implicit:
-                yield Complaint("operands", f"operand {extra} was added")
-        for number, (a, b) in enumerate(zip(left, right, strict=False)):
-            for complaint in self._operand(a, b):
-                yield complaint._replace(operand=number)
+                yield "operands", f"operand {extra} was added"
+        data = self._data_operand(pre)
+        for a, b in zip(left, right, strict=False):
+            yield from self._operand(a, b, either_file=a is data)
         yield from self._mfma_form(pre, post)
         yield from self._tied(pre, post)
         yield from self._overlap(post)
 
-    def _operand(self, pre: Operand, post: Operand) -> Iterator[Complaint]:
+    def _data_operand(self, pre: Instruction) -> Operand | None:
+        """The operand that may be in either vector register file: a load's result or what a store writes."""
+        if not self.has_agprs:
+            return None
+        if pre.defs:
+            return pre.defs[0] if takes_either_file(pre.opcode, True) else None
+        if not takes_either_file(pre.opcode, False):
+            return None
+        registers = [op for op in pre.operands if op.is_use and not op.implicit and op.vreg >= 0]
+        first = 0 if pre.opcode.startswith("BUFFER") else 1
+        return registers[first] if first < len(registers) else None
+
+    def _operand(self, pre: Operand, post: Operand, *, either_file: bool) -> Iterator[Complaint]:
         if pre.kind is not post.kind:
-            yield Complaint("operands", f"operand {pre} became {post}")
+            yield "operands", f"operand {pre} became {post}"
         elif pre.kind is OperandKind.BLOCK:
             if self._block(pre) != post.text:
-                yield Complaint("operands", f"branch target {pre} became {post}")
+                yield "operands", f"branch target {pre} became {post}"
         elif pre.kind is not OperandKind.REGISTER:
             if pre.text != post.text:
-                yield Complaint("operands", f"operand {pre} became {post}")
+                yield "operands", f"operand {pre} became {post}"
         else:
-            yield from self._register(pre, post)
+            yield from self._register(pre, post, either_file=either_file)
 
     def _block(self, operand: Operand) -> str:
         head, _, number = operand.text.rpartition("%bb.")
         digits = number.split(".")[0]
         return f"{head}%bb.{self.blocks[int(digits)]}{number[len(digits) :]}"
 
-    def _register(self, pre: Operand, post: Operand) -> Iterator[Complaint]:
+    def _register(self, pre: Operand, post: Operand, *, either_file: bool) -> Iterator[Complaint]:
         if pre.is_def != post.is_def or pre.implicit != post.implicit or pre.internal != post.internal:
-            yield Complaint("operands", f"operand {pre} became {post}")
+            yield "operands", f"operand {pre} became {post}"
             return
         if pre.early_clobber != post.early_clobber:
-            yield Complaint("early-clobber", f"the early-clobber flag of {pre} became that of {post}")
+            yield "early-clobber", f"the early-clobber flag of {pre} became that of {post}"
         if pre.tied != post.tied:
-            yield Complaint("tied-operand", f"the tie of {pre} became that of {post}")
+            yield "tied-operand", f"the tie of {pre} became that of {post}"
         if not pre.is_reg or not post.is_reg:
             if pre.phys != post.phys:
-                yield Complaint("operands", f"operand {pre} became {post}")
+                yield "operands", f"operand {pre} became {post}"
             return
         if pre.phys:
             if self.pre.register_name(pre) != self.post.register_name(post):
-                yield Complaint("fixed-register", f"fixed register ${pre.phys} became {post}")
+                yield "fixed-register", f"fixed register ${pre.phys} became {post}"
             return
         if len(self.pre.keys(pre)) != len(self.post.keys(post)):
-            yield Complaint("width", f"{pre} and {post} differ in width")
+            yield "width", f"{pre} and {post} differ in width"
             return
         cls = self.pre.class_of(pre.vreg)
         if post.vreg >= 0:
             if self.post.class_of(post.vreg) != cls:
-                yield Complaint("register-class", f"%{post.vreg} is not of class {cls.name}")
+                yield "register-class", f"%{post.vreg} is not of class {cls.name}"
             return
         register = physical_register(post.phys)
-        if not is_part_of_member(register, cls, pre.sub):
-            yield Complaint(
-                "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
-            )
+        if not is_part_of_member(register, in_either_file(cls) if either_file else cls, pre.sub):
+            yield "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
         yield from self._reserved(register)
 
     def _reserved(self, register: PhysicalRegister) -> Iterator[Complaint]:
         taken = [u for u in register.units if u not in self.allocatable]
         if taken:
-            yield Complaint(
+            yield (
                 "reserved-register",
                 f"${register.name} covers {unit_name(taken[0])}, which this function must not allocate",
             )
@@ -150,13 +157,16 @@ class MachineRules:
         """Code the allocator added writes only registers it may hand out; what emits no code writes none."""
         if post.opcode in NO_CODE:
             return
-        spills = spill(post.opcode) is not None
+        move = lane_move(post)
+        if move is not None and move.tied is not None and not _same_register(move.register, move.tied):
+            yield "tied-operand", f"{move.register} must be the register of {move.tied}"
+        spills = spill(post.opcode) is not None or move is not None
         for op in post.all_operands:
             if not (op.is_def and op.is_reg and op.phys):
                 continue
             if op.implicit and (spills or op.phys in ("scc", "exec", "exec_lo")):
                 continue
-            if post.opcode == "COPY" and op.phys in self.fixed_targets:
+            if op.phys in self.fixed_targets and moves_only(post.opcode):
                 continue
             yield from self._reserved(physical_register(op.phys))
 
@@ -168,7 +178,7 @@ class MachineRules:
         registers = [op for op in (*post.defs, *post.operands) if op.is_reg and not op.implicit]
         for op in (registers[0], registers[3] if len(registers) > 3 else None):
             if op is not None and op.phys and physical_register(op.phys).bank is not wanted:
-                yield Complaint("register-class", f"{post.opcode} needs {op} in {wanted.value}s")
+                yield "register-class", f"{post.opcode} needs {op} in {wanted.value}s"
 
     def _tied(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         """A use that was the defined register itself, in an opcode whose form ties them, must stay so."""
@@ -185,8 +195,7 @@ class MachineRules:
             ]
             after = post.defs[number]
             if partners and not any(_same_register(post.operands[k], after) for k in partners):
-                message = f"{after} must be the register of {post.operands[partners[0]]}"
-                yield Complaint("tied-operand", message, len(pre.defs) + partners[0])
+                yield "tied-operand", f"{after} must be the register of {post.operands[partners[0]]}"
 
     def _overlap(self, post: Instruction) -> Iterator[Complaint]:
         written: set[int] = set()
@@ -195,21 +204,21 @@ class MachineRules:
                 keys = self.post.keys(op)
                 for key in keys:
                     if key in written:
-                        yield Complaint(
-                            "overlapping-definitions", f"{key_name(key, self.post.grain)} is defined twice at once"
-                        )
+                        yield "overlapping-definitions", f"{key_name(key, self.post.grain)} is defined twice at once"
                         break
                 written.update(keys)
 
 
-def _operand_pair(step: Step, number: int) -> OperandPair | None:
-    if number < 0 or step.pre is None or step.post is None:
-        return None
-    return OperandPair(number, step.pre.all_operands[number].text, step.post.all_operands[number].text)
-
-
 def _same_register(a: Operand, b: Operand) -> bool:
     return (a.phys, a.vreg, a.sub) == (b.phys, b.vreg, b.sub)
+
+
+def in_either_file(cls: RegisterClass) -> RegisterClass:
+    """The class with the same width and alignment of VGPRs and AGPRs together (``av_64_align2``)."""
+    return register_class(_ONE_FILE.sub("av_", cls.name)) if _ONE_FILE.match(cls.name) else cls
+
+
+_ONE_FILE = re.compile(r"(?:vgpr|vreg|agpr|areg)_(?=\d+(?:_align2)?\Z)")
 
 
 def is_part_of_member(register: PhysicalRegister, cls: RegisterClass, sub: str) -> bool:

@@ -9,16 +9,33 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 
 EXEC_NAMES = frozenset({"exec", "exec_lo", "exec_hi"})
 COPIES = frozenset({"COPY"})
+WHOLE_WAVE_COPIES = frozenset({"WWM_COPY"})
+LANE_SAVE = "SI_SPILL_S32_TO_VGPR"
+LANE_RESTORE = "SI_RESTORE_S32_FROM_VGPR"
+LANE_MOVES = frozenset({LANE_SAVE, LANE_RESTORE})
 NO_CODE = frozenset({"IMPLICIT_DEF", "KILL"})
 DEBUG = frozenset({"DBG_VALUE", "DBG_VALUE_LIST", "DBG_LABEL", "DBG_INSTR_REF", "DBG_PHI"})
 
-_SPILL = re.compile(r"SI_SPILL_(?P<kind>S|V|A|AV|WWM_V|WWM_AV)(?P<bits>\d+)_(?P<way>SAVE|RESTORE)\Z")
+
+class Blend(NamedTuple):
+    """Operand numbers of an instruction that takes one value for the threads in a mask, and another for the rest."""
+
+    inside: int
+    outside: int
+    mask: int
+
+
+BLENDS = {"V_SET_INACTIVE_B32": Blend(inside=1, outside=3, mask=4)}
+"""``D = mask ? S0 : S1`` (VOP2Instructions.td, SIInstrInfo::expandPostRAPseudo): its mask is read though undef."""
+
+_SPILL = re.compile(r"SI_SPILL_(?P<kind>S|(?:WWM_)?(?:V|A|AV))(?P<bits>\d+)_(?P<way>SAVE|RESTORE)\Z")
 _VALU_PURE = re.compile(
     r"(?:V|AV)_(?!READ|WRITELANE|PERMLANE|MFMA|SMFMAC|WMMA|SWMMAC|INTERP|CMPX?_|MOVREL|SWAP|NOP|ADD_CO|SUB_CO|SUBREV_CO|ADDC|SUBB"
     r"|DIV_SCALE|INDIRECT|SET_INACTIVE|CLREXCP|PIPEFLUSH|DOT|ILLEGAL|LDS|MAD_U64|MAD_I64)"
@@ -30,17 +47,19 @@ _SALU_PURE = re.compile(
 )
 _PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "V_MOV_B64_PSEUDO", "S_MOV_B64_IMM_PSEUDO", "SI_PC_ADD_REL_OFFSET64"})
 _SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
-_IGNORES_EXEC = re.compile(
-    r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|WRITELANE|SPILL_S32|INDIRECT|SET_INACTIVE)|SI_SPILL_S32_TO|SI_SPILL_WWM|.*WWM|.*WQM|ENTER_|EXIT_"
-)
+_IGNORES_EXEC = re.compile(r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|WRITELANE|INDIRECT|SET_INACTIVE)|.*WWM|.*WQM")
 _EXEC_UNCLEAR = re.compile(
     r"LDS_(?:PARAM|DIRECT)_LOAD|.*LOAD_(?:MONITOR_)?TR|V_INDIRECT|SI_(?:INDIRECT|INIT_EXEC|PS_LIVE|KILL|DEMOTE)"
 )
 _READS_INACTIVE = re.compile(
     r"V_(?:READLANE|MFMA|SMFMAC|WMMA|SWMMAC|PERMLANE|WRITELANE|SET_INACTIVE)|.*_(?:dpp|DPP)|DS_BPERMUTE|DS_PERMUTE|DS_SWIZZLE"
-    r"|SI_RESTORE_S32|.*WWM|.*WQM"
+    r"|.*WWM|.*WQM"
 )
 _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
+_EITHER_FILE_RESULT = re.compile(r"AV_MOV_B|(?:GLOBAL|FLAT|BUFFER|SCRATCH)_LOAD_(?!.*(?:D16|LDS))|DS_READ_(?!.*D16)")
+_EITHER_FILE_SOURCE = re.compile(r"(?:GLOBAL|FLAT|BUFFER|SCRATCH)_STORE_|DS_WRITE_")
+_ORDINARY = re.compile(r"[vsa]gpr\d")
+_RETURN = re.compile(r"SI_RETURN\Z|SI_TCRETURN|S_SETPC_B64_return")
 _TIED = re.compile(
     r"V_(?:FMAC|MAC|PK_FMAC|DOT2C|DOT4C|DOT8C|WRITELANE|SWAP|PERMLANE(?:X?16|16_SWAP|32_SWAP)|INTERP_P2)"
     r"|V_\w+_(?:dpp|dpp8|sdwa)|V_(?:SMFMAC|SWMMAC)|V_WMMA\w*_twoaddr\w*|V_MFMA\w*_mac\w*"
@@ -54,10 +73,16 @@ def spill(opcode: str) -> tuple[str, int, bool] | None:
     return (match["kind"], int(match["bits"]), match["way"] == "SAVE") if match else None
 
 
+def moves_only(opcode: str) -> bool:
+    """Whether it moves values and computes none: copies, spill code, scalars into and out of vector lanes."""
+    return opcode in COPIES or opcode in WHOLE_WAVE_COPIES or opcode in LANE_MOVES or spill(opcode) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class SpillSlot:
     """What a spill pseudo-instruction moves: ``bits`` between ``register`` and byte ``offset`` of ``%stack.number``.
 
+    ``kind`` is that of the opcode: S, V, A, AV, or one with WWM_ before it, which moves the lanes of all threads.
     ``base`` is the stack pointer it addresses the slot with, ``""`` for scalar spills, which LLVM lowers to vector
     lanes.
     """
@@ -86,7 +111,7 @@ def spill_slot(instruction: Instruction) -> SpillSlot | None:
         raise UnsupportedError(f"spill code of an unknown form: {instruction}")
     frame = operands[1]
     number = frame.text.removeprefix("%stack.").split(".")[0]
-    if frame.kind is not OperandKind.FRAME_INDEX or not number.isdigit() or letter.startswith("WWM"):
+    if frame.kind is not OperandKind.FRAME_INDEX or not number.isdigit():
         raise UnsupportedError(f"spill code of an unknown form: {instruction}")
     offset = next((int(op.text) for op in operands[2:] if op.kind is OperandKind.IMMEDIATE), 0)
     base = next((op.phys for op in operands[2:] if op.phys and not op.implicit), "")
@@ -107,7 +132,8 @@ def is_pure(instruction: Instruction) -> bool:
 
     Such an instruction may be rematerialised or, when dead, deleted (TargetInstrInfo::isReMaterializable,
     SIInstrInfo::isReMaterializableImpl). One explicit result; no memory but invariant loads; it may clobber SCC,
-    which is treated as a definition like any other. EXEC is not an input: the result of an active thread does not
+    which is treated as a definition like any other, as is the rest of a tuple that is implicitly defined with its part.
+    EXEC is not an input: the result of an active thread does not
     depend on it.
     """
     if len(instruction.defs) != 1 or instruction.bundled or instruction.opens_bundle or instruction.tail:
@@ -116,7 +142,7 @@ def is_pure(instruction: Instruction) -> bool:
         return False
     if any(op.phys in EXEC_NAMES and not op.implicit for op in instruction.operands):
         return False
-    if any(op.is_def and op.phys != "scc" for op in instruction.operands):
+    if any(op.is_def and op.phys != "scc" and not _ORDINARY.match(op.phys) for op in instruction.operands):
         return False
     if _SCALAR_LOAD.match(instruction.opcode):
         return bool(instruction.memory) and all(
@@ -162,11 +188,27 @@ def canonical_opcode(opcode: str) -> str:
 
 
 @lru_cache(maxsize=None)
+def takes_either_file(opcode: str, defined: bool) -> bool:
+    """Whether the data operand may be a VGPR or an AGPR on targets with one vector register file (gfx90a on).
+
+    Loads and stores, and moves of constants (AV_MOV_*): getEquivalentAGPRClass and AVLdSt operands in
+    SIRegisterInfo.td. LLVM widens a live range's class so when all its operands allow it (recomputeRegClass).
+    """
+    return bool((_EITHER_FILE_RESULT if defined else _EITHER_FILE_SOURCE).match(opcode))
+
+
+@lru_cache(maxsize=None)
 def may_be_tied(opcode: str) -> bool:
     """Whether LLVM ties a use to the definition without printing it (``$vdst = $src`` constraints in
     VOP*Instructions.td,
     DSInstructions.td, BUFInstructions.td, SOPInstructions.td)."""
     return bool(_TIED.match(opcode))
+
+
+@lru_cache(maxsize=None)
+def is_return(opcode: str) -> bool:
+    """Whether control goes back to the caller, or on to a function that returns to it (SIInstructions.td)."""
+    return bool(_RETURN.match(opcode))
 
 
 def is_call(instruction: Instruction) -> bool:

@@ -10,17 +10,23 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from enum import Enum
 
 UNDEFINED = 0
 EXEC = -1
-"""Name of EXEC among the mask variables."""
+"""Name of EXEC among the masks."""
+OUTSIDE = -2
+"""Marks the class of threads that were not active at function entry, in functions with whole-wave code."""
+
+Mask = int | tuple[int, ...]
+"""``EXEC``, ``OUTSIDE``, or the terms of the scalar lanes that hold a mask (their keys, between blocks)."""
 
 
 @dataclass(slots=True)
 class Atom:
     """Threads that are in exactly the masks ``signature`` names, and what vector lanes hold for them."""
 
-    signature: frozenset[int]
+    signature: frozenset[Mask]
     pre: dict[int, int]
     post: dict[int, int]
 
@@ -29,7 +35,14 @@ class Atom:
         """Whether these threads are in EXEC."""
         return EXEC in self.signature
 
-    def split(self, signature: frozenset[int]) -> Atom:
+    def reached(self, everywhere: bool) -> bool:
+        """Whether an instruction touches these threads; ``everywhere``: it does not ask EXEC.
+
+        Of threads that were not active at function entry nothing is claimed until whole-wave code makes them active.
+        """
+        return self.active or (everywhere and OUTSIDE not in self.signature)
+
+    def split(self, signature: frozenset[Mask]) -> Atom:
         """A copy with another signature."""
         return Atom(signature, dict(self.pre), dict(self.post))
 
@@ -57,13 +70,28 @@ class State:
         pre: scalar pre-RA lanes by key.
         post: scalar post-RA lanes by key.
         atoms: classes of threads with their vector lanes.
-        masks: mask variables whose value is known exactly as a union of atoms.
+        masks: masks whose value is known exactly as a union of atoms.
     """
 
     pre: dict[int, int]
     post: dict[int, int]
     atoms: list[Atom]
-    masks: set[int] = field(default_factory=set[int])
+    masks: set[Mask] = field(default_factory=set[Mask])
+
+
+class Side(Enum):
+    """One of the two texts: before allocation, or after it."""
+
+    PRE = "pre"
+    POST = "post"
+
+    def scalars(self, state: State) -> dict[int, int]:
+        """The table of scalar lanes."""
+        return state.pre if self is Side.PRE else state.post
+
+    def threads(self, atom: Atom) -> dict[int, int]:
+        """The table of vector lanes of a class of threads."""
+        return atom.pre if self is Side.PRE else atom.post
 
 
 @dataclass(slots=True)

@@ -16,14 +16,14 @@ from __future__ import annotations
 import random
 
 from random_mir.code import Operand, render
-from random_mir.features import Features, random_features, switches
+from random_mir.features import Features, switches
 from random_mir.flow import Flow, bank_and_width
 from random_mir.machine import Machine
 from random_mir.skeleton import Skeleton, skeleton
 from random_mir.webs import define_everywhere, split_webs
 from random_mir.writer import Writer
 
-__all__ = ["TARGETS", "Features", "random_features", "random_mir", "switches"]
+__all__ = ["TARGETS", "Features", "random_mir", "switches"]
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
 VECTOR_BUDGET = 32
