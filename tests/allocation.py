@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -57,6 +58,25 @@ def allocated(pre: str, cpu: str, phase: int, allocator: str = "greedy", *argume
         before = run_llc(readable(pre), cpu, *chosen, f"-start-before={name},0", f"-stop-before={name},{phase}")
     stages = (f"-start-before={name},{phase}", f"-stop-after=virtregrewriter,{phase}")
     return Pair(cpu, before, run_llc(readable(before), cpu, *chosen, *stages))
+
+
+FORCED: dict[str, dict[str, str]] = {
+    "as is": {},
+    "few VGPRs": {"amdgpu-num-vgpr": "64", "amdgpu-agpr-alloc": "0"},
+    "few SGPRs": {"amdgpu-num-sgpr": "32"},
+    "many waves": {"amdgpu-flat-work-group-size": "1,64", "amdgpu-waves-per-eu": "6"},
+}
+"""Function attributes that make LLVM spill; ``amdgpu-waves-per-eu`` is a wish and may change nothing."""
+
+
+def with_attributes(ir: str, attributes: dict[str, str]) -> str:
+    """IR whose functions have these string attributes; they replace those of the same name."""
+    if not attributes:
+        return ir
+    for name in attributes:
+        ir = re.sub(rf'"{name}"="[^"]*" ?', "", ir)
+    added = " ".join(f'"{name}"="{value}"' for name, value in attributes.items())
+    return re.sub(r"^(define .*\))((?: (?:local_unnamed_addr|unnamed_addr))?)", rf"\1\2 {added}", ir, flags=re.M)
 
 
 @lru_cache(maxsize=None)

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import random
 
-from random_mir.code import Operand, render
-from random_mir.features import Features, switches
+from random_mir.code import Operand, Register, render
+from random_mir.features import Features, random_features, switches
 from random_mir.flow import Flow, bank_and_width
 from random_mir.machine import Machine
 from random_mir.skeleton import Skeleton, skeleton
 from random_mir.webs import define_everywhere, split_webs
 from random_mir.writer import Writer
 
-__all__ = ["TARGETS", "Features", "random_mir", "switches"]
+__all__ = ["TARGETS", "Features", "random_features", "random_mir", "switches"]
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
 VECTOR_BUDGET = 32
@@ -46,21 +46,23 @@ def random_mir(
     given = dict(attributes or {})
     if features.vector_pressure:
         given.setdefault("amdgpu-num-vgpr", str(VECTOR_BUDGET))
+        if not features.agprs:
+            given.setdefault("amdgpu-agpr-alloc", "0")
     if features.scalar_pressure:
         given.setdefault("amdgpu-num-sgpr", str(SCALAR_BUDGET))
     around = skeleton(target, features, tuple(sorted(given.items())))
     writer = Writer(random.Random(f"{seed} {target} {features}"), machine, features)
     flow = Flow(writer, around)
-    _begin(writer, around)
+    pressed = _begin(writer, around)
     while flow.budget > 0:
         flow.statements(1, 0)
-    _end(flow)
+    _end(flow, pressed)
     define_everywhere(writer.blocks)
     split_webs(writer.blocks)
     return around.complete(*render(writer.blocks))
 
 
-def _begin(writer: Writer, around: Skeleton) -> None:
+def _begin(writer: Writer, around: Skeleton) -> list[Register]:
     writer.block.live_ins = list(around.arguments)
     late: list[tuple[Operand, str]] = []
     for name in around.arguments:
@@ -87,30 +89,30 @@ def _begin(writer: Writer, around: Skeleton) -> None:
         else:
             writer.emit("<0> = COPY <1>", Operand(register, is_def=True), value)
         writer.variables.append(writer.known(register))
-    _press(writer)
+    return _press(writer)
 
 
-def _press(writer: Writer) -> None:
-    """Values that stay alive to the end, more than there are registers."""
+def _press(writer: Writer) -> list[Register]:
+    """Values that no instruction can make again, alive from here to the end, more than there are registers."""
     features = writer.features
-    for on, spec, count in ((features.vector_pressure, "v", 26), (features.scalar_pressure, "s", 40)):
-        for k in range(count if on else 0):
-            bank = spec
-            width = writer.seed.choice((1, 1, 2)) if features.tuples else 1
-            made = writer.made(bank, width, strict=True)
-            if bank == "v" and width == 1 and k % 2:
-                writer.emit(
-                    "<0> = V_ADD_U32_e32 <1>, <1>, implicit $exec",
-                    Operand(made.register, is_def=True),
-                    Operand(made.register),
-                )
+    pressed: list[Register] = []
+    for on, bank, count in ((features.vector_pressure, "v", 44), (features.scalar_pressure, "s", 48)):
+        for number in range(count if on else 0):
+            address = writer.read("v", 1, strict=False)
+            register = writer.new(bank, 1)
+            made = "DS_READ_B32_gfx9 <1>, {}, 0, implicit $exec :: (load (s32), addrspace 3)"
+            text = made.format(4 * number) if bank == "v" else "V_READFIRSTLANE_B32 <1>, implicit $exec"
+            writer.emit(f"<0> = {text}", Operand(register, is_def=True), address)
+            pressed.append(register)
+    return pressed
 
 
-def _end(flow: Flow) -> None:
+def _end(flow: Flow, pressed: list[Register]) -> None:
     """Reads what is left, so that live ranges last, and returns."""
     writer = flow.writer
-    for register in [r for scope in writer.scopes for r in scope]:
-        if register.bank == "v" and register.width == 1 and writer.chance(0.8):
+    kept = [r for scope in writer.scopes for r in scope]
+    for register in pressed + kept:
+        if register.bank == "v" and register.width == 1 and (register in pressed or writer.chance(0.8)):
             writer.emit(
                 "DS_WRITE_B32_gfx9 <0>, <1>, 0, 0, implicit $exec :: (store (s32), addrspace 3)",
                 Operand(register),
@@ -123,7 +125,7 @@ def _end(flow: Flow) -> None:
                 address,
                 Operand(register),
             )
-        elif register.bank == "s" and register.width == 1 and writer.chance(0.8):
+        elif register.bank == "s" and register.width == 1 and (register in pressed or writer.chance(0.8)):
             result = writer.new("v", 1)
             address = writer.read("v", 1, strict=False)
             writer.emit("<0> = COPY <1>", Operand(result, is_def=True), Operand(register))

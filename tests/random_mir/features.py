@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, fields, replace
 
 
@@ -73,3 +74,11 @@ class Features:
 def switches() -> tuple[str, ...]:
     """Names of all switches."""
     return tuple(f.name for f in fields(Features) if f.name != "size")
+
+
+def random_features(seed: int) -> Features:
+    """Some switches at random: most of the ordinary ones, few of the costly ones, and a size to go with them."""
+    chosen = random.Random(f"features {seed}")
+    rare = {"calls": 0.15, "device": 0.15, "irreducible": 0.15, "vector_pressure": 0.1, "scalar_pressure": 0.1}
+    on = {name: chosen.random() < rare.get(name, 0.7) for name in switches() if name != "inactive"}
+    return Features(size=chosen.randint(6, 30), **on)

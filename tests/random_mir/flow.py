@@ -22,7 +22,7 @@ class Flow:
     def statements(self, count: int, depth: int) -> None:
         features = self.writer.features
         choices: list[tuple[Callable[[int], None], int]] = [(self.straight, 60)]
-        choices += [(self.call, 8)] if features.calls else []
+        choices += [(self.call, 20)] if features.calls else []
         if depth < 3:
             choices += [(self.diamond, 8), (self.skip, 8)] if features.branches else []
             choices += [(self.repeat, 8), (self.maybe_repeat, 5)] if features.loops else []

@@ -137,12 +137,12 @@ EARLY = (
     Template(
         "{e s4} = S_LOAD_DWORDX4_IMM_ec {u z2}, {o}, 0 :: (load (s128), addrspace 4)",
         ("tuples", "early_clobber", "memory"),
-        3,
+        9,
     ),
     Template(
         "{e s8} = S_LOAD_DWORDX8_IMM_ec {u z2}, {o}, 0 :: (load (s256), addrspace 4)",
         ("tuples", "early_clobber", "memory"),
-        2,
+        6,
     ),
 )
 
