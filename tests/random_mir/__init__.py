@@ -26,7 +26,6 @@ from random_mir.writer import Writer
 __all__ = ["TARGETS", "Features", "random_features", "random_mir", "switches"]
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
-VECTOR_BUDGET = 32
 SCALAR_BUDGET = 40
 
 
@@ -45,7 +44,8 @@ def random_mir(
     machine = Machine(target)
     given = dict(attributes or {})
     if features.vector_pressure:
-        given.setdefault("amdgpu-num-vgpr", str(VECTOR_BUDGET))
+        # With a unified register file LLVM grants twice the number asked for (GCNSubtarget::getBaseMaxNumVGPRs).
+        given.setdefault("amdgpu-num-vgpr", str(_vector_budget(features) // (2 if machine.matrix_core else 1)))
         if not features.agprs:
             given.setdefault("amdgpu-agpr-alloc", "0")
     if features.scalar_pressure:
@@ -60,6 +60,11 @@ def random_mir(
     define_everywhere(writer.blocks)
     split_webs(writer.blocks)
     return around.complete(*render(writer.blocks))
+
+
+def _vector_budget(features: Features) -> int:
+    """Matrix operands of 1024 bits need room."""
+    return 96 if features.matrix else 32
 
 
 def _begin(writer: Writer, around: Skeleton) -> list[Register]:
@@ -96,7 +101,8 @@ def _press(writer: Writer) -> list[Register]:
     """Values that no instruction can make again, alive from here to the end, more than there are registers."""
     features = writer.features
     pressed: list[Register] = []
-    for on, bank, count in ((features.vector_pressure, "v", 44), (features.scalar_pressure, "s", 48)):
+    vectors, scalars = _vector_budget(features) + 12, SCALAR_BUDGET + 8
+    for on, bank, count in ((features.vector_pressure, "v", vectors), (features.scalar_pressure, "s", scalars)):
         for number in range(count if on else 0):
             address = writer.read("v", 1, strict=False)
             register = writer.new(bank, 1)
