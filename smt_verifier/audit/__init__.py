@@ -180,7 +180,7 @@ def _audit(
         if flagged.faults:
             given = check_alone(pre, product.pre_lanes, product.successors, unlisted)
             findings += explain_faults(product, new_faults(flagged, given, product.partners()))
-        findings = by_cause(explain_failures(product, failed) + findings)
+        findings = by_cause(explain_failures(product, failed), findings)
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))
 

@@ -22,7 +22,7 @@ from smt_verifier.audit.product import Product
 from smt_verifier.audit.report import Finding, OperandPair
 from smt_verifier.audit.state import Terms
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.errors import UnsupportedError, VeriloccError
 
 _MAX_FINDINGS = 20
 _MAX_CANDIDATES = 12
@@ -203,12 +203,16 @@ def _lanes(keys: Iterable[int]) -> str:
 _OF_LIVENESS = frozenset({"kill-flag", "dead-flag", "live-in"})
 
 
-def by_cause(findings: list[Finding]) -> list[Finding]:
+def by_cause(explained: list[Finding], others: list[Finding]) -> list[Finding]:
     """Findings with causes before their consequences, otherwise in the order given.
 
     An instruction that is missing makes values wrong, a value that is wrong is seen on a path, and a register that is
     read where nobody wrote it makes flags and live-ins wrong. Values for which no path was found are left out where the
-    instructions differ: the two sides do not run in step there.
+    code itself is wrong: what an execution of both sides says behind that means little.
+
+    Args:
+        explained: findings about values, from ``explain_failures``.
+        others: all others.
     """
 
     def rank(finding: Finding) -> int:
@@ -220,8 +224,8 @@ def by_cause(findings: list[Finding]) -> list[Finding]:
             return 0
         return 1 if finding.path else 2
 
-    apart = any(f.rule == "instruction-sequence" for f in findings)
-    return sorted((f for f in findings if not (apart and rank(f) == 2)), key=rank)
+    apart = any(rank(f) == 0 for f in others)
+    return sorted([*(f for f in explained if f.path or not apart), *others], key=rank)
 
 
 def explain_failures(product: Product, failed: list[FailedGoal]) -> list[Finding]:
@@ -231,11 +235,20 @@ def explain_failures(product: Product, failed: list[FailedGoal]) -> list[Finding
     """
     if not failed:
         return []
+    gravest_first = sorted(failed, key=lambda f: f.local.outcome is not Outcome.REFUTED)
+    try:
+        return _explained(product, gravest_first)
+    except VeriloccError:
+        # The verdict stands, whatever an explanation meets in code that was not executed for it.
+        return [replace(one.local, block=one.block) for one in gravest_first[:_MAX_FINDINGS]]
+
+
+def _explained(product: Product, failed: list[FailedGoal]) -> list[Finding]:
     effects = Effects(product)
     explainer = _Explainer(product, effects, PathSearch(product, effects))
     alone: list[Finding] = []
     left = 0
-    for one in sorted(failed, key=lambda f: f.local.outcome is not Outcome.REFUTED):
+    for one in failed:
         if len(explainer.findings) + len(alone) >= _MAX_FINDINGS:
             left += _identity(one.goal) not in explainer.explained
             continue
