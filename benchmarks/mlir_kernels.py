@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -26,8 +27,10 @@ sys.path.insert(0, str(REPOSITORY))
 
 from examples.mlir_kernels import TARGETS, Config, sample  # noqa: E402
 from examples.mlir_kernels.lower import LOWERING, session  # noqa: E402
+from smt_verifier.outcome import Outcome  # noqa: E402
 from verilocc_mlir.hooks.mlir_pass import PASS_NAME, ModuleResult  # noqa: E402
 from verilocc_mlir.hooks.mlir_pipeline import parse_pipeline  # noqa: E402
+from verilocc_mlir.report.model import FunctionReport  # noqa: E402
 
 _SAVE_EVERY = 10
 
@@ -61,6 +64,7 @@ def row(
         "target": config.target,
         "verdict": result.verdict if result else "failed",
         "reason": error or (result.reason if result else ""),
+        "why": last_reason(functions) or error,
         "operations": operations,
         "instructions": sum(f.instructions for f in functions),
         "phases": [
@@ -79,6 +83,15 @@ def row(
         "cpu_seconds": round(sum(report.cpu_seconds for report in reports), 2),
         "seconds": round(seconds, 2),
     }
+
+
+def last_reason(functions: list[FunctionReport]) -> str:
+    """Why the first phase that is not proved is not, or ``""``."""
+    for function in functions:
+        for phase in function.phases:
+            if phase.outcome is not Outcome.PROVED:
+                return f"{phase.outcome}, {phase.allocator}: {phase.attempts[-1].reason}"
+    return ""
 
 
 def _resources(found: Any) -> dict[str, int] | None:
@@ -104,10 +117,22 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
             f"| {sum(r['ours']['waves'] >= r['greedy']['waves'] for r in both)} of {len(both)} "
             f"| {min(sizes)}-{max(sizes)} | {median(seconds):.1f}, {max(seconds):.1f} |"
         )
-    reasons = Counter(f"{p['phase'].upper()}: {p['reason']}" for r in rows for p in r["phases"] if p["fallback"])
-    lines += [f"fallback, {count} times: {reason}" for reason, count in reasons.most_common()]
-    others = Counter(f"{r['target']} {r['kernel']}: {r['reason']}" for r in rows if r["verdict"] != "proved")
-    return [*lines, *(f"not proved: {text}" for text in others)]
+    proved = [r for r in rows if r["verdict"] == "proved"]
+    others = [r for r in rows if r["verdict"] != "proved"]
+    taken = Counter(alike(p["phase"], p["reason"]) for r in proved for p in r["phases"] if p["fallback"])
+    lines.append(f"{len(proved)} of {len(rows)} kernels proved; LLVM's allocation of a phase took the place of ours:")
+    lines += [f"* {count} times, {reason}" for reason, count in taken.most_common()]
+    failed = Counter(alike(r["phases"][-1]["phase"] if r["phases"] else "", r["why"]) for r in others)
+    lines.append(f"{len(others)} kernels are not proved:")
+    return [*lines, *(f"* {count} times, {reason}" for reason, count in failed.most_common())]
+
+
+def alike(phase: str, reason: str) -> str:
+    """A reason without its numbers, registers and places, to count it by."""
+    text = re.sub(r" \[block.*", "", reason)
+    text = re.sub(r"%\d+(\.\w+)?|\$\w+|\b[vsa]\d+\b|\b(?:[vas]reg|vgpr|agpr)_\w+", "R", text)
+    text = re.sub(r"\bbb\.\d+|line \d+|\b\d+ (?=[VSA]GPRs)|(?<=, )\d+ (?=are free)", "N ", text)
+    return f"{phase.upper()}: {text}"
 
 
 def save(path: Path, rows: list[dict[str, Any]]) -> None:
