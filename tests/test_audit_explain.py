@@ -214,6 +214,21 @@ def test_undef_flag_and_early_clobber_show_what_must_be_there() -> None:
     assert one.path
 
 
+def test_machine_rules_name_the_operand() -> None:
+    odd = edit(gemm(), r"renamable \$vgpr48_vgpr49 = (DS_READ_B64_gfx9)", r"renamable $vgpr49_vgpr50 = \1")
+    one = findings(odd, "register-class")[0]
+    assert one.operand is not None
+    assert (one.operand.number, one.operand.post) == (0, "renamable $vgpr49_vgpr50")
+    assert ":av_64_align2" in one.operand.pre
+    assert "operand 0: renamable $vgpr49_vgpr50, before allocation %" in one.render()
+    source = r"(?:killed )?(?!\2,)\$vgpr\d+, "
+    fmac = rf"(renamable (\$vgpr\d+) = nofpexcept V_FMAC_F32_e32 {source}{source})(?:killed )?\2,"
+    untied = edit(spilling(), fmac, r"\1$vgpr0,")
+    other = findings(untied, "tied-operand")[0]
+    assert other.operand is not None
+    assert (other.operand.number, other.operand.post) == (3, "$vgpr0")
+
+
 def test_liveness_faults_name_the_read_and_all_registers_at_once() -> None:
     killed = edit(gemm(), r"(GLOBAL_LOAD_DWORDX4 )(renamable \$vgpr44_vgpr45, 0,)", r"\1killed \2")
     (one,) = findings(killed)

@@ -180,7 +180,11 @@ def test_virtual_registers_that_are_left_are_noted(two: tuple[Path, Path], capsy
 def test_obligations_of_each_phase_are_rechecked(capsys: pytest.CaptureFixture[str]) -> None:
     Path("two.ll").write_text(TWO)
     assert run(["audit", "--llvm", "two.ll", "--smt-dir=smt"]) == 0
-    assert sorted(p.name for p in Path("smt").iterdir()) == ["sgpr", "vgpr"]
+    manifest = json.loads(Path("smt/manifest.json").read_text())
+    assert [row["name"] for row in manifest["inputs"]] == ["sgpr/before", "sgpr/after", "vgpr/before", "vgpr/after"]
+    names = [row["name"] for row in manifest["obligations"]]
+    assert len(names) == len(set(names)) == 6
+    assert {"sgpr/f/block-0", "vgpr/f/block-0"} <= set(names)
     assert run(["recheck", "smt", "--solver-seconds=30", "--solver-memory=2048"]) == 0
     assert capsys.readouterr().out.endswith("z3: 6 of 6 obligations as recorded\n")
 

@@ -176,9 +176,7 @@ class Tracer:
         for key, before in found.places:
             missed = self._masked_write(key, before, failure)
             if missed is not None:
-                what = (
-                    f"{key_name(key, grain)} is written for the threads active there only, by"
-                )
+                what = f"{key_name(key, grain)} is written for the threads active there only, by"
                 return Fact(what, self.site(missed, "post")), ("exec", self._step(missed), 0)
         place = key_name(goal.post_key, grain)
         entered = [(to, event) for to, event in found.moves if event > made]

@@ -9,12 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from smt_verifier.audit.align import Step
 from smt_verifier.audit.lanes import LaneMap, key_name
 from smt_verifier.audit.moves import lane_move
-from smt_verifier.audit.report import Finding
-from smt_verifier.audit.semantics import NO_CODE, canonical_opcode, may_be_tied, moves_only, spill, takes_either_file
+from smt_verifier.audit.report import Finding, OperandPair
+from smt_verifier.audit.semantics import (
+    NO_CODE,
+    canonical_opcode,
+    may_be_tied,
+    moves_only,
+    reads_matrices,
+    spill,
+    takes_either_file,
+)
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
@@ -22,8 +31,13 @@ from verilocc_mlir.target.classes import RegisterClass, contains, register_class
 from verilocc_mlir.target.lanes import lane_list, subregister_lanes
 from verilocc_mlir.target.registers import Bank, PhysicalRegister, physical_register, tuple_name, unit_name
 
-Complaint = tuple[str, str]
-"""``(rule, message)``."""
+
+class Complaint(NamedTuple):
+    """What is wrong, and with which operand (LLVM's number; -1: with no single one)."""
+
+    rule: str
+    message: str
+    operand: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,61 +67,68 @@ class MachineRules:
         complaints = self._added(step.post) if step.pre is None else self._pair(step.pre, step.post)
         return [
             Finding(
-                rule,
+                complaint.rule,
                 Outcome.REFUTED,
-                message,
+                complaint.message,
                 pre_line=step.pre.line if step.pre else 0,
                 post_line=step.post.line,
                 instruction=str(step.post),
+                operand=_operand_pair(step, complaint.operand),
             )
-            for rule, message in complaints
+            for complaint in complaints
         ]
 
     def _pair(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         if canonical_opcode(pre.opcode) != canonical_opcode(post.opcode):
-            yield "instruction-sequence", f"{pre.opcode} became {post.opcode}"
+            yield Complaint("instruction-sequence", f"{pre.opcode} became {post.opcode}")
             return
         if set(pre.flags) != set(post.flags):
-            yield "instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}"
+            yield Complaint("instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}")
         if pre.memory != post.memory:
-            yield "memory-operands", "the memory operands differ"
+            yield Complaint("memory-operands", "the memory operands differ")
         if (pre.bundled, pre.opens_bundle, pre.closes_bundle) != (post.bundled, post.opens_bundle, post.closes_bundle):
-            yield "bundle", "bundle boundaries differ"
+            yield Complaint("bundle", "bundle boundaries differ")
         left, right = pre.all_operands, post.all_operands
         if len(pre.defs) != len(post.defs) or len(right) < len(left):
-            yield "operands", f"{len(left)} operands became {len(right)}"
+            yield Complaint("operands", f"{len(left)} operands became {len(right)}")
             return
         for extra in right[len(left) :]:
             if not extra.implicit:
-                yield "operands", f"operand {extra} was added"
-        data = self._data_operand(pre)
-        for a, b in zip(left, right, strict=False):
-            yield from self._operand(a, b, either_file=a is data)
-        yield from self._mfma_form(pre, post)
+                yield Complaint("operands", f"operand {extra} was added")
+        either = self._in_either_file(pre)
+        for number, (a, b) in enumerate(zip(left, right, strict=False)):
+            for complaint in self._operand(a, b, either_file=any(a is op for op in either)):
+                yield complaint._replace(operand=number)
+        yield from self._mfma_form(post)
         yield from self._tied(pre, post)
         yield from self._overlap(post)
 
-    def _data_operand(self, pre: Instruction) -> Operand | None:
-        """The operand that may be in either vector register file: a load's result or what a store writes."""
+    def _in_either_file(self, pre: Instruction) -> list[Operand]:
+        """Operands that may be VGPRs or AGPRs whatever the text's class says: what is loaded or stored, matrices.
+
+        LLVM widens the class of a live range so where all its operands allow it (recomputeRegClass).
+        """
         if not self.has_agprs:
-            return None
+            return []
+        registers = [op for op in pre.operands if op.is_use and not op.implicit and op.is_reg]
+        if reads_matrices(pre.opcode):
+            return [*pre.defs, *registers]
         if pre.defs:
-            return pre.defs[0] if takes_either_file(pre.opcode, True) else None
+            return [pre.defs[0]] if takes_either_file(pre.opcode, True) else []
         if not takes_either_file(pre.opcode, False):
-            return None
-        registers = [op for op in pre.operands if op.is_use and not op.implicit and op.vreg >= 0]
+            return []
         first = 0 if pre.opcode.startswith("BUFFER") else 1
-        return registers[first] if first < len(registers) else None
+        return registers[first : first + 1]
 
     def _operand(self, pre: Operand, post: Operand, *, either_file: bool) -> Iterator[Complaint]:
         if pre.kind is not post.kind:
-            yield "operands", f"operand {pre} became {post}"
+            yield Complaint("operands", f"operand {pre} became {post}")
         elif pre.kind is OperandKind.BLOCK:
             if self._block(pre) != post.text:
-                yield "operands", f"branch target {pre} became {post}"
+                yield Complaint("operands", f"branch target {pre} became {post}")
         elif pre.kind is not OperandKind.REGISTER:
             if pre.text != post.text:
-                yield "operands", f"operand {pre} became {post}"
+                yield Complaint("operands", f"operand {pre} became {post}")
         else:
             yield from self._register(pre, post, either_file=either_file)
 
@@ -118,37 +139,39 @@ class MachineRules:
 
     def _register(self, pre: Operand, post: Operand, *, either_file: bool) -> Iterator[Complaint]:
         if pre.is_def != post.is_def or pre.implicit != post.implicit or pre.internal != post.internal:
-            yield "operands", f"operand {pre} became {post}"
+            yield Complaint("operands", f"operand {pre} became {post}")
             return
         if pre.early_clobber != post.early_clobber:
-            yield "early-clobber", f"the early-clobber flag of {pre} became that of {post}"
+            yield Complaint("early-clobber", f"the early-clobber flag of {pre} became that of {post}")
         if pre.tied != post.tied:
-            yield "tied-operand", f"the tie of {pre} became that of {post}"
+            yield Complaint("tied-operand", f"the tie of {pre} became that of {post}")
         if not pre.is_reg or not post.is_reg:
             if pre.phys != post.phys:
-                yield "operands", f"operand {pre} became {post}"
+                yield Complaint("operands", f"operand {pre} became {post}")
             return
         if pre.phys:
             if self.pre.register_name(pre) != self.post.register_name(post):
-                yield "fixed-register", f"fixed register ${pre.phys} became {post}"
+                yield Complaint("fixed-register", f"fixed register ${pre.phys} became {post}")
             return
         if len(self.pre.keys(pre)) != len(self.post.keys(post)):
-            yield "width", f"{pre} and {post} differ in width"
+            yield Complaint("width", f"{pre} and {post} differ in width")
             return
         cls = self.pre.class_of(pre.vreg)
         if post.vreg >= 0:
             if self.post.class_of(post.vreg) != cls:
-                yield "register-class", f"%{post.vreg} is not of class {cls.name}"
+                yield Complaint("register-class", f"%{post.vreg} is not of class {cls.name}")
             return
         register = physical_register(post.phys)
         if not is_part_of_member(register, in_either_file(cls) if either_file else cls, pre.sub):
-            yield "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
+            yield Complaint(
+                "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
+            )
         yield from self._reserved(register)
 
     def _reserved(self, register: PhysicalRegister) -> Iterator[Complaint]:
         taken = [u for u in register.units if u not in self.allocatable]
         if taken:
-            yield (
+            yield Complaint(
                 "reserved-register",
                 f"${register.name} covers {unit_name(taken[0])}, which this function must not allocate",
             )
@@ -159,7 +182,7 @@ class MachineRules:
             return
         move = lane_move(post)
         if move is not None and move.tied is not None and not _same_register(move.register, move.tied):
-            yield "tied-operand", f"{move.register} must be the register of {move.tied}"
+            yield Complaint("tied-operand", f"{move.register} must be the register of {move.tied}")
         spills = spill(post.opcode) is not None or move is not None
         for op in post.all_operands:
             if not (op.is_def and op.is_reg and op.phys):
@@ -170,15 +193,15 @@ class MachineRules:
                 continue
             yield from self._reserved(physical_register(op.phys))
 
-    def _mfma_form(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+    def _mfma_form(self, post: Instruction) -> Iterator[Complaint]:
         """The AGPR form of an MFMA has C and D in AGPRs, the ``_vgprcd`` form in VGPRs (VOP3PInstructions.td)."""
-        if pre.opcode == post.opcode or canonical_opcode(pre.opcode) != canonical_opcode(post.opcode):
+        if not self.has_agprs or not reads_matrices(post.opcode):
             return
         wanted = Bank.VGPR if "_vgprcd" in post.opcode else Bank.AGPR
         registers = [op for op in (*post.defs, *post.operands) if op.is_reg and not op.implicit]
         for op in (registers[0], registers[3] if len(registers) > 3 else None):
             if op is not None and op.phys and physical_register(op.phys).bank is not wanted:
-                yield "register-class", f"{post.opcode} needs {op} in {wanted.value}s"
+                yield Complaint("register-class", f"{post.opcode} needs {op} in {wanted.value}s")
 
     def _tied(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         """A use that was the defined register itself, in an opcode whose form ties them, must stay so."""
@@ -195,7 +218,8 @@ class MachineRules:
             ]
             after = post.defs[number]
             if partners and not any(_same_register(post.operands[k], after) for k in partners):
-                yield "tied-operand", f"{after} must be the register of {post.operands[partners[0]]}"
+                message = f"{after} must be the register of {post.operands[partners[0]]}"
+                yield Complaint("tied-operand", message, len(pre.defs) + partners[0])
 
     def _overlap(self, post: Instruction) -> Iterator[Complaint]:
         written: set[int] = set()
@@ -204,9 +228,17 @@ class MachineRules:
                 keys = self.post.keys(op)
                 for key in keys:
                     if key in written:
-                        yield "overlapping-definitions", f"{key_name(key, self.post.grain)} is defined twice at once"
+                        yield Complaint(
+                            "overlapping-definitions", f"{key_name(key, self.post.grain)} is defined twice at once"
+                        )
                         break
                 written.update(keys)
+
+
+def _operand_pair(step: Step, number: int) -> OperandPair | None:
+    if number < 0 or step.pre is None or step.post is None:
+        return None
+    return OperandPair(number, step.pre.all_operands[number].text, step.post.all_operands[number].text)
 
 
 def _same_register(a: Operand, b: Operand) -> bool:

@@ -197,6 +197,11 @@ def takes_either_file(opcode: str, defined: bool) -> bool:
     return bool((_EITHER_FILE_RESULT if defined else _EITHER_FILE_SOURCE).match(opcode))
 
 
+def reads_matrices(opcode: str) -> bool:
+    """Whether it is an MFMA, which reads A and B from either vector register file (VOP3PInstructions.td)."""
+    return opcode.startswith("V_MFMA_")
+
+
 @lru_cache(maxsize=None)
 def may_be_tied(opcode: str) -> bool:
     """Whether LLVM ties a use to the definition without printing it (``$vdst = $src`` constraints in

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, writ
 from verilocc_mlir.errors import InputError
 
 if TYPE_CHECKING:
+    from smt_verifier.artefacts import RecordingSolver
     from smt_verifier.smt import Solver
     from verilocc_mlir.pipeline.audit import Sides
     from verilocc_mlir.report.audit.model import AuditRun
@@ -177,15 +179,20 @@ class _Temps:
                 write(listing.path, listing.text.encode())
 
 
-def _write_obligations(directory: Path, run: AuditRun, asked: dict[str, Any]) -> None:
-    """One directory of obligations; one for each phase below it where there are phases."""
+def _write_obligations(directory: Path, run: AuditRun, asked: dict[str, RecordingSolver]) -> None:
+    """Every obligation of the run; where there are phases, their names go before those of inputs and obligations."""
     from smt_verifier.artefacts import write_artefacts
 
+    inputs: dict[str, bytes] = {}
     for pair in run.pairs:
-        texts = {"before": pair.before.text.encode(), "after": pair.after.text.encode()}
-        recorder = asked.get(pair.phase)
-        if recorder is not None:
-            write_artefacts(directory / pair.phase, texts, recorder.asked)
+        prefix = f"{pair.phase}/" if pair.phase else ""
+        inputs[f"{prefix}before"], inputs[f"{prefix}after"] = pair.before.text.encode(), pair.after.text.encode()
+    rows = [
+        (replace(obligation, name=f"{phase}/{obligation.name}") if phase else obligation, verdict)
+        for phase, recorder in asked.items()
+        for obligation, verdict in recorder.asked
+    ]
+    write_artefacts(directory, inputs, rows)
 
 
 def _listing(path: str) -> Any:

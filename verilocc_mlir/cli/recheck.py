@@ -33,11 +33,7 @@ def recheck_command(directory: Path, solver: str, solver_seconds: float, solver_
         if not row.agrees:
             click.echo(f"{row.name}: recorded {row.recorded}, {solver} says {row.outcome} {row.reason}".rstrip())
 
-    rows = [
-        row
-        for part in _parts(directory)
-        for row in recheck(part, solver, timeout_s=solver_seconds, memory_mib=solver_memory, progress=show)
-    ]
+    rows = recheck(directory, solver, timeout_s=solver_seconds, memory_mib=solver_memory, progress=show)
     agreed = sum(1 for row in rows if row.agrees)
     click.echo(f"{solver}: {agreed} of {len(rows)} obligations as recorded")
     wrong = combine(
@@ -46,9 +42,3 @@ def recheck_command(directory: Path, solver: str, solver_seconds: float, solver_
         if not row.agrees
     )
     return int(EXIT_CODES[wrong])
-
-
-def _parts(directory: Path) -> list[Path]:
-    """The directory itself, or those below it with a manifest: verilocc audit --llvm makes one for each phase."""
-    below = [] if (directory / "manifest.json").exists() else sorted(directory.glob("*/manifest.json"))
-    return [manifest.parent for manifest in below] or [directory]

@@ -134,6 +134,8 @@ def audit_llvm(
         sides = Sides(phase, Listing(names[0], before), Listing(names[1], after))
         made(sides)
         pairs.append(judge.judge(sides))
+        if phase == "wwm" and regalloc != "greedy":
+            judge.notes.append(f"the whole-wave phase is allocated by greedy, not {regalloc}")
     source = Listing(path, given.text)
     return AuditRun(
         verilocc_mlir.__version__, toolchain.version_text, given.cpu, source, regalloc, tuple(pairs), tuple(judge.notes)
