@@ -78,6 +78,10 @@ RULE_TEXTS: dict[str, RuleText] = {
         "Spill code uses slots that the allocator made, within their bounds, through the function's stack pointer.",
         "Compare the slot's row in stack: (size, type spill-slot), the offset, the memory operand and the base.",
     ),
+    "callee-saved": RuleText(
+        "At a return, registers that the convention preserves hold again what they held at function entry.",
+        "Save the register before it is written and restore it on every path to a return, or use another.",
+    ),
     "control-flow": RuleText(
         "Blocks and their successors are what they were.", "Allocation must not add, drop or reorder blocks."
     ),
