@@ -55,6 +55,7 @@ _READS_INACTIVE = re.compile(
     r"V_(?:READLANE|MFMA|SMFMAC|WMMA|SWMMAC|PERMLANE|WRITELANE|SET_INACTIVE)|.*_(?:dpp|DPP)|DS_BPERMUTE|DS_PERMUTE|DS_SWIZZLE"
     r"|.*WWM|.*WQM"
 )
+_DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
 _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
 _EITHER_FILE_RESULT = re.compile(r"AV_MOV_B|(?:GLOBAL|FLAT|BUFFER|SCRATCH)_LOAD_(?!.*(?:D16|LDS))|DS_READ_(?!.*D16)")
 _EITHER_FILE_SOURCE = re.compile(r"(?:GLOBAL|FLAT|BUFFER|SCRATCH)_STORE_|DS_WRITE_")
@@ -136,7 +137,9 @@ def is_pure(instruction: Instruction) -> bool:
     EXEC is not an input: the result of an active thread does not
     depend on it.
     """
-    if len(instruction.defs) != 1 or instruction.bundled or instruction.opens_bundle or instruction.tail:
+    if len(instruction.defs) != 1 or instruction.bundled or instruction.opens_bundle:
+        return False
+    if instruction.tail and not _DEBUG_LOCATION.fullmatch(instruction.tail):
         return False
     if any(op.phys in EXEC_NAMES for op in instruction.defs):
         return False
