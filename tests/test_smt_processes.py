@@ -220,7 +220,7 @@ def gone(pid: int, seconds: float = 20.0) -> bool:
 
 
 PARENT = """
-import sys
+import resource, sys
 sys.path[:0] = {paths}
 from test_smt_processes import EASY, HARD
 from smt_verifier.smt import ProcessSolver
@@ -271,6 +271,13 @@ def test_an_interrupted_question_leaves_no_answer_behind() -> None:
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30)[0].split() == ["proved", "1"]
+
+
+@pytest.mark.parametrize("limit", ["resource.RLIMIT_CPU, (30, 30)", "resource.RLIMIT_AS, (2 << 30, 2 << 30)"])
+def test_limits_of_the_user_are_kept_under(limit: str) -> None:
+    then = f"solver.close(); resource.setrlimit({limit}); print(solver.check(EASY).outcome, flush=True)"
+    process, _ = parent(then)
+    assert process.communicate(timeout=30)[0].split() == ["proved"]
 
 
 def test_the_worker_does_not_import_from_the_current_directory(tmp_path: Path) -> None:

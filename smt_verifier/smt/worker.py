@@ -39,7 +39,7 @@ def serve(memory_mib: int) -> None:
     Args:
         memory_mib: limit of this process's address space, in MiB.
     """
-    resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20))
+    _limit(resource.RLIMIT_AS, memory_mib << 20)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends this process by closing the pipe
     answers = os.fdopen(os.dup(1), "wb")
@@ -73,8 +73,13 @@ def _listen(stream: IO[bytes], questions: SimpleQueue[bytes]) -> None:
 def _limit_cpu(seconds: float) -> None:
     """A solver that never lets the listening thread run still ends some time after a parent that is gone."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    allowed = int(min(used.ru_utime + used.ru_stime + 2 * seconds, 1e9)) + _CPU_MARGIN_S
-    resource.setrlimit(resource.RLIMIT_CPU, (allowed, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    _limit(resource.RLIMIT_CPU, int(min(used.ru_utime + used.ru_stime + 2 * seconds, 1e9)) + _CPU_MARGIN_S)
+
+
+def _limit(what: int, value: int) -> None:
+    """Set a limit of this process, no higher than the user's own."""
+    most = resource.getrlimit(what)[1]
+    resource.setrlimit(what, (value if most == resource.RLIM_INFINITY else min(value, most), most))
 
 
 def _answer(question: dict[str, Any]) -> tuple[dict[str, object], bool]:
