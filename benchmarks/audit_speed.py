@@ -1,0 +1,308 @@
+"""What audit and prove cost: time and memory by size of the function, its blocks, and its classes of threads.
+
+    .venv/bin/python benchmarks/audit_speed.py [--kernels DIR] [--out benchmarks/results/audit_speed.json] [--quick]
+
+Each row is a process of its own, so that its peak memory is its own; the solver's worker is added to it. CPU seconds
+are of both, the best of ``REPEATS`` runs in that process, and stand beside the same process's time for parsing the two
+texts, which says how fast the machine was. Three parts:
+
+* the largest shared kernels (attention, head size 128), both phases, LLVM's allocation audited and, where the
+  deterministic allocator places every range, its proposal proved;
+* made kernels from 100 to 20,000 instructions (``compile_time.made_kernel``), with the exponent of ``t = c * n**e``;
+* shapes: thousands of blocks in a chain, and nested divergent conditions, which make many classes of threads.
+
+``worker`` compares audits through the worker process with audits with Z3 in the caller, alternating in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from compile_time import default_kernels, exponent, made_kernel
+
+from smt_verifier.audit import audit
+from smt_verifier.prove import prove
+from smt_verifier.smt import ProcessSolver, Solver, Z3Solver, default_solver
+from verilocc_mlir.allocators import AllocationFailure, allocator
+from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.problem.build import Phase as PhaseName
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.staged import CompileOptions, Phase, StagedCompiler
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SIZES = (100, 300, 1000, 3000, 5700, 10000, 20000)
+BLOCKS = (100, 300, 1000, 3000)
+CLASSES = (2, 4, 8, 16, 32, 64)
+REPEATS = 3
+_T = TypeVar("_T")
+
+
+def chain(blocks: int) -> str:
+    """LLVM IR of a kernel with about so many tiny blocks and few values: uniform branches one after the other."""
+    lines = [
+        "define amdgpu_kernel void @chain(ptr addrspace(1) %p, i32 %n) {",
+        "entry:",
+        "  br label %head0",
+    ]
+    groups = max(1, blocks // 2)
+    for g in range(groups):
+        before = "entry" if g == 0 else f"head{g - 1}"
+        incoming = f"[ %n, %{before} ]" if g == 0 else f"[ %x{g - 1}, %{before} ], [ %y{g - 1}, %body{g - 1} ]"
+        lines += [
+            f"head{g}:",
+            f"  %x{g} = phi i32 {incoming}",
+            f"  %c{g} = icmp ult i32 %x{g}, {g + 3}",
+            f"  br i1 %c{g}, label %body{g}, label %{f'head{g + 1}' if g + 1 < groups else 'end'}",
+            f"body{g}:",
+            f"  store volatile i32 %x{g}, ptr addrspace(1) %p",
+            f"  %y{g} = mul i32 %x{g}, {2 * g + 3}",
+            f"  br label %{f'head{g + 1}' if g + 1 < groups else 'end'}",
+        ]
+    return "\n".join([*lines, "end:", "  ret void", "}", ""])
+
+
+def nested(depth: int) -> str:
+    """LLVM IR of a kernel with ``depth`` divergent conditions inside each other, values live across all of them."""
+    lines = [
+        "declare i32 @llvm.amdgcn.workitem.id.x()",
+        "define amdgpu_kernel void @nested(ptr addrspace(1) %p, i32 %n) {",
+        "entry:",
+        "  %id = call i32 @llvm.amdgcn.workitem.id.x()",
+        "  %q = getelementptr i32, ptr addrspace(1) %p, i32 %id",
+        "  %v0 = load i32, ptr addrspace(1) %q",
+        "  br label %head0",
+    ]
+    for g in range(depth):
+        lines += [
+            f"head{g}:",
+            f"  %w{g} = load volatile i32, ptr addrspace(1) %q",
+            f"  %c{g} = icmp ult i32 %w{g}, %n",
+            f"  br i1 %c{g}, label %{f'head{g + 1}' if g + 1 < depth else 'inner'}, label %join{g}",
+        ]
+    lines += ["inner:", "  %i = mul i32 %v0, 3", f"  br label %join{depth - 1}"]
+    for g in reversed(range(depth)):
+        inside = "inner" if g == depth - 1 else f"join{g + 1}"
+        value = "%i" if g == depth - 1 else f"%s{g + 1}"
+        lines += [
+            f"join{g}:",
+            f"  %r{g} = phi i32 [ %w{g}, %head{g} ], [ {value}, %{inside} ]",
+            f"  %s{g} = add i32 %r{g}, %w{g}",
+            f"  store volatile i32 %s{g}, ptr addrspace(1) %q",
+            f"  br label %{f'join{g - 1}' if g else 'end'}",
+        ]
+    return "\n".join([*lines, "end:", "  ret void", "}", ""])
+
+
+def source_of(what: str, kernels: Path) -> tuple[str, str]:
+    """LLVM IR and processor of ``kernel:NAME``, ``made:N``, ``chain:N`` or ``nested:N``."""
+    kind, _, name = what.partition(":")
+    if kind == "kernel":
+        cpu = next(part for part in name.split(".") if part.startswith("gfx"))
+        return (kernels / name).read_text(), cpu
+    makers: dict[str, Callable[[int], str]] = {
+        "made": lambda size: made_kernel(max(1, size // 32)),
+        "chain": chain,
+        "nested": nested,
+    }
+    return makers[kind](int(name)), "gfx942"
+
+
+def texts_of(what: str, phase: str, kernels: Path) -> tuple[str, str, str]:
+    """Machine IR before and after LLVM's allocation of a phase, and the processor."""
+    ir, cpu = source_of(what, kernels)
+    compiler = StagedCompiler(find_toolchain(), CompileOptions(cpu, timeout=600.0))
+    pre = to_pre_ra(compiler, ir).mir
+    if phase == "sgpr":
+        return pre, compiler.llvm_allocate(pre, Phase.SGPR), cpu
+    middle = compiler.resume(compiler.llvm_allocate(pre, Phase.SGPR), done=Phase.SGPR, until=Phase.VGPR)
+    return middle, compiler.llvm_allocate(middle, Phase.VGPR), cpu
+
+
+def measure(what: str, phase: PhaseName, kernels: Path, repeats: int) -> dict[str, Any]:
+    """One row, in this process."""
+    before, after, cpu = texts_of(what, phase, kernels)
+    gpu = target(cpu)
+    solver = default_solver()
+    solver.start()
+    parse, (pre, post) = best(lambda: (parse_mir(before), parse_mir(after)), repeats)
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    audited, report = best(lambda: audit(pre, post, gpu), repeats)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + worker_peak(solver)
+    function = pre.functions[0]
+    row: dict[str, Any] = {
+        "what": what,
+        "phase": phase,
+        "instructions": sum(f.instruction_count for f in pre.functions),
+        "blocks": sum(len(f.blocks) for f in pre.functions),
+        "parse_seconds": round(parse, 4),
+        "audit_outcome": report.outcome.value,
+        "audit_goals": sum(f.obligations for f in report.functions),
+        "audit_seconds": round(audited, 4),
+        "peak_mib": round(peak / 1024, 1),
+        "parsed_mib": round(base / 1024, 1),
+    }
+    try:
+        problem = build_problem(pre, function, gpu, phase)
+        answer = allocator("deterministic").allocate(problem)
+    except (AllocationFailure, UnsupportedError) as error:
+        row["prove_outcome"] = f"none: {error.what}"
+        return row
+    proved, result = best(lambda: prove(problem, answer), repeats)
+    row |= {
+        "ranges": len(problem.ranges),
+        "prove_outcome": result.outcome.value,
+        "prove_goals": result.obligations,
+        "prove_seconds": round(proved, 4),
+    }
+    return row
+
+
+def worker_peak(solver: ProcessSolver) -> int:
+    """Peak resident memory of the solver's workers, KiB."""
+    total = 0
+    for pid in solver.pool.pids():
+        status = Path(f"/proc/{pid}/status").read_text()
+        total += int(status.partition("VmHWM:")[2].split()[0])
+    return total
+
+
+def compare_solvers(what: str, phase: PhaseName, kernels: Path) -> dict[str, Any]:
+    """The audit through the worker process and with Z3 in this process, alternating."""
+    before, after, cpu = texts_of(what, phase, kernels)
+    pre, post, gpu = parse_mir(before), parse_mir(after), target(cpu)
+    solvers: dict[str, Solver] = {"worker": default_solver(), "in_process": Z3Solver()}
+    row: dict[str, Any] = {"what": what, "phase": phase}
+    times: dict[str, list[float]] = {name: [] for name in solvers}
+    for _ in range(3 * REPEATS):
+        for name, solver in solvers.items():
+            seconds, report = best(lambda solver=solver: audit(pre, post, gpu, solver=solver), 1)
+            times[name].append(seconds)
+            row[f"{name}_outcome"] = report.outcome.value
+    return row | {f"{name}_seconds": round(min(seconds), 4) for name, seconds in times.items()}
+
+
+def best(action: Callable[[], _T], repeats: int) -> tuple[float, _T]:
+    """Least CPU seconds of a few runs, solver included, and the last result."""
+    times: list[float] = []
+    while True:
+        start = cpu_seconds()
+        result = action()
+        times.append(cpu_seconds() - start)
+        if len(times) >= repeats:
+            return min(times), result
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and its solver workers."""
+    return time.process_time() + default_solver().cpu_seconds
+
+
+def in_a_process(mode: str, what: str, phase: str, kernels: Path, repeats: int) -> dict[str, Any]:
+    """A row from a process of its own."""
+    command = [sys.executable, __file__, "--row", mode, what, phase, str(repeats), "--kernels", str(kernels)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        return {"what": what, "phase": phase, "failed": done.returncode}
+    row: dict[str, Any] = json.loads(done.stdout)
+    return row
+
+
+def exponents(rows: list[dict[str, Any]], size: str) -> dict[str, float]:
+    """Fitted exponents of the rows' seconds over their size."""
+    found: dict[str, float] = {}
+    for step in ("parse", "audit", "prove"):
+        points = [(row[size], row[f"{step}_seconds"]) for row in rows if f"{step}_seconds" in row]
+        large = points[-4:]
+        if len(large) >= 2:
+            scale = 900 / max(1, min(n for n, _ in large))
+            found[step] = round(exponent([(int(n * max(1.0, scale)), max(t, 1e-4)) for n, t in large]), 2)
+    return found
+
+
+def show(row: dict[str, Any]) -> None:
+    """One line."""
+    size = f"{row.get('instructions', 0):6} instr {row.get('blocks', 0):5} blocks"
+    audited = f"audit {row.get('audit_seconds', 0):7.3f} {row.get('audit_outcome', 'FAILED')}"
+    proved = f"prove {row.get('prove_seconds', 0):7.3f} {row.get('prove_outcome', '')[:12]:12}"
+    parsed = f"parse {row.get('parse_seconds', 0):7.3f}"
+    print(
+        f"{row['what']:44} {row['phase']:5} {size}  {parsed}  {audited}  {proved}",
+        row.get("peak_mib", 0),
+        "MiB",
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Run all parts, print them, write the JSON file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", type=Path, default=default_kernels())
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "audit_speed.json")
+    parser.add_argument("--quick", action="store_true", help="sizes up to 3,000, one run each")
+    parser.add_argument("--row", nargs=4, metavar=("MODE", "WHAT", "PHASE", "REPEATS"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    kernels: Path = arguments.kernels
+    if arguments.row:
+        mode, what, phase, repeats = arguments.row
+        row = measure(what, phase, kernels, int(repeats)) if mode == "cost" else compare_solvers(what, phase, kernels)
+        print(json.dumps(row))
+        return 0
+    repeats = 1 if arguments.quick else REPEATS
+    sources = sorted(path.name for path in kernels.glob("attn_d128_causal.*.ll"))
+    if not sources:
+        print(f"no attn_d128_causal.*.ll in {kernels}; give --kernels DIR", file=sys.stderr)
+        return 2
+    parts: dict[str, list[str]] = {
+        "kernels": [f"kernel:{name}" for name in sources],
+        "made": [f"made:{size}" for size in SIZES if size <= 3000 or not arguments.quick],
+        "blocks": [f"chain:{size}" for size in BLOCKS if size <= 1000 or not arguments.quick],
+        "classes": [f"nested:{depth}" for depth in CLASSES if depth <= 16 or not arguments.quick],
+    }
+    record: dict[str, Any] = {
+        "machine": {"python": platform.python_version(), "cores": os.cpu_count(), "architecture": platform.machine()},
+        "llvm": find_toolchain().version_text,
+        "repeats": repeats,
+        "load_average_before": os.getloadavg()[0],
+    }
+    for part, cases in parts.items():
+        phases: tuple[PhaseName, ...] = ("sgpr", "vgpr")
+        rows: list[dict[str, Any]] = []
+        for what in cases:
+            for phase in phases:
+                rows.append(in_a_process("cost", what, phase, kernels, repeats))
+                show(rows[-1])
+        record[part] = rows
+        if part != "kernels":
+            size = {"made": "instructions", "blocks": "blocks", "classes": "instructions"}[part]
+            record[f"{part}_exponents"] = {
+                phase: exponents([r for r in rows if r["phase"] == phase and "failed" not in r], size)
+                for phase in phases
+            }
+            print(f"{part}: exponents {record[f'{part}_exponents']}")
+    record["worker"] = [
+        in_a_process("solvers", f"kernel:{name}", "vgpr", kernels, repeats)
+        for name in (sources[0], "attn_d64.gfx942.opt.ll", "gemm_naive.gfx942.ll")
+    ]
+    for row in record["worker"]:
+        print(row)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(record, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
