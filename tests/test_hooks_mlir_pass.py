@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +15,7 @@ from mlir_support import Session, all_bindings, elf_header, installed, lowered, 
 from support import REPOSITORY
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.hooks.isolated import Ended, call_isolated
 from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
 from verilocc_mlir.hooks.mlir_pass import AllocatePass, PassOptions
 from verilocc_mlir.hooks.mlir_pipeline import parse_options, parse_pipeline, split_elements
@@ -197,6 +201,54 @@ def test_a_failure_is_an_error_at_the_operation_and_leaves_the_module(package: s
     assert str(module) == before
 
 
+DEBUG_INFO = """
+#file = #llvm.di_file<"kernel.py" in "/src">
+#unit = #llvm.di_compile_unit<
+  id = distinct[0]<>, sourceLanguage = DW_LANG_C, file = #file, isOptimized = false, emissionKind = Full>
+#type = #llvm.di_subroutine_type<callingConvention = DW_CC_normal>
+#function = #llvm.di_subprogram<
+  id = distinct[1]<>, compileUnit = #unit, scope = #file, name = "scale", file = #file, line = 7, scopeLine = 7,
+  subprogramFlags = Definition, type = #type>
+"""
+
+
+def with_debug_info(head: str) -> str:
+    located = lowered('chip = "gfx942"').replace('loc("kernel.py":7:3)', 'loc(fused<#function>["kernel.py":7:3])')
+    return head + re.sub(r"^(      (?:%|llvm\.store|llvm\.return).*)$", r'\1 loc("kernel.py":8:1)', located, flags=re.M)
+
+
+@pytest.mark.parametrize("package", lowering_bindings())
+def test_debug_info_comes_through(package: str) -> None:
+    session = Session(package)
+    (result,) = run(session, session.parse(with_debug_info(DEBUG_INFO))).results
+    assert result.verdict == "proved"
+    assert b".debug_line" in result.code_objects[0]
+
+
+@pytest.mark.parametrize("package", lowering_bindings())
+def test_a_translation_that_ends_the_process_is_an_error(package: str) -> None:
+    session = Session(package)
+    module = session.parse(with_debug_info(DEBUG_INFO.replace(", type = #type", "")))
+    before = str(module)
+    # LLVM 24 refuses it, LLVM 22 does not see it and its llc crashes.
+    expected = "cannot translate the module to LLVM IR: DISubprogram requires|crashed with SIGSEGV"
+    with pytest.raises(session.bindings.ir.MLIRError, match=expected):
+        run(session, module)
+    assert str(module) == before
+
+
+def test_a_copy_of_the_process_answers_or_says_how_it_ended() -> None:
+    assert call_isolated(lambda: "ä" * 100_000) == "ä" * 100_000
+    with pytest.raises(Ended, match="SIGSEGV"):
+        call_isolated(lambda: str(os.kill(os.getpid(), signal.SIGSEGV)))
+    with pytest.raises(Ended, match="ValueError: no"):
+        call_isolated(_raise)
+
+
+def _raise() -> str:
+    raise ValueError("no")
+
+
 @pytest.mark.parametrize("package", all_bindings())
 def test_on_a_gpu_module_itself_the_pass_fails(package: str) -> None:
     session = Session(package)
@@ -280,6 +332,7 @@ import sys
 for name in ("torch_mlir", "mlir", "iree", "iree.compiler"):
     sys.modules[name] = None
 import verilocc_mlir.hooks.mlir_pass, verilocc_mlir.hooks.mlir_pipeline
+from verilocc_mlir.hooks.isolated import Ended, call_isolated
 from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
 try:
     Bindings.find()

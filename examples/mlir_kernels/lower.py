@@ -35,4 +35,6 @@ def to_llvm_ir(mlir: str, chip: str) -> str:
     with context:
         module = bindings.ir.Module.parse(mlir)
         _pass_manager(chip).run(module.operation)
-        return rename_math(bindings.translate(next(iter(module.body.operations))), library=False).text
+        # The generator's modules translate: no copy of the process is needed to be safe from them.
+        ir = bindings.translate(next(iter(module.body.operations)), isolated=False)
+        return rename_math(ir, library=False).text

@@ -6,7 +6,8 @@ The same bindings exist under several names: upstream's ``mlir``, and copies ins
 What differs, seen with torch-mlir 20261001, upstream 22.1.8 and iree-base-compiler 3.13.0:
 
 * ``translate_module_to_llvmir`` dereferences a null module where translation fails, which ends the process. So it is
-  called only for a verified module whose operations are all of the ``llvm`` and ``rocdl`` dialects.
+  called only for a verified module whose operations are all of the ``llvm`` and ``rocdl`` dialects, and in a copy of
+  the process.
 * IREE's bindings register no translation to LLVM IR at all: the module is carried over, as text in generic form, to
   other bindings that have one.
 * Python can emit error diagnostics only, and where the pass then succeeds, upstream's bindings abort. A remark takes
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
+from verilocc_mlir.hooks.isolated import Ended, call_isolated
 
 log = logging.getLogger("verilocc_mlir.hooks.mlir")
 
@@ -113,18 +115,26 @@ class Bindings:
             return False
         return hasattr(registration, "register_llvm_translations")
 
-    def translate(self, gpu_module: Any) -> str:
+    def translate(self, gpu_module: Any, *, isolated: bool = True) -> str:
         """A ``gpu.module`` in the LLVM and ROCDL dialects, as LLVM IR text.
+
+        Args:
+            isolated: translate in a copy of the process, which a failure then ends in place of this one.
 
         Raises:
             UnsupportedError: it has operations of other dialects, or the bindings that translate do not read it.
-            InputError: it does not verify.
+            InputError: it does not verify, or its LLVM IR does not.
             MissingBindingsError: these bindings cannot translate, and none that can is installed.
         """
         check_translatable(gpu_module)
         if self.translates:
             llvm = importlib.import_module(f"{self.package}.dialects.llvm")
-            return str(llvm.translate_module_to_llvmir(gpu_module.operation))
+            if not isolated:
+                return str(llvm.translate_module_to_llvmir(gpu_module.operation))
+            try:
+                return call_isolated(lambda: str(llvm.translate_module_to_llvmir(gpu_module.operation)))
+            except Ended as ended:
+                raise InputError(f"MLIR cannot translate the module to LLVM IR: {ended}") from ended
         return self._translate_elsewhere(gpu_module)
 
     def _translate_elsewhere(self, gpu_module: Any) -> str:
