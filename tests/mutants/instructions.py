@@ -10,10 +10,15 @@ from dataclasses import replace
 from mutants.moves import VALUE
 from mutants.subject import Edit, Mutation, Subject, with_operand
 from verilocc_mlir.mir.model import BasicBlock, Instruction, OperandKind
+from verilocc_mlir.target.registers import physical_register
 
 SEQUENCE = frozenset({"instruction-sequence", "operands"})
 ADDED = frozenset({"dead-flag", "reserved-register"})
 """Also where an instruction without a partner counts as the allocator's: it writes EXEC, or a result that is read."""
+SHIFTED = frozenset(
+    {"register-class", "width", "fixed-register", "memory-operands", "instruction-flags", "tied-operand"}
+)
+"""Also: among instructions of one form, which of them is missing or added is a matter of pairing; the others shift."""
 _OWN = ("COPY", "IMPLICIT_DEF", "KILL", "SI_SPILL_", "DBG_", "BUNDLE")
 
 
@@ -154,9 +159,15 @@ def kill_added(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         for k, op in enumerate(instruction.all_operands):
             if not op.is_use or op.killed or op.undef or not op.phys or op.implicit or "gpr" not in op.phys:
                 continue
-            if _read_again(subject.post.blocks[b], n, op.phys) and all(
-                other is op or other.phys != op.phys for other in instruction.all_operands
-            ):
+            units = set(physical_register(op.phys).units)
+            alone = all(
+                other is op
+                or not other.is_reg
+                or not other.phys
+                or units.isdisjoint(physical_register(other.phys).units)
+                for other in instruction.all_operands
+            )
+            if alone and _read_again(subject.post.blocks[b], n, op.phys):
                 text = op.text.replace("renamable ", "killed renamable ") if op.renamable else f"killed {op.text}"
                 yield subject.edit({(b, n): [with_operand(instruction, k, text)]}, f"killed {op}, read again")
                 break
@@ -235,14 +246,14 @@ def bundle_split(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 
 
 CLASSES = (
-    Mutation("changed opcode", SEQUENCE | VALUE | ADDED | {"register-class"}, changed_opcode),
-    Mutation("changed immediate", SEQUENCE | VALUE | {"dead-flag"}, changed_immediate),
+    Mutation("changed opcode", SEQUENCE | VALUE | ADDED | SHIFTED, changed_opcode),
+    Mutation("changed immediate", SEQUENCE | VALUE | ADDED | SHIFTED, changed_immediate),
     Mutation("changed memory operand", SEQUENCE | VALUE | {"memory-operands"}, changed_memory),
     Mutation("dropped memory operand", SEQUENCE | VALUE | {"memory-operands"}, dropped_memory),
     Mutation("changed flag", VALUE | {"instruction-flags"}, changed_flag),
-    Mutation("deleted instruction", SEQUENCE | VALUE | ADDED | {"control-flow"}, deleted),
-    Mutation("duplicated instruction", SEQUENCE | VALUE | ADDED | {"register-class"}, duplicated),
-    Mutation("swapped instructions", SEQUENCE | VALUE | ADDED, swapped_instructions),
+    Mutation("deleted instruction", SEQUENCE | VALUE | ADDED | SHIFTED, deleted),
+    Mutation("duplicated instruction", SEQUENCE | VALUE | ADDED | SHIFTED, duplicated),
+    Mutation("swapped instructions", SEQUENCE | VALUE | ADDED | SHIFTED, swapped_instructions),
     Mutation("changed branch target", SEQUENCE | {"control-flow"}, branch_target),
     Mutation("changed successors", frozenset({"control-flow"}), successors),
     Mutation("inverted branch", SEQUENCE | {"control-flow"}, inverted_branch),

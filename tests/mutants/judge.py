@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oracle import Answer, Oracle
 
+from mutants.arguments import BY_CONSTRUCTION, NEVER_RUN, RUNS, why_equivalent
 from mutants.subject import Edit, Mutation, Subject, read_again
 from smt_verifier.audit import audit_function
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Solver, Z3Solver
 
-RUNS_ON_PROVED = 40
-RUNS_ON_REFUTED = 3
+RUNS_ON_PROVED = 16
+RUNS_AS_EVIDENCE = 48
+"""More runs of a proved mutant for which there is no argument but the runs."""
+RUNS_ON_REFUTED = 2
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Judgement:
         message: its first finding.
         answer: the oracle's.
         visits: how often the oracle's runs entered a block that the edit changed.
+        reason: of a proved mutant: why it is none (``mutants.arguments``).
         fault: ``""``, ``"false proof"``, ``"false refutation"`` or ``"wrong rule"``.
     """
 
@@ -33,6 +37,7 @@ class Judgement:
     message: str
     answer: Answer
     visits: int
+    reason: str
     fault: str
 
 
@@ -68,6 +73,19 @@ class Judge:
         rules = frozenset(f.rule for f in audited.findings)
         runs = refuted if audited.outcome is Outcome.REFUTED else proved
         answer = oracle.compare(post, runs, seed) if runs else Answer(False)
+        if audited.outcome is Outcome.PROVED and not answer.differs:
+            more = oracle.compare(post, runs // 2, seed + 2, flags=True)
+            answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
+        reason = ""
+        if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs:
+            reason = why_equivalent(subject.post, post, subject.target.wave_size) if edit.pre is None else ""
+            reason = reason or (BY_CONSTRUCTION if mutation.equivalent else "")
+            if not reason:
+                more = oracle.compare(post, RUNS_AS_EVIDENCE, seed + 1, flags=True)
+                answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
+        visits = sum(answer.visits[b] for b in edit.touched)
+        if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs:
+            reason = reason or (RUNS if visits else NEVER_RUN)
         fault = ""
         if audited.outcome is Outcome.PROVED and answer.differs:
             fault = "false proof"
@@ -77,5 +95,4 @@ class Judge:
             elif not rules & mutation.rules:
                 fault = "wrong rule"
         message = audited.findings[0].render() if audited.findings else ""
-        visits = sum(answer.visits[b] for b in edit.touched)
-        return Judgement(audited.outcome, rules, message, answer, visits, fault)
+        return Judgement(audited.outcome, rules, message, answer, visits, reason, fault)

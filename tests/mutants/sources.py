@@ -6,16 +6,17 @@ import random
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import random_ir
 from allocation import PASSES
 from random_mir import TARGETS, Features, random_mir, switches
-from support import llc, readable, run_opt
+from support import cpu_of, llc, readable, run_opt
 
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
 
-LARGEST = 220
+LARGEST = 160
 """Instructions of a function; larger ones are left out, to keep one audit in the tens of milliseconds."""
 ALLOCATORS = tuple(PASSES)
 _RARE = frozenset({"vector_pressure", "scalar_pressure", "inactive", "irreducible", "calls", "device"})
@@ -86,17 +87,31 @@ def phases(seed: int, number: int, allocator: str | None = None) -> Iterator[Pha
     """
     name, cpu, pre = pre_ra(seed, number)
     chosen = allocator or ALLOCATORS[number // len(TARGETS) % len(ALLOCATORS)]
-    pass_name = PASSES[chosen]
-    options = (*(f"-{kind}-regalloc={chosen}" for kind in ("sgpr", "wwm", "vgpr")), "-enable-ipra=0")
+    return _phases(name, cpu, pre, chosen, LARGEST)
+
+
+def kernel_phases(path: Path, allocator: str = "greedy") -> Iterator[Phase]:
+    """The scalar and the vector phase of a kernel file.
+
+    Raises:
+        NoFunction: LLVM refuses it.
+    """
+    cpu = cpu_of(path)
+    pre = readable(tool(path.read_text(), cpu, "-stop-before=greedy,0", mir=False))
+    return _phases(path.stem, cpu, pre, allocator, 1 << 30)
+
+
+def _phases(name: str, cpu: str, pre: str, allocator: str, largest: int) -> Iterator[Phase]:
+    pass_name = PASSES[allocator]
+    options = (*(f"-{kind}-regalloc={allocator}" for kind in ("sgpr", "wwm", "vgpr")), "-enable-ipra=0")
     for phase in (0, 2):
         before = pre
         if phase:
             stages = (f"-start-before={pass_name},0", f"-stop-before={pass_name},{phase}")
             before = readable(tool(pre, cpu, *options, *stages))
         first = parse_mir(before, "pre.mir")
-        if first.functions[-1].instruction_count > LARGEST:
+        if first.functions[-1].instruction_count > largest:
             raise NoFunction("too large")
-        after = tool(
-            before, cpu, *options, f"-start-before={pass_name},{phase}", f"-stop-after=virtregrewriter,{phase}"
-        )
-        yield Phase(name, cpu, chosen, phase, first, parse_mir(after, "post.mir"))
+        stages = (f"-start-before={pass_name},{phase}", f"-stop-after=virtregrewriter,{phase}")
+        after = tool(before, cpu, *options, *stages)
+        yield Phase(name, cpu, allocator, phase, first, parse_mir(after, "post.mir"))

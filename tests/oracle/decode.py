@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from oracle.opcodes import (
     BITWISE,
@@ -28,10 +28,10 @@ from oracle.opcodes import (
     writes_all_threads,
 )
 from verilocc_mlir.mir.header import header_field
-from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
+from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction, Operand, OperandKind
 from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.classes import register_class
-from verilocc_mlir.target.lanes import lane_list, subregister_lanes
+from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
 from verilocc_mlir.target.registers import SGPR_BASE, physical_register, unit_name
 
 VIRTUAL = 1 << 20
@@ -73,6 +73,7 @@ class Decoded:
         source: the instruction.
         slots: of spill code: the stack places it moves to or from; empty where the access is outside the slot.
         preserved: of a call: units it leaves alone.
+        ended: places whose value the text says nobody reads any more: killed operands and dead results.
     """
 
     kind: str
@@ -90,6 +91,7 @@ class Decoded:
     immediates: tuple[int | None, ...] = ()
     real: str = ""
     targets: tuple[int, ...] = ()
+    ended: tuple[tuple[int, bool], ...] = ()
     inputs: tuple[Place, ...] = field(default=())
     """``reads`` without the implicit ones: the inputs of a pure operation, special registers included."""
 
@@ -189,12 +191,35 @@ class Decoder:
             return f"block {self.position.get(_block_number(op), -1)}"
         return self._object_names(op.text)
 
+    def _ended(self, instruction: Instruction) -> tuple[tuple[int, bool], ...]:
+        written = {u for op in instruction.all_operands if op.is_def and op.is_reg for u in self.place(op).places}
+        found: list[tuple[int, bool]] = []
+        for op in instruction.all_operands:
+            if op.phys and op.is_reg and (op.dead or (op.killed and op.is_use)):
+                place = self.place(op)
+                found += [(u, place.vector) for u in place.places if op.is_def or u not in written]
+        return tuple(found)
+
+    def live_ins(self, block: BasicBlock) -> frozenset[int]:
+        """Places that a block declares live-in."""
+        found: set[int] = set()
+        for livein in block.liveins:
+            units = physical_register(livein.reg).units
+            mask = llvm_lane_mask(livein.mask) if livein.mask >= 0 else -1
+            found.update(u for k, u in enumerate(units) if mask >> k & 1)
+        return frozenset(found)
+
     def decode(self, instruction: Instruction) -> Decoded:
         """Decode one instruction.
 
         Raises:
             UnsupportedCode: the oracle cannot run it.
         """
+        decoded = self._decode(instruction)
+        ended = self._ended(instruction) if instruction.opcode not in IGNORED else ()
+        return replace(decoded, ended=ended) if ended else decoded
+
+    def _decode(self, instruction: Instruction) -> Decoded:
         opcode = instruction.opcode
         reads = tuple(self.place(op) if op.is_use else None for op in instruction.operands)
         writes = tuple(self.place(op) for op in instruction.all_operands if op.is_def and op.is_reg)

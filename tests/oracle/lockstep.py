@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from verilocc_mlir.target.registers import SGPR_BASE, SPECIAL_BASE, TTMP_BASE, p
 
 _MAX_EVENTS = 500
 _MAX_BLOCKS = 150
+_DECLARED = frozenset(u for n in ("vcc", "scc") for u in physical_register(n).units)
 _LOST_IN_CALLS = frozenset(u for n in ("vcc", "scc", "m0") for u in physical_register(n).units)
 
 
@@ -56,14 +58,22 @@ class Oracle:
         self._is_called = header_field(pre, "isEntryFunction") == "false"
         self._sides: dict[int, list[list[Decoded]]] = {}
 
-    def compare(self, post: MachineFunction, runs: int, seed: int = 0) -> Answer:
-        """Run ``post`` against the pre-RA side ``runs`` times, or until they differ."""
+    def compare(self, post: MachineFunction, runs: int, seed: int = 0, *, flags: bool = False) -> Answer:
+        """Run ``post`` against the pre-RA side ``runs`` times, or until they differ.
+
+        Args:
+            post: the function after the phase.
+            runs: how many runs to make.
+            seed: what their machine states and paths come from.
+            flags: take the text at its word about liveness: what is killed, dead or not declared live-in is lost.
+        """
         visits: Counter[int] = Counter()
         try:
             schedule, grain, targets = self._prepare(post)
+            declared = self._declared(post, grain) if flags else None
             for number in range(runs):
                 path: list[int] = []
-                run = _Run(self, mixed(seed, number), grain, post)
+                run = _Run(self, mixed(seed, number), grain, post, declared)
                 try:
                     run.go(schedule, targets, path)
                 except _Difference as difference:
@@ -73,6 +83,11 @@ class Oracle:
         except (UnsupportedCode, VeriloccError) as error:
             return Answer(False, str(error), (), 0, visits, False)
         return Answer(False, "", (), runs, visits)
+
+    def _declared(self, post: MachineFunction, grain: int) -> list[tuple[frozenset[int], frozenset[int]]]:
+        """Places declared live-in of each block, before and after."""
+        left, right = (Decoder(f, grain, self.wave_size) for f in (self.pre, post))
+        return [(left.live_ins(a), right.live_ins(b)) for a, b in zip(self.pre.blocks, post.blocks, strict=True)]
 
     def _prepare(self, post: MachineFunction) -> tuple[list[list[Slot]], int, list[list[int]]]:
         grain = 1 if names_halves(self.pre, post) else 2
@@ -103,7 +118,15 @@ class Oracle:
 class _Run:
     """One run: a machine state, a mask of threads that enter, and a path."""
 
-    def __init__(self, oracle: Oracle, seed: int, grain: int, post: MachineFunction) -> None:
+    def __init__(
+        self,
+        oracle: Oracle,
+        seed: int,
+        grain: int,
+        post: MachineFunction,
+        declared: list[tuple[frozenset[int], frozenset[int]]] | None,
+    ) -> None:
+        self.declared = declared
         self.seed = seed
         self.grain = grain
         self.entry = (seed >> 7) % EVERY_THREAD + 1 if seed & 3 else EVERY_THREAD
@@ -111,20 +134,19 @@ class _Run:
         self.post = Side(seed, False, self.entry)
         self.events = 0
         self.oracle = oracle
-        self.kept = {
-            u
-            for key in ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
-            if (name := (header_field(post, key) or "").removeprefix("$")) and name != "noreg"
-            for u in physical_register(name).units
-        }
+        self.kept = _kept(post)
 
     def go(self, schedule: list[list[Slot]], targets: list[list[int]], path: list[int]) -> None:
         block = 0
         while len(path) < _MAX_BLOCKS and self.events < _MAX_EVENTS:
+            if self.declared is not None and path:
+                self.enter(*self.declared[block])
             path.append(block)
             chosen = -1
             for slot in schedule[block]:
                 self.step(slot)
+                if self.declared is not None:
+                    self.end(slot)
                 if chosen < 0 and slot.pre is not None and slot.pre.targets:
                     chosen = self.branch(slot.pre)
             if not targets[block]:
@@ -135,6 +157,23 @@ class _Run:
             if chosen not in targets[block]:
                 chosen = targets[block][mixed(self.seed, 9, len(path)) % len(targets[block])]
             block = chosen
+
+    def enter(self, before: frozenset[int], after: frozenset[int]) -> None:
+        """What a block does not declare live-in is lost; reserved and special registers need no declaration."""
+        for side, declared in ((self.pre, before), (self.post, after)):
+            for table, vector in ((side.scalars, False), (side.vectors, True)):
+                for unit in list(table):
+                    numbered = unit < SPECIAL_BASE or unit in _DECLARED
+                    if numbered and unit not in declared and unit not in self.kept:
+                        side.spoil_unit(unit, vector)
+
+    def end(self, slot: Slot) -> None:
+        """What is killed or dead is lost."""
+        for side, one in ((self.pre, slot.pre), (self.post, slot.post)):
+            if one is not None:
+                for unit, vector in one.ended:
+                    if unit < SPECIAL_BASE or unit in _DECLARED:
+                        side.spoil_unit(unit, vector)
 
     def step(self, slot: Slot) -> None:
         a, b = slot.pre, slot.post
@@ -182,13 +221,11 @@ class _Run:
         self.events += 1
         if self.pre.exec_mask != self.post.exec_mask:
             raise _Difference(f"EXEC differs at {b.source}")
-        active = ACTIVE[self.pre.exec_mask]
         if a.scalar_lanes:
-            readers = range(THREADS)
-        elif a.everywhere:
-            readers = ACTIVE[self.pre.exec_mask | self.entry]
-        else:
-            readers = active
+            self.scalar_in_lane(a, b)
+            return
+        active = ACTIVE[self.pre.exec_mask]
+        readers = ACTIVE[self.pre.exec_mask | self.entry] if a.everywhere else active
         written_early = {u for w in b.writes if w.early for u in w.places}
         real: list[list[Value]] = []
         for n, left in enumerate(a.reads):
@@ -200,6 +237,24 @@ class _Run:
             right = left if left.fixed and left.implicit else b.reads[n] if n < len(b.reads) else None
             real.append(self.read(left, right, a, b, readers, written_early))
         self.results(a, b, active, real)
+
+    def scalar_in_lane(self, a: Decoded, b: Decoded) -> None:
+        """A scalar kept in a lane of a vector register, or taken from there: exact, because it may be a thread mask."""
+        lane = next(n for n in a.immediates if n is not None)
+        left, right = a.reads[0], b.reads[0]
+        if left is None or right is None or left.vector != right.vector:
+            raise _Difference(f"an operand of another kind at {b.source}")
+        for k, (x, y) in enumerate(zip(left.places, right.places, strict=True)):
+            before = self.pre.lane(x, lane) if left.vector else self.pre.scalar(x)
+            after = self.post.lane(y, lane) if right.vector else self.post.scalar(y)
+            if before is not None and (right.undef or before != after):
+                raise _Difference(f"another value of {place_name(x)} is read in {place_name(y)} at {b.source}")
+            to, at = a.writes[0].places[k], b.writes[0].places[k]
+            if left.vector:
+                self.pre.scalars[to], self.post.scalars[at] = before, after
+            else:
+                self.pre.set_lane(to, lane, before)
+                self.post.set_lane(at, lane, after)
 
     def read(
         self,
@@ -344,6 +399,23 @@ class _Run:
         if unit >= SPECIAL_BASE:
             return unit in _LOST_IN_CALLS
         return unit not in preserved and unit not in self.kept
+
+
+def _kept(function: MachineFunction) -> frozenset[int]:
+    """Registers that the header sets aside: they hold what they held."""
+    found: set[int] = set()
+    for key in ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg", "sgprForEXECCopy", "longBranchReservedReg"):
+        name = (header_field(function, key) or "").removeprefix("$")
+        if name and name != "noreg":
+            found.update(physical_register(name).units)
+    for n, line in enumerate(function.header_lines):
+        if line.strip().startswith("wwmReservedRegs:"):
+            for row in function.header_lines[n + 1 :]:
+                if match := re.match(r" +- '\$(\w+)'", row):
+                    found.update(physical_register(match[1]).units)
+                else:
+                    break
+    return frozenset(found)
 
 
 def _mask(threads: tuple[int, ...]) -> int:

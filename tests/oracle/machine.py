@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from oracle.decode import STACK, VIRTUAL, Decoded, Place, UnsupportedCode
+from oracle.decode import VIRTUAL, Decoded, Place, UnsupportedCode
 from verilocc_mlir.target.registers import physical_register
 
 Value: TypeAlias = "int | None"
@@ -39,6 +39,8 @@ class Side:
         self.before = before
         self.scalars: dict[int, Value] = {EXEC: entry, EXEC + 1: 0, EXEC + 2: 0, EXEC + 3: 0}
         self.vectors: dict[int, list[Value]] = {}
+        self.lanes: dict[int, dict[int, Value]] = {}
+        """Scalars kept in lanes of a vector register beyond the threads that are run."""
         self._garbage = 0
 
     @property
@@ -68,6 +70,28 @@ class Side:
             row = [mixed(self.seed, 3, place, t) if physical else self.garbage() for t in range(THREADS)]
             self.vectors[place] = row
         return row
+
+    def lane(self, place: int, lane: int) -> Value:
+        """One lane of a vector register."""
+        if lane < THREADS:
+            return self.vector(place)[lane]
+        row = self.lanes.setdefault(place, {})
+        if lane not in row:
+            row[lane] = self.garbage()
+        return row[lane]
+
+    def set_lane(self, place: int, lane: int, value: Value) -> None:
+        """Write one lane of a vector register, whether its thread is active or not."""
+        if lane < THREADS:
+            self.vector(place)[lane] = value
+        else:
+            self.lanes.setdefault(place, {})[lane] = value
+
+    @property
+    def whole_wave(self) -> bool:
+        """EXEC holds threads beyond those that are run: whole-wave code."""
+        value = self.scalars[EXEC]
+        return value is not None and bool(value >> THREADS & 1)
 
     def spoil(self, place: Place, threads: Sequence[int] | None = None) -> None:
         """The register holds nothing known from here on, in active threads."""
@@ -151,6 +175,8 @@ class Side:
             return
         threads = range(THREADS) if one.writes_everywhere else ACTIVE[self.exec_mask]
         rows = [tuple(self.vector(u)) for u in of]
+        if one.writes_everywhere or self.whole_wave:
+            self.lanes.update([(unit, dict(self.lanes.get(u, {}))) for unit, u in zip(to, of, strict=True)])
         for unit, row in zip(to, rows, strict=True):
             own = self.vector(unit)
             for t in threads:
@@ -287,6 +313,3 @@ def real_values(
             return list[Value]([None]) * count
         return rows[0] if condition & 1 else rows[1]
     return rows[0]
-
-
-assert STACK > VIRTUAL
