@@ -204,6 +204,31 @@ def test_copy_in_one_branch_names_it_and_a_path_around_it() -> None:
     assert one.path == ("bb.0", "bb.1", "bb.2", "bb.4")
 
 
+@lru_cache(maxsize=1)
+def scalars_in_lanes() -> Pair:
+    """The VGPR phase of a kernel whose SGPRs are spilled to lanes of v63."""
+    return phases_of_ir((Path(__file__).parent / "data" / "toolchain" / "sgpr_spills.ll").read_text(), "gfx942")[1]
+
+
+def test_wrong_lane_of_a_scalar_spill_names_the_right_one() -> None:
+    restore = r"(= SI_RESTORE_S32_FROM_VGPR \$vgpr63, )9$"
+    one = findings(edit(scalars_in_lanes(), restore, r"\g<1>8"), "value")[0]
+    assert any(place.startswith("thread 9 of v63") for place in one.elsewhere)
+    assert one.found is not None
+    assert any("thread 8 of v63" in fact.what for fact in one.found.facts)
+    assert one.path
+
+
+def test_overwritten_register_of_scalar_spills() -> None:
+    clobber = "    $vgpr63 = COPY $vgpr0, implicit $exec\n"
+    broken = edit(scalars_in_lanes(), r"^( *\$sgpr\d+ = SI_RESTORE_S32_FROM_VGPR)", clobber + r"\1")
+    one = next(f for f in findings(broken, "value") if f.lost and f.lost.what.startswith("thread"))
+    assert one.lost is not None
+    assert one.lost.what.endswith("of v63 held it until overwritten by")
+    assert one.lost.site is not None
+    assert one.lost.site.text == clobber.strip()
+
+
 def test_undef_flag_and_early_clobber_show_what_must_be_there() -> None:
     flagged = edit(gemm(), r"(DS_WRITE_B128_gfx9 )renamable (\$vgpr17)", r"\1undef renamable \2")
     one = findings(flagged, "undef-flag")[0]

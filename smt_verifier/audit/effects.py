@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smt_verifier.audit.align import Step
-from smt_verifier.audit.lanes import CELL, STACK, LaneMap
+from smt_verifier.audit.lanes import CELL, ENTRY, STACK, LaneMap, cell_container
 from smt_verifier.audit.masks import defines_exec
-from smt_verifier.audit.moves import is_whole_wave_move, scalar_moves
+from smt_verifier.audit.moves import is_whole_wave_move, lane_move, scalar_moves
 from smt_verifier.audit.product import Product
 from smt_verifier.audit.semantics import NO_CODE, ignores_exec, moves_only
 from verilocc_mlir.errors import UnsupportedError
@@ -38,16 +38,29 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Lanes a step writes on either side. ``preserved``: units that a call leaves alone; None: there is no call."""
+    """Lanes a step writes on either side.
+
+    Attributes:
+        pre: writes of the pre-RA side by key.
+        post: writes of the post-RA side by key.
+        preserved: units that a call leaves alone; None: there is no call.
+        changes_exec: EXEC is written.
+        carries: sides on which scalars in single lanes of a vector register survive that the step writes it.
+    """
 
     pre: dict[int, Write]
     post: dict[int, Write]
     preserved: frozenset[int] | None = None
     changes_exec: bool = False
+    carries: frozenset[str] = frozenset()
 
     def written(self, side: str, key: int) -> Write | None:
         """How the step writes ``key`` of ``side``, or None."""
-        found = (self.pre if side == "pre" else self.post).get(key)
+        writes = self.pre if side == "pre" else self.post
+        found = writes.get(key)
+        if found is None and CELL <= key < ENTRY and side not in self.carries:
+            register = writes.get(cell_container(key))
+            return None if register is None else Write(undefined=register.undefined and side == "pre")
         if found is None and self.preserved is not None and key < 0 and -1 - key not in self.preserved:
             return Write()
         return found
@@ -69,11 +82,16 @@ class Effects:
 
     def _make(self, step: Step) -> Effect:
         product = self._product
+        threads = product.executor.cell_threads
         if step.pre is None:
-            return Effect({}, {} if step.post is None else _alone(step.post, product.post_lanes))
+            assert step.post is not None, "a step has an instruction"
+            written = _alone(step.post, product.post_lanes, threads)
+            return Effect({}, written, carries=frozenset({"post"}) if _carries(step.post) else frozenset())
         changes_exec = defines_exec(step.pre)
         if step.post is None:
-            return Effect(_alone(step.pre, product.pre_lanes, before=True), {}, changes_exec=changes_exec)
+            written = _alone(step.pre, product.pre_lanes, threads, before=True)
+            carries = frozenset({"pre"}) if _carries(step.pre) else frozenset[str]()
+            return Effect(written, {}, changes_exec=changes_exec, carries=carries)
         mask = next((op for op in step.pre.operands if op.kind is OperandKind.REGMASK), None)
         preserved = None if mask is None else regmask(mask.text) | product.executor.reserved
         return Effect(*self._pair(step.pre, step.post), preserved, changes_exec)
@@ -101,7 +119,14 @@ class Effects:
         return left, right
 
 
-def _alone(instruction: Instruction, lanes: LaneMap, *, before: bool = False) -> dict[int, Write]:
+def _carries(instruction: Instruction) -> bool:
+    """As ``Machine.spoil_cells``: whole-wave moves and moves of single lanes leave other lanes as they are."""
+    return is_whole_wave_move(instruction) or lane_move(instruction) is not None
+
+
+def _alone(
+    instruction: Instruction, lanes: LaneMap, threads: frozenset[int], *, before: bool = False
+) -> dict[int, Write]:
     opcode = instruction.opcode
     if opcode == "KILL":
         return {}
@@ -109,7 +134,7 @@ def _alone(instruction: Instruction, lanes: LaneMap, *, before: bool = False) ->
     if moves_only(opcode):
         for key in _rest(instruction, lanes) if before else _implicit(instruction, lanes):
             written[key] = Write(undefined=True, masked=lanes.is_vector(key))
-        written.update(_moved(instruction, lanes))
+        written.update(_moved(instruction, lanes, threads))
         return written
     undefined = opcode in NO_CODE
     for op in instruction.all_operands:
@@ -120,10 +145,10 @@ def _alone(instruction: Instruction, lanes: LaneMap, *, before: bool = False) ->
     return written
 
 
-def _moved(instruction: Instruction, lanes: LaneMap) -> dict[int, Write]:
+def _moved(instruction: Instruction, lanes: LaneMap, threads: frozenset[int]) -> dict[int, Write]:
     """What a move writes; a source marked undef leaves its destination undefined."""
     try:
-        moved = scalar_moves(instruction, lanes)
+        moved = scalar_moves(instruction, lanes, threads)
     except UnsupportedError:
         return {}
     everywhere = is_whole_wave_move(instruction)

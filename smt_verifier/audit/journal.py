@@ -16,6 +16,9 @@ from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.product import Product
 from smt_verifier.audit.state import UNDEFINED, Atom, State
 
+FORGOTTEN = -1
+"""In a journal, the term of a lane that no longer holds anything known; no term equals it."""
+
 
 @dataclass(slots=True)
 class Clock:
@@ -43,6 +46,11 @@ class Journal(dict[int, int]):
         """As ``dict.update`` of pairs, each write remembered."""
         for key, term in rows:
             self[key] = term
+
+    def pop(self, key: int, default: int | None = None) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """As ``dict.pop`` with a default: the lane holds nothing known from now on."""
+        self._log.setdefault(key, []).append((self._clock.now, FORGOTTEN))
+        return super().pop(key, default)
 
     def writes(self, key: int, before: int) -> list[tuple[int, int]]:
         """``(event, term)`` of every write of a lane before an event, oldest first; event -1: its value at entry."""
@@ -149,6 +157,8 @@ class PathRun:
 
     def same(self, a: int, b: int) -> bool:
         """Whether two terms are equal on this path."""
+        if FORGOTTEN in (a, b):
+            return False
         return self._equal.get(a, a) == self._equal.get(b, b)
 
     def _fails(self, goal: Goal) -> bool:
