@@ -214,7 +214,7 @@ class _Group:
         """Element by element: operands with one result."""
         operands = self._get(operation)
         kind = _element(str(operation.results[0].type))
-        with np.errstate(over="ignore", under="ignore", invalid="raise"):
+        with np.errstate(over="ignore", under="ignore", invalid="raise", divide="raise"):
             self._set(operation, _SIMPLE[operation.name](operation, kind, *operands))
 
 

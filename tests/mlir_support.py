@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from examples.mlir_kernels import Config, Gemm
 from verilocc_mlir.hooks.mlir_bindings import Bindings
 
 PACKAGES = ("torch_mlir", "mlir", "iree.compiler")
@@ -86,3 +87,10 @@ def elf_header(data: bytes) -> tuple[int, int, int]:
     """(EI_OSABI, EI_ABIVERSION, e_flags & EF_AMDGPU_MACH) of an ELF file."""
     assert data[:4] == b"\x7fELF"
     return data[7], data[8], struct.unpack_from("<I", data, 48)[0] & 0xFF
+
+
+def small(config: Config) -> bool:
+    """Whether a generated kernel is quick to run and to prove."""
+    if isinstance(config, Gemm):
+        return config.accumulators <= 32 and config.threads <= 256
+    return config.queries <= 64 and config.head_dim <= 96 and config.block <= 64
