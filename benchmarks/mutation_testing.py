@@ -9,7 +9,7 @@ returned value, or a statement left out. Messages (strings with a blank), docstr
 ``__all__`` are left alone. The sample is drawn in proportion to the modules' mutants, three a module at least.
 
 Each mutant is written into a copy of the tree, and the tests of its package run there in a fork of a process that has
-loaded everything else, up to the first failure. ``killed``: a test failed. ``timeout``: they took ten times as long as
+loaded everything else, up to the first failure. ``killed``: a test failed. ``timeout``: they took five times as long as
 without a mutant; counted as killed. ``survived``: all passed. Results are appended to the JSON-lines file beside
 ``--out`` as they come, so a run can be stopped and goes on where it was.
 """
@@ -300,7 +300,7 @@ class Runner:
                         raise SystemExit(f"without a mutant: {said} {failed}")
                     self.baseline[files] = seconds
                     target.write_text(mutated(mutant))
-                said, failed, seconds = self.run(files, 20 + 10 * self.baseline[files])
+                said, failed, seconds = self.run(files, 5 + 5 * self.baseline[files])
                 spent += seconds
                 if said != "passed":
                     row |= {"verdict": "killed" if said == "failed" else "timeout", "by": failed}

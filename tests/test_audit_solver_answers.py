@@ -1,0 +1,67 @@
+"""Whatever the solver says, the audit says no more than it: only PROVED of every obligation is a proof."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import pytest
+from fuzz_targets import machine_ir_pair
+
+from smt_verifier.audit import AuditReport, audit
+from smt_verifier.outcome import Outcome
+from smt_verifier.smt import Obligation, Solver, Verdict, default_solver
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.target.targets import target
+
+
+class Sometimes:
+    """Another solver's answers, but for one obligation, of which it says something else."""
+
+    def __init__(self, number: int, verdict: Verdict) -> None:
+        self.inner: Solver = default_solver()
+        self.number = number
+        self.verdict = verdict
+        self.asked = 0
+
+    def check(
+        self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
+    ) -> Verdict:
+        self.asked += 1
+        if self.asked == self.number + 1:
+            # The goal that is named false is one of those asked.
+            named = tuple(name for name, _ in obligation.goals[: len(self.verdict.violated)])
+            return replace(self.verdict, violated=named)
+        return self.inner.check(obligation, timeout_s, exhaustive=exhaustive, consistent=consistent)
+
+
+@lru_cache(maxsize=1)
+def obligations() -> int:
+    solver = Sometimes(-1, Verdict(Outcome.PROVED))
+    assert judged(solver).outcome is Outcome.PROVED
+    return solver.asked
+
+
+def judged(solver: Solver) -> AuditReport:
+    pre, post = machine_ir_pair()
+    return audit(parse_mir(pre), parse_mir(post), target("gfx942"), solver=solver)
+
+
+ANSWERS = [
+    (Verdict(Outcome.UNKNOWN, reason="no answer within 3 s"), {Outcome.UNKNOWN}),
+    (Verdict(Outcome.UNKNOWN), {Outcome.UNKNOWN}),
+    (Verdict(Outcome.INVALID, reason="the obligation does not parse"), {Outcome.INVALID}),
+    # A counterexample whose goals could not be named in time; and one that is named.
+    (Verdict(Outcome.REFUTED, reason="counterexample found, but not its goals"), {Outcome.REFUTED, Outcome.UNKNOWN}),
+    (Verdict(Outcome.REFUTED, ("the first",)), {Outcome.REFUTED, Outcome.UNKNOWN}),
+]
+
+
+@pytest.mark.parametrize(("verdict", "outcomes"), ANSWERS)
+def test_one_obligation_that_is_not_proved(verdict: Verdict, outcomes: set[Outcome]) -> None:
+    count = obligations()
+    assert count > 3
+    for number in range(count):
+        report = judged(Sometimes(number, verdict))
+        assert report.outcome in outcomes, (number, report)
+        assert any(finding.outcome in outcomes for function in report.functions for finding in function.findings)
