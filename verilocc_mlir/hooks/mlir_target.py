@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.target.targets import target
+from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.target.targets import TARGETS, target
 
 DEFAULT_CHIP = "gfx900"
 DEFAULT_TRIPLE = "amdgcn-amd-amdhsa"
@@ -93,12 +93,15 @@ class RocdlTarget:
         """Raise what keeps this target from being compiled as it asks.
 
         Raises:
-            UnsupportedError: a flag, ABI, level or triple that cannot be honoured.
-            InputError: the chip is not known.
+            UnsupportedError: a chip, flag, ABI, level or triple that cannot be honoured.
         """
         if not re.fullmatch(r"amdgcn-(?:amd|unknown)?-amdhsa", self.triple):
             raise UnsupportedError(f"triple = {self.triple!r}: only {DEFAULT_TRIPLE} is supported")
-        target(self.chip)
+        try:
+            target(self.chip)
+        except InputError as error:
+            # Another AMD GPU is somebody's valid input, only not ours.
+            raise UnsupportedError(error.what, hint=f"handled: {', '.join(sorted(TARGETS))}") from error
         unknown = sorted(self.flags - KNOWN_FLAGS)
         if unknown:
             raise UnsupportedError(f"unknown flags in #rocdl.target: {', '.join(unknown)}")
