@@ -458,3 +458,11 @@ def test_a_program_runs_under_the_module(tmp_path: Path) -> None:
     assert done.stdout == "proved x\n"
     assert "verilocc: twice for gfx942: proved (SGPR deterministic, VGPR deterministic)" in done.stderr
     assert run(["-m", "verilocc_mlir.hooks.triton"], tmp_path / "site").returncode != 0
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    done = run([str(REPOSITORY / "examples" / "triton_matmul.py"), "gfx90a"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    assert all("warps: proved" in line and "'vgpr': 'deterministic'" in line for line in lines)
