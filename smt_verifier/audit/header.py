@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from smt_verifier.audit.brackets import scratch_register
 from smt_verifier.audit.lanes import LaneMap, key_name
 from smt_verifier.audit.moves import cell_registers
+from smt_verifier.audit.numbering import without_number
 from smt_verifier.audit.report import Finding
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
+from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.target.registers import physical_register
 
 _SECTIONS_OF_ALLOCATION = frozenset({"registers", "liveins", "stack", "fixedStack", "body"})
@@ -64,9 +64,7 @@ def compare_headers(pre: MachineFunction, post: MachineFunction) -> list[Finding
         other = post.stack.get(number)
         if other is None or (other.size, other.alignment, other.type) != (row.size, row.alignment, row.type):
             findings.append(Finding("header", Outcome.REFUTED, f"stack object {number} changed"))
-    if sorted(map(_without_number, pre.fixed_stack.values())) != sorted(
-        map(_without_number, post.fixed_stack.values())
-    ):
+    if sorted(map(without_number, pre.fixed_stack.values())) != sorted(map(without_number, post.fixed_stack.values())):
         findings.append(Finding("header", Outcome.REFUTED, "the fixed stack objects changed"))
     return findings
 
@@ -121,34 +119,3 @@ def _listed(function: MachineFunction, name: str) -> frozenset[str]:
 
 
 _REGISTER = re.compile(r"\$(\w+)")
-_NUMBER = re.compile(r"\bid: \d+")
-_FIXED = re.compile(r"%fixed-stack\.(\d+)")
-
-
-def _without_number(row: StackObject) -> str:
-    return " ".join(_NUMBER.sub("", row.text).split())
-
-
-def with_numbers_of(pre: MachineFunction, post: MachineFunction) -> MachineFunction:
-    """``post`` with fixed stack objects numbered as in ``pre``: LLVM numbers them anew whenever it reads MIR.
-
-    Objects correspond by everything but their number (``compare_headers`` has checked that they do).
-    """
-    waiting: dict[str, list[int]] = {}
-    for row in pre.fixed_stack.values():
-        waiting.setdefault(_without_number(row), []).append(row.id)
-    names = {row.id: waiting[_without_number(row)].pop() for row in post.fixed_stack.values()}
-    if all(old == new for old, new in names.items()):
-        return post
-
-    def rename(text: str) -> str:
-        return _FIXED.sub(lambda m: f"%fixed-stack.{names[int(m[1])]}" if int(m[1]) in names else m[0], text)
-
-    def renamed(instruction: Instruction) -> Instruction:
-        if "%fixed-stack." not in instruction.render():
-            return instruction
-        operands = tuple(replace(op, text=rename(op.text)) for op in instruction.operands)
-        return replace(instruction, operands=operands, memory=tuple(rename(m) for m in instruction.memory))
-
-    blocks = tuple(replace(b, instructions=tuple(renamed(i) for i in b.instructions)) for b in post.blocks)
-    return replace(post, blocks=blocks)

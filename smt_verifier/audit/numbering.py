@@ -1,0 +1,73 @@
+"""Numbers of stack objects: LLVM numbers them anew, in the order they are listed, whenever it reads MIR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
+
+_NUMBER = re.compile(r"\bid: \d+")
+_FRAME_INDEX = re.compile(r"%(fixed-stack|stack)\.(\d+)")
+
+
+def without_number(row: StackObject) -> str:
+    """All that is said of an object but its number, to compare by."""
+    return " ".join(_NUMBER.sub("", row.text).split())
+
+
+def with_numbers_of(pre: MachineFunction, post: MachineFunction) -> MachineFunction:
+    """``post`` with its stack objects numbered as in ``pre``; unchanged where they do not correspond.
+
+    Fixed objects correspond by everything but their number. Of the others, those of ``pre`` come first on both sides,
+    in the same order, and what the allocator added gets numbers that ``pre`` does not use.
+    """
+    names = {"fixed-stack": _fixed_names(pre, post), "stack": _names(pre, post)}
+    if all(old == new for table in names.values() for old, new in table.items()):
+        return post
+
+    def rename(text: str) -> str:
+        return _FRAME_INDEX.sub(lambda m: f"%{m[1]}.{names[m[1]].get(int(m[2]), int(m[2]))}", text)
+
+    def renamed(instruction: Instruction) -> Instruction:
+        if "stack." not in instruction.render():
+            return instruction
+        operands = tuple(replace(op, text=rename(op.text)) for op in instruction.operands)
+        return replace(instruction, operands=operands, memory=tuple(rename(m) for m in instruction.memory))
+
+    blocks = tuple(replace(b, instructions=tuple(renamed(i) for i in b.instructions)) for b in post.blocks)
+    return replace(
+        post,
+        blocks=blocks,
+        stack=_renumbered(post.stack, names["stack"]),
+        fixed_stack=_renumbered(post.fixed_stack, names["fixed-stack"]),
+    )
+
+
+def _renumbered(rows: Mapping[int, StackObject], names: Mapping[int, int]) -> dict[int, StackObject]:
+    return {names.get(n, n): replace(row, id=names.get(n, n)) for n, row in rows.items()}
+
+
+def _fixed_names(pre: MachineFunction, post: MachineFunction) -> dict[int, int]:
+    if sorted(map(without_number, pre.fixed_stack.values())) != sorted(map(without_number, post.fixed_stack.values())):
+        return {}
+    waiting: dict[str, list[int]] = {}
+    for row in pre.fixed_stack.values():
+        waiting.setdefault(without_number(row), []).append(row.id)
+    return {row.id: waiting[without_number(row)].pop() for row in post.fixed_stack.values()}
+
+
+def _names(pre: MachineFunction, post: MachineFunction) -> dict[int, int]:
+    left, right = list(pre.stack.values()), list(post.stack.values())
+    if all(n in post.stack and _alike(row, post.stack[n]) for n, row in pre.stack.items()):
+        return {}
+    if len(right) < len(left) or not all(map(_alike, left, right)):
+        return {}
+    free = max(pre.stack) + 1
+    kept = {b.id: a.id for a, b in zip(left, right, strict=False)}
+    return kept | {row.id: free + n for n, row in enumerate(right[len(left) :])}
+
+
+def _alike(a: StackObject, b: StackObject) -> bool:
+    return (a.size, a.alignment, a.type) == (b.size, b.alignment, b.type)
