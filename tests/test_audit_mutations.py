@@ -83,12 +83,12 @@ CASES: list[tuple[str, Callable[[], Pair], set[str]]] = [
     (
         "changed opcode of a pure instruction",
         lambda: edit(straight(1), r"V_MUL_LO_U32_e64", "V_MUL_HI_U32_e64"),
-        {"value"},
+        {"instruction-sequence"},
     ),
     (
         "changed immediate",
         lambda: edit(straight(0), r"(S_LOAD_DWORD\w+ \S+ ?\S*, )0,", r"\g<1>8,"),
-        {"value"},
+        {"instruction-sequence"},
     ),
     (
         "dropped instruction",

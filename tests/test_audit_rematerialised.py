@@ -39,7 +39,7 @@ def test_a_repeated_instruction_gives_the_same_value() -> None:
 
 
 def test_another_instruction_does_not() -> None:
-    assert repeated("$vgpr2 = IMPLICIT_DEF", masked("$vgpr3", 14)).rules() == {"value"}
+    assert repeated("$vgpr2 = IMPLICIT_DEF", masked("$vgpr3", 14)).rules() == {"instruction-sequence"}
 
 
 def test_not_where_some_threads_wait() -> None:

@@ -41,9 +41,11 @@ from smt_verifier.audit.brackets import without_brackets
 from smt_verifier.audit.check import check_block
 from smt_verifier.audit.explain import FailedGoal, by_cause, explain_failures
 from smt_verifier.audit.flags import check_alone, new_faults
-from smt_verifier.audit.header import compare_headers, unreserved_cells, with_numbers_of
+from smt_verifier.audit.header import compare_headers, unreserved_cells
 from smt_verifier.audit.infer import infer
-from smt_verifier.audit.product import Product, has_virtual_registers
+from smt_verifier.audit.numbering import with_numbers_of
+from smt_verifier.audit.operations import operation_name
+from smt_verifier.audit.product import Product, has_virtual_registers, instructions_of
 from smt_verifier.audit.readers import explain_faults
 from smt_verifier.audit.report import AuditReport, Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.rules import MachineRules
@@ -63,6 +65,7 @@ __all__ = ["RULES", "AuditReport", "Finding", "FunctionAudit", "MoveCounts", "au
 
 RULES = (
     "value",
+    "inactive-lanes",
     "undef-flag",
     "kill-flag",
     "dead-flag",
@@ -140,25 +143,32 @@ def audit_function(
 def _audit(
     file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, timeout_s: float, solver: Solver
 ) -> FunctionAudit:
+    post = with_numbers_of(pre, post)
     pre, post = without_brackets(pre), without_brackets(post)
     findings = compare_headers(pre, post) + _control_flow(pre, post)
     if findings:
         return FunctionAudit(
             pre.name, combine(f.outcome for f in findings), len(findings), tuple(findings), MoveCounts()
         )
-    post = with_numbers_of(pre, post)
     available = allocatable(pre, file.preamble, target)
-    product = Product(
-        pre, post, target.wave_size, available.reserved_units, _saved_by_callee(file, pre, post, available, target)
-    )
-    rules = MachineRules(
-        product.pre_lanes,
-        product.post_lanes,
-        {a.number: b.number for a, b in zip(pre.blocks, post.blocks, strict=True)},
-        _allocatable_units(available),
-        _fixed_targets(pre),
-        target.has_agprs,
-    )
+    saved = _saved_by_callee(file, pre, post, available, target)
+
+    def paired(apart: frozenset[int]) -> tuple[Product, MachineRules]:
+        product = Product(pre, post, target.wave_size, available.reserved_units, saved, apart)
+        return product, MachineRules(
+            product.pre_lanes,
+            product.post_lanes,
+            {a.number: b.number for a, b in zip(pre.blocks, post.blocks, strict=True)},
+            _allocatable_units(available),
+            _fixed_targets(pre),
+            target.has_agprs,
+            product.originals,
+        )
+
+    product, rules = paired(frozenset())
+    apart = _wrongly_paired(pre, product, rules)
+    if apart:
+        product, rules = paired(apart)
     if header_field(post, "isEntryFunction") != "true" and not has_virtual_registers(post):
         findings += unreserved_cells(post, product.post_lanes)
     obligations = 0
@@ -166,6 +176,8 @@ def _audit(
         for step in steps:
             obligations += 1
             findings += [_at(f, number) for f in rules.check(step)]
+    # What is missing or added shifts the pairs of pure instructions beside it: it comes first.
+    findings.sort(key=lambda f: f.rule != "instruction-sequence")
     if not findings:
         entries = infer(product)
         failed: list[FailedGoal] = []
@@ -183,6 +195,20 @@ def _audit(
         findings = by_cause(explain_failures(product, failed), findings)
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))
+
+
+def _wrongly_paired(pre: MachineFunction, product: Product, rules: MachineRules) -> frozenset[int]:
+    """Pre-RA instructions, by ``id``, whose partner rather repeats another one of the same operation.
+
+    Equal instructions in a row (constants, for the lanes of a tuple) pair in order; that may be the wrong order.
+    """
+    misfits = [s for steps in product.steps for s in steps if rules.misfits(s)]
+    originals = instructions_of(pre, {operation_name(s.post) for s in misfits if s.post})
+    return frozenset(
+        id(s.pre)
+        for s in misfits
+        if s.post and rules.repeats(s.post, [i for i in originals.get(operation_name(s.post), ()) if i is not s.pre])
+    )
 
 
 def _with_attributes(judged: FunctionAudit, pre: MirFile, post: MirFile) -> FunctionAudit:

@@ -81,11 +81,12 @@ class OneSided(Machine):
         for table in self.tables(side, state, to_vector, everywhere=is_whole_wave_move(instruction)):
             origin = table if from_vector else side.scalars(state)
             moved.append((table, [self._source(source, k, origin, side) for k in of]))
-        if side is Side.PRE:
-            for table, _ in moved:
-                self.undefine_rest(target, to, table)
-        else:
+        for table, _ in moved:
+            self.undefine_rest(side, target, to, table)
+        if side is Side.POST:
             self._implicit_garbage(instruction, frozenset(to), state)
+        elif to_vector:
+            self.miss(to, state)
         for table, terms in moved:
             table.update(zip(to, terms, strict=True))
         if is_whole_wave_move(instruction):
@@ -132,8 +133,8 @@ class OneSided(Machine):
         to, of = (cells, keys) if slot.is_save else (keys, cells)
         for table in self.tables(side, state, slot.kind != "S", everywhere=is_whole_wave_move(instruction)):
             terms = [self._source(slot.register, k, table, side) if slot.is_save else self.read(k, table) for k in of]
-            if side is Side.PRE and not slot.is_save:
-                self.undefine_rest(slot.register, to, table)
+            if not slot.is_save:
+                self.undefine_rest(side, slot.register, to, table)
             table.update(zip(to, terms, strict=True))
         if is_whole_wave_move(instruction):
             self._carry_cells(to, of, side, state)
@@ -150,10 +151,10 @@ class OneSided(Machine):
             for threads in self.tables(side, state, True, everywhere=True):
                 for key in lanes.keys(move.register):
                     threads[key] = self.terms.fresh(f"what {instruction} left")
-        elif side is Side.POST:
-            self._implicit_garbage(instruction, frozenset(to), state)
         else:
-            self.undefine_rest(move.scalar, to, table)
+            self.undefine_rest(side, move.scalar, to, table)
+            if side is Side.POST:
+                self._implicit_garbage(instruction, frozenset(to), state)
         table.update(zip(to, terms, strict=True))
 
     def _carry_cells(self, to: tuple[int, ...], of: tuple[int, ...], side: Side, state: State) -> None:
@@ -176,13 +177,14 @@ class OneSided(Machine):
         scalar, vector = self.pure_arguments(instruction, None, state)
         for number, op in enumerate(o for o in instruction.all_operands if o.is_def and o.is_reg):
             keys = self.pre_lanes.keys(op)
+            self.miss(keys, state)
             tables = (
                 [(state.pre, scalar)]
                 if not keys or not self.pre_lanes.is_vector(keys[0])
                 else [(a.pre, vector.get(id(a))) for a in state.atoms if a.active]
             )
             for table, arguments in tables:
-                self.undefine_rest(op, keys, table)
+                self.undefine_rest(Side.PRE, op, keys, table)
                 row = self.terms.fresh_many(f"result {number} of {instruction}", len(keys))
                 for key, term in zip(keys, row, strict=True):
                     table[key] = term
@@ -215,8 +217,8 @@ class OneSided(Machine):
                 for key in self.post_lanes.keys(op):
                     self.garbage(key, state, f"a side result of {instruction}")
         for table, row in zip(maps, results, strict=True):
-            for key, term in zip(keys, row, strict=True):
-                table[key] = term
+            self.undefine_rest(Side.POST, target, keys, table)
+            table.update(zip(keys, row, strict=True))
 
 
 def _low_half(to: tuple[int, ...], of: tuple[int, ...]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from smt_verifier.audit.align import Step
 from smt_verifier.audit.explain import FailedGoal, local_finding
 from smt_verifier.audit.lanes import key_name
-from smt_verifier.audit.machine import Goal
+from smt_verifier.audit.machine import UNDECIDED, Goal
 from smt_verifier.audit.product import Product
 from smt_verifier.audit.relation import Claims, Relation, pre_term
 from smt_verifier.audit.report import Finding
@@ -154,9 +154,9 @@ def _obligation(
         )
     merged: list[Goal] = []
     named: list[tuple[str, str]] = []
-    seen: set[tuple[int, int, bool]] = set()
+    seen: set[tuple[int, int, str]] = set()
     for goal in goals:
-        identity = (goal.pre, goal.post, goal.rule == "relation")
+        identity = (goal.pre, goal.post, goal.rule if goal.rule in UNDECIDED else "")
         if identity in seen:
             continue
         seen.add(identity)

@@ -18,6 +18,9 @@ from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.callingconv import regmask
 
+_Target = tuple[Operand, tuple[int, ...], dict[int, int]]
+"""A definition, its keys, and the table they are in."""
+
 
 class Executor(OneSided):
     """Runs steps over a state."""
@@ -72,10 +75,13 @@ class Executor(OneSided):
                     if not self.post_lanes.is_vector(y):
                         continue
                     for atom in state.atoms:
-                        if atom.reached(everywhere) and not (blends and self._blended_away(pre, number, atom, state)):
-                            self._goal(self.read(x, atom.pre), self.read(y, atom.post), x, y, right, post)
+                        if not atom.reached(everywhere) or (x in atom.missed and not atom.active):
+                            continue
+                        if not (blends and self._blended_away(pre, number, atom, state)):
+                            rule = "value" if atom.active else "inactive-lanes"
+                            self._goal(rule, self.read(x, atom.pre), self.read(y, atom.post), x, y, right, post)
                 elif not self.post_lanes.is_vector(y):
-                    self._goal(self.read(x, state.pre), self.read(y, state.post), x, y, right, post)
+                    self._goal("value", self.read(x, state.pre), self.read(y, state.post), x, y, right, post)
 
     def _blended_away(self, pre: Instruction, number: int, atom: Atom, state: State) -> bool:
         """Whether an operand is one that V_SET_INACTIVE does not read for the threads of ``atom``."""
@@ -103,7 +109,9 @@ class Executor(OneSided):
             if term != UNDEFINED:
                 self.goals(Goal("early-clobber", term, -1, self.step, pre_key, post_key))
 
-    def _goal(self, pre: int, post: int, pre_key: int, post_key: int, right: Operand, instruction: Instruction) -> None:
+    def _goal(
+        self, rule: str, pre: int, post: int, pre_key: int, post_key: int, right: Operand, instruction: Instruction
+    ) -> None:
         assert self.goals is not None
         if pre == UNDEFINED:
             return
@@ -111,7 +119,7 @@ class Executor(OneSided):
         if right.undef:
             self.goals(Goal("undef-flag", pre, -1, self.step, pre_key, post_key))
         else:
-            self.goals(Goal("value", pre, post, self.step, pre_key, post_key))
+            self.goals(Goal(rule, pre, post, self.step, pre_key, post_key))
 
     def _clobber(self, preserved: frozenset[int], state: State) -> None:
         """A call: every physical register it does not preserve holds something new, in active threads.
@@ -150,10 +158,11 @@ class Executor(OneSided):
             origin = f"result {number} of {pre}"
             if not self.pre_lanes.is_vector(to[0]):
                 row = self.terms.fresh_many(origin, len(to))
-                self._place(row, to, at, left, state.pre, state.post)
+                self._place(row, (left, to, state.pre), (right, at, state.post))
                 if number == 0 and scalar_arguments is not None:
                     self.note_results(pre, row, to, *scalar_arguments)
                 continue
+            self.miss(to, state, everywhere=everywhere)
             rows: dict[PureArguments | None, range] = {}
             for atom in state.atoms:
                 if everywhere or atom.active:
@@ -166,7 +175,7 @@ class Executor(OneSided):
                         row = rows[arguments] = self.terms.fresh_many(origin, len(to))
                         if arguments is not None:
                             self.note_results(pre, row, to, *arguments)
-                    self._place(row, to, at, left, atom.pre, atom.post)
+                    self._place(row, (left, to, atom.pre), (right, at, atom.post))
 
     def _unknown(self, to: tuple[int, ...], at: tuple[int, ...], atom: Atom) -> None:
         """Results in threads of which nothing is claimed: each side has its own."""
@@ -174,23 +183,15 @@ class Executor(OneSided):
             for key in keys:
                 table[key] = self.terms.fresh("what a matrix operation left in threads that never entered the function")
 
-    def _place(
-        self,
-        row: range,
-        to: tuple[int, ...],
-        at: tuple[int, ...],
-        left: Operand,
-        pre_map: dict[int, int],
-        post_map: dict[int, int],
-    ) -> None:
+    def _place(self, row: range, pre: _Target, post: _Target) -> None:
         """Put one new term a lane into both sides: equal operations on equal inputs give equal outputs.
 
         Classes of threads may share the terms, because no goal compares one class with another; only results of pure
         operations on different arguments must not be shared, because they are equated with their expressions.
         """
-        self.undefine_rest(left, to, pre_map)
-        pre_map.update(zip(to, row, strict=True))
-        post_map.update(zip(at, row, strict=False))
+        for side, (operand, keys, table) in ((Side.PRE, pre), (Side.POST, post)):
+            self.undefine_rest(side, operand, keys, table)
+            table.update(zip(keys, row, strict=side is Side.PRE))
 
     def _matching_defs(self, pre: Instruction, post: Instruction) -> list[Operand]:
         """Post-RA definitions in the order of the pre-RA ones."""

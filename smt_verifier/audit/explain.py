@@ -15,7 +15,7 @@ from itertools import islice
 from smt_verifier.audit.effects import Effects
 from smt_verifier.audit.journal import Failure, PathRun
 from smt_verifier.audit.lanes import key_name
-from smt_verifier.audit.machine import Goal
+from smt_verifier.audit.machine import UNDECIDED, Goal
 from smt_verifier.audit.origins import Cause, Origins, Tracer
 from smt_verifier.audit.paths import PathSearch
 from smt_verifier.audit.product import Product
@@ -26,7 +26,7 @@ from verilocc_mlir.errors import UnsupportedError, VeriloccError
 
 _MAX_FINDINGS = 20
 _MAX_CANDIDATES = 12
-_OF_GOALS = frozenset({"value", "undef-flag", "early-clobber", "callee-saved", "relation"})
+_OF_GOALS = frozenset({"value", "undef-flag", "early-clobber", "callee-saved", "inactive-lanes", "relation"})
 _MAX_STEPS = 300_000
 """Steps of paths executed for one function; explanations stop being traced beyond that."""
 
@@ -66,6 +66,8 @@ def _message(goal: Goal, grain: int, expected: str, found: str) -> str:
         return f"{place} is overwritten by an early-clobber result before it is read as {expected}"
     if goal.rule == "undef-flag":
         return f"{place} is marked undef, but must hold {expected}"
+    if goal.rule == "inactive-lanes":
+        return f"in threads that are not active here, {place} should hold {expected}, but {found}"
     if goal.rule == "callee-saved":
         return f"{place} must hold again what it held at function entry, but {found}"
     return f"{place} must hold {expected}, but {found}"
@@ -75,7 +77,7 @@ def _finding(product: Product, goal: Goal, message: str) -> Finding:
     post = goal.step.post
     return Finding(
         goal.rule,
-        Outcome.UNKNOWN if goal.rule == "relation" else Outcome.REFUTED,
+        Outcome.UNKNOWN if goal.rule in UNDECIDED else Outcome.REFUTED,
         message,
         pre_line=goal.step.pre.line if goal.step.pre else 0,
         post_line=post.line if post else 0,

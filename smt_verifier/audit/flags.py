@@ -76,13 +76,19 @@ class Liveness:
                 live = self._before(block)
                 changed = changed or live != self._live_in[block]
                 self._live_in[block] = live
+        arriving: list[set[int]] = [set() for _ in self.steps]
+        for block in self.reached:
+            for successor in self.successors[block]:
+                arriving[successor] |= self.defined[block]
         faults: dict[Place, Finding] = {}
         self._faults = faults
         for block in self.reached:
             self._block = block
             self._before(block)
             declared = {k for livein in function.blocks[block].liveins for k in self.post.livein_keys(livein)}
-            for key in sorted(self._live_in[block]):
+            for key, lanes in sorted(self._live_in[block].items()):
+                if not _carried(lanes, arriving[block]):
+                    continue
                 if key < 0 and key not in declared and not self.always_available(-1 - key):
                     message = f"{key_name(key, self.post.grain)} is read, but not declared live-in"
                     faults["live-in", block, key] = Finding("live-in", Outcome.REFUTED, message, block)
@@ -93,8 +99,7 @@ class Liveness:
         defined = self.defined[block]
         for successor in self.successors[block]:
             for place, keys in self._live_in[successor].items():
-                carried = {k for k in keys if not 0 <= k < ANY or k in defined}
-                if carried:
+                if carried := _carried(keys, defined):
                     live.setdefault(place, set()).update(carried)
         for step in reversed(self.steps[block]):
             if step.post is not None:
@@ -179,6 +184,11 @@ class Liveness:
                     post_line=instruction.line,
                     instruction=str(instruction),
                 )
+
+
+def _carried(keys: set[int], defined: set[int]) -> set[int]:
+    """Those of the pre-RA lanes that may hold a value: all but virtual registers that no path defines."""
+    return {k for k in keys if not 0 <= k < ANY or k in defined}
 
 
 def check_alone(

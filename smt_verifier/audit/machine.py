@@ -16,6 +16,11 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 
+UNDECIDED = frozenset({"relation", "inactive-lanes"})
+"""Rules whose violation leaves the verdict UNKNOWN: claims that inference made, and lanes of threads that are not
+active, of which LLVM does not promise more than that a value written for them is still there.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Goal:
@@ -77,7 +82,7 @@ class Machine:
         """
         self.terms = Terms()
         self.expressions: list[Expression] = []
-        self._by_operation: dict[tuple[str, int, int], list[Expression]] = {}
+        self._by_operation: dict[tuple[str, int, int], list[tuple[tuple[int, ...], set[int]]]] = {}
         self.goals: GoalSink | None = None
         self.findings: Callable[[Finding], None] | None = None
         self.step = Step(None, None)
@@ -112,6 +117,14 @@ class Machine:
         if not vector:
             return [side.scalars(state)]
         return [side.threads(a) for a in state.atoms if everywhere or a.active]
+
+    def miss(self, keys: tuple[int, ...], state: State, *, everywhere: bool = False) -> None:
+        """The pre-RA side defines vector lanes: threads that are not active now do not get the new value."""
+        for atom in state.atoms:
+            if everywhere or atom.active:
+                atom.missed.difference_update(keys)
+            else:
+                atom.missed.update(keys)
 
     def cell_registers(self, side: Side) -> frozenset[int]:
         """Vector registers and slots that hold scalars in single lanes, anywhere on one side."""
@@ -167,14 +180,15 @@ class Machine:
         if self.goals is not None:
             return
         shape = (expression.operation, expression.index, len(expression.arguments))
-        same = self._by_operation.setdefault(shape, [])
-        for other in same:
-            left, right = (other, expression) if other.key is not None else (expression, other)
-            if left.key is None or right.key is not None:
-                continue
-            if all(self.terms.believed_equal(a, b) for a, b in zip(left.arguments, right.arguments, strict=True)):
-                self.terms.alternatives.setdefault(left.term, set()).add(right.term)
-        same.append(expression)
+        known = self._by_operation.setdefault(shape, [])
+        for arguments, results in known:
+            if all(map(self.terms.alike, arguments, expression.arguments)):
+                results.add(expression.term)
+                break
+        else:
+            results = {expression.term}
+            known.append((expression.arguments, results))
+        self.terms.results[expression.term] = results
 
     def pure_arguments(
         self, instruction: Instruction, post: Instruction | None, state: State
@@ -227,12 +241,12 @@ class Machine:
         for index, (term, key) in enumerate(zip(row, to, strict=True)):
             self.note(Expression(operation, index, arguments, term), (key, keys))
 
-    def undefine_rest(self, left: Operand, to: tuple[int, ...], pre_map: dict[int, int]) -> None:
+    def undefine_rest(self, side: Side, operand: Operand, to: tuple[int, ...], table: dict[int, int]) -> None:
         """``undef %5.sub1 = …`` leaves the other lanes of %5 undefined (MachineOperand::isUndef on a definition)."""
-        if left.undef and left.sub and left.vreg >= 0:
-            for key in self.pre_lanes.register_lanes(left.vreg):
+        if operand.undef and operand.sub and operand.vreg >= 0:
+            for key in self.lanes(side).register_lanes(operand.vreg):
                 if key not in to:
-                    pre_map[key] = UNDEFINED
+                    table[key] = UNDEFINED if side is Side.PRE else self.terms.fresh("nothing (lane left undefined)")
 
     def refute(self, rule: str, message: str) -> None:
         if self.findings is None:

@@ -267,6 +267,8 @@ class MaskTracker:
         if len(atoms) > _TIDY_ABOVE:
             self._tidy(state)
         if len(state.atoms) > MAX_ATOMS:
+            self._forget_comparisons(state)
+        if len(state.atoms) > MAX_ATOMS:
             raise UnsupportedError(f"more than {MAX_ATOMS} classes of threads to tell apart")
 
     @staticmethod
@@ -274,12 +276,27 @@ class MaskTracker:
         """Forget masks that no lane holds any more, and merge the classes that only they told apart."""
         held = set(state.pre.values())
         state.masks = {m for m in state.masks if isinstance(m, int) or held.issuperset(m)}
-        keep = state.masks | {EXEC, OUTSIDE}
-        truths: list[tuple[Atom, Truth]] = []
-        for atom in state.atoms:
-            atom.signature = atom.signature & keep
-            truths.append((atom, None))
-        state.atoms = [atom for atom, _ in _merged(truths)]
+        _keep_masks(state)
+
+    @staticmethod
+    def _forget_comparisons(state: State) -> None:
+        """Forget masks that hold some active threads and not others: comparisons, not saved values of EXEC.
+
+        What uses one later does not know it and splits the classes again.
+        """
+        active = [a.signature for a in state.atoms if a.active]
+        state.masks = {m for m in state.masks if len({m in signature for signature in active}) < 2}
+        _keep_masks(state)
+
+
+def _keep_masks(state: State) -> None:
+    """Make ``state.masks`` the only masks that tell classes of threads apart, and merge what became the same."""
+    keep = state.masks | {EXEC, OUTSIDE}
+    truths: list[tuple[Atom, Truth]] = []
+    for atom in state.atoms:
+        atom.signature = atom.signature & keep
+        truths.append((atom, None))
+    state.atoms = [atom for atom, _ in _merged(truths)]
 
 
 def _has_outside(state: State) -> bool:
@@ -306,9 +323,12 @@ def _merged(truths: list[tuple[Atom, Truth]]) -> list[tuple[Atom, Truth]]:
     result: list[tuple[Atom, Truth]] = []
     for atom, truth in truths:
         alike = kept.setdefault((atom.signature, truth), [])
-        if not any(atom.pre == a.pre and atom.post == a.post for a in alike):
+        same = next((a for a in alike if atom.pre == a.pre and atom.post == a.post), None)
+        if same is None:
             alike.append(atom)
             result.append((atom, truth))
+        else:
+            same.missed &= atom.missed
     return result
 
 

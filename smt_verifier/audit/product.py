@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from smt_verifier.audit.align import Step, acts_alone, align
 from smt_verifier.audit.execute import Executor
@@ -17,7 +17,7 @@ from smt_verifier.audit.relation import Claims
 from smt_verifier.audit.semantics import is_pure, is_return, spill_slot
 from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.mir.model import BasicBlock, MachineFunction
+from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction
 
 Assume = Callable[[int, int], None]
 
@@ -33,6 +33,7 @@ class Product:
         callee_saved: units of scalar registers that must hold at a return what they held at function entry, once no
             virtual registers are left (SILowerSGPRSpills.cpp saves them between the phases; vector registers and the
             frame pointer are saved later, in PEI).
+        apart: pre-RA instructions, by ``id``, that must not be paired.
 
     Raises:
         UnsupportedError: the entry block has predecessors.
@@ -45,6 +46,7 @@ class Product:
         wave_size: int,
         reserved: frozenset[int],
         callee_saved: frozenset[int] = frozenset(),
+        apart: frozenset[int] = frozenset(),
     ) -> None:
         grain = 1 if uses_halves(pre, post) else 2
         self.pre = pre
@@ -57,7 +59,8 @@ class Product:
             raise UnsupportedError("a branch back to the entry block")
         self.idle_edges = [_idle_edges(b, row, position) for b, row in zip(pre.blocks, self.successors, strict=True)]
         self.steps: list[list[Step]] = [
-            align(a.instructions, b.instructions) for a, b in zip(pre.blocks, post.blocks, strict=True)
+            [alone for step in align(a.instructions, b.instructions) for alone in _taken_apart(step, apart)]
+            for a, b in zip(pre.blocks, post.blocks, strict=True)
         ]
         self.order = _reverse_postorder(self.successors)
         written = _written(post, self.post_lanes) if callee_saved and not has_virtual_registers(post) else set[int]()
@@ -66,7 +69,8 @@ class Product:
         self.defined = defined_at_exit(pre, self.pre_lanes)
         for live in self.live:
             live.update(ENTRY - 1 - k for k in self._saved)
-        ghosts = _ghosts(pre, self.pre_lanes, self._repeated_operations())
+        self.originals = instructions_of(pre, self._repeated_operations())
+        ghosts = _ghosts(self.originals, self.pre_lanes)
         _keep_ghosts(self.live, pre, self.pre_lanes, ghosts)
         self.masks = MaskTracker(pre, self.pre_lanes)
         self._whole_wave = is_whole_wave(pre)
@@ -189,16 +193,28 @@ def _idle_edges(block: BasicBlock, successors: list[int], position: dict[int, in
     return frozenset({target}) if tests[0].opcode == "S_CBRANCH_EXECZ" else rest
 
 
-def _ghosts(function: MachineFunction, lanes: LaneMap, operations: frozenset[str]) -> dict[int, tuple[int, ...]]:
+def _taken_apart(step: Step, apart: frozenset[int]) -> list[Step]:
+    return [Step(step.pre, None), Step(None, step.post)] if id(step.pre) in apart and step.post else [step]
+
+
+def instructions_of(function: MachineFunction, operations: Collection[str]) -> dict[str, list[Instruction]]:
+    """The instructions of a function, by pure operation."""
+    found: dict[str, list[Instruction]] = {}
+    for block in function.blocks if operations else ():
+        for instruction in block.instructions:
+            if is_pure(instruction) and (name := operation_name(instruction)) in operations:
+                found.setdefault(name, []).append(instruction)
+    return found
+
+
+def _ghosts(originals: dict[str, list[Instruction]], lanes: LaneMap) -> dict[int, tuple[int, ...]]:
     """For each instruction of a repeated operation, by ``id``, one key for each lane it reads."""
     found: dict[int, tuple[int, ...]] = {}
     count = 0
-    for block in function.blocks:
-        for instruction in block.instructions:
-            if operations and is_pure(instruction) and operation_name(instruction) in operations:
-                read = [k for op in pure_inputs(instruction) for k in lanes.keys(op)]
-                found[id(instruction)] = tuple(GHOST + 2 * (count + n) + lanes.is_vector(k) for n, k in enumerate(read))
-                count += len(read)
+    for instruction in (i for row in originals.values() for i in row):
+        read = [k for op in pure_inputs(instruction) for k in lanes.keys(op)]
+        found[id(instruction)] = tuple(GHOST + 2 * (count + n) + lanes.is_vector(k) for n, k in enumerate(read))
+        count += len(read)
     return found
 
 

@@ -170,6 +170,7 @@ def _relation(pre: dict[int, int], post: dict[int, int], live: set[int] | None, 
     for key, term in post.items():
         holders.setdefault(term, []).append(key)
     relation = Relation()
+    found: dict[int, list[int]] = {}
     for key, term in pre.items():
         if live is not None and key not in live:
             continue
@@ -177,8 +178,10 @@ def _relation(pre: dict[int, int], post: dict[int, int], live: set[int] | None, 
             relation.undefined.add(key)
             continue
         places = list(holders.get(term, ()))
-        for other in terms.alternatives.get(term, ()):
-            places += holders.get(other, ())
+        for equal in terms.equals(term):
+            if id(equal) not in found:
+                found[id(equal)] = [place for other in equal for place in holders.get(other, ())]
+            places += found[id(equal)]
         if places:
             relation.places[key] = frozenset(places)
             if term in terms.maybe_undefined:

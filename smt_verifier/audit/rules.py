@@ -7,17 +7,19 @@ goals of ``execute.py``; kill flags, dead flags and block live-ins are checked i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from smt_verifier.audit.align import Step
+from smt_verifier.audit.align import Step, acts_alone
 from smt_verifier.audit.lanes import LaneMap, key_name
 from smt_verifier.audit.moves import lane_move
+from smt_verifier.audit.operations import operation_name
 from smt_verifier.audit.report import Finding, OperandPair
 from smt_verifier.audit.semantics import (
     NO_CODE,
     canonical_opcode,
+    is_pure,
     may_be_tied,
     moves_only,
     reads_matrices,
@@ -40,6 +42,9 @@ class Complaint(NamedTuple):
     operand: int = -1
 
 
+_OF_REGISTERS = frozenset({"register-class", "tied-operand", "width"})
+
+
 @dataclass(frozen=True, slots=True)
 class MachineRules:
     """The rules for one function.
@@ -51,6 +56,7 @@ class MachineRules:
         allocatable: units that an allocator may hand out in this function.
         fixed_targets: physical registers that pre-RA moves write; moves stand on both sides and never pair.
         has_agprs: whether the target has one vector register file for VGPRs and AGPRs.
+        originals: pre-RA instructions of the pure operations that stand on one side alone somewhere.
     """
 
     pre: LaneMap
@@ -59,20 +65,32 @@ class MachineRules:
     allocatable: frozenset[int]
     fixed_targets: frozenset[str]
     has_agprs: bool
+    originals: Mapping[str, Sequence[Instruction]]
+
+    def misfits(self, step: Step) -> bool:
+        """Whether a pair of pure instructions has registers that do not go together."""
+        if step.pre is None or step.post is None or not (is_pure(step.pre) and is_pure(step.post)):
+            return False
+        return any(c.rule in _OF_REGISTERS for c in self._pair(step.pre, step.post))
+
+    def repeats(self, post: Instruction, originals: Sequence[Instruction]) -> bool:
+        """Whether an instruction may be a repetition of one of those of its operation."""
+        return any(self._fits(original, post) for original in originals)
 
     def check(self, step: Step) -> list[Finding]:
         """All complaints about one step."""
         if step.post is None:
-            return []
-        complaints = self._added(step.post) if step.pre is None else self._pair(step.pre, step.post)
+            complaints = self._dropped(step.pre) if step.pre is not None else ()
+        else:
+            complaints = self._added(step.post) if step.pre is None else self._pair(step.pre, step.post)
         return [
             Finding(
                 complaint.rule,
                 Outcome.REFUTED,
                 complaint.message,
                 pre_line=step.pre.line if step.pre else 0,
-                post_line=step.post.line,
-                instruction=str(step.post),
+                post_line=step.post.line if step.post else 0,
+                instruction=str(step.post or step.pre),
                 operand=_operand_pair(step, complaint.operand),
             )
             for complaint in complaints
@@ -176,10 +194,22 @@ class MachineRules:
                 f"${register.name} covers {unit_name(taken[0])}, which this function must not allocate",
             )
 
+    def _dropped(self, pre: Instruction) -> Iterator[Complaint]:
+        """Only what moves values, computes nothing new, or emits no code may be left out."""
+        if not acts_alone(pre) and not is_pure(pre):
+            yield Complaint("instruction-sequence", f"{pre} is missing after allocation")
+
     def _added(self, post: Instruction) -> Iterator[Complaint]:
         """Code the allocator added writes only registers it may hand out; what emits no code writes none."""
         if post.opcode in NO_CODE:
             return
+        if not acts_alone(post):
+            originals = self.originals.get(operation_name(post), ()) if is_pure(post) else ()
+            if not originals:
+                yield Complaint("instruction-sequence", f"{post} was not there before allocation")
+                return
+            if not self.repeats(post, originals):
+                yield Complaint("register-class", f"{post.opcode} does not take these registers")
         move = lane_move(post)
         if move is not None and move.tied is not None and not _same_register(move.register, move.tied):
             yield Complaint("tied-operand", f"{move.register} must be the register of {move.tied}")
@@ -192,6 +222,26 @@ class MachineRules:
             if op.phys in self.fixed_targets and moves_only(post.opcode):
                 continue
             yield from self._reserved(physical_register(op.phys))
+
+    def _fits(self, original: Instruction, post: Instruction) -> bool:
+        """Whether a repeated instruction has registers of the kinds that the original has."""
+        if next(self._tied(original, post), None) is not None:
+            return False
+        either = self._in_either_file(original)
+        for a, b in zip(original.all_operands, post.all_operands, strict=False):
+            if a.vreg < 0 or not b.is_reg:
+                continue
+            cls = self.pre.class_of(a.vreg)
+            if b.vreg >= 0:
+                if self.post.class_of(b.vreg).banks != cls.banks:
+                    return False
+                continue
+            wide = in_either_file(cls) if any(a is op for op in either) else cls
+            register = physical_register(b.phys)
+            # The lane of a tuple may be repeated into a register of its own, which need not be aligned like the tuple.
+            if register.bank not in wide.banks if a.sub else not is_part_of_member(register, wide, ""):
+                return False
+        return True
 
     def _mfma_form(self, post: Instruction) -> Iterator[Complaint]:
         """The AGPR form of an MFMA has C and D in AGPRs, the ``_vgprcd`` form in VGPRs (VOP3PInstructions.td)."""

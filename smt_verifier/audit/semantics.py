@@ -52,8 +52,7 @@ _EXEC_UNCLEAR = re.compile(
     r"LDS_(?:PARAM|DIRECT)_LOAD|.*LOAD_(?:MONITOR_)?TR|V_INDIRECT|SI_(?:INDIRECT|INIT_EXEC|PS_LIVE|KILL|DEMOTE)"
 )
 _READS_INACTIVE = re.compile(
-    r"V_(?:READLANE|MFMA|SMFMAC|WMMA|SWMMAC|PERMLANE|WRITELANE|SET_INACTIVE)|.*_(?:dpp|DPP)|DS_BPERMUTE|DS_PERMUTE|DS_SWIZZLE"
-    r"|.*WWM|.*WQM"
+    r"V_(?:READLANE|MFMA|SMFMAC|WMMA|SWMMAC|PERMLANE|WRITELANE|SET_INACTIVE)|.*_(?:dpp8|DPP8)|.*WWM|.*WQM"
 )
 _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
 _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
@@ -173,7 +172,9 @@ def exec_unclear(opcode: str) -> bool:
 
 @lru_cache(maxsize=None)
 def reads_inactive_lanes(opcode: str) -> bool:
-    """Whether a vector operand is read in inactive lanes too (matrix operations, cross-lane operations).
+    """Whether a vector operand is read in inactive lanes too (matrix operations, v_readlane, permutations).
+
+    DPP (16 bits of control) and the DS permutations take 0 or the old value instead (ISA manuals: disabled lanes).
 
     What writes inactive lanes reads them as well: a tied operand keeps there what the result does not change.
     """

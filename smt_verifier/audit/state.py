@@ -9,6 +9,7 @@ others are frozen, because ordinary vector instructions do not touch them.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -29,6 +30,8 @@ class Atom:
     signature: frozenset[Mask]
     pre: dict[int, int]
     post: dict[int, int]
+    missed: set[int] = field(default_factory=set[int])
+    """Pre-RA lanes last defined, in this block, while these threads were not active."""
 
     @property
     def active(self) -> bool:
@@ -44,7 +47,7 @@ class Atom:
 
     def split(self, signature: frozenset[Mask]) -> Atom:
         """A copy with another signature."""
-        return Atom(signature, dict(self.pre), dict(self.post))
+        return Atom(signature, dict(self.pre), dict(self.post), set(self.missed))
 
 
 @dataclass(slots=True)
@@ -99,13 +102,15 @@ class Terms:
     """Makes terms and remembers where each came from, for messages.
 
     ``maybe_undefined`` holds pre-RA terms of lanes that are undefined on some paths; each has a Boolean of its own in
-    the solver. ``alternatives`` is used by inference only: post-RA terms that a pre-RA term is believed equal to.
+    the solver. ``alternatives`` and ``results`` serve inference alone: post-RA terms that a pre-RA term is believed
+    equal to, and terms that are results of one pure operation on arguments believed equal.
     """
 
     origin: list[str] = field(default_factory=lambda: ["undefined"])
     _rows: list[range] = field(default_factory=list[range])
     maybe_undefined: set[int] = field(default_factory=set[int])
     alternatives: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    results: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
 
     def fresh(self, origin: str) -> int:
         """A new term."""
@@ -127,6 +132,12 @@ class Terms:
             return f"lane {term - self._rows[at].start} of {self.origin[term]}"
         return self.origin[term]
 
-    def believed_equal(self, pre: int, post: int) -> bool:
-        """Whether inference takes a pre-RA and a post-RA term to be equal."""
-        return pre in (post, UNDEFINED) or post in self.alternatives.get(pre, ())
+    def equals(self, pre: int) -> Iterator[set[int]]:
+        """Sets of other terms that inference takes a pre-RA term to be equal to."""
+        for table in (self.alternatives, self.results):
+            if pre in table:
+                yield table[pre]
+
+    def alike(self, one: int, other: int) -> bool:
+        """Whether inference takes two terms to be equal, whichever side each is of."""
+        return one == other or any(other in s for s in self.equals(one)) or any(one in s for s in self.equals(other))

@@ -20,6 +20,11 @@ RULE_TEXTS: dict[str, RuleText] = {
         "another register or spill slot; for a result written over a value that is still needed; or for a vector move "
         "that stands where EXEC is narrower than where the value is read.",
     ),
+    "inactive-lanes": RuleText(
+        "What an instruction reads of threads that are not active (matrix operations, v_readlane) is still there.",
+        "Not proved and not refuted: LLVM keeps such lanes only as far as it takes the value to be live. Compare both "
+        "texts by hand, or keep the instruction out of divergent code.",
+    ),
     "undef-flag": RuleText(
         "An operand marked undef had no defined value before allocation.",
         "Later passes drop what an undef operand reads. Remove the flag, or name the value's register.",
