@@ -80,19 +80,6 @@ def _decoded(function: MachineFunction, decoder: Decoder) -> list[list[Decoded]]
     return [[decoder.decode(i) for i in b.instructions] for b in function.blocks]
 
 
-def _touched(one: Decoded) -> tuple[list[tuple[int, bool]], list[tuple[int, bool]]]:
-    """``(read, written)`` places, each with whether it is a vector."""
-    read = [(u, p.vector) for p in one.reads if p is not None and not p.undef for u in p.places]
-    written = [(u, p.vector) for p in one.writes for u in p.places]
-    if one.kind == "restore":
-        read += [(u, one.writes[0].vector) for u in one.slots]
-    elif one.kind == "save":
-        register = one.reads[0]
-        assert register is not None
-        written += [(u, register.vector) for u in one.slots]
-    return read, written
-
-
 def _read_later(function: MachineFunction, blocks: list[list[Decoded]]) -> list[set[tuple[int, bool]]]:
     """Places that may be read after each block. Vector writes never end a live range: threads may wait."""
     position = {b.number: n for n, b in enumerate(function.blocks)}
@@ -105,9 +92,8 @@ def _read_later(function: MachineFunction, blocks: list[list[Decoded]]) -> list[
             live = set[tuple[int, bool]]().union(*(live_in[position[s]] for s, _ in function.blocks[n].successors))
             live_out[n] = set(live)
             for one in reversed(blocks[n]):
-                read, written = _touched(one)
-                live.difference_update(w for w in written if not w[1])
-                live.update(read)
+                live.difference_update(w for w in one.written_places if not w[1])
+                live.update(one.read_places)
             if live != live_in[n]:
                 live_in[n] = live
                 changed = True
@@ -193,6 +179,8 @@ class _Block:
             source = one.reads[0]
             assert source is not None
             values, of, to = self._read(source), len(source.places), list(register.places)
+            if source.undef:
+                values = tuple(("undefined",) for _ in source.places)
             if of == 2 and len(to) == 1:
                 values, of = values[:1], 1
         elif one.kind == "save":

@@ -77,6 +77,8 @@ def renamed_register(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 def _vector_results(subject: Subject, rng: random.Random) -> Iterator[tuple[tuple[int, int], str]]:
     for line, instruction in subject.shuffled(rng):
         plain = line in subject.partners and not instruction.bundled and not instruction.opens_bundle
+        # A register whose lanes hold scalars is more than what active threads see of it.
+        plain = plain and not instruction.opcode.startswith("SI_")
         if plain and not instruction.opcode.endswith("_term"):
             for op in instruction.defs:
                 if re.fullmatch(r"vgpr\d+", op.phys) and not op.dead:

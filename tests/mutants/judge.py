@@ -47,7 +47,7 @@ class Judge:
     def __init__(self, subject: Subject, solver: Solver | None = None) -> None:
         self.subject = subject
         self.solver = solver or Z3Solver()
-        self.oracle = Oracle(subject.pre, subject.target.wave_size)
+        self.oracle = Oracle(subject.pre, subject.target.wave_size, subject.available.reserved_units)
 
     def unchanged(self, runs: int = 12) -> Judgement:
         """LLVM's own allocation."""
@@ -68,7 +68,7 @@ class Judge:
             post = read_again(post, "")
         if edit.pre is not None:
             pre = read_again(edit.pre, "")
-            oracle = Oracle(pre, subject.target.wave_size)
+            oracle = Oracle(pre, subject.target.wave_size, subject.available.reserved_units)
         audited = audit_function(subject.file, pre, post, subject.target, solver=self.solver)
         rules = frozenset(f.rule for f in audited.findings)
         runs = refuted if audited.outcome is Outcome.REFUTED else proved

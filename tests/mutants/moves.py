@@ -253,7 +253,7 @@ def whole_wave_clobber(subject: Subject, rng: random.Random) -> Iterator[Edit]:
     executive = "exec" if wide else "exec_lo"
     size = "64" if wide else "32"
     vreg = max(subject.pre.registers) + 1
-    vregs = sorted(u for u in subject.named if VGPR_BASE <= u < VGPR_BASE + 512 and u % 2 == 0)
+    vregs = sorted(u for n in subject.numbers(Bank.VGPR) if (u := VGPR_BASE + 2 * n) in subject.named)
     begin = f"${mask} = S_OR_SAVEEXEC_B{size} -1, implicit-def $exec, implicit-def dead $scc, implicit $exec"
     end = f"${executive} = S_MOV_B{size} killed ${mask}"
     lines = [line for line, i in subject.shuffled(rng) if line in subject.partners and i.opcode.startswith("V_")]

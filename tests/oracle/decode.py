@@ -74,6 +74,8 @@ class Decoded:
         slots: of spill code: the stack places it moves to or from; empty where the access is outside the slot.
         preserved: of a call: units it leaves alone.
         ended: places whose value the text says nobody reads any more: killed operands and dead results.
+        read_places, written_places: all places that are read or written, slots included, each with whether it is a
+            vector's.
     """
 
     kind: str
@@ -92,6 +94,8 @@ class Decoded:
     real: str = ""
     targets: tuple[int, ...] = ()
     ended: tuple[tuple[int, bool], ...] = ()
+    read_places: tuple[tuple[int, bool], ...] = ()
+    written_places: tuple[tuple[int, bool], ...] = ()
     inputs: tuple[Place, ...] = field(default=())
     """``reads`` without the implicit ones: the inputs of a pure operation, special registers included."""
 
@@ -216,8 +220,10 @@ class Decoder:
             UnsupportedCode: the oracle cannot run it.
         """
         decoded = self._decode(instruction)
-        ended = self._ended(instruction) if instruction.opcode not in IGNORED else ()
-        return replace(decoded, ended=ended) if ended else decoded
+        if instruction.opcode in IGNORED:
+            return decoded
+        read, written = _touched(decoded)
+        return replace(decoded, ended=self._ended(instruction), read_places=read, written_places=written)
 
     def _decode(self, instruction: Instruction) -> Decoded:
         opcode = instruction.opcode
@@ -286,6 +292,16 @@ class Decoder:
         if match[3] == "SAVE":
             return Decoded("save", shape, (register,), extra, 0, instruction, slots, writes_everywhere=everywhere)
         return Decoded("restore", shape, (), (register, *extra), 1, instruction, slots, writes_everywhere=everywhere)
+
+
+def _touched(one: Decoded) -> tuple[tuple[tuple[int, bool], ...], tuple[tuple[int, bool], ...]]:
+    read = [(u, p.vector) for p in one.reads if p is not None and not p.undef for u in p.places]
+    written = [(u, p.vector) for p in one.writes for u in p.places]
+    if one.kind == "restore":
+        read += [(u, one.writes[0].vector) for u in one.slots]
+    elif one.kind == "save" and one.reads[0] is not None:
+        written += [(u, one.reads[0].vector) for u in one.slots]
+    return tuple(read), tuple(written)
 
 
 def _only_orders(name: str) -> bool:

@@ -48,10 +48,17 @@ class Answer:
 
 
 class Oracle:
-    """Runs one pre-RA function against post-RA functions of it, which are decoded only where they differ."""
+    """Runs one pre-RA function against post-RA functions of it, which are decoded only where they differ.
 
-    def __init__(self, pre: MachineFunction, wave_size: int) -> None:
+    Args:
+        pre: the function before the phase.
+        wave_size: 32 or 64.
+        reserved: units that no allocator hands out; they need not be declared live-in.
+    """
+
+    def __init__(self, pre: MachineFunction, wave_size: int, reserved: frozenset[int] = frozenset()) -> None:
         self.pre = pre
+        self.reserved = reserved
         self.wave_size = wave_size
         self._cache: dict[tuple[int, str], Decoded] = {}
         self._scalar_phase = has_scalar_registers(pre)
@@ -144,6 +151,8 @@ class _Run:
             path.append(block)
             chosen = -1
             for slot in schedule[block]:
+                if self.declared is not None:
+                    self.begin(slot)
                 self.step(slot)
                 if self.declared is not None:
                     self.end(slot)
@@ -159,21 +168,32 @@ class _Run:
             block = chosen
 
     def enter(self, before: frozenset[int], after: frozenset[int]) -> None:
-        """What a block does not declare live-in is lost; reserved and special registers need no declaration."""
+        """What a block does not declare live-in is lost; reserved and special registers need no declaration.
+
+        Liveness is the wave's, as LLVM's: what is lost is garbage for whoever reads it before it is written again, be
+        it in other threads.
+        """
+        kept = self.kept | self.oracle.reserved
         for side, declared in ((self.pre, before), (self.post, after)):
-            for table, vector in ((side.scalars, False), (side.vectors, True)):
-                for unit in list(table):
-                    numbered = unit < SPECIAL_BASE or unit in _DECLARED
-                    if numbered and unit not in declared and unit not in self.kept:
+            for unit in (*side.scalars, *side.vectors):
+                if (unit < SPECIAL_BASE or unit in _DECLARED) and unit not in declared and unit not in kept:
+                    side.lost.add(unit)
+
+    def begin(self, slot: Slot) -> None:
+        """What is read although it was lost is garbage."""
+        for side, one in ((self.pre, slot.pre), (self.post, slot.post)):
+            if one is not None and side.lost:
+                for unit, vector in one.read_places:
+                    if unit in side.lost:
                         side.spoil_unit(unit, vector)
+                        side.lost.discard(unit)
 
     def end(self, slot: Slot) -> None:
-        """What is killed or dead is lost."""
+        """What is written is there again; what is killed or dead is lost."""
         for side, one in ((self.pre, slot.pre), (self.post, slot.post)):
             if one is not None:
-                for unit, vector in one.ended:
-                    if unit < SPECIAL_BASE or unit in _DECLARED:
-                        side.spoil_unit(unit, vector)
+                side.lost.difference_update(u for u, _ in one.written_places)
+                side.lost.update(u for u, _ in one.ended if u < SPECIAL_BASE or u in _DECLARED)
 
     def step(self, slot: Slot) -> None:
         a, b = slot.pre, slot.post

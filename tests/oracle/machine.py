@@ -41,6 +41,8 @@ class Side:
         self.vectors: dict[int, list[Value]] = {}
         self.lanes: dict[int, dict[int, Value]] = {}
         """Scalars kept in lanes of a vector register beyond the threads that are run."""
+        self.lost: set[int] = set()
+        """Places that the text calls killed, dead or not live-in, and nobody wrote since."""
         self._garbage = 0
 
     @property
