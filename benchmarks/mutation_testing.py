@@ -47,7 +47,8 @@ TESTS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "prove": (
         ("test_prove_rules.py", "test_prove_classes.py"),
-        ("test_prove_diagnosis.py", "test_prove_random.py"),
+        ("test_prove_random.py",),
+        ("test_prove_diagnosis.py",),
     ),
     "smt": (("test_smt_solver.py", "test_smt_outcome.py"), ("test_smt_processes.py",)),
     "smt_verifier": (("test_smt_outcome.py", "test_audit_artefacts.py"),),
