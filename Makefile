@@ -1,5 +1,5 @@
 # Every target installs what it misses (scripts/bootstrap), says what it does, and can be run again.
-#   make demo      compile GEMM and attention for five GPUs into out/, each register assignment proved
+#   make demo      compile a Torch transformer block for two GPUs into out/, each register assignment proved
 #   make test      lint, types, import arrows, and the tests that take seconds
 #   make test-all  the long tests too
 #   make lint      ruff, pyright, import-linter
@@ -23,7 +23,8 @@ venv:
 venv-dev:
 	@scripts/bootstrap venv dev
 
-demo: llvm venv
+demo: llvm
+	@scripts/bootstrap venv torch
 	@$(PY) examples/demo.py --out out
 
 lint: venv-dev

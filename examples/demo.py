@@ -1,167 +1,87 @@
-"""``make demo``: GEMM and attention for five GPUs, every register assignment proved, every code object looked at.
+"""``make demo``: a small transformer block in Torch, compiled for two GPUs with every register assignment proved.
 
-For each kernel of examples/kernels this runs ``verilocc compile`` in a process of its own, as a user would, and then
-checks the file that was written: it has the target's ELF machine flags, LLVM's disassembler decodes all of it, and its
-metadata name the kernel.
+The block of examples/torch_block.py (linear layers, attention, MLP) goes through torch-mlir and IREE; each of its
+kernels is allocated, proved and put into the .vmfb, and found there again. On a Python without those packages it says
+so, and the kernels of examples/kernels are compiled instead (examples/demo_kernels.py).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import re
-import subprocess
+import importlib.util
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
-from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_mlir.toolchain.metadata import read_code_object
-
-KERNELS = Path(__file__).resolve().parent / "kernels"
-_MACH = 0xFF
-"""EF_AMDGPU_MACH: the bits of the ELF header's flags that name the GPU (llvm/BinaryFormat/ELF.h)."""
+TARGETS = ("gfx942", "gfx1100")
+PACKAGES = ("torch", "torch_mlir", "iree.compiler")
 
 
-@dataclass(frozen=True)
-class Result:
-    """One kernel: the report of its compilation, and what is wrong with the code object (``""``: nothing)."""
+def missing() -> list[str]:
+    """The packages that are not installed."""
 
-    source: Path
-    cpu: str
-    exit_code: int
-    report: dict[str, Any]
-    fault: str
+    def absent(name: str) -> bool:
+        try:
+            return importlib.util.find_spec(name) is None
+        except ModuleNotFoundError:
+            return True
 
-
-def compile_and_check(source: Path, out: Path) -> Result:
-    """Compile one kernel into ``out`` and look at the result."""
-    match = re.search(r"gfx[0-9a-f]+", source.name)
-    cpu = match[0] if match else ""
-    hsaco, report = out / f"{source.stem}.hsaco", out / f"{source.stem}.json"
-    for path in (hsaco, report):
-        path.unlink(missing_ok=True)
-    command = [
-        sys.executable, "-m", "verilocc_mlir.cli.main", "compile", str(source),
-        f"-mcpu={cpu}", "-o", str(hsaco), f"--report={report}", "--quiet",
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    data: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
-    if done.returncode != 0:
-        fault = done.stderr.strip() or f"verilocc ended with exit code {done.returncode}"
-    else:
-        fault = faults(hsaco, cpu)
-    return Result(source, cpu, done.returncode, data, fault)
+    return [name for name in PACKAGES if absent(name)]
 
 
-def faults(hsaco: Path, cpu: str) -> str:
-    """What is wrong with a code object, ``""`` if nothing is."""
-    found = read_code_object(hsaco.read_bytes())
-    if found.e_flags & _MACH != target(cpu).elf_mach:
-        return f"ELF machine flags {found.e_flags:#x} are not {cpu}'s"
-    if not found.kernels:
-        return "the metadata name no kernel"
-    objdump = find_toolchain().objdump
-    if objdump is None:
-        return "llvm-objdump was not found; run 'verilocc doctor'"
-    shown = subprocess.run(
-        [str(objdump), "--disassemble", f"--mcpu={cpu}", str(hsaco)], capture_output=True, text=True, check=False
+def compile_block(target: str, out: Path, console: Console) -> bool:
+    """Compile, show and write the block for one target; whether every kernel of it is proved."""
+    from torch_block import block
+
+    import verilocc_mlir
+    from verilocc_mlir.hooks.iree_table import print_result
+
+    module, inputs = block()
+    compiled = verilocc_mlir.compile(
+        module, inputs, target=target, progress=lambda line: print(f"demo: {target}: {line}", file=sys.stderr)
     )
-    if shown.returncode != 0:
-        return f"llvm-objdump: {shown.stderr.strip()}"
-    if "<unknown>" in shown.stdout or "s_endpgm" not in shown.stdout:
-        return "llvm-objdump could not decode all instructions"
-    return ""
-
-
-def table(results: list[Result]) -> Table:
-    """One line a kernel."""
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in (
-        "kernel",
-        "target",
-        "instructions",
-        "verdict",
-        "obligations",
-        "allocated by",
-        "registers (LLVM's greedy)",
-    ):
-        made.add_column(name)
-    for name in ("waves", "CPU-s", "code object"):
-        made.add_column(name, justify="right")
-    for result in results:
-        made.add_row(*_row(result))
-    return made
-
-
-def _row(result: Result) -> tuple[str, ...]:
-    kernel = result.source.name.split(".")[0]
-    report = result.report
-    checked = "ok" if not result.fault else "see below"
-    if not report:
-        return (kernel, result.cpu, "", "error", "", "", "", "", "", checked)
-    functions = report["functions"]
-    phases = [p for f in functions for p in f["phases"]]
-    allocated = ", ".join(
-        f"{p['phase'].upper()} {p['allocator']}{' (fallback)' if p['fallback'] else ''}" for p in phases
-    )
-    if len({p["allocator"] for p in phases}) == 1:
-        allocated = phases[0]["allocator"] + (" (fallback)" if phases[0]["fallback"] else "")
-    ours, greedy = functions[0]["resources"], functions[0]["greedy"]
-    registers = waves = "-"
-    if ours and greedy:
-        registers = f"{ours['vgprs']} V ({greedy['vgprs']}), {ours['sgprs']} S ({greedy['sgprs']})"
-        waves = f"{ours['waves']} ({greedy['waves']})"
-    return (
-        kernel,
-        result.cpu,
-        str(sum(f["instructions"] for f in functions)),
-        report["outcome"],
-        str(sum(p["obligations"] for p in phases)),
-        allocated,
-        registers,
-        waves,
-        f"{report['time']['cpu_seconds']:.1f}",
-        checked,
-    )
+    path, report = out / f"block.{target}.vmfb", out / f"block.{target}.json"
+    compiled.save(path)
+    report.write_text(compiled.result.to_json())
+    print_result(compiled.result, str(path), console)
+    return compiled.proved
 
 
 def main() -> int:
     """Exit code 0 if all kernels were proved, written and found well."""
-    arguments = argparse.ArgumentParser(description="Compile, prove and check the kernels beside this file.")
+    arguments = argparse.ArgumentParser(description="Compile a Torch transformer block, every kernel proved.")
     arguments.add_argument("--out", type=Path, default=Path("out"))
     out: Path = arguments.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    order = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-    sources = sorted(
-        KERNELS.glob("*.ll"), key=lambda p: (p.name.split(".")[0] != "gemm_mma_lds", order.index(p.name.split(".")[1]))
-    )
-    start = time.monotonic()
-    workers = max(1, (os.cpu_count() or 1))
-    print(f"demo: compiling {len(sources)} kernels into {out}/, {workers} at a time", file=sys.stderr)
-    with ThreadPoolExecutor(workers) as pool:
-        results = list(pool.map(lambda source: compile_and_check(source, out), sources))
+    absent = missing()
+    if absent:
+        print(
+            f"demo: {', '.join(absent)} not installed (torch-mlir has wheels for Python 3.11 on Linux x86-64 only);"
+            " compiling the LLVM IR kernels of examples/kernels instead",
+            file=sys.stderr,
+        )
+        import demo_kernels
+
+        return demo_kernels.main(out)
+    from verilocc_mlir.errors import VeriloccError
+
+    started = time.monotonic()
     console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
-    console.print(table(results))
-    failed = [r for r in results if r.fault]
-    for result in failed:
-        print(f"{result.source.name}: {result.fault}", file=sys.stderr)
-    good = len(results) - len(failed)
-    print(
-        f"{good} of {len(results)} kernels proved, written to {out}/, and accepted by llvm-objdump"
-        f" ({time.monotonic() - start:.1f} s)"
-    )
-    return min(max((r.exit_code for r in failed), default=0) or 1, 3) if failed else 0
+    try:
+        proved = [compile_block(target, out, console) for target in TARGETS]
+    except VeriloccError as error:
+        print(f"demo: error: {error.render()}", file=sys.stderr)
+        return int(error.exit_code)
+    console.print(Text(f"{', '.join(TARGETS)}: {time.monotonic() - started:.0f} s; files in {out}/"))
+    return 0 if all(proved) else 3
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("demo: interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -16,20 +16,21 @@ from typing import NoReturn
 import click
 from rich_click import RichGroup
 
-import verilocc_mlir
 from verilocc_mlir.cli.audit import audit_command
 from verilocc_mlir.cli.compile import compile_command
 from verilocc_mlir.cli.doctor import doctor_command
 from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.cli.recheck import recheck_command
+from verilocc_mlir.cli.torch import torch_command
 from verilocc_mlir.errors import ExitCode, VeriloccError
+from verilocc_mlir.version import __version__
 
 _LLC_OPTIONS = ("mcpu", "mtriple", "mattr")
 _LLC_FLAGS = tuple(f"-{name}" for name in _LLC_OPTIONS)
 
 
 @click.group(cls=RichGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(verilocc_mlir.__version__, prog_name="verilocc")
+@click.version_option(__version__, prog_name="verilocc")
 def cli() -> None:
     """Compile for AMD GPUs with register assignments that are proved before they become code.
 
@@ -39,6 +40,7 @@ def cli() -> None:
 
 cli.add_command(compile_command)
 cli.add_command(iree_command)
+cli.add_command(torch_command)
 cli.add_command(audit_command)
 cli.add_command(recheck_command)
 cli.add_command(doctor_command)

@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import verilocc_mlir
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.version import __version__
 
 REPORT_VERSION = 1
 """Version of the JSON form; raised whenever it changes."""
@@ -107,7 +107,7 @@ class IreeResult:
         """All of it but the bytes, as plain lists and dictionaries."""
         return {
             "report_version": REPORT_VERSION,
-            "tool": {"name": "verilocc", "version": verilocc_mlir.__version__, "llvm": self.llvm, "iree": self.iree},
+            "tool": {"name": "verilocc", "version": __version__, "llvm": self.llvm, "iree": self.iree},
             "input": self.input,
             "target": self.target,
             "flags": list(self.flags),

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import verilocc_mlir
+from verilocc_mlir import version
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.pipeline.settings import Settings
 
 _GRACE_SECONDS = 5.0
 """What a process has to stop its own tools before it is killed."""
 
-_PACKAGES = Path(verilocc_mlir.__file__).resolve().parent.parent
+_PACKAGES = Path(version.__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import verilocc_mlir
 from smt_verifier.audit import audit
 from smt_verifier.smt import ProcessSolver, Solver, default_solver
 from smt_verifier.smt.processes import DEFAULT_MEMORY_MIB
@@ -26,6 +25,7 @@ from verilocc_mlir.toolchain.staged import (
     StagedCompiler,
     has_wwm_registers,
 )
+from verilocc_mlir.version import __version__
 
 Record = Callable[[str, Solver], Solver]
 """From a phase (``""`` where there are none) and the solver to the one to use: a caller may record what it is asked."""
@@ -82,7 +82,7 @@ def audit_texts(
     _same_processor(after, given.cpu)
     judge = _Judge(target(given.cpu), limits, record)
     pair = judge.judge(Sides("", before, after))
-    return AuditRun(verilocc_mlir.__version__, "", given.cpu, None, "", (pair,), tuple(judge.notes))
+    return AuditRun(__version__, "", given.cpu, None, "", (pair,), tuple(judge.notes))
 
 
 def audit_llvm(
@@ -138,7 +138,7 @@ def audit_llvm(
             judge.notes.append(f"the whole-wave phase is allocated by greedy, not {regalloc}")
     source = Listing(path, given.text)
     return AuditRun(
-        verilocc_mlir.__version__, toolchain.version_text, given.cpu, source, regalloc, tuple(pairs), tuple(judge.notes)
+        __version__, toolchain.version_text, given.cpu, source, regalloc, tuple(pairs), tuple(judge.notes)
     )
 
 

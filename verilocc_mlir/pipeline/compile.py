@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-import verilocc_mlir
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.errors import InputError
@@ -36,6 +35,7 @@ from verilocc_mlir.toolchain.staged import (
     has_wwm_registers,
     split_target_id,
 )
+from verilocc_mlir.version import __version__
 
 _PHASES: dict[PhaseName, Phase] = {"sgpr": Phase.SGPR, "wwm": Phase.WWM, "vgpr": Phase.VGPR}
 _WWM_REASON = "MIR does not say which registers whole-wave values may take"
@@ -216,7 +216,7 @@ class _Compilation:
             for f in self.file.functions
         )
         return Report(
-            version=verilocc_mlir.__version__,
+            version=__version__,
             llvm=self.toolchain.version_text,
             input=self.path,
             input_sha256=self.digest,
