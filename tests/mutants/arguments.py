@@ -147,7 +147,7 @@ class _Block:
                     self._write(u, p.vector, ("garbage", u))
         elif one.kind == "pure":
             self._results(one, ("pure", one.shape, tuple(map(self._read, self._inputs(one)))))
-        elif one.kind == "event":
+        elif one.kind in ("event", "lane"):
             number = len(self.events)
             early = {u for w in one.writes if w.early for u in w.places}
             reads = [p for p in one.reads if p is not None]

@@ -413,5 +413,5 @@ CLASSES = (
     Mutation(
         "wrong rematerialisation", VALUE | {"instruction-sequence", "operands", "dead-flag"}, wrong_rematerialisation
     ),
-    Mutation("constant for a copy", VALUE, constant_for_copy),
+    Mutation("constant for a copy", VALUE | {"instruction-sequence"}, constant_for_copy),
 )

@@ -66,7 +66,8 @@ class Decoded:
     """One instruction ready to run.
 
     Attributes:
-        kind: ``copy``, ``save``, ``restore``, ``undefine``, ``pure``, ``event``, or ``nothing``.
+        kind: ``copy``, ``save``, ``restore``, ``lane`` (a scalar put into a lane of a vector register, or taken from
+            there), ``undefine``, ``pure``, ``event``, or ``nothing``.
         shape: what two instructions must share to be the same operation on the same non-register operands.
         reads: by operand number right of the opcode; None where the operand is no register that is read.
         writes: all definitions, explicit ones first.
@@ -88,7 +89,6 @@ class Decoded:
     preserved: frozenset[int] | None = None
     everywhere: bool = False
     writes_everywhere: bool = False
-    scalar_lanes: bool = False
     mask_result: bool = False
     immediates: tuple[int | None, ...] = ()
     real: str = ""
@@ -244,7 +244,7 @@ class Decoder:
             return self._copy(instruction, number, reads, writes)
         if SPILL.match(opcode):
             return self._spill(instruction, number)
-        kind = "pure" if is_pure(instruction) else "event"
+        kind = "lane" if lanes_are_scalars(opcode) else "pure" if is_pure(instruction) else "event"
         inputs = tuple(
             self.place(op) for op in instruction.operands if op.is_use and not (op.implicit and _only_orders(op.phys))
         )
@@ -256,7 +256,7 @@ class Decoder:
             kind, number, reads, writes, explicit, instruction,
             preserved=regmask(mask.text) if mask is not None else None,
             everywhere=reads_all_threads(opcode), writes_everywhere=writes_all_threads(opcode),
-            scalar_lanes=lanes_are_scalars(opcode), mask_result=gives_thread_mask(opcode),
+            mask_result=gives_thread_mask(opcode),
             immediates=tuple(
                 int(op.text.split()[0]) if op.kind is OperandKind.IMMEDIATE else None for op in instruction.operands
             ),

@@ -241,9 +241,6 @@ class _Run:
         self.events += 1
         if self.pre.exec_mask != self.post.exec_mask:
             raise _Difference(f"EXEC differs at {b.source}")
-        if a.scalar_lanes:
-            self.scalar_in_lane(a, b)
-            return
         active = ACTIVE[self.pre.exec_mask]
         readers = ACTIVE[self.pre.exec_mask | self.entry] if a.everywhere else active
         written_early = {u for w in b.writes if w.early for u in w.places}
@@ -257,24 +254,6 @@ class _Run:
             right = left if left.fixed and left.implicit else b.reads[n] if n < len(b.reads) else None
             real.append(self.read(left, right, a, b, readers, written_early))
         self.results(a, b, active, real)
-
-    def scalar_in_lane(self, a: Decoded, b: Decoded) -> None:
-        """A scalar kept in a lane of a vector register, or taken from there: exact, because it may be a thread mask."""
-        lane = next(n for n in a.immediates if n is not None)
-        left, right = a.reads[0], b.reads[0]
-        if left is None or right is None or left.vector != right.vector:
-            raise _Difference(f"an operand of another kind at {b.source}")
-        for k, (x, y) in enumerate(zip(left.places, right.places, strict=True)):
-            before = self.pre.lane(x, lane) if left.vector else self.pre.scalar(x)
-            after = self.post.lane(y, lane) if right.vector else self.post.scalar(y)
-            if before is not None and (right.undef or before != after):
-                raise _Difference(f"another value of {place_name(x)} is read in {place_name(y)} at {b.source}")
-            to, at = a.writes[0].places[k], b.writes[0].places[k]
-            if left.vector:
-                self.pre.scalars[to], self.post.scalars[at] = before, after
-            else:
-                self.pre.set_lane(to, lane, before)
-                self.post.set_lane(at, lane, after)
 
     def read(
         self,

@@ -130,12 +130,27 @@ class Side:
             for extra in one.writes[1:]:
                 self.spoil(extra)
             self._move(one.writes[0].places, one.slots, one.writes[0], one)
+        elif one.kind == "lane":
+            self._lane(one)
         elif one.kind == "undefine":
             for place in one.writes:
                 self.spoil(place)
                 self.undefine_rest(place)
         else:
             self.pure(one, None)
+
+    def _lane(self, one: Decoded) -> None:
+        """A scalar into a lane of a vector register, or from there; exact, because it may be a thread mask."""
+        lane = next(n for n in one.immediates if n is not None)
+        source = one.reads[0]
+        if source is None or len(source.places) != len(one.writes[0].places):
+            raise UnsupportedCode(f"a lane of an unknown form: {one.source}")
+        for x, to in zip(source.places, one.writes[0].places, strict=True):
+            value = self.garbage() if source.undef else self.lane(x, lane) if source.vector else self.scalar(x)
+            if one.writes[0].vector:
+                self.set_lane(to, lane, value)
+            else:
+                self.scalars[to] = value
 
     def _copy(self, one: Decoded) -> None:
         to, of = one.writes[0], one.reads[0]
