@@ -5,8 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from allocation import Pair, phases_of_ir, phases_of_kernel
-from support import kernel_paths
+from allocation import (
+    ALLOCATORS,
+    FORCED,
+    Pair,
+    allocated,
+    phases_of_ir,
+    phases_of_kernel,
+    with_attributes,
+    without_lane_copies,
+)
+from support import cpu_of, kernel_paths, run_llc
 
 from smt_verifier.outcome import Outcome
 
@@ -91,3 +100,43 @@ def test_scalar_spills_and_reloads_are_proved(cpu: str) -> None:
     moves = scalar.audit().functions[0].moves
     assert moves.saves > 0
     assert moves.reloads > 0
+
+
+LLVM_FAULTS = Path(__file__).parent / "data" / "audit" / "llvm"
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+@pytest.mark.parametrize("forced", sorted(FORCED))
+@pytest.mark.parametrize("path", [p for p in kernel_paths() if "gemm_mma_lds" in p.name], ids=lambda p: p.name)
+@pytest.mark.long
+def test_other_allocators_and_forced_spilling(path: Path, forced: str, allocator: str) -> None:
+    """All kernels are in benchmarks/llvm_sweep.py."""
+    cpu = cpu_of(path)
+    ir = with_attributes(path.read_text(), FORCED[forced])
+    pre = without_lane_copies(run_llc(ir, cpu, "-stop-before=greedy,0", "-enable-ipra=0", mir=False))
+    for phase in (0, 2):
+        proved(allocated(pre, cpu, phase, allocator))
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+@pytest.mark.parametrize("cpu", ["gfx90a", "gfx1100"])
+@pytest.mark.parametrize("text", [DIVERGENT, MIXED], ids=["divergent", "mixed"])
+def test_divergent_code_by_every_allocator(text: str, cpu: str, allocator: str) -> None:
+    pre = without_lane_copies(run_llc(text, cpu, "-stop-before=greedy,0", "-enable-ipra=0", mir=False))
+    for phase in (0, 2):
+        proved(allocated(pre, cpu, phase, allocator))
+
+
+def test_a_copy_between_lanes_that_llvm_deletes_is_refuted() -> None:
+    """A fault of LLVM 22.1: RegAllocFast takes ``%0.sub1 = COPY %0.sub0`` for an identity copy."""
+    pre = (LLVM_FAULTS / "fast_drops_lane_copy.mir").read_text()
+    assert allocated(pre, "gfx1100", 0, "fast").rules() == {"value"}
+    proved_small = allocated(without_lane_copies(pre), "gfx1100", 0, "fast").audit()
+    assert proved_small.outcome is Outcome.PROVED
+
+
+def test_an_early_result_that_llvm_lays_over_its_operand_is_refuted() -> None:
+    """A fault of LLVM 22.1: RegAllocFast forgets early-clobber where the result is some lanes of a tuple and unused."""
+    pre = (LLVM_FAULTS / "fast_overlaps_early_lanes.mir").read_text()
+    assert allocated(pre, "gfx942", 0, "fast").rules() == {"early-clobber"}
+    assert allocated(pre, "gfx942", 0, "basic").audit().outcome is Outcome.PROVED

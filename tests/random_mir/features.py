@@ -19,6 +19,7 @@ class Features:
         copies: copies within and between register files.
         tied: two-address instructions: FMAC, D16 loads, DPP, WRITELANE, matrix accumulators.
         early_clobber: results that must not share a register with an operand.
+        early_lanes: such results in some lanes of a tuple; LLVM 22's fast allocator lets them overlap their operands.
         matrix: MFMA, WMMA and SWMMAC (with ``tied`` and ``early_clobber`` also those forms).
         memory: loads, stores and atomics with memory operands.
         fixed: live ranges of VCC, SCC, M0 and argument registers, some across blocks.
@@ -42,6 +43,7 @@ class Features:
     copies: bool = True
     tied: bool = True
     early_clobber: bool = True
+    early_lanes: bool = False
     matrix: bool = True
     memory: bool = True
     fixed: bool = True
@@ -80,5 +82,5 @@ def random_features(seed: int) -> Features:
     """Some switches at random: most of the ordinary ones, few of the costly ones, and a size to go with them."""
     chosen = random.Random(f"features {seed}")
     rare = {"calls": 0.15, "device": 0.15, "irreducible": 0.15, "vector_pressure": 0.1, "scalar_pressure": 0.1}
-    on = {name: chosen.random() < rare.get(name, 0.7) for name in switches() if name != "inactive"}
+    on = {name: chosen.random() < rare.get(name, 0.7) for name in switches() if name not in ("inactive", "early_lanes")}
     return Features(size=chosen.randint(6, 30), **on)

@@ -175,7 +175,8 @@ class Writer:
             same = [r for r in self.variables if r.bank == bank and r.width == width and (r.strict or not strict)]
             if same:
                 return Operand(self.seed.choice(same), is_def=True, early_clobber=early)
-        if not fresh and self.features.tuples and bank != "h" and self.chance(0.15):
+        whole = fresh or (early and not self.features.early_lanes)
+        if not whole and self.features.tuples and bank != "h" and self.chance(0.15):
             wider = [w for w in (2, 3, 4, 8) if w > width and self.machine.offsets(bank, w, width)]
             if wider:
                 register = self.new(bank, self.seed.choice(wider), strict, whole=False)
