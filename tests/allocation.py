@@ -43,8 +43,6 @@ PASSES = {"greedy": "greedy", "basic": "regallocbasic", "fast": "regallocfast"}
 
 
 _LOWERED = "kill flags of SGPR spills lowered between the phases are still refuted, though both sides have them"
-    "kill flags of SGPR spills that LLVM lowered between the phases are still refuted, though both sides have them"
-)
 ALLOCATORS = ["basic", pytest.param("fast", marks=pytest.mark.xfail(reason=_LOWERED, strict=False)), "greedy"]
 """Parameters for tests on every allocator; fast spills scalars in every function, so it shows what is still open."""
 
