@@ -61,7 +61,7 @@ def make(case: Case) -> tuple[Any, tuple[Any, ...], Any]:
         def attention(query: Any, key: Any, value: Any) -> Any:
             return functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
 
-        return attention, heads, ((sequence, sequence, sequence),) if case.dynamic else None
+        return attention, heads, (sequence, sequence, sequence) if case.dynamic else None
     if case.model == "mha":
 
         class SelfAttention(nn.Module):
@@ -79,7 +79,7 @@ def make(case: Case) -> tuple[Any, tuple[Any, ...], Any]:
         "linear": [nn.Linear(WIDTH, 2 * WIDTH)],
         "mlp": [nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)],
     }[case.model]
-    return nn.Sequential(*layers).to(dtype).eval(), (rows,), ((batch,),) if case.dynamic else None
+    return nn.Sequential(*layers).to(dtype).eval(), (rows,), (batch,) if case.dynamic else None
 
 
 def run(case: Case, jobs: int) -> dict[str, Any]:

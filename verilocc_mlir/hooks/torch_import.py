@@ -130,11 +130,10 @@ def _with_masks(torch: ModuleType, program: Any) -> Any:
 
 
 def _function_module(torch: ModuleType, function: Any) -> Any:
-    class Function(torch.nn.Module):
-        def forward(self, *args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs)
-
-    return Function().eval()
+    module = torch.nn.Module()
+    # Its own signature stays visible: dynamic_shapes are matched with it.
+    module.forward = function
+    return module.eval()
 
 
 def name_of(module: Any) -> str:

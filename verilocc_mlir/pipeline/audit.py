@@ -137,9 +137,7 @@ def audit_llvm(
         if phase == "wwm" and regalloc != "greedy":
             judge.notes.append(f"the whole-wave phase is allocated by greedy, not {regalloc}")
     source = Listing(path, given.text)
-    return AuditRun(
-        __version__, toolchain.version_text, given.cpu, source, regalloc, tuple(pairs), tuple(judge.notes)
-    )
+    return AuditRun(__version__, toolchain.version_text, given.cpu, source, regalloc, tuple(pairs), tuple(judge.notes))
 
 
 def _phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[tuple[str, str, str]]:

@@ -54,7 +54,7 @@ class PreRa:
 def to_pre_ra(compiler: StagedCompiler, ir: str) -> PreRa:
     """``StagedCompiler.to_pre_ra``, and once more with the IR brought down to this LLVM if it is rejected.
 
-    One thing LLVM 22 does not reject but misreads, and so it is rewritten at once: a bare ``"uniform-work-group-size"``.
+    One thing LLVM 22 does not reject but misreads, and it is rewritten at once: a bare ``"uniform-work-group-size"``.
 
     Raises:
         InputError: llc rejects it, and nothing of it belongs to a newer LLVM.
@@ -136,7 +136,7 @@ def _denormal_fpenv(ir: str) -> str:
 
 
 def _uniform_work_group_size(ir: str) -> str:
-    """LLVM 22 reads the attribute's value, and the bare form as false: slower, and left out of the kernel's metadata."""
+    """LLVM 22 reads the attribute's value, and the bare form as false: slower, and not in the kernel's metadata."""
     return re.sub(rf'"{_UNIFORM}"(?!=)', f'"{_UNIFORM}"="true"', ir)
 
 
