@@ -147,6 +147,8 @@ def test_blocked_names_a_smallest_set() -> None:
     )  # fmt: skip
     (move,) = diagnosis(asked, "vgpr1", "vgpr1", "vgpr2", "vgpr1").moves
     assert move == Move(0, "vgpr1", ("interference/0-1",), (), Blocked(3, 1, (1, 2), "vgpr2", (2,)))
+    (row,) = to_json(diagnosis(asked, "vgpr1", "vgpr1", "vgpr2", "vgpr1"))["moves"]
+    assert row["blocked"] == {"candidates": 3, "fixed": 1, "core": (1, 2), "cheapest": "vgpr2", "evict": (2,)}
     text = to_text(diagnosis(asked, "vgpr1", "vgpr1", "vgpr2", "vgpr1"))
     assert "none is free: %1, %2 block 2 registers, 1 more are held by something fixed" in text
     assert "moving %2 as well would free $vgpr2" in text
