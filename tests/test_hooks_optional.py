@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support import REPOSITORY
 
 _BLOCKED = """
 import sys
+from pathlib import Path
 class Block:
     def find_spec(self, name, path=None, target=None):
         if name.split('.')[0] in ('iree', 'torch', 'torch_mlir', 'triton', 'mlir'):
@@ -60,3 +62,16 @@ def test_the_package_loads_no_front_end() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.long
+def test_the_demo_without_the_front_ends_says_so_and_compiles_kernels(tmp_path: Path) -> None:
+    code = (
+        f"import runpy, sys\nsys.argv = ['demo.py', '--out', {str(tmp_path)!r}]\n"
+        f"sys.path.insert(0, {str(REPOSITORY / 'examples')!r})\n"
+        f"runpy.run_path({str(REPOSITORY / 'examples' / 'demo.py')!r}, run_name='__main__')\n"
+    )
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+    assert "torch, torch_mlir, iree.compiler not installed" in done.stderr
+    assert "10 of 10 kernels proved" in done.stdout
