@@ -1,0 +1,72 @@
+"""A sample of the mutation campaign (benchmarks/audit_campaign.py): every class on a few functions and targets."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from mutants import CLASSES
+from mutants.judge import Judge
+from mutants.samples import samples
+
+from smt_verifier.audit import RULES
+from smt_verifier.outcome import Outcome
+
+PER_CLASS = 4
+MOST = 24
+"""Edits made of a class while all of them turn out equivalent."""
+NEVER_FOLLOWED = {"whole-wave clobber"}
+"""Classes whose code the audit may answer UNKNOWN."""
+
+
+@pytest.fixture(scope="module")
+def judges() -> list[Judge]:
+    return [Judge(subject) for subject in samples()]
+
+
+def test_the_samples_are_proved_and_make_no_difference(judges: list[Judge]) -> None:
+    for judge in judges:
+        judged = judge.unchanged()
+        assert judged.outcome is Outcome.PROVED, judged.message
+        assert judged.answer.supported
+        assert not judged.answer.differs, judged.answer.where
+
+
+def test_classes_expect_rules_that_exist() -> None:
+    assert set().union(*(c.rules for c in CLASSES.values())) <= {*RULES}
+    assert all(bool(c.rules) != c.equivalent for c in CLASSES.values())
+
+
+@pytest.mark.parametrize("name", [c.name for c in CLASSES.values() if not c.equivalent])
+def test_a_mutant_is_refuted_for_the_right_reason_or_changes_nothing(name: str, judges: list[Judge]) -> None:
+    """None is proved that concrete runs tell from the original; some are refuted, each with a rule of the class."""
+    mutation = CLASSES[name]
+    outcomes: list[Outcome] = []
+    rng = random.Random(name)
+    streams = [(judge, mutation.edits(judge.subject, rng)) for judge in judges]
+    rng.shuffle(streams)
+    while streams and (len(outcomes) < PER_CLASS or (Outcome.REFUTED not in outcomes and len(outcomes) < MOST)):
+        judge, edits = streams.pop(0)
+        edit = next(edits, None)
+        if edit is None:
+            continue
+        judged = judge.mutant(mutation, edit, rng.randrange(1 << 30))
+        assert not judged.fault, (edit.what, judged.message, judged.answer.where)
+        assert judged.outcome is not Outcome.INVALID, judged.message
+        assert judged.outcome is not Outcome.UNKNOWN or name in NEVER_FOLLOWED, judged.message
+        outcomes.append(judged.outcome)
+        streams.append((judge, edits))
+    assert Outcome.REFUTED in outcomes or name in NEVER_FOLLOWED
+
+
+@pytest.mark.parametrize("name", [c.name for c in CLASSES.values() if c.equivalent])
+def test_an_equivalent_edit_is_proved(name: str, judges: list[Judge]) -> None:
+    made = 0
+    for number, judge in enumerate(judges):
+        rng = random.Random(number)
+        for _, edit in zip(range(1), CLASSES[name].edits(judge.subject, rng), strict=False):
+            judged = judge.mutant(CLASSES[name], edit)
+            assert judged.outcome is Outcome.PROVED, (edit.what, judged.message)
+            assert not judged.answer.differs
+            made += 1
+    assert made
