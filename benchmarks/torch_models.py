@@ -50,7 +50,7 @@ def make(case: Case) -> tuple[Any, tuple[Any, ...], Any]:
     nn, functional, dim = torch.nn, torch.nn.functional, torch.export.Dim
     torch.manual_seed(0)
     dtype = getattr(torch, case.dtype)
-    batch = {0: dim("batch", min=1, max=64)}
+    batch = {0: dim("batch", min=1, max=1024)}
     rows = torch.randn(BATCH * LENGTH, WIDTH, dtype=dtype)
     tokens = torch.randn(BATCH, LENGTH, WIDTH, dtype=dtype)
     if case.model in ("sdpa", "sdpa_causal"):
