@@ -43,6 +43,7 @@ from smt_verifier.audit.explain import FailedGoal, by_cause, explain_failures
 from smt_verifier.audit.flags import check_alone, new_faults
 from smt_verifier.audit.header import compare_headers, unreserved_cells
 from smt_verifier.audit.infer import infer
+from smt_verifier.audit.masks import TooManyClassesError
 from smt_verifier.audit.numbering import with_numbers_of
 from smt_verifier.audit.operations import operation_name
 from smt_verifier.audit.product import Product, has_virtual_registers, instructions_of
@@ -132,8 +133,12 @@ def audit_function(
     solver: Solver | None = None,
 ) -> FunctionAudit:
     """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
+    asked = solver or default_solver()
     try:
-        return _audit(file, pre, post, target, timeout_s, solver or default_solver())
+        try:
+            return _audit(file, pre, post, target, timeout_s, asked)
+        except TooManyClassesError:
+            return _audit(file, pre, post, target, timeout_s, asked, coarse=True)
     except UnsupportedError as error:
         return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
     except VeriloccError as error:
@@ -141,7 +146,13 @@ def audit_function(
 
 
 def _audit(
-    file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, timeout_s: float, solver: Solver
+    file: MirFile,
+    pre: MachineFunction,
+    post: MachineFunction,
+    target: Target,
+    timeout_s: float,
+    solver: Solver,
+    coarse: bool = False,
 ) -> FunctionAudit:
     post = with_numbers_of(pre, post)
     pre, post = without_brackets(pre), without_brackets(post)
@@ -154,7 +165,7 @@ def _audit(
     saved = _saved_by_callee(file, pre, post, available, target)
 
     def paired(apart: frozenset[int]) -> tuple[Product, MachineRules]:
-        product = Product(pre, post, target.wave_size, available.reserved_units, saved, apart)
+        product = Product(pre, post, target.wave_size, available.reserved_units, saved, apart, coarse)
         return product, MachineRules(
             product.pre_lanes,
             product.post_lanes,

@@ -71,6 +71,8 @@ class OneSided(Machine):
         to = lanes.keys(target)
         of = _low_half(to, lanes.keys(source))
         if len(to) != len(of):
+            if side is Side.PRE:
+                raise UnsupportedError(f"a copy between different widths before allocation: {instruction}")
             self.refute("width", f"copy between different widths: {instruction}")
             return
         to_vector = bool(to) and lanes.is_vector(to[0])

@@ -50,7 +50,7 @@ class _Edge:
 
     def require(self, claims: Claims) -> None:
         """What a successor assumes must hold now."""
-        if not self.state.masks.issuperset(claims.names(self.executor, self.state.pre).values()):
+        if not claims.masks_hold(self.executor, self.state):
             self.unmet.append("a thread mask the successor knows is not known here")
         self.relation(claims.scalar, None)
         for atom in self.state.atoms:

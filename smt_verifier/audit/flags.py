@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from smt_verifier.audit.align import Step
 from smt_verifier.audit.lanes import STACK, LaneMap, key_name
+from smt_verifier.audit.liveness import KeySet, definitions
 from smt_verifier.audit.moves import lane_cells, lane_move, really_written, register_moves, scalar_moves
 from smt_verifier.audit.report import Finding
 from smt_verifier.audit.semantics import DEBUG, NO_CODE
@@ -59,9 +60,10 @@ class Liveness:
     pre: LaneMap
     post: LaneMap
     reads: Reads
-    defined: list[set[int]]
+    defined: list[KeySet]
     always_available: Callable[[int], bool]
     _live_in: list[Live] = field(default_factory=list[Live])
+    _arriving: list[KeySet] = field(default_factory=list[KeySet])
     _checked: int = 0
     _faults: dict[Place, Finding] | None = None
     _block: int = -1
@@ -76,10 +78,10 @@ class Liveness:
                 live = self._before(block)
                 changed = changed or live != self._live_in[block]
                 self._live_in[block] = live
-        arriving: list[set[int]] = [set() for _ in self.steps]
+        self._arriving = [KeySet(0, d.position) for d in self.defined]
         for block in self.reached:
             for successor in self.successors[block]:
-                arriving[successor] |= self.defined[block]
+                self._arriving[successor] |= self.defined[block]
         faults: dict[Place, Finding] = {}
         self._faults = faults
         for block in self.reached:
@@ -87,7 +89,7 @@ class Liveness:
             self._before(block)
             declared = {k for livein in function.blocks[block].liveins for k in self.post.livein_keys(livein)}
             for key, lanes in sorted(self._live_in[block].items()):
-                if not _carried(lanes, arriving[block]):
+                if not _carried(lanes, self._arriving[block]):
                     continue
                 if key < 0 and key not in declared and not self.always_available(-1 - key):
                     message = f"{key_name(key, self.post.grain)} is read, but not declared live-in"
@@ -175,7 +177,7 @@ class Liveness:
         assert self._faults is not None
         self._checked += 1
         for key in keys:
-            if key in live:
+            if key in live and _carried(live[key], self._defined_by(instruction)):
                 self._faults[rule, id(instruction), key] = Finding(
                     rule,
                     Outcome.REFUTED,
@@ -185,8 +187,18 @@ class Liveness:
                     instruction=str(instruction),
                 )
 
+    def _defined_by(self, instruction: Instruction) -> KeySet:
+        """Pre-RA lanes of virtual registers that may be defined once a post-RA instruction of this block is done."""
+        defined = self._arriving[self._block]
+        for step in self.steps[self._block]:
+            if step.pre is not None:
+                defined = defined.after(*definitions(step.pre, self.pre))
+            if step.post is instruction:
+                break
+        return defined
 
-def _carried(keys: set[int], defined: set[int]) -> set[int]:
+
+def _carried(keys: set[int], defined: KeySet) -> set[int]:
     """Those of the pre-RA lanes that may hold a value: all but virtual registers that no path defines."""
     return {k for k in keys if not 0 <= k < ANY or k in defined}
 
@@ -196,7 +208,7 @@ def check_alone(
 ) -> FlagCheck:
     """The same check of one text on its own: every operand counts as read, on every path."""
     steps = [[Step(None, i) for i in b.instructions] for b in function.blocks]
-    nothing: list[set[int]] = [set() for _ in steps]
+    nothing = [KeySet(0, {}) for _ in steps]
     reached = list(range(len(steps)))
     return Liveness(steps, successors, reached, lanes, lanes, {}, nothing, always_available).check(function)
 

@@ -120,7 +120,7 @@ class PathRun:
                 executor.run([step], self._state)
             if visit + 1 < len(path):
                 left = self.product.leave(block, path[visit + 1], self._state)
-                self._state = State(self._state.pre, self._state.post, left.atoms, left.masks)
+                self._state = State(self._state.pre, self._state.post, left.atoms, left.masks, left.bounded)
         self._remember(self._state.atoms)
 
     def _wrapped(self, table: dict[int, int], parent: Journal | None = None) -> Journal:

@@ -6,10 +6,13 @@ declared live for a lane that is dead or that no path has defined, as LLVM sees 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from smt_verifier.audit.lanes import LaneMap
 from smt_verifier.audit.moves import cell_threads, really_written, scalar_moves
 from smt_verifier.audit.semantics import moves_only
-from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.mir.model import Instruction, MachineFunction
 
 
 def live_at_entry(function: MachineFunction, lanes: LaneMap) -> list[set[int]]:
@@ -48,37 +51,73 @@ def live_at_entry(function: MachineFunction, lanes: LaneMap) -> list[set[int]]:
     return live
 
 
-def defined_at_exit(function: MachineFunction, lanes: LaneMap) -> list[set[int]]:
+def definitions(instruction: Instruction, lanes: LaneMap) -> tuple[set[int], set[int]]:
+    """Keys of virtual registers that an instruction defines, and those it leaves undefined."""
+    made: set[int] = set()
+    lost: set[int] = set()
+    for op in instruction.all_operands:
+        if op.is_def and op.vreg >= 0:
+            made.update(lanes.keys(op))
+            lost.update(lanes.register_lanes(op.vreg) if op.undef else ())
+    return (set(), made | lost) if instruction.opcode == "IMPLICIT_DEF" else (made, lost - made)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """A set of keys as the bits of a number: sets that grow along a function are too large one by one."""
+
+    bits: int
+    position: dict[int, int]
+
+    def __contains__(self, key: int) -> bool:
+        at = self.position.get(key)
+        return at is not None and bool(self.bits >> at & 1)
+
+    def __or__(self, other: KeySet) -> KeySet:
+        return KeySet(self.bits | other.bits, self.position)
+
+    def after(self, made: Iterable[int], lost: Iterable[int]) -> KeySet:
+        """The set without ``lost`` and with ``made``."""
+        return KeySet(self.bits & ~_bits(lost, self.position) | _bits(made, self.position), self.position)
+
+
+def defined_at_exit(function: MachineFunction, lanes: LaneMap) -> list[KeySet]:
     """For each block, in layout order, the keys of virtual registers that some path to its end defines.
 
     ``IMPLICIT_DEF`` and the lanes that ``undef %5.sub1 = …`` leaves out end a definition.
     """
     position = {b.number: n for n, b in enumerate(function.blocks)}
-    made: list[set[int]] = []
-    ended: list[set[int]] = []
+    number: dict[int, int] = {}
+    made: list[int] = []
+    ended: list[int] = []
     for block in function.blocks:
         here: set[int] = set()
         gone: set[int] = set()
         for instruction in block.instructions:
-            for op in instruction.all_operands:
-                if not op.is_def or op.vreg < 0:
-                    continue
-                keys = set(lanes.keys(op))
-                rest = set(lanes.register_lanes(op.vreg)) if op.undef else set[int]()
-                lost = rest | keys if instruction.opcode == "IMPLICIT_DEF" else rest - keys
-                here, gone = here - lost, gone | lost
-                if instruction.opcode != "IMPLICIT_DEF":
-                    here, gone = here | keys, gone - keys
-        made.append(here)
-        ended.append(gone)
-    entry: list[set[int]] = [set() for _ in function.blocks]
-    pending = list(range(len(function.blocks)))
-    while pending:
-        n = pending.pop()
-        out = (entry[n] - ended[n]) | made[n]
-        for successor, _ in function.blocks[n].successors:
-            at = position[successor]
-            if not out <= entry[at]:
-                entry[at] |= out
-                pending.append(at)
-    return [(entry[n] - ended[n]) | made[n] for n in range(len(entry))]
+            new, lost = definitions(instruction, lanes)
+            here -= lost
+            here |= new
+            gone |= lost
+            gone -= new
+        made.append(_bits(here, number))
+        ended.append(_bits(gone, number))
+    successors = [[position[s] for s, _ in b.successors] for b in function.blocks]
+    entry = [0] * len(function.blocks)
+    changed = True
+    while changed:
+        # Layout order is close to the order of execution: as many rounds as loops are nested, and one.
+        changed = False
+        for n, after in enumerate(successors):
+            out = entry[n] & ~ended[n] | made[n]
+            for at in after:
+                if out & ~entry[at]:
+                    entry[at] |= out
+                    changed = changed or at <= n
+    return [KeySet(entry[n] & ~ended[n] | made[n], number) for n in range(len(entry))]
+
+
+def _bits(keys: Iterable[int], number: dict[int, int]) -> int:
+    bits = 0
+    for key in keys:
+        bits |= 1 << number.setdefault(key, len(number))
+    return bits

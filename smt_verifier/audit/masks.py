@@ -28,6 +28,7 @@ from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, Opera
 
 MAX_ATOMS = 256
 _TIDY_ABOVE = 8
+_MANY_ATOMS = 8
 _MAX_HOLDERS = 4
 _BINARY = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|NAND|NOR|XNOR)_B(?:32|64)(?:_term)?\Z")
 _SAVE = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|ANDN1|ORN1|NAND|NOR|XNOR)_SAVEEXEC_B(?:32|64)(?:_term)?\Z")
@@ -95,11 +96,22 @@ def is_whole_wave(function: MachineFunction) -> bool:
     return any(i.opcode == _ENTER_WHOLE_WAVE for b in function.blocks for i in b.instructions)
 
 
-class MaskTracker:
-    """Follows masks through the pre-RA side of one function."""
+class TooManyClassesError(UnsupportedError):
+    """More classes of threads than are followed."""
 
-    def __init__(self, function: MachineFunction, lanes: LaneMap) -> None:
+
+class MaskTracker:
+    """Follows masks through the pre-RA side of one function.
+
+    Args:
+        function: the pre-RA side.
+        lanes: its lanes.
+        coarse: take comparisons as not known where many classes are told apart already.
+    """
+
+    def __init__(self, function: MachineFunction, lanes: LaneMap, coarse: bool = False) -> None:
         self.lanes = lanes
+        self.coarse = coarse
         self.entry: list[frozenset[int]] = [frozenset() for _ in function.blocks]
         """For each block, the scalar keys whose values at its entry may reach EXEC."""
         self._flowing = self._flow_into_exec(function)
@@ -199,7 +211,12 @@ class MaskTracker:
             if opcode != "COPY" or EXEC in (target, sources[0].name):
                 self._assign(target, lambda atom: _truth(sources[0], atom, state), state)
         elif _COMPARE.match(opcode) and target is not None and not writes_exec:
-            self._assign(target, _compared, state)
+            # Known comparisons tell apart as many classes as they have combinations. One that is not known splits where
+            # it reaches EXEC; only how several uses of it go together is lost.
+            if not self.coarse or len(state.atoms) < _MANY_ATOMS:
+                self._assign(target, _compared, state)
+            else:
+                state.bounded.add(target)
         elif opcode.startswith("V_CMPX_"):
             self._assign(EXEC, _compared, state)
         elif writes_exec:
@@ -210,8 +227,8 @@ class MaskTracker:
         return _truth(Source(name=self._name(operand, state)), atom, state)
 
     def live_masks(self, state: State, block: int) -> dict[Variable, Mask]:
-        """Known masks that some path from the entry of the block at this layout position may still make EXEC."""
-        names = [m for m in state.masks if not isinstance(m, int)]
+        """Known and bounded masks that some path from the entry of the block at this layout position may make EXEC."""
+        names = [m for m in state.masks | state.bounded if not isinstance(m, int)]
         if not names:
             return {}
         holders: dict[int, list[int]] = {t: [] for name in names for t in name}
@@ -267,36 +284,19 @@ class MaskTracker:
         if len(atoms) > _TIDY_ABOVE:
             self._tidy(state)
         if len(state.atoms) > MAX_ATOMS:
-            self._forget_comparisons(state)
-        if len(state.atoms) > MAX_ATOMS:
-            raise UnsupportedError(f"more than {MAX_ATOMS} classes of threads to tell apart")
+            raise TooManyClassesError(f"more than {MAX_ATOMS} classes of threads to tell apart")
 
     @staticmethod
     def _tidy(state: State) -> None:
         """Forget masks that no lane holds any more, and merge the classes that only they told apart."""
         held = set(state.pre.values())
         state.masks = {m for m in state.masks if isinstance(m, int) or held.issuperset(m)}
-        _keep_masks(state)
-
-    @staticmethod
-    def _forget_comparisons(state: State) -> None:
-        """Forget masks that hold some active threads and not others: comparisons, not saved values of EXEC.
-
-        What uses one later does not know it and splits the classes again.
-        """
-        active = [a.signature for a in state.atoms if a.active]
-        state.masks = {m for m in state.masks if len({m in signature for signature in active}) < 2}
-        _keep_masks(state)
-
-
-def _keep_masks(state: State) -> None:
-    """Make ``state.masks`` the only masks that tell classes of threads apart, and merge what became the same."""
-    keep = state.masks | {EXEC, OUTSIDE}
-    truths: list[tuple[Atom, Truth]] = []
-    for atom in state.atoms:
-        atom.signature = atom.signature & keep
-        truths.append((atom, None))
-    state.atoms = [atom for atom, _ in _merged(truths)]
+        keep = state.masks | {EXEC, OUTSIDE}
+        truths: list[tuple[Atom, Truth]] = []
+        for atom in state.atoms:
+            atom.signature = atom.signature & keep
+            truths.append((atom, None))
+        state.atoms = [atom for atom, _ in _merged(truths)]
 
 
 def _has_outside(state: State) -> bool:
@@ -309,7 +309,7 @@ def _truth(source: Source, atom: Atom | None, state: State) -> Truth:
         return source.constant
     if source.name is not None and (source.name == EXEC or source.name in state.masks):
         return atom is not None and source.name in atom.signature
-    return None
+    return False if atom is None and source.name in state.bounded else None
 
 
 def _compared(atom: Atom | None) -> Truth:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from smt_verifier.audit.align import Step, acts_alone, align
@@ -34,6 +35,7 @@ class Product:
             virtual registers are left (SILowerSGPRSpills.cpp saves them between the phases; vector registers and the
             frame pointer are saved later, in PEI).
         apart: pre-RA instructions, by ``id``, that must not be paired.
+        coarse: see ``MaskTracker``.
 
     Raises:
         UnsupportedError: the entry block has predecessors.
@@ -47,6 +49,7 @@ class Product:
         reserved: frozenset[int],
         callee_saved: frozenset[int] = frozenset(),
         apart: frozenset[int] = frozenset(),
+        coarse: bool = False,
     ) -> None:
         grain = 1 if uses_halves(pre, post) else 2
         self.pre = pre
@@ -69,23 +72,32 @@ class Product:
         self.defined = defined_at_exit(pre, self.pre_lanes)
         for live in self.live:
             live.update(ENTRY - 1 - k for k in self._saved)
-        self.originals = instructions_of(pre, self._repeated_operations())
+        self.originals = instructions_of(pre, self._followed_operations())
         ghosts = _ghosts(self.originals, self.pre_lanes)
         _keep_ghosts(self.live, pre, self.pre_lanes, ghosts)
-        self.masks = MaskTracker(pre, self.pre_lanes)
+        self.masks = MaskTracker(pre, self.pre_lanes, coarse)
         self._whole_wave = is_whole_wave(pre)
         self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, ghosts, reserved)
 
-    def _repeated_operations(self) -> frozenset[str]:
-        """Pure operations that stand on one side alone somewhere: only their results are worth following."""
+    def _followed_operations(self) -> set[str]:
+        """Pure operations whose results are worth following: those that stand on one side alone somewhere, and
+        constants that are made more than once, because equal ones may have been paired in another order.
+        """
         alone = (s.pre or s.post for row in self.steps for s in row if s.pre is None or s.post is None)
-        return frozenset(operation_name(i) for i in alone if i is not None and not acts_alone(i) and is_pure(i))
+        followed = {operation_name(i) for i in alone if i is not None and not acts_alone(i) and is_pure(i)}
+        constants = Counter(
+            operation_name(i)
+            for b in self.pre.blocks
+            for i in b.instructions
+            if i.defs and not any(op.is_reg and not op.implicit for op in i.operands) and is_pure(i)
+        )
+        return followed | {name for name, count in constants.items() if count > 1}
 
     def leave(self, block: int, successor: int, state: State) -> State:
         """The state on an edge: where EXEC is known to be 0, no thread is in an active class."""
         if successor not in self.idle_edges[block]:
             return state
-        return State(state.pre, state.post, [a for a in state.atoms if not a.active], state.masks)
+        return State(state.pre, state.post, [a for a in state.atoms if not a.active], state.masks, state.bounded)
 
     def callee_saved_goals(self, block: int, state: State) -> list[Goal]:
         """At a return, the callee-saved registers hold again what they held at entry."""
@@ -125,8 +137,19 @@ class Product:
         )
 
     def partners(self) -> dict[int, int]:
-        """``id`` of the pre-RA instruction for the ``id`` of each paired post-RA one."""
-        return {id(s.post): id(s.pre) for row in self.steps for s in row if s.pre is not None and s.post is not None}
+        """For the ``id`` of a post-RA instruction, that of the pre-RA one: its partner, or a move of the same text, in
+        order.
+        """
+        found = {id(s.post): id(s.pre) for row in self.steps for s in row if s.pre is not None and s.post is not None}
+        for row in self.steps:
+            waiting: dict[str, list[Instruction]] = {}
+            for step in row:
+                if step.pre is not None and step.post is None:
+                    waiting.setdefault(str(step.pre), []).append(step.pre)
+            for step in row:
+                if step.post is not None and step.pre is None and (same := waiting.get(str(step.post))):
+                    found[id(step.post)] = id(same.pop(0))
+        return found
 
     def entry_state(self, block: int, claims: Claims | None, assume: Assume) -> State:
         """The state at a block's entry: the claims, or for block 0 the function's initial state."""

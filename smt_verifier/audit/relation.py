@@ -59,12 +59,13 @@ class Relation:
 @dataclass(slots=True)
 class Claims:
     """Everything claimed at a block's entry: scalars, each class of threads by signature, and the masks known
-    exactly, by the pre-RA keys that hold them.
+    exactly, or only bounded (``State``), by the pre-RA keys that hold them.
     """
 
     scalar: Relation
     atoms: dict[frozenset[Mask], Relation]
     masks: frozenset[Variable]
+    bounded: frozenset[Variable] = frozenset()
 
     def meet(self, other: Claims) -> Claims:
         """What both claim; masks known on one side only are forgotten and the classes they told apart merge."""
@@ -73,17 +74,19 @@ class Claims:
         for signature, relation in _project(other.atoms, masks).items():
             mine = atoms.get(signature)
             atoms[signature] = relation if mine is None else mine.meet(relation)
-        return Claims(self.scalar.meet(other.scalar), atoms, masks)
+        bounded = (self.masks | self.bounded) & (other.masks | other.bounded)
+        return Claims(self.scalar.meet(other.scalar), atoms, masks, bounded - masks)
 
     def state(self, executor: Executor, assume: Callable[[int, int], None]) -> State:
         """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis."""
         scalar_pre, scalar_post = _tables(self.scalar, executor, assume)
-        names = self.names(executor, scalar_pre)
+        names = self.names(self.masks, executor, scalar_pre)
         atoms = [
             Atom(frozenset(names.get(m, m) for m in signature), *_tables(relation, executor, assume))
             for signature, relation in self.atoms.items()
         ]
-        state = State(scalar_pre, scalar_post, atoms, set(names.values()))
+        bounded = set(self.names(self.bounded, executor, scalar_pre).values())
+        state = State(scalar_pre, scalar_post, atoms, set(names.values()), bounded)
         for table, relation in [
             (None, self.scalar),
             *((a, r) for a, r in zip(atoms, self.atoms.values(), strict=True)),
@@ -93,13 +96,19 @@ class Claims:
                 executor.note(Expression(operation, index, tuple(terms[1:]), terms[0]), (key, keys))
         return state
 
-    def names(self, executor: Executor, scalar_pre: dict[int, int]) -> dict[Mask, Mask]:
-        """For each mask claimed, the terms of its keys in a state."""
-        return {variable: tuple(executor.read(k, scalar_pre) for k in variable) for variable in self.masks}
+    def masks_hold(self, executor: Executor, state: State) -> bool:
+        """Whether the masks that are claimed to be known or bounded are so."""
+        known, bounded = (self.names(v, executor, state.pre).values() for v in (self.masks, self.bounded))
+        return state.masks.issuperset(known) and (state.masks | state.bounded).issuperset(bounded)
+
+    @staticmethod
+    def names(masks: frozenset[Variable], executor: Executor, scalar_pre: dict[int, int]) -> dict[Mask, Mask]:
+        """For each mask, the terms of its keys in a state."""
+        return {variable: tuple(executor.read(k, scalar_pre) for k in variable) for variable in masks}
 
     def signature(self, executor: Executor, state: State, atom: Atom) -> frozenset[Mask]:
         """The class, as these claims tell them apart, that the threads of ``atom`` belong to."""
-        names = self.names(executor, state.pre)
+        names = self.names(self.masks, executor, state.pre)
         return frozenset(v for v, name in names.items() if name in atom.signature) | atom.signature & _FLAGS
 
 
@@ -162,7 +171,8 @@ def observe(executor: Executor, state: State, block: int, live: set[int]) -> Cla
         signature = frozenset(v for v, name in masks.items() if name in atom.signature) | atom.signature & _FLAGS
         mine = atoms.get(signature)
         atoms[signature] = relation if mine is None else mine.meet(relation)
-    return Claims(scalar, atoms, frozenset(masks))
+    known = frozenset(v for v, name in masks.items() if name in state.masks)
+    return Claims(scalar, atoms, known, frozenset(masks) - known)
 
 
 def _relation(pre: dict[int, int], post: dict[int, int], live: set[int] | None, terms: Terms) -> Relation:

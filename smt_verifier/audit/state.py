@@ -74,12 +74,14 @@ class State:
         post: scalar post-RA lanes by key.
         atoms: classes of threads with their vector lanes.
         masks: masks whose value is known exactly as a union of atoms.
+        bounded: masks of which it is only known that they hold no thread outside all atoms.
     """
 
     pre: dict[int, int]
     post: dict[int, int]
     atoms: list[Atom]
     masks: set[Mask] = field(default_factory=set[Mask])
+    bounded: set[Mask] = field(default_factory=set[Mask])
 
 
 class Side(Enum):
