@@ -28,7 +28,12 @@ class OneSided(Machine):
                     for key in self.pre_lanes.register_lanes(op.vreg) if whole else self.pre_lanes.keys(op):
                         self.write_pre(key, UNDEFINED, state)
             elif opcode == "KILL":
-                return
+                # It emits no code: what it defines and does not read is nothing that may be relied on.
+                kept = {k for op in instruction.operands if op.is_use for k in self.pre_lanes.keys(op)}
+                for op in instruction.all_operands:
+                    for key in self.pre_lanes.keys(op) if op.is_def and op.is_reg else ():
+                        if key not in kept:
+                            self.write_pre(key, UNDEFINED, state)
             elif is_pure(instruction):
                 self._pure_pre(instruction, state)
             else:
@@ -85,9 +90,8 @@ class OneSided(Machine):
             moved.append((table, [self._source(source, k, origin, side) for k in of]))
         for table, _ in moved:
             self.undefine_rest(side, target, to, table)
-        if side is Side.POST:
-            self._implicit_garbage(instruction, frozenset(to), state)
-        elif to_vector:
+        self._implicit(instruction, frozenset(to), side, state)
+        if side is Side.PRE and to_vector:
             self.miss(to, state)
         for table, terms in moved:
             table.update(zip(to, terms, strict=True))
@@ -99,13 +103,19 @@ class OneSided(Machine):
             return self.read(key, table)
         return UNDEFINED if side is Side.PRE else self.terms.fresh("nothing (an undefined register was moved)")
 
-    def _implicit_garbage(self, instruction: Instruction, own: frozenset[int], state: State) -> None:
-        """Implicit definitions that a post-RA move adds leave nothing that may be relied on."""
+    def _implicit(self, instruction: Instruction, own: frozenset[int], side: Side, state: State) -> None:
+        """What a move defines implicitly is the rest of a tuple: undefined, unless it reads it as well."""
+        lanes = self.lanes(side)
+        read = {k for op in instruction.operands if op.is_use and op.implicit for k in lanes.keys(op)}
         for op in instruction.operands:
             if op.is_def and op.is_reg and op.phys not in EXEC_NAMES:
-                for key in self.post_lanes.keys(op):
-                    if key not in own:
+                for key in lanes.keys(op):
+                    if key in own or key in read:
+                        continue
+                    if side is Side.POST:
                         self.garbage(key, state, f"nothing (implicit definition by {instruction})")
+                    else:
+                        self.write_pre(key, UNDEFINED, state)
 
     def _slot_is_right(self, instruction: Instruction, slot: SpillSlot) -> bool:
         """Whether a post-RA spill stays within a slot for spills and addresses it as LLVM does; complains if not."""
@@ -138,8 +148,19 @@ class OneSided(Machine):
             if not slot.is_save:
                 self.undefine_rest(side, slot.register, to, table)
             table.update(zip(to, terms, strict=True))
+        if slot.is_save:
+            self._overwrite(cells, slot.kind == "S", side, state)
         if is_whole_wave_move(instruction):
             self._carry_cells(to, of, side, state)
+
+    def _overwrite(self, cells: tuple[int, ...], scalar: bool, side: Side, state: State) -> None:
+        """A slot holds a scalar, a vector, or a vector with scalars in its lanes: what was saved there last."""
+        others = self.tables(side, state, True, everywhere=True) if scalar else [side.scalars(state)]
+        for table in others:
+            for cell in cells:
+                table.pop(cell, None)
+        for cell in cells:
+            self.forget_cells(cell, side.scalars(state))
 
     def _lane_move(self, instruction: Instruction, move: LaneMove, side: Side, state: State) -> None:
         """A scalar goes to one thread's lane of a vector register, or comes from there."""
@@ -155,16 +176,15 @@ class OneSided(Machine):
                     threads[key] = self.terms.fresh(f"what {instruction} left")
         else:
             self.undefine_rest(side, move.scalar, to, table)
-            if side is Side.POST:
-                self._implicit_garbage(instruction, frozenset(to), state)
+            self._implicit(instruction, frozenset(to), side, state)
         table.update(zip(to, terms, strict=True))
 
     def _carry_cells(self, to: tuple[int, ...], of: tuple[int, ...], side: Side, state: State) -> None:
-        """A whole-wave move carries scalars that live in single lanes along."""
+        """A whole-wave move carries scalars that live in single lanes along; where there are none, those of its target
+        are gone.
+        """
         lanes, table = self.lanes(side), side.scalars(state)
         for target, source in zip(to, of, strict=True):
-            if source not in self.cell_registers(side):
-                continue
             for thread in self.cell_threads:
                 pairs = zip(cell_keys(target, thread, lanes.grain), cell_keys(source, thread, lanes.grain), strict=True)
                 for there, here in pairs:

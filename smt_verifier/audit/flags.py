@@ -192,7 +192,12 @@ class Liveness:
         defined = self._arriving[self._block]
         for step in self.steps[self._block]:
             if step.pre is not None:
-                defined = defined.after(*definitions(step.pre, self.pre))
+                made, lost = definitions(step.pre, self.pre)
+                for to, of in scalar_moves(step.pre, self.pre) or ():
+                    if 0 <= of < ANY and of not in defined:
+                        made.discard(to)
+                        lost.add(to)
+                defined = defined.after(made, lost)
             if step.post is instruction:
                 break
         return defined

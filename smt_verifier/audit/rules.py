@@ -132,7 +132,8 @@ class MachineRules:
         if reads_matrices(pre.opcode):
             return [*pre.defs, *registers]
         if pre.defs:
-            return [pre.defs[0]] if takes_either_file(pre.opcode, True) else []
+            tied = [op for op in registers if op.tied == 0 or (op.vreg, op.sub) == (pre.defs[0].vreg, pre.defs[0].sub)]
+            return [pre.defs[0], *tied] if takes_either_file(pre.opcode, True) else []
         if not takes_either_file(pre.opcode, False):
             return []
         first = 0 if pre.opcode.startswith("BUFFER") else 1
