@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mutants.moves import _instructions, rename_everywhere
+from mutants.moves import _instructions
 from mutants.subject import Edit, Mutation, Subject, with_operand, without_flag
 from verilocc_mlir.mir.model import LiveIn
 from verilocc_mlir.target.callingconv import regmask
@@ -71,7 +71,7 @@ def renamed_register(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         free = [n for n in subject.unused(register.bank) if n < 128 and (base + 2 * n in preserved) == kept]
         if not others and free:
             new = f"{register.bank.value}{rng.choice(free)}"
-            yield rename_everywhere(subject, name, new, f"${new} for ${name} everywhere")
+            yield subject.renamed_everywhere(name, new, f"${new} for ${name} everywhere")
 
 
 def _vector_results(subject: Subject, rng: random.Random) -> Iterator[tuple[tuple[int, int], str]]:

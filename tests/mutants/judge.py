@@ -87,7 +87,7 @@ class Judge:
         if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs:
             reason = reason or (RUNS if visits else NEVER_RUN)
         fault = ""
-        if audited.outcome is Outcome.PROVED and answer.differs:
+        if audited.outcome is Outcome.PROVED and (answer.differs or (mutation is not None and mutation.always)):
             fault = "false proof"
         elif audited.outcome is Outcome.REFUTED:
             if mutation is None or mutation.equivalent:

@@ -15,6 +15,8 @@ from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.registers import SGPR_BASE, VGPR_BASE, Bank, physical_register, tuple_name
 
 VALUE = READ | {"relation"}
+SAVED = frozenset({"callee-saved"})
+"""Also, where what goes wrong is the value of a callee-saved register."""
 
 
 def _spill_code(subject: Subject, rng: random.Random) -> list[Line]:
@@ -313,23 +315,7 @@ def clobbered_by_call(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         if covering or not free or register.bank not in (Bank.SGPR, Bank.VGPR):
             continue
         new = f"{register.bank.value}{free[0]}"
-        yield rename_everywhere(subject, name, new, f"${new}, which calls clobber, for ${name}")
-
-
-def rename_everywhere(subject: Subject, name: str, new: str, what: str) -> Edit:
-    """Every operand and live-in that names ``name`` names ``new``."""
-    blocks = list(subject.post.blocks)
-    touched: set[int] = set()
-    for b, block in enumerate(blocks):
-        row = list(block.instructions)
-        for n, instruction in enumerate(row):
-            for k, op in enumerate(instruction.all_operands):
-                if op.phys == name:
-                    row[n] = with_operand(row[n], k, renamed(op, new))
-                    touched.add(b)
-        liveins = tuple(replace(r, reg=new) if r.reg == name else r for r in block.liveins)
-        blocks[b] = replace(block, instructions=tuple(row), liveins=liveins)
-    return Edit(replace(subject.post, blocks=tuple(blocks)), what, touched=frozenset(touched))
+        yield subject.renamed_everywhere(name, new, f"${new}, which calls clobber, for ${name}")
 
 
 def callee_saved_scalar(subject: Subject, rng: random.Random) -> Iterator[Edit]:
@@ -349,7 +335,7 @@ def callee_saved_scalar(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 def wrong_rematerialisation(subject: Subject, rng: random.Random) -> Iterator[Edit]:
     """A repeated constant with another value, or computed from a register that has changed since."""
     for line, instruction in subject.shuffled(rng):
-        if line in subject.partners or instruction.opcode == "COPY" or _is_save(instruction) or _is_reload(instruction):
+        if line in subject.partners or instruction.opcode == "COPY" or instruction.opcode.startswith("SI_"):
             continue
         sites = [k for k, op in enumerate(instruction.all_operands) if op.kind is OperandKind.IMMEDIATE]
         inputs = [
@@ -364,6 +350,15 @@ def wrong_rematerialisation(subject: Subject, rng: random.Random) -> Iterator[Ed
             k, op = rng.choice(inputs)
             clobber = _instructions(f"renamable ${op.phys} = IMPLICIT_DEF")
             yield subject.edit({line: [*clobber, instruction]}, f"${op.phys} has changed since")
+
+
+def wrong_spill_lane(subject: Subject, rng: random.Random) -> Iterator[Edit]:
+    """A scalar put into another lane of the register that keeps it, or taken from another."""
+    for line in subject.moves(rng, "SI_SPILL_S32_TO_VGPR", "SI_RESTORE_S32_FROM_VGPR"):
+        instruction = subject.instruction(line)
+        k = next(k for k, op in enumerate(instruction.all_operands) if op.kind is OperandKind.IMMEDIATE)
+        lane = (int(instruction.all_operands[k].text) + rng.choice((1, 2, 29))) % 32
+        yield subject.edit({line: [with_operand(instruction, k, str(lane))]}, f"lane {lane} in {instruction}")
 
 
 def constant_for_copy(subject: Subject, rng: random.Random) -> Iterator[Edit]:
@@ -403,7 +398,7 @@ CLASSES = (
     Mutation("dropped save", VALUE, dropped_save),
     Mutation("spill slots mixed up", VALUE | {"spill-slot"}, slots_exchanged),
     Mutation("wrong spill offset", VALUE | {"spill-slot"}, wrong_offset),
-    Mutation("wrong spill base", frozenset({"spill-slot"}), wrong_base),
+    Mutation("wrong spill base", frozenset({"spill-slot"}), wrong_base, always=True),
     Mutation("spill slot of the program", VALUE | {"spill-slot", "header"}, foreign_slot),
     Mutation("spill slot shrunk", frozenset({"spill-slot", "header"}), dropped_spill_slot),
     Mutation("moved under a narrower EXEC", VALUE | {"dead-flag"}, narrower_exec),
@@ -413,5 +408,6 @@ CLASSES = (
     Mutation(
         "wrong rematerialisation", VALUE | {"instruction-sequence", "operands", "dead-flag"}, wrong_rematerialisation
     ),
+    Mutation("wrong spill lane", VALUE | SAVED | {"instruction-sequence", "operands"}, wrong_spill_lane),
     Mutation("constant for a copy", VALUE | {"instruction-sequence"}, constant_for_copy),
 )

@@ -71,6 +71,26 @@ def misaligned_tuple(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         )
 
 
+def misaligned_everywhere(subject: Subject, rng: random.Random) -> Iterator[Edit]:
+    """A tuple moved by one register wherever it is named: all values are right, only the alignment is wrong."""
+    names = sorted({
+        op.phys for _, _, op, before in subject.allocated(rng)
+        if not before.sub and subject.class_of(before).alignment(physical_register(op.phys).bank) > 1
+    })  # fmt: skip
+    fixed = subject.fixed_units
+    rng.shuffle(names)
+    for name in names:
+        register = physical_register(name)
+        if register.first < 0 or fixed & set(register.units):
+            continue
+        width = len(register.units) // 2
+        others = subject.overlapping(name)
+        free = next((n for n in subject.unused(register.bank, width) if n % 2), None)
+        if others or free is None:
+            continue
+        yield subject.renamed_everywhere(name, tuple_name(register.bank, free, width), f"${name} misaligned everywhere")
+
+
 def wrong_width(subject: Subject, rng: random.Random) -> Iterator[Edit]:
     for line, k, op, _before in subject.allocated(rng):
         register = physical_register(op.phys)
@@ -300,15 +320,16 @@ CLASSES = (
     Mutation("wrong register read", READ, wrong_register_read),
     Mutation("wrong register written", WRITTEN, wrong_register_written),
     Mutation("wrong lane", WRITTEN | {"register-class"}, wrong_lane),
-    Mutation("misaligned tuple", frozenset({"register-class"}), misaligned_tuple),
-    Mutation("wrong width", WRITTEN | {"width", "register-class", "reserved-register"}, wrong_width),
+    Mutation("misaligned tuple", WRITTEN | {"register-class"}, misaligned_tuple, always=True),
+    Mutation("misaligned everywhere", frozenset({"register-class"}), misaligned_everywhere, always=True),
+    Mutation("wrong width", WRITTEN | {"width", "register-class", "reserved-register"}, wrong_width, always=True),
     Mutation("swapped operands", READ | {"register-class"}, swapped_operands),
     Mutation("AGPR for VGPR", WRITTEN | {"register-class", "reserved-register"}, other_file),
-    Mutation("reserved register", frozenset({"reserved-register", "register-class"}), reserved_register),
-    Mutation("budget exceeded", frozenset({"reserved-register"}), over_budget),
+    Mutation("reserved register", frozenset({"reserved-register", "register-class"}), reserved_register, always=True),
+    Mutation("budget exceeded", WRITTEN | {"reserved-register"}, over_budget, always=True),
     Mutation("early-clobber overlap", WRITTEN, early_clobber_overlap),
-    Mutation("early-clobber flag dropped", frozenset({"early-clobber"}), early_clobber_flag),
-    Mutation("broken tie", frozenset({"tied-operand"}), broken_tie),
+    Mutation("early-clobber flag dropped", frozenset({"early-clobber"}), early_clobber_flag, always=True),
+    Mutation("broken tie", frozenset({"tied-operand"}), broken_tie, always=True),
     Mutation(
         # Where the instruction is pure, it counts as another one, and its value is missing.
         "fixed register changed",

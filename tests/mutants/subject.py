@@ -59,6 +59,7 @@ class Mutation:
         edits: makes edits of a subject in random order; none where it has no place for them.
         equivalent: every edit keeps the meaning and all rules, by construction: it must be proved.
         why: for such a class, the construction's argument.
+        always: every edit breaks a rule of the machine, whatever the values: it must be refuted.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Mutation:
     edits: Callable[[Subject, random.Random], Iterator[Edit]]
     equivalent: bool = False
     why: str = ""
+    always: bool = False
 
 
 @dataclass
@@ -191,6 +193,35 @@ class Subject:
             blocks[b] = replace(blocks[b], instructions=tuple(row))
         touched = frozenset(line[0] for line in changes)
         return Edit(replace(self.post, blocks=tuple(blocks)), what, touched=touched)
+
+    @cached_property
+    def fixed_units(self) -> frozenset[int]:
+        """Units that the pre-RA side names."""
+        named = {op.phys for b in self.pre.blocks for i in b.instructions for op in i.all_operands if op.phys}
+        named |= {r.reg for r in self.pre.liveins}
+        return frozenset(u for name in named for u in physical_register(name).units)
+
+    def overlapping(self, name: str) -> frozenset[str]:
+        """Other registers that the post-RA side names and that share a unit with this one."""
+        units = set(physical_register(name).units)
+        named = {op.phys for _, i in self.lines for op in i.all_operands if op.phys}
+        named |= {r.reg for b in self.post.blocks for r in b.liveins}
+        return frozenset(n for n in named if n != name and units & set(physical_register(n).units))
+
+    def renamed_everywhere(self, name: str, new: str, what: str) -> Edit:
+        """Every operand and live-in that names ``name`` names ``new``."""
+        blocks = list(self.post.blocks)
+        touched: set[int] = set()
+        for b, block in enumerate(blocks):
+            row = list(block.instructions)
+            for n, instruction in enumerate(row):
+                for k, op in enumerate(instruction.all_operands):
+                    if op.phys == name:
+                        row[n] = with_operand(row[n], k, renamed(op, new))
+                        touched.add(b)
+            liveins = tuple(replace(r, reg=new) if r.reg == name else r for r in block.liveins)
+            blocks[b] = replace(block, instructions=tuple(row), liveins=liveins)
+        return Edit(replace(self.post, blocks=tuple(blocks)), what, touched=frozenset(touched))
 
     def with_block(self, number: int, block: BasicBlock, what: str) -> Edit:
         """One block replaced."""

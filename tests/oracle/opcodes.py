@@ -24,8 +24,8 @@ ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
 
 _THREAD_MASK_RESULT = re.compile(r"V_CMPX?_|V_(?:ADD|SUB|SUBREV)_CO_|V_(?:ADDC|SUBB|SUBBREV)_|V_DIV_SCALE|V_MAD_[UI]64")
 _CROSS_LANE = re.compile(
-    r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|READLANE|WRITELANE|PERMLANE|SET_INACTIVE)|.*_(?:dpp|DPP)"
-    r"|DS_B?PERMUTE|DS_SWIZZLE|SI_(?:SPILL_S32_TO|RESTORE_S32_FROM)_VGPR"
+    r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|READLANE|WRITELANE|PERMLANE|SET_INACTIVE)|.*_(?:dpp8|DPP8)"
+    r"|SI_(?:SPILL_S32_TO|RESTORE_S32_FROM)_VGPR"
 )
 _WRITES_INACTIVE = re.compile(r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|WRITELANE|SET_INACTIVE)|SI_SPILL_S32_TO_VGPR")
 _WHOLE_WAVE_LANES = re.compile(r"SI_(?:SPILL_S32_TO|RESTORE_S32_FROM)_VGPR")
@@ -53,7 +53,11 @@ def function_of(opcode: str) -> str:
 
 @lru_cache(maxsize=None)
 def reads_all_threads(opcode: str) -> bool:
-    """Vector operands are read whether a thread is active or not."""
+    """Vector operands are read whether a thread is active or not.
+
+    DPP with 16 bits of control and the DS permutations and swizzles are not among them: a source thread that is not
+    active gives 0 or the old value (ISA manuals, "DPP", "DS_BPERMUTE_B32").
+    """
     return bool(_CROSS_LANE.match(opcode))
 
 
