@@ -42,12 +42,30 @@ define amdgpu_kernel void @k(ptr addrspace(1) %p) "amdgpu-num-vgpr"="9" "amdgpu-
 """
 """A kernel with a stack object of its own and spill slots beside it; a bundle is put into both sides."""
 
+CALLER = """target triple = "amdgcn-amd-amdhsa"
+declare void @other(i32)
+define void @f(ptr addrspace(1) %p, i32 %n) {
+  %c = icmp eq i32 %n, 0
+  br i1 %c, label %none, label %some
+some:
+  call void @other(i32 %n)
+  br label %none
+none:
+  %m = phi i32 [1, %0], [%n, %some]
+  store i32 %m, ptr addrspace(1) %p
+  ret void
+}
+"""
+"""A function that is called and calls: its callee-saved scalars are kept in lanes of a vector register."""
+
 
 def _pairs() -> Iterator[Pair]:
     for name, phases in _PHASES.items():
         text = (_DATA / f"{name}.mir").read_text()
         for phase in phases:
             yield allocated(text, name.partition(".")[2], phase)
+    for cpu in ("gfx90a", "gfx1201"):
+        yield phases_of_ir(CALLER, cpu)[1]
     for cpu in ("gfx942", "gfx1250"):
         pair = phases_of_ir(STACK, cpu)[1]
         yield replace(pair, pre=_with_bundle(pair.pre), post=_with_bundle(pair.post))
