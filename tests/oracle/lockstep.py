@@ -383,16 +383,12 @@ class _Run:
         return value
 
     def call(self, preserved: frozenset[int], active: tuple[int, ...]) -> None:
-        """A call leaves something else in what it does not preserve: on each side its own, and in active threads."""
+        """What a call does not preserve is undefined after it, in active threads."""
         for side in (self.pre, self.post):
-            for unit in list(side.scalars):
-                if self._lost(unit, preserved):
-                    side.scalars[unit] = mixed(self.seed, 10, self.events, unit, int(side.before))
-            for unit in list(side.vectors):
-                if self._lost(unit, preserved):
-                    row = side.vectors[unit]
-                    for t in active:
-                        row[t] = mixed(self.seed, 11, self.events, unit, t, int(side.before))
+            for table, vector in ((side.scalars, False), (side.vectors, True)):
+                for unit in list(table):
+                    if self._lost(unit, preserved):
+                        side.spoil_unit(unit, vector, active)
 
     def _lost(self, unit: int, preserved: frozenset[int]) -> bool:
         if unit >= SPECIAL_BASE:
