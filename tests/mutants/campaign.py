@@ -24,6 +24,8 @@ from verilocc_mlir.target.targets import target
 
 LARGEST_MUTATED = 1500
 """Instructions of a kernel that is mutated; larger ones are audited as they are."""
+LARGEST_IN_FULL = 400
+"""Instructions up to which a phase gets its full number of mutants."""
 _RARE = frozenset({
     "moved under a narrower EXEC", "lost back-edge copy", "clobbered by a call", "early-clobber overlap", "broken tie",
     "wrong rematerialisation", "dropped reload", "dropped save", "spill slots mixed up", "wrong spill offset",
@@ -86,6 +88,8 @@ def _phase(unit: Unit, phase: Phase, row: dict[str, Any]) -> None:
 def _mutants(unit: Unit, phase: Phase, judge: Judge, row: dict[str, Any]) -> None:
     rng = random.Random(f"{unit.seed}/{unit.number}/{unit.kernel}/{phase.number}/{judge.subject.pre.name}")
     wanted = unit.mutants if judge.subject.pre.name == "k" or unit.kernel else 1
+    if judge.subject.pre.instruction_count > LARGEST_IN_FULL:
+        wanted = min(wanted, 3)
     names = sorted(CLASSES, key=lambda name: rng.random() * (0.4 if name in _RARE else 1.0))
     streams: list[tuple[str, Iterator[Any]]] = [(n, CLASSES[n].edits(judge.subject, rng)) for n in names]
     made = 0
