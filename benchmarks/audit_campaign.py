@@ -22,6 +22,7 @@ import json
 import os
 import platform
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -92,7 +93,7 @@ class Tally:
         if entry.get("fault"):
             self.faults[entry["fault"]] += 1
             if self.faults[entry["fault"]] <= _SHOWN:
-                self.shown.append({"unit": row["kernel"] or row["number"], **entry})
+                self.shown.append({"unit": Path(row["kernel"]).name or row["number"], **entry})
 
     @property
     def generated(self) -> int:
@@ -225,8 +226,15 @@ def main() -> int:
     waiting = (unit for unit in units(arguments) if key(unit) not in done)
     kernels = len(kernel_paths()) if arguments.kernels else 0
     interrupted = False
-    with path.open("a") as log, get_context("fork").Pool(arguments.jobs) as pool:
+
+    def enough() -> bool:
+        reached = tally.generated >= arguments.functions and tally.mutants >= arguments.mutants
+        return reached and tally.units >= kernels
+
+    with path.open("a") as log, get_context("fork").Pool(arguments.jobs, _deaf) as pool:
         try:
+            if enough():
+                waiting = iter(())
             # Results come in order, so that where the run ends does not depend on how fast the machine is.
             for row in _in_order(pool, waiting, arguments.jobs * 8):
                 tally.add(row)
@@ -239,8 +247,7 @@ def main() -> int:
                         f"unknown {sum(tally.unknown.values())}, {shown - begin:.0f} s",
                         flush=True,
                     )
-                enough = tally.generated >= arguments.functions and tally.mutants >= arguments.mutants
-                if enough and tally.units >= kernels:
+                if enough():
                     break
         except KeyboardInterrupt:
             interrupted = True
@@ -266,6 +273,11 @@ def main() -> int:
     return 1 if tally.faults else 0
 
 
+def _deaf() -> None:
+    """A worker leaves Ctrl-C to the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _in_order(pool: Any, waiting: Iterator[Unit], ahead: int) -> Iterator[Row]:
     """Rows in the order of units, with at most ``ahead`` units handed out."""
     pending: list[Any] = []
@@ -273,6 +285,8 @@ def _in_order(pool: Any, waiting: Iterator[Unit], ahead: int) -> Iterator[Row]:
         pending.append(pool.apply_async(_timed, (unit,)))
         while len(pending) >= ahead or (pending and pending[0].ready()):
             yield pending.pop(0).get()
+    for one in pending:
+        yield one.get()
 
 
 def _timed(unit: Unit) -> Row:
@@ -288,7 +302,7 @@ def _spent(path: Path) -> list[float]:
 
 
 def _shown_arguments() -> list[str]:
-    """The command's arguments without where the scratch directory was."""
+    """The command's arguments without where the scratch directory was on this machine."""
     given = sys.argv[1:]
     return [a for n, a in enumerate(given) if a != "--scratch" and (n == 0 or given[n - 1] != "--scratch")]
 
