@@ -127,20 +127,25 @@ class Executor(OneSided):
         Reserved registers (stack pointer, scratch descriptor) are preserved by every callee: AMDGPU's calling
         convention.
         """
-        for maps, side in ((state.pre, "pre"), (state.post, "post")):
-            for key in maps:
+        for side in Side:
+            table = side.scalars(state)
+            for key in table:
                 if key < 0 and -1 - key not in preserved and not self.pre_lanes.is_vector(key):
-                    maps[key] = self.terms.fresh(f"what the call left ({side})")
+                    table[key] = self._left_by_call(side)
         for side in Side:
             for container in self.cell_registers(side):
                 if container < 0 and -1 - container not in preserved:
                     self.forget_cells(container, side.scalars(state))
         for atom in state.atoms:
-            if atom.active:
-                for maps in (atom.pre, atom.post):
-                    for key in maps:
-                        if key < 0 and -1 - key not in preserved:
-                            maps[key] = self.terms.fresh("what the call left")
+            for side in Side if atom.active else ():
+                table = side.threads(atom)
+                for key in table:
+                    if key < 0 and -1 - key not in preserved:
+                        table[key] = self._left_by_call(side)
+
+    def _left_by_call(self, side: Side) -> int:
+        """Before allocation, what a call may overwrite is undefined after it, but for its results."""
+        return UNDEFINED if side is Side.PRE else self.terms.fresh("what the call left")
 
     def _define(self, pre: Instruction, post: Instruction, state: State) -> None:
         everywhere = ignores_exec(pre.opcode)

@@ -25,6 +25,7 @@ from smt_verifier.audit.semantics import (
     reads_matrices,
     spill,
     takes_either_file,
+    ties_first,
 )
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
@@ -233,6 +234,8 @@ class MachineRules:
             if a.vreg < 0 or not b.is_reg:
                 continue
             cls = self.pre.class_of(a.vreg)
+            if len(self.pre.keys(a)) != len(self.post.keys(b)):
+                return False
             if b.vreg >= 0:
                 if self.post.class_of(b.vreg).banks != cls.banks:
                     return False
@@ -268,9 +271,13 @@ class MachineRules:
                 if op.is_use and ((op.vreg, op.sub) == name if op.tied < 0 else op.tied == number)
             ]
             after = post.defs[number]
-            if partners and not any(_same_register(post.operands[k], after) for k in partners):
-                message = f"{after} must be the register of {post.operands[partners[0]]}"
-                yield Complaint("tied-operand", message, len(pre.defs) + partners[0])
+            if not partners:
+                continue
+            # Where the register is read twice, one operand of the form is tied: the accumulator comes last.
+            partner = partners[0 if ties_first(pre.opcode) else -1]
+            if not _same_register(post.operands[partner], after):
+                message = f"{after} must be the register of {post.operands[partner]}"
+                yield Complaint("tied-operand", message, len(pre.defs) + partner)
 
     def _overlap(self, post: Instruction) -> Iterator[Complaint]:
         written: set[int] = set()

@@ -59,6 +59,7 @@ _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
 _EITHER_FILE_RESULT = re.compile(r"AV_MOV_B|(?:GLOBAL|FLAT|BUFFER|SCRATCH)_LOAD_(?!.*LDS)|DS_READ_")
 _EITHER_FILE_SOURCE = re.compile(r"(?:GLOBAL|FLAT|BUFFER|SCRATCH)_STORE_|DS_WRITE_")
 _ORDINARY = re.compile(r"[vsa]gpr\d")
+_TIES_FIRST = re.compile(r".*_(?:dpp8?|sdwa)(?:_|\Z)|.*_ATOMIC")
 _RETURN = re.compile(r"SI_RETURN\Z|SI_TCRETURN|S_SETPC_B64_return")
 _TIED = re.compile(
     r"V_(?:FMAC|MAC|PK_FMAC|DOT2C|DOT4C|DOT8C|WRITELANE|SWAP|PERMLANE(?:X?16|16_SWAP|32_SWAP)|INTERP_P2)"
@@ -212,6 +213,15 @@ def may_be_tied(opcode: str) -> bool:
     VOP*Instructions.td,
     DSInstructions.td, BUFInstructions.td, SOPInstructions.td)."""
     return bool(_TIED.match(opcode))
+
+
+@lru_cache(maxsize=None)
+def ties_first(opcode: str) -> bool:
+    """Whether a form that ``may_be_tied`` ties its first register use (``old`` of DPP, the data of an atomic).
+
+    Else it is the last.
+    """
+    return bool(_TIES_FIRST.match(opcode))
 
 
 @lru_cache(maxsize=None)

@@ -242,7 +242,9 @@ def broken_tie(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         if partner is None or not _TIES.match(instruction.opcode) or not partner.defs or instruction.bundled:
             continue
         result, count = partner.defs[0], len(partner.defs)
-        for k, (op, before) in enumerate(zip(instruction.operands, partner.operands, strict=False)):
+        operands = list(enumerate(zip(instruction.operands, partner.operands, strict=False)))
+        # The register may be read twice: ``old`` of DPP is the first input, an accumulator the last one.
+        for k, (op, before) in operands if "_dpp" in instruction.opcode else reversed(operands):
             own = op.phys and op.is_use and not op.undef and op.phys == instruction.defs[0].phys
             if result.vreg < 0 or (before.vreg, before.sub) != (result.vreg, result.sub) or not own:
                 continue
