@@ -9,7 +9,7 @@ A mask is named by the terms of the scalar lanes that hold it, so copies, spills
 along by carrying the terms. Between blocks it is named by the lanes.
 
 Threads that were not active at function entry are outside every atom, unless the function has whole-wave code
-(ENTER_STRICT_WWM makes them active): then they are an atom of their own, marked ``OUTSIDE``.
+(ENTER_STRICT_WWM or S_OR_SAVEEXEC -1 makes them active): then they are an atom of their own, marked ``OUTSIDE``.
 """
 
 from __future__ import annotations
@@ -93,7 +93,11 @@ def defines_exec(instruction: Instruction) -> bool:
 
 def is_whole_wave(function: MachineFunction) -> bool:
     """Whether some instruction makes threads active that were not so at function entry."""
-    return any(i.opcode == _ENTER_WHOLE_WAVE for b in function.blocks for i in b.instructions)
+    return any(
+        i.opcode == _ENTER_WHOLE_WAVE or (i.opcode.startswith("S_OR_SAVEEXEC_B") and i.operands[0].text == "-1")
+        for b in function.blocks
+        for i in b.instructions
+    )
 
 
 class TooManyClassesError(UnsupportedError):

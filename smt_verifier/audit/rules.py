@@ -43,7 +43,7 @@ class Complaint(NamedTuple):
     operand: int = -1
 
 
-_OF_REGISTERS = frozenset({"register-class", "tied-operand", "width"})
+_OF_REGISTERS = frozenset({"register-class", "tied-operand", "width", "fixed-register"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +231,8 @@ class MachineRules:
             return False
         either = self._in_either_file(original)
         for a, b in zip(original.all_operands, post.all_operands, strict=False):
+            if a.is_reg and a.phys and not a.implicit and a.phys != b.phys:
+                return False
             if a.vreg < 0 or not b.is_reg:
                 continue
             cls = self.pre.class_of(a.vreg)
@@ -242,6 +244,8 @@ class MachineRules:
                 continue
             wide = in_either_file(cls) if any(a is op for op in either) else cls
             register = physical_register(b.phys)
+            if any(self._reserved(register)):
+                return False
             # The lane of a tuple may be repeated into a register of its own, which need not be aligned like the tuple.
             if register.bank not in wide.banks if a.sub else not is_part_of_member(register, wide, ""):
                 return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from oracle import Answer, Oracle
 
@@ -49,6 +50,15 @@ class Judge:
         self.solver = solver or Z3Solver()
         self.oracle = Oracle(subject.pre, subject.target.wave_size, subject.available.reserved_units)
 
+    @cached_property
+    def _flags_tell(self) -> bool:
+        """Whether runs that believe kill flags and live-ins tell anything of this subject.
+
+        They do not where they contradict LLVM's own text: what a waiting thread keeps in a register that is dead for
+        the wave counts as lost there.
+        """
+        return not self.oracle.compare(self.subject.post, RUNS_AS_EVIDENCE, 3, flags=True).differs
+
     def unchanged(self, runs: int = 12) -> Judgement:
         """LLVM's own allocation."""
         return self._judge(Edit(self.subject.post, ""), None, runs, runs)
@@ -73,7 +83,8 @@ class Judge:
         rules = frozenset(f.rule for f in audited.findings)
         runs = refuted if audited.outcome is Outcome.REFUTED else proved
         answer = oracle.compare(post, runs, seed) if runs else Answer(False)
-        if audited.outcome is Outcome.PROVED and not answer.differs:
+        flags = self._flags_tell
+        if audited.outcome is Outcome.PROVED and not answer.differs and flags:
             more = oracle.compare(post, runs // 2, seed + 2, flags=True)
             answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
         reason = ""
@@ -81,7 +92,7 @@ class Judge:
             reason = why_equivalent(subject.post, post, subject.target.wave_size) if edit.pre is None else ""
             reason = reason or (BY_CONSTRUCTION if mutation.equivalent else "")
             if not reason:
-                more = oracle.compare(post, RUNS_AS_EVIDENCE, seed + 1, flags=True)
+                more = oracle.compare(post, RUNS_AS_EVIDENCE, seed + 1, flags=flags)
                 answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
         visits = sum(answer.visits[b] for b in edit.touched)
         if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs:

@@ -88,11 +88,8 @@ def _pure_opcode(opcode: str) -> bool:
     return opcode.startswith("S_") and not _IMPURE_SALU.match(opcode)
 
 
-def _covers(whole: str, part: str) -> bool:
-    """An implicit definition of the whole register beside one of a part, as LLVM writes where the rest is undefined."""
-    if not whole or not part:
-        return False
-    return set(physical_register(part).units) <= set(physical_register(whole).units)
+_ORDINARY = re.compile(r"[vsa]gpr\d")
+"""Implicitly defined beside a result: the rest of a tuple, which holds nothing."""
 
 
 def is_pure(instruction: Instruction) -> bool:
@@ -104,7 +101,7 @@ def is_pure(instruction: Instruction) -> bool:
             return False
         if op.kind is OperandKind.REGMASK:
             return False
-        if op.is_def and op.implicit and op.phys != "scc" and not _covers(op.phys, instruction.defs[0].phys):
+        if op.is_def and op.implicit and op.phys != "scc" and not _ORDINARY.match(op.phys):
             return False
     if instruction.memory:
         constant = all("invariant" in m and "dereferenceable" in m and "volatile" not in m for m in instruction.memory)
