@@ -9,7 +9,6 @@ import re
 from functools import lru_cache
 
 from verilocc_mlir.mir.model import Instruction, OperandKind
-from verilocc_mlir.target.registers import physical_register
 
 EXEC_REGISTERS = frozenset({"exec", "exec_lo", "exec_hi"})
 IGNORED = frozenset({"KILL", "BUNDLE", "DBG_VALUE", "DBG_VALUE_LIST", "DBG_LABEL", "DBG_INSTR_REF", "DBG_PHI"})
