@@ -34,7 +34,7 @@ lint: venv-dev
 	@echo "lint: import arrows"
 	@.venv/bin/lint-imports --no-cache
 	@echo "lint: pyright (strict)"
-	@.venv/bin/pyright --pythonpath $(PY)
+	@.venv/bin/pyright -p pyproject.toml --pythonpath $(PY)
 
 test: llvm lint
 	$(PYTEST) -m "not long"

@@ -78,7 +78,8 @@ def test_llvms_allocation_is_audited_phase_by_phase(capsys: pytest.CaptureFixtur
     assert re.fullmatch(r".*gemm_mma_lds.gfx942.opt.ll for gfx942, .*LLVM version .*, greedy allocation", shown[0])
     assert re.fullmatch(r"gemm, SGPR: proved, \d+ obligations", shown[1])
     assert re.fullmatch(r"gemm, VGPR: proved, \d+ obligations", shown[2])
-    assert shown[3:] == ["proved"]
+    assert re.fullmatch(r"gemm, all phases: proved, \d+ obligations", shown[3])
+    assert shown[4:] == ["proved"]
     assert list(Path().iterdir()) == []
 
 
@@ -181,12 +182,15 @@ def test_obligations_of_each_phase_are_rechecked(capsys: pytest.CaptureFixture[s
     Path("two.ll").write_text(TWO)
     assert run(["audit", "--llvm", "two.ll", "--smt-dir=smt"]) == 0
     manifest = json.loads(Path("smt/manifest.json").read_text())
-    assert [row["name"] for row in manifest["inputs"]] == ["sgpr/before", "sgpr/after", "vgpr/before", "vgpr/after"]
+    phases = ("sgpr", "vgpr", "all")
+    assert [row["name"] for row in manifest["inputs"]] == [
+        f"{p}/{side}" for p in phases for side in ("before", "after")
+    ]
     names = [row["name"] for row in manifest["obligations"]]
-    assert len(names) == len(set(names)) == 6
-    assert {"sgpr/f/block-0", "vgpr/f/block-0"} <= set(names)
+    assert len(names) == len(set(names)) == 9
+    assert {f"{p}/f/block-0" for p in phases} <= set(names)
     assert run(["recheck", "smt", "--solver-seconds=30", "--solver-memory=2048"]) == 0
-    assert capsys.readouterr().out.endswith("z3: 6 of 6 obligations as recorded\n")
+    assert capsys.readouterr().out.endswith("z3: 9 of 9 obligations as recorded\n")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ Theorem. Let P be a function before a register-allocation phase and Q the text a
    which later passes rely (``flags.py``).
 
 State. P maps lanes of virtual registers and units of physical ones to values, Q maps units, spill slots and virtual
-registers of later phases. Scalar lanes hold one value a wave; vector lanes one a thread, kept apart for each class of
+registers of later phases. A scalar that is kept in one thread's lane of a vector register is a place of its own
+(``moves.py``). Scalar lanes hold one value a wave; vector lanes one a thread, kept apart for each class of
 threads that the masks in EXEC distinguish (``masks.py``): a vector move moves only what is active where it stands.
 The lattice of claims at block entries (``relation.py``) has, for each lane of P, the set of places of Q that hold its
 value, or "undefined"; transfer functions are in ``alone.py`` and ``execute.py``.
@@ -26,8 +27,8 @@ the same machine state. By induction over the length of the path the theorem fol
 
 Assumed, not proved: the parser; the opcode lists of ``semantics.py`` and ``masks.py``; that the vector registers of
 inactive threads survive a call (AMDGPU's ABI: a callee that writes them saves them); LLVM's passes before and after
-the phase. Not covered, and answered UNKNOWN: whole-wave code, EXEC values that cannot be followed, a branch back to
-the entry block.
+the phase. Not covered, and answered UNKNOWN: whole-quad code, EXEC values that cannot be followed, lanes of inactive
+threads that matrix operations and v_readlane read, a branch back to the entry block.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _scratch(name: str, pre: MachineFunction, post: MachineFunction) -> list[Fin
     else may use it.
     """
     before, after = (scratch_register(f, name) for f in (pre, post))
-    if after in ("", before) or not (before or _mentions(post, after)):
+    if after in ("", before) or not _mentions(post, after):
         return []
     return [Finding("header", Outcome.REFUTED, f"{name} became ${after}, which is not free for it")]
 

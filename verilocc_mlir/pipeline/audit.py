@@ -96,7 +96,7 @@ def audit_llvm(
     record: Record = _as_it_is,
     made: Callable[[Sides], None] = lambda _: None,
 ) -> AuditRun:
-    """Have LLVM allocate a kernel phase by phase, and audit every phase of every function.
+    """Have LLVM allocate a kernel phase by phase, and audit every phase of every function, and all phases at once.
 
     Args:
         data: LLVM IR, bitcode or pre-RA machine IR.
@@ -141,14 +141,18 @@ def audit_llvm(
 
 
 def _phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[tuple[str, str, str]]:
-    """Each phase's name and both its texts, made when they are asked for."""
+    """Each phase's name and both its texts, made when they are asked for; ``all``: before the first and after the last,
+    with what LLVM does in between.
+    """
     scalar = compiler.llvm_allocate(pre, Phase.SGPR, regalloc)
     yield "sgpr", pre, scalar
     vector = compiler.resume(scalar, done=Phase.SGPR, until=Phase.VGPR)
     if has_wwm_registers(vector):
         whole_wave = compiler.wwm_phase(scalar)
         yield "wwm", whole_wave.before, whole_wave.after
-    yield "vgpr", vector, compiler.llvm_allocate(vector, Phase.VGPR, regalloc)
+    final = compiler.llvm_allocate(vector, Phase.VGPR, regalloc)
+    yield "vgpr", vector, final
+    yield "all", pre, final
 
 
 class _Judge:

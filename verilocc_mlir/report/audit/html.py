@@ -47,7 +47,7 @@ def _verdict(pair: AuditedPair, function: FunctionAudit) -> str:
         name = f'<a href="#{_anchor(pair, function)}">{name}</a>'
     cells = [
         name,
-        escape(pair.phase.upper()),
+        escape(pair.label),
         f"<span class={outcome}>{outcome}</span>",
         str(function.obligations),
         str(len(function.findings)),

@@ -39,7 +39,8 @@ class AuditedPair:
     """One text before and one after allocation, and the verdict on each of their functions.
 
     Attributes:
-        phase: ``sgpr``, ``wwm`` or ``vgpr`` where LLVM was run phase by phase; ``""`` for two given files.
+        phase: ``sgpr``, ``wwm`` or ``vgpr`` where LLVM was run phase by phase, ``all`` for the text before the first
+            and after the last; ``""`` for two given files.
         before: the text that the allocator was given.
         after: the text that it made.
         report: what the audit says.
@@ -54,7 +55,12 @@ class AuditedPair:
 
     def name(self, function: FunctionAudit) -> str:
         """``k``, or ``k, VGPR`` where there are phases."""
-        return f"{function.function}, {self.phase.upper()}" if self.phase else function.function
+        return f"{function.function}, {self.label}" if self.phase else function.function
+
+    @property
+    def label(self) -> str:
+        """The phase as it is shown."""
+        return "all phases" if self.phase == "all" else self.phase.upper()
 
     def listing(self, side: str) -> Listing:
         """The text of a side, ``"pre"`` or ``"post"``."""
