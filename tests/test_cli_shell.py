@@ -108,7 +108,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(InputError, match="No space"):
         output.write(str(path), b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
