@@ -56,7 +56,7 @@ _READS_INACTIVE = re.compile(
 )
 _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
 _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
-_EITHER_FILE_RESULT = re.compile(r"AV_MOV_B|(?:GLOBAL|FLAT|BUFFER|SCRATCH)_LOAD_(?!.*LDS)|DS_READ_")
+_EITHER_FILE_RESULT = re.compile(r"AV_MOV_B|(?:GLOBAL|FLAT|BUFFER|SCRATCH)_LOAD_(?!.*LDS)|DS_READ")
 _EITHER_FILE_SOURCE = re.compile(r"(?:GLOBAL|FLAT|BUFFER|SCRATCH)_STORE_|DS_WRITE_")
 _ORDINARY = re.compile(r"[vsa]gpr\d")
 _TIES_FIRST = re.compile(r".*_(?:dpp8?|sdwa)(?:_|\Z)|.*_ATOMIC")
