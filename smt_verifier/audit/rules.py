@@ -246,8 +246,8 @@ class MachineRules:
             register = physical_register(b.phys)
             if any(self._reserved(register)):
                 return False
-            # The lane of a tuple may be repeated into a register of its own, which need not be aligned like the tuple.
-            if register.bank not in wide.banks if a.sub else not is_part_of_member(register, wide, ""):
+            # A part of a tuple may be repeated into a register of its own, which need not be where the part would be.
+            if not (_like_part(register, wide) if a.sub else is_part_of_member(register, wide, "")):
                 return False
         return True
 
@@ -305,6 +305,16 @@ def _operand_pair(step: Step, number: int) -> OperandPair | None:
 
 def _same_register(a: Operand, b: Operand) -> bool:
     return (a.phys, a.vreg, a.sub) == (b.phys, b.vreg, b.sub)
+
+
+def _like_part(register: PhysicalRegister, cls: RegisterClass) -> bool:
+    """Whether a register could be a tuple of its own of the class's files, aligned as tuples of that width are."""
+    width = len(register.units) // 2
+    if register.bank not in cls.banks or width < 2:
+        return register.bank in cls.banks
+    if register.bank is Bank.SGPR:
+        return register.first % (2 if width == 2 else 4) == 0
+    return register.first % cls.alignment(register.bank) == 0
 
 
 def in_either_file(cls: RegisterClass) -> RegisterClass:
