@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,3 +142,31 @@ def test_an_early_result_that_llvm_lays_over_its_operand_is_refuted() -> None:
     pre = (LLVM_FAULTS / "fast_overlaps_early_lanes.mir").read_text()
     assert allocated(pre, "gfx942", 0, "fast").rules() == {"early-clobber"}
     assert allocated(pre, "gfx942", 0, "basic").audit().outcome is Outcome.PROVED
+
+
+def repeated_undefined_input() -> Pair:
+    """LLVM 22.1 repeats an instruction that reads an undefined register: two stores of one value may store two."""
+    return allocated((LLVM_FAULTS / "repeats_undefined_input.mir").read_text(), "gfx942", 2)
+
+
+def test_an_instruction_with_an_undefined_input_that_llvm_repeats_is_not_proved() -> None:
+    (done,) = repeated_undefined_input().audit().functions
+    assert done.outcome is Outcome.UNKNOWN
+    assert [f.rule for f in done.findings] == ["undefined-input"]
+    assert "executed more than once" in done.findings[0].message
+
+
+def test_the_undefined_input_excuses_nothing_else() -> None:
+    pair = repeated_undefined_input()
+    at = pair.post.rindex("V_XOR_B32_e32 20")
+    wrong = replace(pair, post=pair.post[:at] + pair.post[at:].replace("V_XOR_B32_e32 20", "V_XOR_B32_e32 21", 1))
+    assert wrong.rules() == {"instruction-sequence"}
+    store = re.search(r"GLOBAL_STORE_DWORD_SADDR .*\$(vgpr\d+), renamable \$sgpr4_sgpr5, 40,", pair.post)
+    assert store is not None
+    assert "value" in pair.with_post(store[0], store[0].replace(f"${store[1]},", "$vgpr63,")).rules()
+
+
+def test_the_same_with_a_defined_input_is_proved() -> None:
+    pre = (LLVM_FAULTS / "repeats_undefined_input.mir").read_text()
+    assert "undef %3:vgpr_32" in pre
+    assert allocated(pre.replace("undef %3:vgpr_32", "%0"), "gfx942", 2).audit().outcome is Outcome.PROVED

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import llc, run_llc
+from support import REPOSITORY, llc, run_llc
 
 from verilocc_mlir.cli.main import run
 
@@ -126,6 +126,13 @@ def test_walkthrough_mixed_up_spill_slot(capsys: pytest.CaptureFixture[str]) -> 
     assert re.search(r"found: v\d+ gets spill slot 2, bits 0 up by: post line \d+, bb\.1: .*RESTORE %stack\.2", shown)
     assert re.search(r"the expected value is in .*spill slot 1, bits 0 up", shown)
     assert re.search(r"path: bb\.0 -> bb\.1", shown)
+
+
+def test_machine_ir_written_by_hand_is_taken_as_llvm_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (REPOSITORY / "tests/data/audit/llvm/repeats_undefined_input.mir").read_text()
+    Path("hand.mir").write_text(text.replace("undef %3:vgpr_32", "%0"))
+    assert run(["audit", "--llvm", "hand.mir", "-mcpu=gfx942"]) == 0
+    assert "VGPR: proved" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("regalloc", ["greedy", "basic", "fast"])

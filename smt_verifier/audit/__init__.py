@@ -52,6 +52,7 @@ from smt_verifier.audit.readers import explain_faults
 from smt_verifier.audit.report import AuditReport, Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.rules import MachineRules
 from smt_verifier.audit.semantics import moves_only, spill
+from smt_verifier.audit.undefined_inputs import rests_on_values, undecided, with_equal_undefined_inputs
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver, default_solver
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
@@ -90,6 +91,7 @@ RULES = (
     "header",
     "relation",
     "solver",
+    "undefined-input",
     "unsupported",
 )
 """Stable names of everything a finding can be about."""
@@ -136,14 +138,31 @@ def audit_function(
     """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
     asked = solver or default_solver()
     try:
-        try:
-            return _audit(file, pre, post, target, timeout_s, asked)
-        except TooManyClassesError:
-            return _audit(file, pre, post, target, timeout_s, asked, coarse=True)
+        judged = _in_fine_or_coarse(file, pre, post, target, timeout_s, asked)
+        if rests_on_values(judged):
+            before, after = with_equal_undefined_inputs(pre), with_equal_undefined_inputs(post)
+            if before is not None and after is not None:
+                assumed = _in_fine_or_coarse(file, before, after, target, timeout_s, asked)
+                return undecided(judged) if assumed.outcome is Outcome.PROVED else judged
+        return judged
     except UnsupportedError as error:
         return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
     except VeriloccError as error:
         return _single(pre.name, Outcome.INVALID, "header", str(error))
+
+
+def _in_fine_or_coarse(
+    file: MirFile,
+    pre: MachineFunction,
+    post: MachineFunction,
+    target: Target,
+    timeout_s: float,
+    solver: Solver,
+) -> FunctionAudit:
+    try:
+        return _audit(file, pre, post, target, timeout_s, solver)
+    except TooManyClassesError:
+        return _audit(file, pre, post, target, timeout_s, solver, coarse=True)
 
 
 def _audit(

@@ -211,6 +211,10 @@ class MachineRules:
                 yield Complaint("instruction-sequence", f"{post} was not there before allocation")
                 return
             if not self.repeats(post, originals):
+                # What already has its registers is none of this phase's to repeat elsewhere.
+                if all(d.vreg < 0 for original in originals for d in original.defs):
+                    yield Complaint("instruction-sequence", f"{post} was not there before allocation")
+                    return
                 yield Complaint("register-class", f"{post.opcode} does not take these registers")
         move = lane_move(post)
         if move is not None and move.tied is not None and not _same_register(move.register, move.tied):

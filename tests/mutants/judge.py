@@ -17,6 +17,10 @@ RUNS_ON_PROVED = 16
 RUNS_AS_EVIDENCE = 48
 """More runs of a proved mutant for which there is no argument but the runs."""
 RUNS_ON_REFUTED = 2
+RUNS_ON_LLVM_REFUTED = 500
+"""Runs of what LLVM made and the audit refutes, until one of them shows that LLVM is wrong."""
+LLVM_FAULT = "fault of LLVM"
+"""LLVM's own allocation is refuted, and a run of the oracle tells it from the original."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Judgement:
         answer: the oracle's.
         visits: how often the oracle's runs entered a block that the edit changed.
         reason: of a proved mutant: why it is none (``mutants.arguments``).
-        fault: ``""``, ``"false proof"``, ``"false refutation"`` or ``"wrong rule"``.
+        fault: ``""``, ``"false proof"``, ``"false refutation"``, ``"wrong rule"`` or ``LLVM_FAULT``.
     """
 
     outcome: Outcome
@@ -61,7 +65,13 @@ class Judge:
 
     def unchanged(self, runs: int = 12) -> Judgement:
         """LLVM's own allocation."""
-        return self._judge(Edit(self.subject.post, ""), None, runs, runs)
+        judged = self._judge(Edit(self.subject.post, ""), None, runs, runs)
+        if judged.outcome is not Outcome.REFUTED:
+            return judged
+        answer = judged.answer
+        if not answer.differs:
+            answer = self.oracle.compare(self.subject.post, RUNS_ON_LLVM_REFUTED, 7)
+        return replace(judged, answer=answer, fault=LLVM_FAULT if answer.differs else judged.fault)
 
     def mutant(self, mutation: Mutation, edit: Edit, seed: int = 0, refuted_runs: int = RUNS_ON_REFUTED) -> Judgement:
         """One edit, as the text that it prints. Its runs start from ``seed``.

@@ -122,7 +122,7 @@ def audit_llvm(
     compiler = StagedCompiler(toolchain, options)
     judge = _Judge(found, limits, record)
     if given.kind == "mir":
-        pre = compiler.accept_mir(given.text)
+        pre = compiler.accept_mir(given.text, reprint=True)
     else:
         lowered = to_pre_ra(compiler, given.text)
         pre = lowered.mir

@@ -142,19 +142,23 @@ class StagedCompiler:
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
         return mir
 
-    def accept_mir(self, mir: str) -> str:
+    def accept_mir(self, mir: str, *, reprint: bool = False) -> str:
         """A user's pre-RA machine IR, parsed and verified by llc; comes back without memory-model annotations.
+
+        Args:
+            mir: the text.
+            reprint: as LLVM prints it, all header fields included, to be compared with what LLVM makes of it.
 
         Raises:
             InputError: llc does not parse it, or its machine verifier refuses it.
             UnsupportedError: it calls an intrinsic that this LLVM does not know.
         """
         try:
-            self._mir("parse-mir", mir, ["-run-pass=none", "-verify-machineinstrs"])
+            printed = self._mir("parse-mir", mir, ["-run-pass=none", "-verify-machineinstrs"])
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
-        return strip_mmra(mir)
+        return strip_mmra(printed.decode() if reprint else mir)
 
     def resume(self, mir: str, *, done: Phase, until: Phase) -> str:
         """From text in which ``done`` is rewritten to the text before ``until``'s greedy.

@@ -1,0 +1,61 @@
+"""Pure instructions that read an undefined register, repeated: is that all that is wrong?
+
+LLVM rematerialises such an instruction as if the undefined operand did not matter (``allUsesAvailableAt`` in
+LiveRangeEdit.cpp looks at operands that are read only). Each execution may find something else in that register, so two
+uses of what was one value may differ. Where one execution's result reaches all uses, nothing is wrong; which of the two
+it is, the audit does not decide. It asks once more under the assumption that all executions find the same: if that is
+proved, the answer is UNKNOWN for this reason, else the refutation stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from smt_verifier.audit.report import Finding, FunctionAudit
+from smt_verifier.audit.semantics import is_pure
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
+
+RULE = "undefined-input"
+_SAME = Operand("undef", OperandKind.OTHER)
+
+
+def with_equal_undefined_inputs(function: MachineFunction) -> MachineFunction | None:
+    """The function with what pure instructions read undefined made one constant; None where nothing is."""
+    if not any(_undefined(i) for b in function.blocks for i in b.instructions):
+        return None
+    blocks = tuple(replace(b, instructions=tuple(_with_constant(i) for i in b.instructions)) for b in function.blocks)
+    return replace(function, blocks=blocks)
+
+
+def undecided(refuted: FunctionAudit) -> FunctionAudit:
+    """A refutation that the assumption removes, as the answer that it is."""
+    first = next(f for f in refuted.findings if f.outcome is Outcome.REFUTED)
+    message = (
+        "an instruction that reads an undefined register is executed more than once, and each execution may give "
+        f"another value; all else is proved. Without that: {first.message}"
+    )
+    finding = replace(first, rule=RULE, outcome=Outcome.UNKNOWN, message=message)
+    return replace(refuted, outcome=Outcome.UNKNOWN, findings=(finding,))
+
+
+def rests_on_values(refuted: FunctionAudit) -> bool:
+    """Whether only values are at fault, no rule of the machine."""
+    return refuted.outcome is Outcome.REFUTED and all(_of_value(f) for f in refuted.findings)
+
+
+def _of_value(finding: Finding) -> bool:
+    return finding.rule in ("value", "relation") or finding.outcome is not Outcome.REFUTED
+
+
+def _undefined(instruction: Instruction) -> tuple[Operand, ...]:
+    if not is_pure(instruction):
+        return ()
+    return tuple(o for o in instruction.operands if o.is_use and o.undef and not o.implicit and o.tied < 0)
+
+
+def _with_constant(instruction: Instruction) -> Instruction:
+    gone = _undefined(instruction)
+    if not gone:
+        return instruction
+    return replace(instruction, operands=tuple(_SAME if op in gone else op for op in instruction.operands))
