@@ -185,7 +185,7 @@ def _audit(
     saved = _saved_by_callee(file, pre, post, available, target)
 
     def paired(apart: frozenset[int]) -> tuple[Product, MachineRules]:
-        product = Product(pre, post, target.wave_size, available.reserved_units, saved, apart, coarse)
+        product = Product(pre, post, target.wave_size, available.kept_units, saved, apart, coarse)
         return product, MachineRules(
             product.pre_lanes,
             product.post_lanes,

@@ -29,7 +29,7 @@ class OneSided(Machine):
                         self.write_pre(key, UNDEFINED, state)
             elif opcode == "KILL":
                 # It emits no code: what it defines and does not read is nothing that may be relied on.
-                kept = {k for op in instruction.operands if op.is_use for k in self.pre_lanes.keys(op)}
+                kept = {k for op in instruction.operands if op.is_use and not op.undef for k in self.pre_lanes.keys(op)}
                 for op in instruction.all_operands:
                     for key in self.pre_lanes.keys(op) if op.is_def and op.is_reg else ():
                         if key not in kept:

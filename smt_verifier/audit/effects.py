@@ -93,7 +93,7 @@ class Effects:
             carries = frozenset({"pre"}) if _carries(step.pre) else frozenset[str]()
             return Effect(written, {}, changes_exec=changes_exec, carries=carries)
         mask = next((op for op in step.pre.operands if op.kind is OperandKind.REGMASK), None)
-        preserved = None if mask is None else regmask(mask.text) | product.executor.reserved
+        preserved = None if mask is None else regmask(mask.text) | product.executor.kept
         return Effect(*self._pair(step.pre, step.post), preserved, changes_exec)
 
     def _pair(self, pre: Instruction, post: Instruction) -> tuple[dict[int, Write], dict[int, Write]]:

@@ -52,7 +52,7 @@ class Executor(OneSided):
             self._compare_reads(pre, post, state)
             mask = next((op for op in pre.operands if op.kind is OperandKind.REGMASK), None)
             if mask is not None:
-                self._clobber(regmask(mask.text) | self.reserved, state)
+                self._clobber(regmask(mask.text) | self.kept, state)
             self._define(pre, post, state)
         self.masks.transfer(pre, sources, state)
 
@@ -124,7 +124,7 @@ class Executor(OneSided):
     def _clobber(self, preserved: frozenset[int], state: State) -> None:
         """A call: every physical register it does not preserve holds something new, in active threads.
 
-        Reserved registers (stack pointer, scratch descriptor) are preserved by every callee: AMDGPU's calling
+        Stack pointer, scratch descriptor and the like are preserved by every callee: AMDGPU's calling
         convention.
         """
         for side in Side:

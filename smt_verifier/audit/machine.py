@@ -48,7 +48,7 @@ class Machine:
         masks: follows EXEC.
         ghosts: keys that remember the arguments of a pure pre-RA instruction, by its ``id``, where its results are
             worth following.
-        reserved: units that calls preserve.
+        kept: units that calls leave alone whatever their mask says.
 
     ``goals`` and ``findings`` receive goals and violated rules while checking; both are None while inferring.
     """
@@ -61,7 +61,7 @@ class Machine:
         post_lanes: LaneMap,
         masks: MaskTracker,
         ghosts: dict[int, tuple[int, ...]],
-        reserved: frozenset[int],
+        kept: frozenset[int],
     ) -> None:
         self.pre = pre
         self.post = post
@@ -69,7 +69,7 @@ class Machine:
         self.post_lanes = post_lanes
         self.masks = masks
         self.ghosts = ghosts
-        self.reserved = reserved
+        self.kept = kept
         self._cell_registers = {
             Side.PRE: cell_registers(pre, pre_lanes),
             Side.POST: cell_registers(post, post_lanes),

@@ -30,7 +30,7 @@ class Product:
         pre: the function before allocation.
         post: the function after it, with as many blocks.
         wave_size: 32 or 64.
-        reserved: units of registers no allocator hands out; calls preserve them.
+        kept: units that calls leave alone whatever their mask says: stack pointer, scratch descriptor and the like.
         callee_saved: units of scalar registers that must hold at a return what they held at function entry, once no
             virtual registers are left (SILowerSGPRSpills.cpp saves them between the phases; vector registers and the
             frame pointer are saved later, in PEI).
@@ -46,7 +46,7 @@ class Product:
         pre: MachineFunction,
         post: MachineFunction,
         wave_size: int,
-        reserved: frozenset[int],
+        kept: frozenset[int],
         callee_saved: frozenset[int] = frozenset(),
         apart: frozenset[int] = frozenset(),
         coarse: bool = False,
@@ -77,7 +77,7 @@ class Product:
         _keep_ghosts(self.live, pre, self.pre_lanes, ghosts)
         self.masks = MaskTracker(pre, self.pre_lanes, coarse)
         self._whole_wave = is_whole_wave(pre)
-        self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, ghosts, reserved)
+        self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, ghosts, kept)
 
     def _followed_operations(self) -> set[str]:
         """Pure operations whose results are worth following: those that stand on one side alone somewhere, and

@@ -68,7 +68,11 @@ def renamed_register(subject: Subject, rng: random.Random) -> Iterator[Edit]:
             if r.reg != name and set(physical_register(r.reg).units) & set(register.units)
         }  # fmt: skip
         kept = base + 2 * register.first in preserved
-        free = [n for n in subject.unused(register.bank) if n < 128 and (base + 2 * n in preserved) == kept]
+        # Congruent, because the tuples that a subregister's class allows may start at some numbers only.
+        free = [
+            n for n in subject.unused(register.bank)
+            if n < 128 and (n - register.first) % 4 == 0 and (base + 2 * n in preserved) == kept
+        ]  # fmt: skip
         if not others and free:
             new = f"{register.bank.value}{rng.choice(free)}"
             yield subject.renamed_everywhere(name, new, f"${new} for ${name} everywhere")

@@ -19,6 +19,7 @@ RUNS_AS_EVIDENCE = 48
 RUNS_ON_REFUTED = 2
 RUNS_ON_LLVM_REFUTED = 500
 """Runs of what LLVM made and the audit refutes, until one of them shows that LLVM is wrong."""
+_OF_FLAGS = frozenset({"kill-flag", "dead-flag", "live-in"})
 LLVM_FAULT = "fault of LLVM"
 """LLVM's own allocation is refuted, and a run of the oracle tells it from the original."""
 
@@ -71,6 +72,9 @@ class Judge:
         answer = judged.answer
         if not answer.differs:
             answer = self.oracle.compare(self.subject.post, RUNS_ON_LLVM_REFUTED, 7)
+        if not answer.differs and judged.rules <= _OF_FLAGS:
+            # LLVM's own flags are at fault: a run that believes them shows it.
+            answer = self.oracle.compare(self.subject.post, RUNS_ON_LLVM_REFUTED, 8, flags=True)
         return replace(judged, answer=answer, fault=LLVM_FAULT if answer.differs else judged.fault)
 
     def mutant(self, mutation: Mutation, edit: Edit, seed: int = 0, refuted_runs: int = RUNS_ON_REFUTED) -> Judgement:

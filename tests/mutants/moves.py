@@ -402,12 +402,16 @@ CLASSES = (
     Mutation("spill slot of the program", VALUE | {"spill-slot", "header"}, foreign_slot),
     Mutation("spill slot shrunk", frozenset({"spill-slot", "header"}), dropped_spill_slot),
     Mutation("moved under a narrower EXEC", VALUE | {"dead-flag"}, narrower_exec),
-    Mutation("whole-wave clobber", VALUE, whole_wave_clobber),
-    Mutation("clobbered by a call", VALUE, clobbered_by_call),
+    Mutation("whole-wave clobber", VALUE | {"instruction-sequence"}, whole_wave_clobber),
+    Mutation("clobbered by a call", VALUE | {"register-class"}, clobbered_by_call),
     Mutation("callee-saved scalar clobbered", frozenset({"callee-saved", "reserved-register"}), callee_saved_scalar),
     Mutation(
         "wrong rematerialisation", VALUE | {"instruction-sequence", "operands", "dead-flag"}, wrong_rematerialisation
     ),
     Mutation("wrong spill lane", VALUE | SAVED | {"instruction-sequence", "operands"}, wrong_spill_lane),
-    Mutation("constant for a copy", VALUE | {"instruction-sequence"}, constant_for_copy),
+    Mutation(
+        "constant for a copy",
+        VALUE | {"instruction-sequence", "register-class", "reserved-register"},
+        constant_for_copy,
+    ),
 )

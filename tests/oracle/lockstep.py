@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from oracle.decode import Decoded, Decoder, Place, UnsupportedCode, has_scalar_registers, names_halves, place_name
+from oracle.decode import (
+    STACK,
+    VIRTUAL,
+    Decoded,
+    Decoder,
+    Place,
+    UnsupportedCode,
+    has_scalar_registers,
+    names_halves,
+    place_name,
+)
 from oracle.machine import ACTIVE, EVERY_THREAD, EXEC, SCC, THREADS, Side, Value, bitwise, mixed, slice_of
 from oracle.pairing import Slot, pair
 from verilocc_mlir.errors import VeriloccError
@@ -64,6 +74,7 @@ class Oracle:
         self._scalar_phase = has_scalar_registers(pre)
         self._is_called = header_field(pre, "isEntryFunction") == "false"
         self._sides: dict[int, list[list[Decoded]]] = {}
+        self._dying: dict[int, _Dying] = {}
 
     def compare(self, post: MachineFunction, runs: int, seed: int = 0, *, flags: bool = False) -> Answer:
         """Run ``post`` against the pre-RA side ``runs`` times, or until they differ.
@@ -80,7 +91,7 @@ class Oracle:
             declared = self._declared(post, grain) if flags else None
             for number in range(runs):
                 path: list[int] = []
-                run = _Run(self, mixed(seed, number), grain, post, declared)
+                run = _Run(self, mixed(seed, number), grain, post, declared, self._dying[grain])
                 try:
                     run.go(schedule, targets, path)
                 except _Difference as difference:
@@ -119,6 +130,8 @@ class Oracle:
             after.append(row)
         position = {b.number: n for n, b in enumerate(self.pre.blocks)}
         targets = [[position[s] for s, _ in b.successors] for b in self.pre.blocks]
+        if grain not in self._dying:
+            self._dying[grain] = _dying(before, targets)
         return [pair(a, b) for a, b in zip(before, after, strict=True)], grain, targets
 
 
@@ -132,8 +145,10 @@ class _Run:
         grain: int,
         post: MachineFunction,
         declared: list[tuple[frozenset[int], frozenset[int]]] | None,
+        dying: _Dying,
     ) -> None:
         self.declared = declared
+        self.dying = dying
         self.seed = seed
         self.grain = grain
         self.entry = (seed >> 7) % EVERY_THREAD + 1 if seed & 3 else EVERY_THREAD
@@ -146,6 +161,8 @@ class _Run:
     def go(self, schedule: list[list[Slot]], targets: list[list[int]], path: list[int]) -> None:
         block = 0
         while len(path) < _MAX_BLOCKS and self.events < _MAX_EVENTS:
+            if path:
+                self.forget(u for u in (*self.pre.scalars, *self.pre.vectors) if u not in self.dying.live_in[block])
             if self.declared is not None and path:
                 self.enter(*self.declared[block])
             path.append(block)
@@ -153,9 +170,12 @@ class _Run:
             for slot in schedule[block]:
                 if self.declared is not None:
                     self.begin(slot)
+                mask = self.pre.exec_mask
                 self.step(slot)
+                if slot.pre is not None and id(slot.pre) in self.dying.after:
+                    self.forget(self.dying.after[id(slot.pre)], mask)
                 if self.declared is not None:
-                    self.end(slot)
+                    self.end(slot, mask)
                 if chosen < 0 and slot.pre is not None and slot.pre.targets:
                     chosen = self.branch(slot.pre)
             if not targets[block]:
@@ -167,17 +187,28 @@ class _Run:
                 chosen = targets[block][mixed(self.seed, 9, len(path)) % len(targets[block])]
             block = chosen
 
+    def forget(self, units: Iterable[int], mask: int | None = None) -> None:
+        """A virtual register that nobody reads any more before it is written again is nowhere, in active threads.
+
+        A later ``v_readlane`` may still read the lane of a thread that has left: LLVM keeps nothing for it.
+        """
+        threads = ACTIVE[self.pre.exec_mask if mask is None else mask]
+        for unit in [u for u in units if VIRTUAL <= u < STACK]:
+            self.pre.spoil_unit(unit, unit in self.pre.vectors, threads)
+
     def enter(self, before: frozenset[int], after: frozenset[int]) -> None:
         """What a block does not declare live-in is lost; reserved and special registers need no declaration.
 
-        Liveness is the wave's, as LLVM's: what is lost is garbage for whoever reads it before it is written again, be
-        it in other threads.
+        What it declares is there, but for the threads that were active since it was killed: later passes take the end
+        of a block from what its successors declare, and may use a register between a kill and the end of the block.
         """
         kept = self.kept | self.oracle.reserved
         for side, declared in ((self.pre, before), (self.post, after)):
+            for unit in [u for u in side.lost if u in declared]:
+                self.spoil_lost(side, unit, unit in side.vectors)
             for unit in (*side.scalars, *side.vectors):
                 if (unit < SPECIAL_BASE or unit in _DECLARED) and unit not in declared and unit not in kept:
-                    side.lost.add(unit)
+                    side.lost[unit] = EVERY_THREAD
 
     def begin(self, slot: Slot) -> None:
         """What is read although it was lost is garbage."""
@@ -185,15 +216,26 @@ class _Run:
             if one is not None and side.lost:
                 for unit, vector in one.read_places:
                     if unit in side.lost:
-                        side.spoil_unit(unit, vector)
-                        side.lost.discard(unit)
+                        self.spoil_lost(side, unit, vector)
 
-    def end(self, slot: Slot) -> None:
-        """What is written is there again; what is killed or dead is lost."""
+    def spoil_lost(self, side: Side, unit: int, vector: bool) -> None:
+        side.spoil_unit(unit, vector, ACTIVE[side.lost.pop(unit)])
+
+    def end(self, slot: Slot, mask: int) -> None:
+        """What is written is there again; what is killed or dead is lost, but for registers that are set aside: LLVM
+        gives their flags no meaning (RegScavenger::forward, LivePhysRegs). ``mask`` is EXEC before the instruction.
+        """
         for side, one in ((self.pre, slot.pre), (self.post, slot.post)):
-            if one is not None:
-                side.lost.difference_update(u for u, _ in one.written_places)
-                side.lost.update(u for u, _ in one.ended if u < SPECIAL_BASE or u in _DECLARED)
+            if one is None:
+                continue
+            if not one.targets:
+                for unit in side.lost:
+                    side.lost[unit] |= mask
+            for unit, _ in one.written_places:
+                side.lost.pop(unit, None)
+            for unit, _ in one.ended:
+                if (unit < SPECIAL_BASE or unit in _DECLARED) and unit not in self.oracle.reserved:
+                    side.lost[unit] = mask
 
     def step(self, slot: Slot) -> None:
         a, b = slot.pre, slot.post
@@ -415,3 +457,38 @@ def _kept(function: MachineFunction) -> frozenset[int]:
 
 def _mask(threads: tuple[int, ...]) -> int:
     return sum(1 << t for t in threads)
+
+
+@dataclass(frozen=True)
+class _Dying:
+    """Where places of virtual registers stop being read: by block, what is live at its start; by the ``id`` of an
+    instruction, what it reads or writes and nobody reads after it.
+    """
+
+    live_in: list[frozenset[int]]
+    after: dict[int, frozenset[int]]
+
+
+def _dying(blocks: list[list[Decoded]], targets: list[list[int]]) -> _Dying:
+    live = [set[int]() for _ in blocks]
+    changed = True
+    while changed:
+        changed = False
+        for n in reversed(range(len(blocks))):
+            found = set[int]().union(*(live[t] for t in targets[n]))
+            for one in reversed(blocks[n]):
+                found.difference_update(u for u, _ in one.written_places)
+                found.update(u for u, _ in one.read_places)
+            if found != live[n]:
+                live[n] = found
+                changed = True
+    after: dict[int, frozenset[int]] = {}
+    for n, block in enumerate(blocks):
+        found = set[int]().union(*(live[t] for t in targets[n]))
+        for one in reversed(block):
+            touched = {u for u, _ in (*one.read_places, *one.written_places) if VIRTUAL <= u < STACK}
+            if ended := frozenset(touched - found):
+                after[id(one)] = ended
+            found.difference_update(u for u, _ in one.written_places)
+            found.update(u for u, _ in one.read_places)
+    return _Dying([frozenset(f) for f in live], after)

@@ -41,8 +41,10 @@ class Side:
         self.vectors: dict[int, list[Value]] = {}
         self.lanes: dict[int, dict[int, Value]] = {}
         """Scalars kept in lanes of a vector register beyond the threads that are run."""
-        self.lost: set[int] = set()
-        """Places that the text calls killed, dead or not live-in, and nobody wrote since."""
+        self.lost: dict[int, int] = {}
+        """Places that the text calls killed, dead or not live-in, and nobody wrote since; with the mask of threads in
+        which later passes may have put something else there: those that were active since.
+        """
         self._garbage = 0
 
     @property

@@ -152,7 +152,8 @@ class Writer:
                 self.emit(f"<0> = {self._constant(register.bank)}", target)
             else:
                 self.emit("<0> = COPY <1>", target, source)
-            register.lanes |= set(range(offset, offset + width))
+            known = set(range(width)) if source is None or source.sub else source.register.lanes
+            register.lanes |= {offset + lane for lane in known}
 
     def _part(self, bank: str, width: int) -> Operand | None:
         """A value to copy to a part, or None for a constant."""
@@ -233,6 +234,9 @@ class Writer:
             if isinstance(item, Operand):
                 operands.append(item)
         self.emit(text + line[position:], *operands)
+        if "= COPY <1>" in text + line[position:] and not operands[0].sub and not operands[1].sub:
+            # A copy of a tuple with lanes that nothing defined has them too.
+            operands[0].register.lanes &= operands[1].register.lanes
         for number, operand in enumerate(operands):
             if operand.is_def and f"dead <{number}>" not in text:
                 results.append(operand.register)

@@ -71,6 +71,8 @@ class Allocatable:
         vgprs: likewise for VGPRs.
         agprs: likewise for AGPRs.
         reserved_units: units (registers.py) that must never be assigned, special registers included.
+        kept_units: those of them that calls leave alone. A register that is merely beyond the budget is not among them:
+            the callee may use it.
         budgets: ``Budget`` by bank name: ``"sgpr"``, ``"vgpr"``, ``"agpr"``.
         reasons: reserved register name (32-bit, or a special register) to the reason, for those below the budget.
         waves: least and most waves per SIMD that LLVM compiles for.
@@ -80,6 +82,7 @@ class Allocatable:
     vgprs: tuple[int, ...]
     agprs: tuple[int, ...]
     reserved_units: frozenset[int]
+    kept_units: frozenset[int]
     budgets: dict[str, Budget]
     reasons: dict[str, str]
     waves: tuple[int, int]
@@ -174,6 +177,10 @@ def _vector_budgets(attributes: FunctionAttributes, target: Target) -> tuple[Bud
     return Budget(vgprs, why), Budget(min(total - vgprs, most), why)
 
 
+_KEPT_BY_CALLS = ("scratchRSrcReg", "stackPtrOffsetReg", "frameOffsetReg")
+"""Header fields whose registers every callee leaves as they were (AMDGPU's calling convention)."""
+
+
 def _named(info: dict[str, str]) -> list[tuple[str, str]]:
     """Registers that the header sets aside, with the reason."""
     reasons = {
@@ -184,7 +191,11 @@ def _named(info: dict[str, str]) -> list[tuple[str, str]]:
         "longBranchReservedReg": "long branches",
         "wwmReservedRegs": "whole-wave register of another phase",
     }
-    return [(name, why) for key, why in reasons.items() for name in _REG.findall(info.get(key, "")) if name != "noreg"]
+    return [(name, why) for key, why in reasons.items() for name in _names(info, key)]
+
+
+def _names(info: dict[str, str], key: str) -> list[str]:
+    return [name for name in _REG.findall(info.get(key, "")) if name != "noreg"]
 
 
 def _needs_base_pointer(function: MachineFunction, attributes: FunctionAttributes, info: dict[str, str]) -> bool:
@@ -253,6 +264,11 @@ def allocatable(function: MachineFunction, preamble: str, target: Target) -> All
         register = physical_register(name)
         reserved.update(register.units)
         reasons[name] = why
+    kept = {unit for unit, _ in _always_reserved()}
+    for key in _KEPT_BY_CALLS:
+        kept.update(unit for name in _names(info, key) for unit in physical_register(name).units)
+    if _needs_base_pointer(function, attributes, info):
+        kept.update(physical_register("sgpr34").units)
     budgets = {"sgpr": sgpr, "vgpr": vgpr, "agpr": agpr}
     free: dict[str, tuple[int, ...]] = {}
     for bank, base in (("sgpr", SGPR_BASE), ("vgpr", VGPR_BASE), ("agpr", AGPR_BASE)):
@@ -260,6 +276,6 @@ def allocatable(function: MachineFunction, preamble: str, target: Target) -> All
         reserved.update(range(base + 2 * count, base + 2 * FILE_SIZES[bank]))
         free[bank] = tuple(n for n in range(count) if base + 2 * n not in reserved)
     return Allocatable(
-        free["sgpr"], free["vgpr"], free["agpr"], frozenset(reserved), budgets, reasons,
+        free["sgpr"], free["vgpr"], free["agpr"], frozenset(reserved), frozenset(kept), budgets, reasons,
         waves_per_simd(attributes, target),
     )  # fmt: skip
