@@ -170,3 +170,18 @@ def test_the_same_with_a_defined_input_is_proved() -> None:
     pre = (LLVM_FAULTS / "repeats_undefined_input.mir").read_text()
     assert "undef %3:vgpr_32" in pre
     assert allocated(pre.replace("undef %3:vgpr_32", "%0"), "gfx942", 2).audit().outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize("allocator", ["greedy", "basic"])
+def test_an_argument_beyond_the_budget_that_llvm_reads_after_a_call_is_refuted(allocator: str) -> None:
+    """A fault of LLVM 22.1, all allocators that spill: the packed work-item ids arrive in v31; where the budget ends
+    below, v31 is reserved, MachineRegisterInfo::isConstantPhysReg takes it for a constant, and what is computed from it
+    is computed again after a call that may overwrite it.
+    """
+    ir = (LLVM_FAULTS / "argument_beyond_budget.ll").read_text()
+    pre = run_llc(ir, "gfx942", "-stop-before=greedy,0", "-enable-ipra=0", mir=False)
+    assert allocated(pre, "gfx942", 2, allocator).rules() == {"value"}
+    wide = run_llc(
+        ir.replace('"amdgpu-num-vgpr"="12"', ""), "gfx942", "-stop-before=greedy,0", "-enable-ipra=0", mir=False
+    )
+    proved(allocated(wide, "gfx942", 2, allocator))
