@@ -199,16 +199,16 @@ class _Run:
     def enter(self, before: frozenset[int], after: frozenset[int]) -> None:
         """What a block does not declare live-in is lost; reserved and special registers need no declaration.
 
-        What it declares is there, but for the threads that were active since it was killed: later passes take the end
-        of a block from what its successors declare, and may use a register between a kill and the end of the block.
+        What it declares is there from here on: later passes take liveness at a block's end from what its successors
+        declare, and may use a register only between a kill and that end.
         """
         kept = self.kept | self.oracle.reserved
         for side, declared in ((self.pre, before), (self.post, after)):
-            for unit in [u for u in side.lost if u in declared]:
-                self.spoil_lost(side, unit, unit in side.vectors)
+            side.growing -= declared
             for unit in (*side.scalars, *side.vectors):
                 if (unit < SPECIAL_BASE or unit in _DECLARED) and unit not in declared and unit not in kept:
                     side.lost[unit] = EVERY_THREAD
+                    side.growing.add(unit)
 
     def begin(self, slot: Slot) -> None:
         """What is read although it was lost is garbage."""
@@ -229,13 +229,14 @@ class _Run:
             if one is None:
                 continue
             if not one.targets:
-                for unit in side.lost:
+                for unit in side.growing & side.lost.keys():
                     side.lost[unit] |= mask
             for unit, _ in one.written_places:
                 side.lost.pop(unit, None)
             for unit, _ in one.ended:
                 if (unit < SPECIAL_BASE or unit in _DECLARED) and unit not in self.oracle.reserved:
                     side.lost[unit] = mask
+                    side.growing.add(unit)
 
     def step(self, slot: Slot) -> None:
         a, b = slot.pre, slot.post

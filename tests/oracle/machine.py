@@ -43,8 +43,11 @@ class Side:
         """Scalars kept in lanes of a vector register beyond the threads that are run."""
         self.lost: dict[int, int] = {}
         """Places that the text calls killed, dead or not live-in, and nobody wrote since; with the mask of threads in
-        which later passes may have put something else there: those that were active since.
+        which later passes may have put something else there: those that were active since, up to the next block that
+        declares the place live-in.
         """
+        self.growing: set[int] = set()
+        """Those of ``lost`` that no block declared live-in since."""
         self._garbage = 0
 
     @property
