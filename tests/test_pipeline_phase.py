@@ -62,7 +62,9 @@ def llvm_allocate(text: str, phase: Phase) -> str:
 def runner(
     chosen: Allocator | None, *, fallback: bool = True, llvm: Callable[[str, Phase], str] = llvm_allocate
 ) -> PhaseRunner:
-    return PhaseRunner(chosen, target(CPU), llvm, fallback=fallback, solver_seconds=60.0, clock=Clock())
+    return PhaseRunner(
+        () if chosen is None else (chosen,), target(CPU), llvm, fallback=fallback, solver_seconds=60.0, clock=Clock()
+    )
 
 
 class Wrapped:

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from verilocc_mlir.allocators.protocol import AllocationFailure, Allocator
+from verilocc_mlir.allocators.protocol import (
+    AllocationFailure,
+    Allocator,
+    Counterexample,
+    Refutation,
+    Regenerating,
+)
 from verilocc_mlir.allocators.registry import allocator, allocator_names
 
-__all__ = ["AllocationFailure", "Allocator", "allocator", "allocator_names"]
+__all__ = [
+    "AllocationFailure",
+    "Allocator",
+    "Counterexample",
+    "Refutation",
+    "Regenerating",
+    "allocator",
+    "allocator_names",
+]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
@@ -38,5 +39,47 @@ class Allocator(Protocol):
 
         Raises:
             AllocationFailure: it cannot be answered without spilling, or not by this allocator.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """One constraint that a refuted proposal violates.
+
+    Attributes:
+        rule: its stable name: ``interference``, ``alignment`` …
+        ranges: ids of the live ranges involved, the one cheaper to move first.
+        slot: first program point at which it is broken, -1: everywhere.
+        lanes: for each of ``ranges``, the mask of 16-bit lanes involved.
+        registers: for each of ``ranges``, the register proposed.
+        free: registers that the first of ``ranges`` could have had, everything else staying where it was.
+    """
+
+    rule: str
+    ranges: tuple[int, ...]
+    slot: int
+    lanes: tuple[int, ...]
+    registers: tuple[str, ...]
+    free: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refutation:
+    """A proposal that was refuted, and by what."""
+
+    proposal: Proposal
+    counterexamples: tuple[Counterexample, ...]
+
+
+@runtime_checkable
+class Regenerating(Protocol):
+    """An allocator that can try again: the next proposal may differ, and may learn from the refutations so far."""
+
+    def regenerate(self, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
+        """Answer ``problem`` once more; ``refuted`` has all earlier answers, the latest last.
+
+        Raises:
+            AllocationFailure: as for ``Allocator.allocate``.
         """
         ...

@@ -21,6 +21,7 @@ from verilocc_mlir.cli.compile import compile_command
 from verilocc_mlir.cli.doctor import doctor_command
 from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.cli.recheck import recheck_command
+from verilocc_mlir.cli.serve import serve_command
 from verilocc_mlir.cli.torch import torch_command
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.version import __version__
@@ -43,6 +44,7 @@ cli.add_command(iree_command)
 cli.add_command(torch_command)
 cli.add_command(audit_command)
 cli.add_command(recheck_command)
+cli.add_command(serve_command)
 cli.add_command(doctor_command)
 
 

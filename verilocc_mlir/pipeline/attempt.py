@@ -1,17 +1,21 @@
-"""One allocation of one function in one phase: build, allocate, prove, rewrite. The audit comes after, on the text."""
+"""Attempts at one function in one phase: build, allocate, prove, rewrite. The audit comes after, on the text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult, prove
-from verilocc_mlir.allocators import AllocationFailure, Allocator
+from smt_verifier.smt import Solver
+from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
 from verilocc_mlir.problem.build import Phase, build_problem
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.report.model import Attempt, Finding, Verdict
 from verilocc_mlir.rewrite import rewrite_function
 from verilocc_mlir.target.targets import Target
@@ -21,44 +25,74 @@ _FINDINGS_KEPT = 20
 
 @dataclass(frozen=True)
 class Candidate:
-    """An attempt, and the function with its registers where it got that far."""
+    """What became of one function: all attempts in order, and the last one's result where it got that far.
 
-    attempt: Attempt
-    function: MachineFunction | None
+    Attributes:
+        attempts: as they are reported.
+        proposed: the same as they were made; one fewer if the problem could not be built.
+        problem: the question, None if it could not be built.
+        function: the function with its registers, None if no attempt was proved and rewritten.
+    """
+
+    attempts: tuple[Attempt, ...]
+    proposed: tuple[Proposed, ...] = ()
+    problem: AllocationProblem | None = None
+    function: MachineFunction | None = None
 
 
-def try_allocator(
-    allocator: Allocator,
+@dataclass(frozen=True)
+class AttemptLimits:
+    """``solver_seconds`` for one question to ``solver`` (None: the default one); ``attempts`` of an allocator that can
+    try again.
+    """
+
+    solver_seconds: float
+    attempts: int = DEFAULT_ATTEMPTS
+    solver: Solver | None = None
+
+
+def try_allocators(
+    allocators: Sequence[Allocator],
     file: MirFile,
     function: MachineFunction,
     target: Target,
     phase: Phase,
     clock: Clock,
-    solver_seconds: float,
+    limits: AttemptLimits,
 ) -> Candidate:
-    """Let ``allocator`` place the phase's registers of ``function``, and prove that before it is written into the MIR.
+    """Let the allocators place the phase's registers of ``function``, until a proposal is proved and rewritten.
 
-    Errors that mean "not by this allocator" end the attempt with their reason; all others are raised.
+    Errors that mean "not by this allocator" end an attempt with their reason; all others are raised.
     """
-    step = "build"
-    proof: Verdict | None = None
     try:
-        with clock.measure(step):
+        with clock.measure("build"):
             problem = build_problem(file, function, target, phase)
-        step = "allocate"
-        with clock.measure(step):
-            proposal = allocator.allocate(problem)
-        step = "prove"
-        with clock.measure(step):
-            proof = proof_verdict(prove(problem, proposal, timeout_s=solver_seconds))
-        if proof.outcome is not Outcome.PROVED:
-            return Candidate(Attempt(allocator.name, step, _first(proof), proof), None)
-        step = "rewrite"
-        with clock.measure(step):
-            rewritten = rewrite_function(file, function, problem, proposal, target)
-    except (AllocationFailure, UnsupportedError) as error:
-        return Candidate(Attempt(allocator.name, step, error.what, proof), None)
-    return Candidate(Attempt(allocator.name, "audit", proof=proof), rewritten)
+    except UnsupportedError as error:
+        return Candidate((Attempt(allocators[0].name, "build", error.what),))
+
+    def check(proposal: Proposal) -> ProofResult:
+        return prove(problem, proposal, timeout_s=limits.solver_seconds, solver=limits.solver)
+
+    attempts: list[Attempt] = []
+    made: list[Proposed] = []
+    for proposed in proposals(allocators, problem, check, clock, attempts=limits.attempts):
+        made.append(proposed)
+        proof = proof_verdict(proposed.proof) if proposed.proof is not None else None
+        if proposed.proposal is None or proof is None:
+            attempts.append(Attempt(proposed.allocator, "allocate", proposed.reason))
+            continue
+        if not proposed.proved:
+            attempts.append(Attempt(proposed.allocator, "prove", _first(proof), proof))
+            continue
+        try:
+            with clock.measure("rewrite"):
+                rewritten = rewrite_function(file, function, problem, proposed.proposal, target)
+        except UnsupportedError as error:
+            attempts.append(Attempt(proposed.allocator, "rewrite", error.what, proof))
+            continue
+        attempts.append(Attempt(proposed.allocator, "audit", proof=proof))
+        return Candidate(tuple(attempts), tuple(made), problem, rewritten)
+    return Candidate(tuple(attempts), tuple(made), problem)
 
 
 def proof_verdict(result: ProofResult) -> Verdict:

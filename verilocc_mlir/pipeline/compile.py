@@ -83,8 +83,8 @@ class _Compilation:
         self.digest = hashlib.sha256(data).hexdigest()
         self.clock = Clock()
         # Options first: a misspelt one is said before any tool runs.
-        self.allocator: Allocator | None = (
-            None if settings.allocator == LLVM_ALLOCATOR else allocator(settings.allocator)
+        self.allocators: tuple[Allocator, ...] = (
+            () if settings.allocator == LLVM_ALLOCATOR else (allocator(settings.allocator),)
         )
         if settings.triple and not settings.triple.startswith("amdgcn"):
             raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
@@ -139,7 +139,7 @@ class _Compilation:
     def _phases(self, pre: str) -> str | None:
         """The text after the last phase; None if a phase is not proved and that ends the run."""
         runner = PhaseRunner(
-            self.allocator,
+            self.allocators,
             self.target,
             lambda text, phase: self.compiler.llvm_allocate(text, _PHASES[phase]),
             fallback=self.settings.fallback,

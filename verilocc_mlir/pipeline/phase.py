@@ -8,7 +8,7 @@ that LLVM will read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from smt_verifier.audit import FunctionAudit, MoveCounts, audit_function
@@ -18,7 +18,7 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.attempt import audit_verdict, audited, try_allocator
+from verilocc_mlir.pipeline.attempt import AttemptLimits, audit_verdict, audited, try_allocators
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
 from verilocc_mlir.problem.build import Phase
@@ -55,14 +55,14 @@ class PhaseRunner:
     """Runs phases of one file with the same allocator, target and limits.
 
     Args:
-        allocator: ours, or None to take LLVM's allocation everywhere.
+        allocators: ours, in the order they are tried; none to take LLVM's allocation everywhere.
         llvm_allocate: MIR before the phase to MIR after LLVM's own allocation of it.
         fallback: take LLVM's allocation where ours is not proved.
     """
 
     def __init__(
         self,
-        allocator: Allocator | None,
+        allocators: Sequence[Allocator],
         target: Target,
         llvm_allocate: Callable[[str, Phase], str],
         *,
@@ -70,7 +70,7 @@ class PhaseRunner:
         solver_seconds: float,
         clock: Clock,
     ) -> None:
-        self.allocator = allocator
+        self.allocators = tuple(allocators)
         self.target = target
         self.llvm_allocate = llvm_allocate
         self.fallback = fallback
@@ -87,11 +87,11 @@ class PhaseRunner:
         with self.clock.measure("parse"):
             file = parse_mir(text, path)
         functions = [_Function(f, Clock(), []) for f in file.functions]
-        if self.allocator is not None:
+        if self.allocators:
             for function in functions:
-                self._ours(self.allocator, file, function, phase)
+                self._ours(file, function, phase)
         after = self._audit_text(file, functions, phase) if any(f.chosen for f in functions) else ""
-        if any(f.needs_llvm() for f in functions) and (self.fallback or self.allocator is None):
+        if any(f.needs_llvm() for f in functions) and (self.fallback or not self.allocators):
             self._take_llvm(file, text, functions, phase)
             after = self._audit_text(file, functions, phase)
         missing = [f for f in functions if f.chosen is None]
@@ -108,18 +108,17 @@ class PhaseRunner:
             file, done = parse_mir(before, path), parse_mir(after, f"{path} after {phase}")
         functions = [_Function(f, Clock(), []) for f in file.functions]
         for function, found in zip(functions, done.functions, strict=True):
-            if self.allocator is not None:
-                function.attempts.append(Attempt(self.allocator.name, "build", reason))
+            if self.allocators:
+                function.attempts.append(Attempt(self.allocators[0].name, "build", reason))
             function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
             self._audit(file, function, found)
             self.clock.absorb(function.clock)
         return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
 
-    def _ours(self, allocator: Allocator, file: MirFile, function: _Function, phase: Phase) -> None:
-        candidate = try_allocator(
-            allocator, file, function.before, self.target, phase, function.clock, self.solver_seconds
-        )
-        function.attempts.append(candidate.attempt)
+    def _ours(self, file: MirFile, function: _Function, phase: Phase) -> None:
+        limits = AttemptLimits(self.solver_seconds)
+        candidate = try_allocators(self.allocators, file, function.before, self.target, phase, function.clock, limits)
+        function.attempts += candidate.attempts
         function.chosen = candidate.function
 
     def _take_llvm(self, file: MirFile, text: str, functions: list[_Function], phase: Phase) -> None:
@@ -158,7 +157,7 @@ class PhaseRunner:
         function.attempts[-1] = audited(function.attempts[-1], audit_verdict(function.audit))
 
     def _report(self, function: _Function, phase: Phase) -> PhaseReport:
-        fallback = self.allocator is not None and function.attempts[-1].allocator == LLVM_ALLOCATOR
+        fallback = bool(self.allocators) and function.attempts[-1].allocator == LLVM_ALLOCATOR
         counts = function.audit.moves if function.audit else MoveCounts()
         moves = Moves(counts.copies_before, counts.copies_after, counts.saves, counts.reloads, counts.rematerialised)
         reason = function.attempts[0].reason if fallback else ""

@@ -1,0 +1,39 @@
+"""Optional parts: whether they are installed, and what to install if not."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from verilocc_mlir.errors import UnsupportedError
+
+_SERVICE = (
+    "grpc",
+    "grpc_health",
+    "grpc_reflection",
+    "grpc_status",
+    "google.protobuf",
+    "opentelemetry",
+    "prometheus_client",
+)
+
+
+def has_service() -> bool:
+    """Whether the gRPC service and its client can run here."""
+    return all(_found(name) for name in _SERVICE)
+
+
+def needs_service() -> None:
+    """Raises UnsupportedError, naming the extra, if the gRPC service cannot run here."""
+    missing = [name for name in _SERVICE if not _found(name)]
+    if missing:
+        raise UnsupportedError(
+            f"this needs the gRPC service, and {', '.join(missing)} is not installed",
+            hint="pip install 'verilocc-mlir[service]'",
+        )
+
+
+def _found(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,404 @@
+"""What a request asks for, done: from the bytes of a request message to those of its answer.
+
+Runs in a worker process, or in this one for the in-process server. Whatever a request holds, the result is an answer or
+a ``ServiceError``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+from grpc import StatusCode
+
+from smt_verifier.artefacts import RecordingSolver
+from smt_verifier.audit import FunctionAudit, audit, audit_function
+from smt_verifier.outcome import Outcome
+from smt_verifier.prove import ProofResult, prove
+from smt_verifier.smt import Obligation, Verdict, default_solver
+from verilocc.v1 import allocation_service_pb2 as allocation
+from verilocc.v1 import audit_service_pb2 as auditing
+from verilocc.v1 import problem_pb2, verdict_pb2
+from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.allocators.measure import measure
+from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
+from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.pipeline.attempt import AttemptLimits, audit_verdict, audited, proof_verdict, try_allocators
+from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
+from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, DEFAULT_SOLVER_SECONDS
+from verilocc_mlir.problem.build import Phase
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.report.model import Attempt
+from verilocc_mlir.service import wire
+from verilocc_mlir.service.status import ServiceError, duration, malformed, out_of_time
+from verilocc_mlir.target.targets import TARGETS, Target, target
+from verilocc_mlir.toolchain.inputs import load_input, named_processors
+from verilocc_mlir.version import __version__
+
+MAX_ATTEMPTS = 32
+"""What a request may ask for."""
+
+Factory = Callable[[str], Allocator]
+_Request = TypeVar("_Request", allocation.AllocateRequest, auditing.AuditRequest)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a server offers: its allocators, the default one first, and how many attempts it makes by default.
+
+    ``factory`` gives an allocator by its name.
+    """
+
+    allocators: tuple[str, ...] = (DEFAULT_ALLOCATOR,)
+    attempts: int = DEFAULT_ATTEMPTS
+    factory: Factory = allocator
+
+
+class Deadline:
+    """When the work must be done."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left.
+
+        Raises:
+            ServiceError: none are.
+        """
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise out_of_time()
+        return left
+
+
+@dataclass
+class PatientSolver:
+    """The usual solver with no more time for a question than the request has left; it records what it was asked."""
+
+    deadline: Deadline
+    inner: RecordingSolver
+
+    def check(
+        self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
+    ) -> Verdict:
+        """See ``smt_verifier.smt.Solver``."""
+        seconds = min(timeout_s, self.deadline.left)
+        verdict = self.inner.check(obligation, seconds, exhaustive=exhaustive, consistent=consistent)
+        # What could not be decided because the request's time ran out is no finding about the code.
+        if verdict.outcome is Outcome.UNKNOWN and seconds < timeout_s:
+            _ = self.deadline.left
+        return verdict
+
+    def take(self) -> list[tuple[Obligation, Verdict]]:
+        """What was asked since the last call."""
+        asked, self.inner.asked = self.inner.asked, []
+        return asked
+
+
+def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -> bytes:
+    """Do one request.
+
+    Args:
+        kind: ``"Allocate"`` or ``"Audit"``.
+        payload: the serialised request message.
+        seconds: how long it may take; the solver is given no more.
+        terms: what the server offers.
+
+    Returns:
+        The serialised answer, without ``queue_time``.
+
+    Raises:
+        ServiceError: what the client is to be told instead.
+    """
+    deadline = Deadline(seconds)
+    start = time.monotonic()
+    try:
+        if kind == "Audit":
+            audited_texts = _audit(_parsed(auditing.AuditRequest(), payload), deadline)
+            audited_texts.wall_time.CopyFrom(duration(time.monotonic() - start))
+            return audited_texts.SerializeToString()
+        allocated = _Allocation(_parsed(allocation.AllocateRequest(), payload), deadline, terms or Terms()).run()
+        allocated.wall_time.CopyFrom(duration(time.monotonic() - start))
+        return allocated.SerializeToString()
+    except UnsupportedError as error:
+        raise ServiceError(StatusCode.FAILED_PRECONDITION, "NOT_SUPPORTED", error.render()) from error
+    except VeriloccError as error:
+        raise malformed(error.render()) from error
+    except (MemoryError, RecursionError) as error:
+        raise ServiceError(
+            StatusCode.RESOURCE_EXHAUSTED, "MEMORY_LIMIT", "the request needs more memory than a worker has"
+        ) from error
+
+
+def _parsed(message: _Request, payload: bytes) -> _Request:
+    try:
+        message.ParseFromString(payload)
+    except DecodeError as error:
+        raise malformed("the request is not a message of this contract", request=True) from error
+    return message
+
+
+def solver_version() -> str:
+    """The solver behind every verdict."""
+    try:
+        return f"z3 {version('z3-solver')}"
+    except PackageNotFoundError:
+        return "z3"
+
+
+class _Allocation:
+    """One Allocate request."""
+
+    def __init__(self, request: allocation.AllocateRequest, deadline: Deadline, terms: Terms) -> None:
+        self.request = request
+        self.deadline = deadline
+        self.clock = Clock()
+        self.solver = PatientSolver(deadline, RecordingSolver(default_solver()))
+        if not 0 <= request.max_attempts <= MAX_ATTEMPTS:
+            raise malformed(f"max_attempts is {request.max_attempts}, not between 0 and {MAX_ATTEMPTS}", request=True)
+        self.attempts = request.max_attempts or terms.attempts
+        name = request.allocator or terms.allocators[0]
+        if name not in terms.allocators:
+            raise ServiceError(
+                StatusCode.NOT_FOUND,
+                "UNKNOWN_ALLOCATOR",
+                f"there is no allocator called {name!r} here; there are: {', '.join(terms.allocators)}",
+            )
+        first = terms.factory(name)
+        last = allocator(DEFAULT_ALLOCATOR)
+        self.allocators: tuple[Allocator, ...] = (first,) if first.name == last.name else (first, last)
+
+    def run(self) -> allocation.AllocateResponse:
+        given = self.request.WhichOneof("input")
+        if given is None:
+            raise malformed("the request has neither machine IR nor a problem", request=True)
+        functions, mir = self._text(self.request.mir) if given == "mir" else ([self._problem()], b"")
+        first = self.allocators[0]
+        return allocation.AllocateResponse(
+            functions=functions,
+            mir=mir if self.request.return_mir else b"",
+            versions=allocation.Versions(
+                verilocc=__version__, allocator=f"{first.name} {first.version}", solver=solver_version()
+            ),
+            steps=[
+                allocation.Step(name=name, cpu_time=duration(seconds)) for name, seconds in self.clock.seconds.items()
+            ],
+        )
+
+    def _problem(self) -> allocation.FunctionAllocation:
+        with self.clock.measure("parse"):
+            problem = wire.problem_of(self.request.problem)
+        _known_target(problem.target)
+        _known_phase(self.request.problem.phase)
+        attempts: list[allocation.Attempt] = []
+
+        def check(proposal: Proposal) -> ProofResult:
+            return prove(problem, proposal, timeout_s=DEFAULT_SOLVER_SECONDS, solver=self.solver)
+
+        for proposed in proposals(self.allocators, problem, check, self.clock, attempts=self.attempts):
+            _ = self.deadline.left
+            ended = "prove" if proposed.proof is not None else "allocate"
+            reason = "" if proposed.proved else proposed.reason or _why(proposed)
+            attempts.append(self._attempt(Attempt(proposed.allocator, ended, reason), proposed))
+            if proposed.proved:
+                return _allocated(problem.function, problem, proposed, attempts)
+        return _not_allocated(problem.function, attempts)
+
+    def _text(self, given: allocation.MachineIr) -> tuple[list[allocation.FunctionAllocation], bytes]:
+        name = given.name or "<request>"
+        with self.clock.measure("parse"):
+            file, machine = _machine_ir(given.text, name, given.target)
+        _known_phase(given.phase)
+        phase: Phase = wire.PHASE_NAMES[given.phase]
+        found = [self._function(file, f, machine, phase) for f in file.functions]
+        text = ""
+        # A function whose audit fails goes back to what it was, and the text is made without it.
+        while any(one.rewritten is not None and one.audit is None for one in found):
+            with self.clock.measure("print"):
+                text = print_mir(replace(file, functions=tuple(one.rewritten or one.before for one in found)))
+            with self.clock.measure("parse"):
+                again = parse_mir(text, f"{name} after {phase}")
+            refuted = False
+            for one, after in zip(found, again.functions, strict=True):
+                if one.rewritten is not None and one.audit is None:
+                    refuted |= not self._audit(one, file, after, machine)
+            if refuted:
+                text = ""
+                for one in found:
+                    one.audit = None
+        if not text:
+            text = print_mir(file)
+        return [one.message() for one in found], text.encode()
+
+    def _function(self, file: MirFile, function: MachineFunction, machine: Target, phase: Phase) -> _Function:
+        limits = AttemptLimits(DEFAULT_SOLVER_SECONDS, self.attempts, self.solver)
+        _ = self.deadline.left
+        candidate = try_allocators(self.allocators, file, function, machine, phase, self.clock, limits)
+        proposed = candidate.proposed
+        attempts = [
+            self._attempt(attempt, proposed[n] if n < len(proposed) else None)
+            for n, attempt in enumerate(candidate.attempts)
+        ]
+        return _Function(function, attempts, candidate.problem, proposed[-1] if proposed else None, candidate.function)
+
+    def _audit(self, one: _Function, file: MirFile, after: MachineFunction, machine: Target) -> bool:
+        with self.clock.measure("audit"):
+            one.audit = audit_function(
+                file, one.before, after, machine, timeout_s=DEFAULT_SOLVER_SECONDS, solver=self.solver
+            )
+        last = one.attempts[-1]
+        last.audit.CopyFrom(wire.verdict_of_audit(one.audit, self._asked()))
+        if one.audit.outcome is Outcome.PROVED:
+            return True
+        said = audited(Attempt(last.allocator, "audit"), audit_verdict(one.audit))
+        last.reason = said.reason
+        one.rewritten = None
+        return False
+
+    def _attempt(self, attempt: Attempt, proposed: Proposed | None) -> allocation.Attempt:
+        message = allocation.Attempt(
+            allocator=attempt.allocator,
+            version=proposed.version if proposed else "",
+            ended=attempt.ended,
+            reason=attempt.reason,
+        )
+        if proposed is not None and proposed.proof is not None:
+            proof = proposed.proof
+            message.proof.CopyFrom(wire.verdict_of_proof(proof, self._asked()))
+        return message
+
+    def _asked(self) -> list[verdict_pb2.Obligation]:
+        """Digests of what the solver was asked since the last call, where they are wanted."""
+        asked = self.solver.take()
+        return wire.obligation_messages(asked) if self.request.return_obligations else []
+
+
+@dataclass
+class _Function:
+    """One function on its way through a request."""
+
+    before: MachineFunction
+    attempts: list[allocation.Attempt]
+    problem: AllocationProblem | None
+    proposed: Proposed | None
+    rewritten: MachineFunction | None
+    audit: FunctionAudit | None = None
+
+    def message(self) -> allocation.FunctionAllocation:
+        if self.rewritten is None or self.problem is None or self.proposed is None:
+            return _not_allocated(self.before.name, self.attempts)
+        return _allocated(self.before.name, self.problem, self.proposed, self.attempts)
+
+
+def _allocated(
+    name: str, problem: AllocationProblem, proposed: Proposed, attempts: Sequence[allocation.Attempt]
+) -> allocation.FunctionAllocation:
+    proposal = proposed.proposal
+    assert proposal is not None
+    found = measure(problem, proposal)
+    return allocation.FunctionAllocation(
+        function=name,
+        outcome=verdict_pb2.OUTCOME_PROVED,
+        allocator=proposed.allocator,
+        assignments=[
+            allocation.Assignment(range=live.id, virtual_register=live.name, physical_register=register)
+            for live, register in zip(problem.ranges, proposal.registers, strict=True)
+        ],
+        attempts=attempts,
+        cost=allocation.Cost(
+            sgprs=found.sgprs, vgprs=found.vgprs, agprs=found.agprs, waves=found.waves, copies=found.copies
+        ),
+    )
+
+
+def _not_allocated(name: str, attempts: Sequence[allocation.Attempt]) -> allocation.FunctionAllocation:
+    """The gravest verdict of any attempt: a refuted audit is not to be hidden behind a lack of registers."""
+    said = {v.outcome for a in attempts for v in (a.audit, a.proof) if v.outcome != verdict_pb2.OUTCOME_UNSPECIFIED}
+    grave = (verdict_pb2.OUTCOME_REFUTED, verdict_pb2.OUTCOME_INVALID)
+    outcome = next((o for o in grave if o in said), verdict_pb2.OUTCOME_UNKNOWN)
+    reason = attempts[-1].reason if attempts else "no attempt was made"
+    return allocation.FunctionAllocation(function=name, outcome=outcome, attempts=attempts, reason=reason)
+
+
+def _audit(request: auditing.AuditRequest, deadline: Deadline) -> auditing.AuditResponse:
+    names = request.before_name or "<before>", request.after_name or "<after>"
+    before, machine = _machine_ir(request.before, names[0], request.target)
+    after_text = _decoded(request.after, names[1])
+    others = [n for n in named_processors(after_text) if n != machine.name]
+    if others:
+        raise malformed(f"{names[1]} is for {', '.join(others)}, {names[0]} for {machine.name}")
+    after = parse_mir(after_text, names[1])
+    solver = PatientSolver(deadline, RecordingSolver(default_solver()))
+    report = audit(before, after, machine, timeout_s=DEFAULT_SOLVER_SECONDS, solver=solver)
+    asked = solver.take() if request.return_obligations else []
+    return auditing.AuditResponse(
+        outcome=wire.OUTCOMES[report.outcome],
+        functions=[
+            auditing.FunctionAudit(
+                function=f.function,
+                verdict=wire.verdict_of_audit(
+                    f,
+                    wire.obligation_messages(a for a in asked if a[0].name.rpartition("/")[0] == f.function),
+                ),
+            )
+            for f in report.functions
+        ],
+        versions=allocation.Versions(verilocc=__version__, solver=solver_version()),
+    )
+
+
+def _machine_ir(data: bytes, name: str, cpu: str) -> tuple[MirFile, Target]:
+    """The text of a request, parsed, and what it is for."""
+    text = _decoded(data, name)
+    if cpu:
+        _known_target(cpu)
+    given = load_input(text.encode(), path=name, cpu=cpu or None)
+    if given.kind != "mir":
+        raise InputError("this is LLVM IR, not machine IR", where=name, hint="llc -stop-before=greedy,0")
+    return parse_mir(given.text, name), _known_target(given.cpu)
+
+
+def _decoded(data: bytes, name: str) -> str:
+    if not data:
+        raise malformed(f"{name}: the text is empty")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise malformed(f"{name}: not UTF-8 at byte {error.start}") from error
+
+
+def _known_target(name: str) -> Target:
+    try:
+        return target(name)
+    except VeriloccError as error:
+        raise ServiceError(
+            StatusCode.FAILED_PRECONDITION,
+            "TARGET_NOT_SUPPORTED",
+            f"{name!r} is not supported; GetCapabilities lists what is: {', '.join(TARGETS)}",
+        ) from error
+
+
+def _known_phase(phase: int) -> None:
+    if phase == problem_pb2.PHASE_WWM:
+        raise ServiceError(
+            StatusCode.FAILED_PRECONDITION,
+            "PHASE_NOT_SUPPORTED",
+            "machine IR does not say which registers whole-wave values may take; take LLVM's allocation and audit it",
+        )
+    if phase not in wire.PHASE_NAMES:
+        raise malformed("phase is not set", request=True)
+
+
+def _why(proposed: Proposed) -> str:
+    assert proposed.proof is not None
+    verdict = proof_verdict(proposed.proof)
+    return f"{verdict.findings[0].rule}: {verdict.findings[0].message}" if verdict.findings else str(verdict.outcome)

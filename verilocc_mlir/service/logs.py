@@ -1,0 +1,36 @@
+"""Structured logs: one JSON object a line, on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import datetime, timezone
+from typing import TextIO
+
+LOGGER = logging.getLogger("verilocc.service")
+_FIELDS = "fields"
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
+        said: dict[str, object] = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
+        said |= getattr(record, _FIELDS, {})
+        if record.exc_info:
+            said["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(said, default=str)
+
+
+def set_up(level: str = "info", stream: TextIO | None = None) -> None:
+    """Send the service's logs to ``stream``."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_JsonLines())
+    LOGGER.handlers[:] = [handler]
+    LOGGER.setLevel(level.upper())
+    LOGGER.propagate = False
+
+
+def log(event: str, level: int = logging.INFO, **fields: object) -> None:
+    """Say what happened, with what belongs to it; no request's text is ever logged."""
+    LOGGER.log(level, event, extra={_FIELDS: fields})

@@ -1,0 +1,60 @@
+"""Prometheus metrics of a server."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.service.pool import PoolCounts
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Metrics:
+    """What a server counts, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "verilocc_requests_total", "Requests by method, status code and reason.", ("method", "code", "reason"),
+            registry=self.registry,
+        )  # fmt: skip
+        self.seconds = Histogram(
+            "verilocc_request_seconds", "Wall time of requests, waiting included.", ("method",), buckets=_SECONDS,
+            registry=self.registry,
+        )  # fmt: skip
+        self.cpu_seconds = Counter(
+            "verilocc_worker_cpu_seconds_total", "CPU time of workers.", ("method",), registry=self.registry
+        )
+        self.functions = Counter(
+            "verilocc_functions_total", "Functions by outcome and by whose allocation was taken.",
+            ("method", "outcome", "allocator"), registry=self.registry,
+        )  # fmt: skip
+        self.attempts = Counter(
+            "verilocc_attempts_total", "Attempts of allocators, by the step that decided.", ("allocator", "ended"),
+            registry=self.registry,
+        )  # fmt: skip
+
+    def watch(self, counts: PoolCounts) -> None:
+        """Show a pool's counts."""
+        for name, what in (
+            ("busy", "Requests that are worked on."),
+            ("waiting", "Requests that wait for a worker."),
+            ("started", "Worker processes started."),
+            ("lost", "Worker processes that ended by themselves."),
+            ("killed", "Worker processes ended: time, cancellation, memory, age."),
+        ):
+            gauge = Gauge(f"verilocc_workers_{name}", what, registry=self.registry)
+            gauge.set_function(lambda name=name: float(getattr(counts, name)))
+
+    def serve(self, host: str, port: int) -> int:
+        """Answer scrapes over HTTP in a thread; returns the port (another than given if that is 0).
+
+        Raises:
+            InputError: the address cannot be bound.
+        """
+        try:
+            server, _ = start_http_server(port, addr=host, registry=self.registry)
+        except (OSError, OverflowError) as error:
+            raise InputError(f"metrics cannot be served at {host}:{port}: {error}") from error
+        return int(server.server_port)

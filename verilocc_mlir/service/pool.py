@@ -1,0 +1,269 @@
+"""A bounded pool of worker processes for an event loop.
+
+A request waits for a worker, is worked on within its time, and costs at most the worker it was given: one that hangs
+is killed with all it started; where one ends or answers nonsense, the request is tried once more on another. A request
+that nobody waits for any more ends its worker at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from grpc import StatusCode
+
+from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS
+from verilocc_mlir.service import jobs
+from verilocc_mlir.service.status import ServiceError, code_of, out_of_time
+from verilocc_mlir.service.worker import LENGTHS, frame
+
+_START = (
+    "import sys; sys.path[:] = sys.argv[4:]; from verilocc_mlir.service.worker import serve; "
+    "serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
+)
+"""The worker finds modules where this process does, and never in the directory the user happens to be in."""
+_START_SECONDS = 60.0
+_GRACE_SECONDS = 0.5
+"""What a worker may take beyond the request's time to say so itself."""
+_TRIES = 2
+_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """An answer and what it cost: seconds waited for a worker, wall seconds in it, CPU seconds of it."""
+
+    data: bytes
+    waited: float
+    worked: float
+    cpu: float
+
+
+class Executor(Protocol):
+    """Does requests somewhere."""
+
+    async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
+        """Do one request within ``seconds``.
+
+        Raises:
+            ServiceError: what the client is to be told instead.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give up what is being worked on."""
+        ...
+
+
+@dataclass
+class PoolCounts:
+    """What the metrics show."""
+
+    busy: int = 0
+    waiting: int = 0
+    started: int = 0
+    lost: int = 0
+    killed: int = 0
+
+
+@dataclass(eq=False)
+class _Worker:
+    """One process."""
+
+    process: asyncio.subprocess.Process
+    answered: int = 0
+
+    async def receive(self) -> tuple[dict[str, Any], bytes]:
+        stream = self.process.stdout
+        assert stream is not None
+        head, body = LENGTHS.unpack(await stream.readexactly(LENGTHS.size))
+        return json.loads(await stream.readexactly(head)), await stream.readexactly(body)
+
+    async def ask(self, header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        stream = self.process.stdin
+        assert stream is not None
+        stream.write(frame(header, body))
+        await stream.drain()
+        answer = await self.receive()
+        self.answered += 1
+        return answer
+
+    def kill(self) -> None:
+        """End it and all it started."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+@dataclass
+class WorkerPool:
+    """See the module.
+
+    Args:
+        workers: processes, as many requests are worked on at once.
+        max_waiting: requests that may wait beyond those; above it they are refused.
+        memory_mib: address space of a worker.
+        max_requests: a worker is replaced after so many, so that nothing it leaks lasts.
+        attempts, terms: as for ``worker.serve``.
+    """
+
+    workers: int
+    max_waiting: int
+    memory_mib: int = 2048
+    max_requests: int = 1000
+    attempts: int = DEFAULT_ATTEMPTS
+    terms: str = ""
+    counts: PoolCounts = field(default_factory=PoolCounts)
+    _idle: list[_Worker] = field(default_factory=list[_Worker])
+    _all: set[_Worker] = field(default_factory=set["_Worker"])
+    _slots: asyncio.Semaphore | None = None
+    _reaping: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
+    _closed: bool = False
+
+    async def start(self) -> None:
+        """Start all workers; raises what keeps one from starting."""
+        self._slots = asyncio.Semaphore(self.workers)
+        self._idle += await asyncio.gather(*(self._new() for _ in range(self.workers)))
+
+    async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
+        """See ``Executor``."""
+        assert self._slots is not None
+        if self._slots.locked() and self.counts.waiting >= self.max_waiting:
+            raise ServiceError(
+                StatusCode.RESOURCE_EXHAUSTED,
+                "OVERLOADED",
+                f"{self.workers} requests are worked on and {self.counts.waiting} wait; try again later",
+                _RETRY_SECONDS * (1 + self.counts.waiting / self.workers),
+            )
+        asked = time.monotonic()
+        self.counts.waiting += 1
+        try:
+            await _within(self._slots.acquire, seconds)
+        finally:
+            self.counts.waiting -= 1
+        started = time.monotonic()
+        self.counts.busy += 1
+        try:
+            answer, data = await self._tried(kind, payload, asked + seconds)
+        finally:
+            self.counts.busy -= 1
+            self._slots.release()
+        return Done(data, started - asked, time.monotonic() - started, float(answer.get("cpu", 0.0)))
+
+    async def _tried(self, kind: str, payload: bytes, end: float) -> tuple[dict[str, Any], bytes]:
+        for attempt in range(_TRIES):
+            worker = await _within(self._take, end - time.monotonic())
+            left = end - time.monotonic()
+            try:
+                if left <= 0:
+                    raise asyncio.TimeoutError
+                asked = worker.ask({"kind": kind, "seconds": left}, payload)
+                answer, data = await asyncio.wait_for(asked, left + _GRACE_SECONDS)
+            except (asyncio.TimeoutError, TimeoutError):
+                self._discard(worker, lost=False)
+                raise out_of_time() from None
+            except (asyncio.IncompleteReadError, ConnectionError, ValueError) as error:
+                self._discard(worker, lost=True)
+                if attempt + 1 < _TRIES and not self._closed:
+                    continue
+                raise ServiceError(
+                    StatusCode.UNAVAILABLE,
+                    "WORKER_LOST",
+                    "the process that worked on the request ended; try again, or allocate elsewhere",
+                    _RETRY_SECONDS,
+                ) from error
+            except BaseException:
+                # Cancelled: nobody waits for the answer.
+                self._discard(worker, lost=False)
+                raise
+            self._put_back(worker, spent=answer.get("reason") == "MEMORY_LIMIT")
+            if answer.get("ok"):
+                return answer, data
+            raise ServiceError(code_of(answer["code"]), answer["reason"], answer["message"], answer["retry"])
+        raise AssertionError
+
+    async def close(self) -> None:
+        """End all workers."""
+        self._closed = True
+        for worker in list(self._all):
+            worker.kill()
+        await asyncio.gather(*(w.process.wait() for w in self._all), *self._reaping, return_exceptions=True)
+        self._all.clear()
+        self._idle.clear()
+
+    async def _take(self) -> _Worker:
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.process.returncode is None:
+                return worker
+            self._discard(worker, lost=True)
+        return await self._new()
+
+    async def _new(self) -> _Worker:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _START, str(self.memory_mib), str(self.attempts), self.terms,
+            *sys.path,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True, limit=1 << 24,
+        )  # fmt: skip
+        worker = _Worker(process)
+        self._all.add(worker)
+        self.counts.started += 1
+        try:
+            await asyncio.wait_for(worker.receive(), _START_SECONDS)
+        except BaseException:
+            self._discard(worker, lost=True)
+            raise
+        return worker
+
+    def _put_back(self, worker: _Worker, *, spent: bool) -> None:
+        if spent or worker.answered >= self.max_requests or self._closed:
+            self._discard(worker, lost=False)
+        else:
+            self._idle.append(worker)
+
+    def _discard(self, worker: _Worker, *, lost: bool) -> None:
+        worker.kill()
+        self._all.discard(worker)
+        if lost:
+            self.counts.lost += 1
+        else:
+            self.counts.killed += 1
+        reaping = asyncio.ensure_future(worker.process.wait())
+        self._reaping.add(reaping)
+        reaping.add_done_callback(self._reaping.discard)
+
+
+@dataclass
+class ThisProcess:
+    """Does requests in a thread of this process: for the in-process server, whose client is the only one."""
+
+    terms: jobs.Terms = field(default_factory=jobs.Terms)
+
+    async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
+        """See ``Executor``."""
+        start, before = time.monotonic(), time.process_time()
+        data = await asyncio.to_thread(jobs.run, kind, payload, seconds, self.terms)
+        return Done(data, 0.0, time.monotonic() - start, time.process_time() - before)
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+
+async def _within(wait: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+    """What ``wait`` gives, if it comes in time.
+
+    Raises:
+        ServiceError: it does not.
+    """
+    try:
+        return await asyncio.wait_for(wait(), max(seconds, 0.0))
+    except (asyncio.TimeoutError, TimeoutError):
+        raise out_of_time() from None

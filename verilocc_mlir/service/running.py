@@ -1,0 +1,150 @@
+"""A server as a process: bound, told when to end, drained."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import grpc
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.service import logs, tracing
+from verilocc_mlir.service.logs import log
+from verilocc_mlir.service.pool import WorkerPool
+from verilocc_mlir.service.security import TlsFiles, TokenBook
+from verilocc_mlir.service.server import Front, Server, ServerLimits
+from verilocc_mlir.service.worker import terms_called
+
+DEFAULT_DRAIN_SECONDS = 60.0
+_SOCKET = "unix:"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``verilocc serve`` is given; see its help.
+
+    Attributes:
+        terms: ``module:attribute`` of a ``jobs.Terms``: other allocators than the usual ones.
+    """
+
+    addresses: tuple[str, ...]
+    limits: ServerLimits
+    attempts: int = 4
+    drain_seconds: float = DEFAULT_DRAIN_SECONDS
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    tokens: Path | None = None
+    insecure: bool = False
+    metrics: str = ""
+    traces: str = "none"
+    log_level: str = "info"
+    terms: str = ""
+
+
+def serve(options: Options) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code.
+
+    Raises:
+        InputError: an address cannot be bound or is open to the world without TLS; a file cannot be read.
+    """
+    tls = _tls(options)
+    for address in options.addresses:
+        _check_address(address, secured=tls is not None or options.insecure)
+    tokens = TokenBook(options.tokens) if options.tokens is not None else None
+    logs.set_up(options.log_level)
+    tracer = tracing.set_up(options.traces) if options.traces != "none" else None
+    try:
+        return asyncio.run(_serve(options, tls, tokens))
+    finally:
+        if tracer is not None:
+            tracer.shutdown()
+
+
+async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: TokenBook | None) -> int:
+    end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end.set)
+    limits = options.limits
+    terms = replace(terms_called(options.terms), attempts=options.attempts)
+    pool = WorkerPool(
+        limits.workers, limits.max_waiting, limits.memory_mib, attempts=options.attempts, terms=options.terms
+    )
+    front = Front(pool, limits, terms, tokens)
+    front.metrics.watch(pool.counts)
+    server = Server(front)
+    ports = [(address, _bind(server, address, tls)) for address in options.addresses]
+    metrics_port = front.metrics.serve(*_host_and_port(options.metrics)) if options.metrics else None
+    try:
+        await pool.start()
+        await server.start()
+        for address, port in ports:
+            shown = address if address.startswith(_SOCKET) else f"{address.rpartition(':')[0]}:{port}"
+            log("listening", address=shown, tls=tls is not None, tokens=tokens is not None)
+        if metrics_port is not None:
+            log("metrics", port=metrics_port)
+        await end.wait()
+        log("draining", seconds=options.drain_seconds, busy=pool.counts.busy, waiting=pool.counts.waiting)
+    finally:
+        # A second signal ends it at once.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        await server.stop(options.drain_seconds)
+        for address in options.addresses:
+            if address.startswith(_SOCKET):
+                Path(address.removeprefix(_SOCKET)).unlink(missing_ok=True)
+    log("ended")
+    return 0
+
+
+def _tls(options: Options) -> grpc.ServerCredentials | None:
+    if options.tls_certificate is None or options.tls_key is None:
+        if options.tls_certificate or options.tls_key or options.tls_client_ca:
+            raise InputError("TLS needs a certificate and its key", hint="give --tls-cert and --tls-key")
+        return None
+    return TlsFiles(options.tls_certificate, options.tls_key, options.tls_client_ca).credentials()
+
+
+def _check_address(address: str, *, secured: bool) -> None:
+    """Refuse what is no address, and what the network can reach without TLS."""
+    if address.startswith(_SOCKET):
+        path = Path(address.removeprefix(_SOCKET))
+        if not path.parent.is_dir():
+            raise InputError(f"there is no directory {path.parent}", where=address)
+        if path.exists() and not path.is_socket():
+            raise InputError(f"{path} is there and no socket", where=address)
+        return
+    host, _ = _host_and_port(address)
+    if not secured and not _is_loopback(host):
+        raise InputError(
+            f"{address} can be reached from the network, and there is no TLS",
+            hint="give --tls-cert and --tls-key, or --insecure if something else protects it",
+        )
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise InputError(f"{address!r} is not HOST:PORT", hint="127.0.0.1:50551, [::1]:50551 or unix:/path/to/socket")
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def _bind(server: Server, address: str, tls: grpc.ServerCredentials | None) -> int:
+    # Over a Unix socket the file's permissions say who may call.
+    try:
+        return server.listen(address, None if address.startswith(_SOCKET) else tls)
+    except RuntimeError as error:
+        raise InputError(f"{address} cannot be bound: it is in use, or not this machine's", where=address) from error

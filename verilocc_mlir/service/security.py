@@ -1,0 +1,164 @@
+"""Who may call, and over what: bearer tokens and TLS.
+
+A token file has a line for each token: its SHA-256 in hexadecimal, a name for the logs, and optionally the time it
+expires (ISO 8601, with its offset from UTC); ``#`` starts a comment. Tokens themselves are never stored. The file is
+read again when it changes, so that a token can be given or taken away while the server runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import grpc
+from grpc import StatusCode
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.service.status import ServiceError
+
+_DIGEST_LENGTH = 64
+
+
+@dataclass(frozen=True)
+class Token:
+    """A known token: its digest, its name, and when it expires (None: never)."""
+
+    digest: str
+    name: str
+    expires: datetime | None
+
+
+def read_tokens(path: Path) -> tuple[Token, ...]:
+    """The tokens of a file.
+
+    Raises:
+        InputError: it cannot be read, or a line is not a token's.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"tokens cannot be read: {error}", where=str(path)) from error
+    found: list[Token] = []
+    for number, line in enumerate(lines, 1):
+        fields = line.partition("#")[0].split()
+        if fields:
+            found.append(_token(fields, f"{path}:{number}"))
+    if not found:
+        raise InputError("no token in this file", where=str(path), hint="verilocc serve --help says what one is")
+    return tuple(found)
+
+
+def _token(fields: list[str], where: str) -> Token:
+    digest = fields[0].lower()
+    if len(digest) != _DIGEST_LENGTH or not set(digest) <= set("0123456789abcdef") or not 2 <= len(fields) <= 3:
+        raise InputError(
+            "not a token's line", where=where, hint="SHA-256 in hexadecimal, a name, and perhaps the time it expires"
+        )
+    try:
+        expires = datetime.fromisoformat(fields[2].replace("Z", "+00:00")) if len(fields) == 3 else None
+    except ValueError as error:
+        raise InputError(f"{fields[2]!r} is not a time", where=where, hint="2027-01-31T00:00:00Z") from error
+    if expires is not None and expires.tzinfo is None:
+        raise InputError(f"{fields[2]!r} has no offset from UTC", where=where, hint="append Z")
+    return Token(digest, fields[1], expires)
+
+
+class TokenBook:
+    """The tokens that are good now."""
+
+    def __init__(self, path: Path, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
+        self._path = path
+        self._now = now
+        self._tokens = read_tokens(path)
+        self._seen = _stamp(path)
+
+    def check(self, authorization: str | None) -> str:
+        """The name of the token in an ``authorization`` header.
+
+        Raises:
+            ServiceError: UNAUTHENTICATED, with the reason.
+        """
+        scheme, _, secret = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not secret:
+            raise _refused("TOKEN_MISSING", "send the header 'authorization: Bearer TOKEN'")
+        self._reread()
+        digest = hashlib.sha256(secret.strip().encode("utf-8", "replace")).hexdigest()
+        match = None
+        for token in self._tokens:
+            # All are compared, so that the time says nothing about which.
+            if hmac.compare_digest(token.digest, digest):
+                match = token
+        if match is None:
+            raise _refused("TOKEN_UNKNOWN", "this token is not known here")
+        if match.expires is not None and match.expires <= self._now():
+            raise _refused("TOKEN_EXPIRED", f"this token expired at {match.expires.isoformat()}")
+        return match.name
+
+    def _reread(self) -> None:
+        """Take a changed file; one that cannot be read, half-written perhaps, leaves what was known."""
+        stamp = _stamp(self._path)
+        if stamp != self._seen:
+            try:
+                self._tokens = read_tokens(self._path)
+                self._seen = stamp
+            except InputError:
+                return
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+def _refused(reason: str, message: str) -> ServiceError:
+    return ServiceError(StatusCode.UNAUTHENTICATED, reason, message)
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files: the server's certificate and key, and the CA of clients' certificates (mutual TLS if it is given)."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """For a port.
+
+        Raises:
+            InputError: a file cannot be read.
+        """
+        ca = _read(self.client_ca) if self.client_ca is not None else None
+        return grpc.ssl_server_credentials(
+            [(_read(self.key), _read(self.certificate))], root_certificates=ca, require_client_auth=ca is not None
+        )
+
+
+def channel_credentials(ca: Path | None, certificate: Path | None, key: Path | None) -> grpc.ChannelCredentials:
+    """A client's: the CA that signed the server's certificate (None: the system's), and its own certificate and key.
+
+    Raises:
+        InputError: a file cannot be read, or only one of certificate and key is given.
+    """
+    if (certificate is None) != (key is None):
+        raise InputError("a client certificate needs its key", hint="give both --tls-cert and --tls-key")
+    return grpc.ssl_channel_credentials(
+        root_certificates=_read(ca) if ca else None,
+        private_key=_read(key) if key else None,
+        certificate_chain=_read(certificate) if certificate else None,
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=os.fspath(path)) from error

@@ -1,0 +1,348 @@
+"""The front of the service: grpc.aio before an executor. Requests pass through as bytes; workers parse them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc.status_pb2 import Status
+from grpc import StatusCode
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from grpc_status import rpc_status
+from opentelemetry import trace
+
+from verilocc.v1 import allocation_service_pb2 as allocation
+from verilocc.v1 import audit_service_pb2 as auditing
+from verilocc.v1 import problem_pb2, verdict_pb2
+from verilocc_mlir.service.jobs import MAX_ATTEMPTS, Terms, solver_version
+from verilocc_mlir.service.logs import log
+from verilocc_mlir.service.metrics import Metrics
+from verilocc_mlir.service.pool import Done, Executor
+from verilocc_mlir.service.security import TokenBook
+from verilocc_mlir.service.status import ServiceError, duration, malformed, number
+from verilocc_mlir.service.tracing import request_span
+from verilocc_mlir.target.targets import TARGETS
+from verilocc_mlir.version import __version__
+
+ALLOCATION = "verilocc.v1.AllocationService"
+AUDIT = "verilocc.v1.AuditService"
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+_Methods = Mapping[str, "grpc.RpcMethodHandler[bytes, bytes]"]
+_Parsed = TypeVar("_Parsed", allocation.AllocateStreamRequest, allocation.GetCapabilitiesRequest)
+_HEALTH: Any = health
+_HEALTH_GRPC: Any = health_pb2_grpc
+"""The aio half of the health package has no types."""
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """Limits of requests; GetCapabilities shows them.
+
+    Attributes:
+        max_request_bytes: size of a message.
+        max_seconds: wall time of a call, however late its deadline.
+        default_seconds: wall time of a call without a deadline.
+        memory_mib: address space of a worker.
+        workers: calls worked on at once.
+        max_waiting: calls that may wait.
+        streams: requests of one stream that are worked on at once.
+    """
+
+    max_request_bytes: int = 32 << 20
+    max_seconds: float = 600.0
+    default_seconds: float = 120.0
+    memory_mib: int = 2048
+    workers: int = 2
+    max_waiting: int = 64
+    streams: int = 2
+
+
+@dataclass
+class Front:
+    """The servicers of both services."""
+
+    executor: Executor
+    limits: ServerLimits
+    terms: Terms = field(default_factory=Terms)
+    tokens: TokenBook | None = None
+    metrics: Metrics = field(default_factory=Metrics)
+
+    # -- methods -----------------------------------------------------------------------------------
+
+    async def allocate(self, request: bytes, context: _Context) -> bytes:
+        """AllocationService.Allocate."""
+        return await self._call("Allocate", request, context)
+
+    async def audit(self, request: bytes, context: _Context) -> bytes:
+        """AuditService.Audit."""
+        return await self._call("Audit", request, context)
+
+    async def get_capabilities(self, request: bytes, context: _Context) -> bytes:
+        """AllocationService.GetCapabilities; needs no worker."""
+        with request_span("GetCapabilities", _metadata(context)):
+            try:
+                self._authenticated(context)
+                _parsed(allocation.GetCapabilitiesRequest(), request)
+            except ServiceError as error:
+                await self._abort("GetCapabilities", error, context, time.monotonic())
+            self.metrics.requests.labels("GetCapabilities", "OK", "").inc()
+            return self.capabilities().SerializeToString()
+
+    async def allocate_stream(self, requests: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
+        """AllocationService.AllocateStream: answers as they are ready, a few requests ahead at most."""
+        start = time.monotonic()
+        try:
+            caller = self._authenticated(context)
+        except ServiceError as error:
+            await self._abort("AllocateStream", error, context, start)
+            return
+        ready: asyncio.Queue[bytes | ServiceError | None] = asyncio.Queue()
+        reading = asyncio.create_task(self._read_stream(requests, context, caller, ready))
+        try:
+            while (item := await ready.get()) is not None:
+                if isinstance(item, ServiceError):
+                    await self._abort("AllocateStream", item, context, start)
+                else:
+                    yield item
+        finally:
+            # The client is gone, or all is answered: nothing goes on behind its back.
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+
+    def capabilities(self) -> allocation.GetCapabilitiesResponse:
+        """What this server offers."""
+        limits = self.limits
+        offered = [(name, self.terms.factory(name)) for name in self.terms.allocators]
+        return allocation.GetCapabilitiesResponse(
+            targets=list(TARGETS),
+            phases=[problem_pb2.PHASE_SGPR, problem_pb2.PHASE_VGPR],
+            allocators=[allocation.AllocatorInfo(name=name, version=found.version) for name, found in offered],
+            limits=allocation.Limits(
+                max_request_bytes=limits.max_request_bytes,
+                max_time=duration(limits.max_seconds),
+                default_time=duration(limits.default_seconds),
+                max_memory_bytes=limits.memory_mib << 20,
+                workers=limits.workers,
+                max_waiting=limits.max_waiting,
+                max_attempts=MAX_ATTEMPTS,
+            ),
+            versions=allocation.Versions(
+                verilocc=__version__, allocator=f"{offered[0][0]} {offered[0][1].version}", solver=solver_version()
+            ),
+        )
+
+    # -- one request ---------------------------------------------------------------------------------
+
+    async def _call(self, method: str, request: bytes, context: _Context) -> bytes:
+        start = time.monotonic()
+        with request_span(method, _metadata(context)) as span:
+            try:
+                caller = self._authenticated(context)
+                return await self._work(method, request, self._seconds(context), caller, span)
+            except ServiceError as error:
+                await self._abort(method, error, context, start)
+            except asyncio.CancelledError:
+                self._count(method, "CANCELLED", "", start)
+                log("cancelled", method=method, seconds=time.monotonic() - start)
+                raise
+        raise AssertionError
+
+    async def _work(self, method: str, request: bytes, seconds: float, caller: str, span: trace.Span) -> bytes:
+        start = time.monotonic()
+        done = await self.executor.run(method, request, seconds)
+        data = self._finished(method, done, span)
+        self._count(method, "OK", "", start)
+        log(
+            "answered", method=method, caller=caller, request_bytes=len(request), answer_bytes=len(data),
+            waited=round(done.waited, 4), worked=round(done.worked, 4), cpu=round(done.cpu, 4),
+        )  # fmt: skip
+        return data
+
+    def _finished(self, method: str, done: Done, span: trace.Span) -> bytes:
+        """The answer with the time it waited, and what it says counted."""
+        self.metrics.cpu_seconds.labels(method).inc(done.cpu)
+        span.set_attributes({"verilocc.waited_s": done.waited, "verilocc.worked_s": done.worked})
+        if method == "Audit":
+            audited = auditing.AuditResponse.FromString(done.data)
+            audited.queue_time.CopyFrom(duration(done.waited))
+            for function in audited.functions:
+                self.metrics.functions.labels(method, _outcome(function.verdict.outcome), "").inc()
+            return audited.SerializeToString()
+        answer = allocation.AllocateResponse.FromString(done.data)
+        answer.queue_time.CopyFrom(duration(done.waited))
+        for step in answer.steps:
+            span.set_attribute(f"verilocc.{step.name}_cpu_s", step.cpu_time.ToTimedelta().total_seconds())
+        for function in answer.functions:
+            self.metrics.functions.labels(method, _outcome(function.outcome), function.allocator).inc()
+            for attempt in function.attempts:
+                self.metrics.attempts.labels(attempt.allocator, attempt.ended).inc()
+        return answer.SerializeToString()
+
+    def _seconds(self, context: _Context) -> float:
+        # Typed as a float; without a deadline it is None.
+        left: Any = context.time_remaining()
+        return min(self.limits.default_seconds if left is None else float(left), self.limits.max_seconds)
+
+    def _authenticated(self, context: _Context) -> str:
+        if self.tokens is None:
+            return ""
+        return self.tokens.check(_metadata(context).get("authorization"))
+
+    # -- streams ---------------------------------------------------------------------------------------
+
+    async def _read_stream(
+        self,
+        requests: AsyncIterator[bytes],
+        context: _Context,
+        caller: str,
+        ready: asyncio.Queue[bytes | ServiceError | None],
+    ) -> None:
+        room = asyncio.Semaphore(self.limits.streams)
+        working: set[asyncio.Task[None]] = set()
+        try:
+            async for data in requests:
+                request = _parsed(allocation.AllocateStreamRequest(), data)
+                await room.acquire()
+                task = asyncio.create_task(self._one_of_stream(request, context, caller, room, ready))
+                working.add(task)
+                task.add_done_callback(working.discard)
+            await asyncio.gather(*working)
+        except ServiceError as error:
+            await ready.put(error)
+        finally:
+            for task in working:
+                task.cancel()
+            await ready.put(None)
+
+    async def _one_of_stream(
+        self,
+        request: allocation.AllocateStreamRequest,
+        context: _Context,
+        caller: str,
+        room: asyncio.Semaphore,
+        ready: asyncio.Queue[bytes | ServiceError | None],
+    ) -> None:
+        start = time.monotonic()
+        answer = allocation.AllocateStreamResponse(id=request.id)
+        try:
+            with request_span("AllocateStream", _metadata(context)) as span:
+                payload = request.request.SerializeToString()
+                data = await self._work("Allocate", payload, self._seconds(context), caller, span)
+            answer.response.ParseFromString(data)
+        except ServiceError as error:
+            self._count("AllocateStream", error.code.name, error.reason, start)
+            answer.error.code, answer.error.reason, answer.error.message = (
+                number(error.code), error.reason, error.message,
+            )  # fmt: skip
+            if error.retry_seconds is not None:
+                answer.error.retry_delay.CopyFrom(duration(error.retry_seconds))
+        finally:
+            room.release()
+        await ready.put(answer.SerializeToString())
+
+    # -- what is said of requests ------------------------------------------------------------------------
+
+    async def _abort(self, method: str, error: ServiceError, context: _Context, start: float) -> None:
+        self._count(method, error.code.name, error.reason, start)
+        level = logging.ERROR if error.code is StatusCode.INTERNAL else logging.INFO
+        log("refused", level, method=method, code=error.code.name, reason=error.reason, message=error.message)
+        await context.abort_with_status(_trailing(error.to_status()))
+
+    def _count(self, method: str, code: str, reason: str, start: float) -> None:
+        self.metrics.requests.labels(method, code, reason).inc()
+        self.metrics.seconds.labels(method).observe(time.monotonic() - start)
+
+
+class Server:
+    """A grpc.aio server around a front: both services, health and reflection."""
+
+    def __init__(self, front: Front) -> None:
+        self.front = front
+        self.health = _HEALTH.aio.HealthServicer()
+        self._server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", front.limits.max_request_bytes),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+            ]
+        )
+        self._server.add_generic_rpc_handlers((_handlers(front),))
+        _HEALTH_GRPC.add_HealthServicer_to_server(self.health, self._server)
+        names = (ALLOCATION, AUDIT, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+
+    def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
+        """Bind ``host:port`` or ``unix:PATH``; returns the port (0 for a socket).
+
+        Raises:
+            RuntimeError: it cannot be bound.
+        """
+        if credentials is not None:
+            return self._server.add_secure_port(address, credentials)
+        return self._server.add_insecure_port(address)
+
+    async def start(self) -> None:
+        """Answer from now on."""
+        await self._server.start()
+        await self._healthy(serving=True)
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Refuse new calls, finish those that were accepted within ``grace_seconds``, then end."""
+        await self._healthy(serving=False)
+        await self._server.stop(grace_seconds)
+        await self.front.executor.close()
+
+    async def _healthy(self, *, serving: bool) -> None:
+        said = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", ALLOCATION, AUDIT):
+            await self.health.set(name, said)
+
+
+def _handlers(front: Front) -> grpc.GenericRpcHandler:
+    """Handlers that take and give bytes: what is wrong with a message, the service says itself."""
+    methods: _Methods = {
+        f"/{ALLOCATION}/Allocate": grpc.unary_unary_rpc_method_handler(front.allocate),
+        f"/{ALLOCATION}/AllocateStream": grpc.stream_stream_rpc_method_handler(front.allocate_stream),
+        f"/{ALLOCATION}/GetCapabilities": grpc.unary_unary_rpc_method_handler(front.get_capabilities),
+        f"/{AUDIT}/Audit": grpc.unary_unary_rpc_method_handler(front.audit),
+    }
+    return _ByPath(methods)
+
+
+class _ByPath(grpc.GenericRpcHandler):
+    def __init__(self, methods: _Methods) -> None:
+        self._methods = methods
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        return self._methods.get(handler_call_details.method)
+
+
+def _metadata(context: _Context) -> dict[str, str]:
+    return {str(k): v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
+
+
+def _parsed(message: _Parsed, data: bytes) -> _Parsed:
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise malformed("the request is not a message of this contract", request=True) from error
+    return message
+
+
+def _trailing(status: Status) -> grpc.Status:
+    found: Any = rpc_status
+    return found.to_status(status)
+
+
+def _outcome(value: int) -> str:
+    return verdict_pb2.Outcome.Name(verdict_pb2.Outcome.ValueType(value)).removeprefix("OUTCOME_").lower()

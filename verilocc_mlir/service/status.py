@@ -1,0 +1,78 @@
+"""Errors of the service: a status code, a stable reason, a sentence, and when to try again.
+
+proto/verilocc/v1/allocation_service.proto documents them; docs/service.md says the same for people.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc import StatusCode
+
+DOMAIN = "verilocc"
+
+
+@dataclass(eq=False)
+class ServiceError(Exception):
+    """A request that gets a status instead of an answer.
+
+    Attributes:
+        code: the status code.
+        reason: ``ErrorInfo.reason``; stable.
+        message: one sentence, with what to do.
+        retry_seconds: after which time to try again; None where waiting does not help.
+    """
+
+    code: StatusCode
+    reason: str
+    message: str
+    retry_seconds: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.code.name}, {self.reason}: {self.message}"
+
+    def to_status(self) -> Status:
+        """As ``google.rpc.Status`` with one ErrorInfo, and RetryInfo where waiting helps."""
+        details = [_packed(ErrorInfo(reason=self.reason, domain=DOMAIN))]
+        if self.retry_seconds is not None:
+            details.append(_packed(RetryInfo(retry_delay=duration(self.retry_seconds))))
+        return Status(code=number(self.code), message=self.message, details=details)
+
+
+def number(code: StatusCode) -> int:
+    """The number of a status code in google.rpc.Code."""
+    value = code.value
+    return int(value[0])
+
+
+def code_of(value: int) -> StatusCode:
+    """The status code of a number; UNKNOWN for one that is not known."""
+    return next((c for c in StatusCode if number(c) == value), StatusCode.UNKNOWN)
+
+
+def duration(seconds: float) -> Duration:
+    """Seconds as a protobuf duration, to the nanosecond."""
+    whole = int(seconds)
+    return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))
+
+
+def malformed(message: str, *, request: bool = False) -> ServiceError:
+    """The request, or the text in it, is not what it claims to be."""
+    return ServiceError(StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST" if request else "MALFORMED_INPUT", message)
+
+
+def out_of_time() -> ServiceError:
+    """The deadline passed, or the server's own limit."""
+    return ServiceError(
+        StatusCode.DEADLINE_EXCEEDED, "DEADLINE", "time ran out; give more, send fewer functions, or allocate elsewhere"
+    )
+
+
+def _packed(message: ErrorInfo | RetryInfo) -> AnyMessage:
+    packed = AnyMessage()
+    packed.Pack(message)
+    return packed

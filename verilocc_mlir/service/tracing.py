@@ -1,0 +1,55 @@
+"""OpenTelemetry traces: one span a request, continued from the caller's where it sends ``traceparent``.
+
+The API does nothing until an SDK is set up: by the program around the server, or here for ``verilocc serve --traces``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.version import __version__
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+def set_up(exporter: str) -> TracerProvider:
+    """Export spans: ``"console"``, or ``"otlp"`` as the OTEL_EXPORTER_OTLP_* variables say.
+
+    Raises:
+        InputError: the exporter is not installed.
+    """
+    provider = TracerProvider(resource=Resource.create({"service.name": "verilocc", "service.version": __version__}))
+    provider.add_span_processor(BatchSpanProcessor(_exporter(exporter)))
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+def _exporter(name: str) -> SpanExporter:
+    if name == "console":
+        return ConsoleSpanExporter()
+    try:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # pyright: ignore
+            OTLPSpanExporter,  # pyright: ignore
+        )
+    except ImportError as error:
+        raise InputError(
+            "the OTLP exporter is not installed", hint="pip install opentelemetry-exporter-otlp-proto-grpc"
+        ) from error
+    return OTLPSpanExporter()  # pyright: ignore
+
+
+@contextmanager
+def request_span(method: str, metadata: Mapping[str, str]) -> Generator[trace.Span, None, None]:
+    """A server span around one request."""
+    parent = _PROPAGATOR.extract(dict(metadata))
+    tracer = trace.get_tracer("verilocc.service", __version__)
+    with tracer.start_as_current_span(method, parent, kind=trace.SpanKind.SERVER) as span:
+        yield span
