@@ -55,7 +55,7 @@ def source_digest() -> str:
     """SHA-256 over the sources of both packages; what this process first sees of them, 64 hexadecimal digits."""
     digest = hashlib.sha256()
     for module in (version, outcome):
-        root = Path(module.__file__).parent
+        root = Path(str(module.__file__)).parent
         for path in sorted(root.rglob("*.py")):
             data = path.read_bytes()
             digest.update(f"{root.name}/{path.relative_to(root)}\0{len(data)}\0".encode())
