@@ -72,8 +72,11 @@ class Journal:
         if self._cut:
             line = b"\n" + line
         self._cut = True
-        if self._stream.write(line) == len(line):
-            self._cut = False
+        left = memoryview(line)
+        while left:
+            # What fits on a disk that is almost full is written; the next call says that it is full.
+            left = left[self._stream.write(left) or 0 :]
+        self._cut = False
         os.fsync(self._stream.fileno())
         self._items[name] = item
 
