@@ -47,7 +47,7 @@ def faulty_llc(path: Path, function: str, action: str) -> Path:
     path.write_text(
         "#!/bin/sh\n"
         f'case "$*" in *-o*) ;; *) exec {llc()} "$@";; esac\n'
-        f'input=$(mktemp)\ntrap \'rm -f "$input"\' EXIT\ncat > "$input"\n'
+        f'input="$0.$$"\ntrap \'rm -f "$input"\' EXIT\ncat > "$input"\n'
         f'if grep -q "@{function}(" "$input"; then {action}; fi\n'
         f'{llc()} "$@" < "$input"\n'
     )

@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Generator, Iterable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.report.batch.model import BatchItem, Origin
+from verilocc_mlir.report.batch.model import BatchItem, BatchReport, Origin
 from verilocc_mlir.report.json import to_data
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
@@ -327,8 +328,23 @@ def test_a_tool_that_fails_may_be_tried_again(tmp_path: Path, monkeypatch: pytes
 # The run.
 
 
-def options(store: Store | None = None, **others: bool) -> BatchOptions:
-    return BatchOptions(SETTINGS, Keys(SETTINGS, find_toolchain()), store, **others)
+def options(store: Store | None = None, *, reports: bool = False, retry: bool = False) -> BatchOptions:
+    return BatchOptions(SETTINGS, Keys(SETTINGS, find_toolchain()), store, reports, retry)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ([], 0),
+        (["proved", "proved"], 0),
+        (["proved", "unknown"], 3),
+        (["unknown", "invalid", "proved"], 2),
+        (["unknown", "invalid", "refuted", "proved"], 1),
+    ],
+)
+def test_the_exit_code_is_that_of_the_gravest(outcomes: list[str], code: int) -> None:
+    items = tuple(replace(ITEM, outcome=Outcome(outcome)) for outcome in outcomes)
+    assert BatchReport("1", "LLVM", {}, items, (), 1.0).exit_code == code
 
 
 def test_a_run_takes_any_executor_and_compiles_equal_inputs_once(tmp_path: Path) -> None:
