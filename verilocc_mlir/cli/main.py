@@ -18,6 +18,7 @@ from rich_click import RichGroup
 
 from verilocc_mlir.cli.audit import audit_command
 from verilocc_mlir.cli.compile import compile_command
+from verilocc_mlir.cli.compile_many import compile_many_command
 from verilocc_mlir.cli.doctor import doctor_command
 from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.cli.recheck import recheck_command
@@ -40,6 +41,7 @@ def cli() -> None:
 
 
 cli.add_command(compile_command)
+cli.add_command(compile_many_command)
 cli.add_command(iree_command)
 cli.add_command(torch_command)
 cli.add_command(audit_command)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.files import write_whole
 
 STDIO = "-"
 
@@ -54,28 +54,6 @@ def write(path: str, data: bytes) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        _write_file(Path(path), data)
+        write_whole(Path(path), data)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=path) from error
-
-
-def _write_file(target: Path, data: bytes) -> None:
-    if target.exists() and not target.is_file():
-        # /dev/null and pipes have no "whole" to keep.
-        target.write_bytes(data)
-        return
-    handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, target)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

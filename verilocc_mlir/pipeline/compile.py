@@ -72,6 +72,20 @@ def compile_module(data: bytes, path: str, settings: Settings, *, allow_unproved
     return _Compilation(data, path, settings, allow_unproved).run()
 
 
+def checked_allocator(settings: Settings) -> Allocator | None:
+    """The allocator asked for, None for LLVM's, after the checks of options that need neither input nor tool.
+
+    Raises:
+        InputError: there is no such allocator, triple or processor.
+    """
+    found = None if settings.allocator == LLVM_ALLOCATOR else allocator(settings.allocator)
+    if settings.triple and not settings.triple.startswith("amdgcn"):
+        raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
+    if settings.cpu:
+        target(split_target_id(settings.cpu)[0])
+    return found
+
+
 class _Compilation:
     """The state of one run; every step adds to ``phases``, ``notes`` and the clock."""
 
@@ -83,13 +97,8 @@ class _Compilation:
         self.digest = hashlib.sha256(data).hexdigest()
         self.clock = Clock()
         # Options first: a misspelt one is said before any tool runs.
-        self.allocators: tuple[Allocator, ...] = (
-            () if settings.allocator == LLVM_ALLOCATOR else (allocator(settings.allocator),)
-        )
-        if settings.triple and not settings.triple.startswith("amdgcn"):
-            raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
-        if settings.cpu:
-            target(split_target_id(settings.cpu)[0])
+        chosen = checked_allocator(settings)
+        self.allocators: tuple[Allocator, ...] = () if chosen is None else (chosen,)
         self.toolchain: Toolchain = find_toolchain(settings.llvm)
         self.input: Input = load_input(data, path=path, cpu=settings.cpu or None, toolchain=self.toolchain)
         self.target: Target = target(self.input.cpu)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 LLVM_ALLOCATOR = "llvm"
 """Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
@@ -61,3 +63,31 @@ class Settings:
     tool_seconds: float = DEFAULT_TOOL_SECONDS
     llc_options: tuple[str, ...] = ()
     llvm: Path | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """Every field as JSON values, by name."""
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            **values,
+            "emit": self.emit.value,
+            "also": [emit.value for emit in self.also],
+            "llc_options": list(self.llc_options),
+            "llvm": None if self.llvm is None else str(self.llvm),
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Settings:
+        """What ``to_data`` was made of; fields that are missing have their defaults.
+
+        Raises:
+            TypeError, ValueError: ``data`` has an unknown field, or no such form of the result.
+        """
+        llvm: str | Path | None = data.get("llvm")
+        values: dict[str, Any] = {
+            **data,
+            "emit": Emit(data.get("emit", Emit.HSACO.value)),
+            "also": tuple(Emit(value) for value in data.get("also", ())),
+            "llc_options": tuple(data.get("llc_options", ())),
+            "llvm": None if llvm is None else Path(llvm),
+        }
+        return cls(**values)

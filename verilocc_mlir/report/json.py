@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,12 @@ def schema() -> dict[str, Any]:
 
 def to_json(report: Report) -> str:
     """The report as indented JSON with a final line break."""
-    return json.dumps(to_data(report), indent=2, ensure_ascii=False) + "\n"
+    return render(to_data(report))
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """What ``to_data`` has made, as indented JSON with a final line break."""
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 def to_data(report: Report) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.report.model import Attempt, FunctionReport, PhaseReport, Report, Resources
 
 _PLAIN_WIDTH = 132
-_STYLES = {Outcome.PROVED: "green", Outcome.REFUTED: "bold red", Outcome.INVALID: "bold red", Outcome.UNKNOWN: "yellow"}
+STYLES = {Outcome.PROVED: "green", Outcome.REFUTED: "bold red", Outcome.INVALID: "bold red", Outcome.UNKNOWN: "yellow"}
 _MAX_FINDINGS = 5
 
 
@@ -41,7 +41,7 @@ def print_report(report: Report, to: Console) -> None:
     )
     to.print(Text(f"time: {report.cpu_seconds:.2f} CPU-s, {report.wall_seconds:.2f} s elapsed ({steps})"))
     ending = f"; wrote {report.output}" if report.output else "; nothing was written"
-    to.print(Text(f"{report.outcome}", style=_STYLES[report.outcome]) + Text(ending, style=""))
+    to.print(Text(f"{report.outcome}", style=STYLES[report.outcome]) + Text(ending, style=""))
 
 
 def render(report: Report) -> str:
@@ -73,7 +73,7 @@ def _row(function: FunctionReport, phase: PhaseReport, first: bool) -> tuple[str
         phase.phase.upper(),
         phase.allocator + (" (fallback)" if phase.fallback else ""),
         str(len(phase.attempts)),
-        Text(str(phase.outcome), style=_STYLES[phase.outcome]),
+        Text(str(phase.outcome), style=STYLES[phase.outcome]),
         str(phase.obligations),
         _registers(phase.phase, function.resources, function.greedy),
         str(moves.copies_removed),

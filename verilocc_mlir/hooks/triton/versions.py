@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from importlib import metadata
-from pathlib import Path
 
-import smt_verifier
 import verilocc_mlir
 from verilocc_mlir.allocators import allocator
+from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Settings
 from verilocc_mlir.toolchain.find import Toolchain
 
@@ -23,7 +20,7 @@ def cache_key(settings: Settings, toolchain: Toolchain, targets: tuple[str, ...]
     llc = toolchain.llc.stat()
     name = settings.allocator
     parts = [
-        f"verilocc {verilocc_mlir.__version__} {_sources()}",
+        f"verilocc {verilocc_mlir.__version__} {source_digest()[:16]}",
         f"allocator {name} {'' if name == LLVM_ALLOCATOR else allocator(name).version}",
         f"z3 {metadata.version('z3-solver')}",
         f"llvm {toolchain.version_text} {llc.st_size} {llc.st_mtime_ns}",
@@ -31,15 +28,3 @@ def cache_key(settings: Settings, toolchain: Toolchain, targets: tuple[str, ...]
         f"targets {','.join(targets)}",
     ]
     return "; ".join(parts)
-
-
-@functools.lru_cache(maxsize=1)
-def _sources() -> str:
-    """SHA-256 over the sources of both packages."""
-    digest = hashlib.sha256()
-    for package in (verilocc_mlir, smt_verifier):
-        root = Path(str(package.__file__)).parent
-        for path in sorted(root.rglob("*.py")):
-            digest.update(f"{path.relative_to(root)}\0".encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]

@@ -1,0 +1,93 @@
+"""Shared by the tests of batches: small kernels, an llc that misbehaves, and the command line in a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from support import REPOSITORY, hear_interrupts, llc
+
+VERILOCC = [sys.executable, "-m", "verilocc_mlir.cli.main"]
+CPU = "gfx942"
+
+
+def kernel(factor: int) -> str:
+    """LLVM IR of a kernel of a few instructions; another one for each factor, with the factor in its name."""
+    return f"""
+target triple = "amdgcn-amd-amdhsa"
+declare i32 @llvm.amdgcn.workitem.id.x()
+define amdgpu_kernel void @times{factor}(ptr addrspace(1) %p) {{
+  %id = call i32 @llvm.amdgcn.workitem.id.x()
+  %q = getelementptr i32, ptr addrspace(1) %p, i32 %id
+  %v = load i32, ptr addrspace(1) %q
+  %w = mul i32 %v, {factor}
+  store i32 %w, ptr addrspace(1) %q
+  ret void
+}}
+"""
+
+
+def kernels(directory: Path, count: int) -> list[Path]:
+    """That many in ``directory``, from times3 on: k3.ll, k4.ll …"""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = [directory / f"k{number}.ll" for number in range(3, 3 + count)]
+    for number, path in enumerate(paths, 3):
+        path.write_text(kernel(number))
+    return paths
+
+
+def faulty_llc(path: Path, function: str, action: str) -> Path:
+    """An llc at ``path`` that runs a line of shell first where its input has ``function``; it reads its input once.
+
+    ``$PPID`` is the process that started it; ``$0.log`` is a file of its own.
+    """
+    path.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *-o*) ;; *) exec {llc()} "$@";; esac\n'
+        f'input="$0.$$"\ntrap \'rm -f "$input"\' EXIT\ncat > "$input"\n'
+        f'if grep -q "@{function}(" "$input"; then {action}; fi\n'
+        f'{llc()} "$@" < "$input"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def start(*arguments: str | Path, cache: Path, **environment: str) -> subprocess.Popen[str]:
+    """``verilocc compile-many`` in a process of its own; it hears interrupts."""
+    command = [*VERILOCC, "compile-many", *map(str, arguments), f"-mcpu={CPU}", f"--cache={cache}"]
+    return subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        env={**os.environ, **environment},
+        preexec_fn=hear_interrupts,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for(path: Path, lines: int = 1, seconds: float = 60) -> list[str]:
+    """The lines of a file, when it has that many."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if path.exists() and path.read_text().count("\n") >= lines:
+            return path.read_text().splitlines()
+        time.sleep(0.05)
+    raise AssertionError(f"{path} has not {lines} lines after {seconds} s")
+
+
+def gone(pid: int, seconds: float = 10) -> bool:
+    """Whether the process ends within that time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False

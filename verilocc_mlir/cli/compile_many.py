@@ -1,0 +1,217 @@
+"""``verilocc compile-many``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich_click import RichCommand, RichHelpConfiguration
+
+from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
+from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.version import __version__
+
+if TYPE_CHECKING:
+    from verilocc_mlir.report.batch.model import BatchItem
+    from verilocc_mlir.store import Store
+
+_DEFAULT_JOB_SECONDS = 3600.0
+_GROUPS: dict[str, Any] = {
+    "verilocc compile-many": [
+        {"name": "Target, as for llc", "options": TARGET_OPTIONS},
+        {"name": "Inputs and results", "options": ["--glob", "--output", "--emit", "--reports", "--report"]},
+        {"name": "Work", "options": ["--jobs", "--job-seconds", "--retry", "--cache", "--no-cache"]},
+        {"name": "Display", "options": ["--progress", "--quiet"]},
+        {"name": "Allocation and proof", "options": PROOF_OPTIONS},
+        {"name": "LLVM", "options": LLVM_OPTIONS},
+    ]
+}
+_CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "rich_help_config": RichHelpConfiguration(option_groups=_GROUPS),
+}
+
+
+@click.command("compile-many", cls=RichCommand, context_settings=_CONTEXT)
+@click.argument("sources", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    metavar="OUT",
+    type=click.Path(path_type=Path),
+    help="Directory for the results. [default: beside the inputs]",
+)
+@click.option(
+    "--glob", "patterns", multiple=True, metavar="PATTERN", help="Inputs in DIR. [default: *.ll, *.bc and *.mir]"
+)
+@click.option(
+    "-j", "--jobs", type=click.IntRange(0), default=0, metavar="N", help="Inputs at once. [default: one a core]"
+)
+@click.option(
+    "--job-seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=_DEFAULT_JOB_SECONDS,
+    show_default=True,
+    help="For one input; then UNKNOWN.",
+)
+@click.option("--retry", is_flag=True, help="Try again what an earlier run did not prove.")
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where results are kept. [default: $XDG_CACHE_HOME/verilocc or ~/.cache/verilocc]",
+)
+@click.option("--no-cache", is_flag=True, help="Keep no results, and take none that are kept.")
+@click.option("--reports", is_flag=True, help="Write the report of each input too, as NAME.report.json.")
+@click.option(
+    "--report", "report_path", default="", metavar="FILE.json", help="Write the summary as JSON; - is stdout."
+)
+@click.option("--progress/--no-progress", default=True, help="Show each result as it is ready. [default: on]")
+@click.option("-q", "--quiet", is_flag=True, help="Say only what went wrong.")
+@compile_options
+def compile_many_command(
+    sources: tuple[Path, ...],
+    out: Path | None,
+    patterns: tuple[str, ...],
+    jobs: int,
+    job_seconds: float,
+    retry: bool,
+    cache: Path | None,
+    no_cache: bool,
+    reports: bool,
+    report_path: str,
+    progress: bool,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Compile many files, and all in directories, as verilocc compile does each; one that fails stops no other.
+
+    Results are written as they are ready. A run that was interrupted goes on where it was when it is started again.
+    The exit code is the gravest: 1 before 2 before 3 before 0.
+    """
+    if cache is not None and no_cache:
+        raise click.UsageError("--cache and --no-cache exclude each other")
+    settings = settings_of(options)
+
+    from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
+
+    inputs = plan(sources, out, settings.emit, patterns or PATTERNS)
+    for directory in sorted({i.root for i in inputs}):
+        make_directory(str(directory))
+    if report_path:
+        check_writable(report_path)
+
+    from verilocc_mlir.pipeline.batch.local import LocalExecutor
+    from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
+    from verilocc_mlir.pipeline.key import Keys
+    from verilocc_mlir.report.batch.json import to_json
+    from verilocc_mlir.report.batch.model import BatchReport
+    from verilocc_mlir.report.batch.text import print_batch
+    from verilocc_mlir.report.text import console
+    from verilocc_mlir.toolchain.find import find_toolchain
+
+    start = time.monotonic()
+    toolchain = find_toolchain(settings.llvm)
+    keys = Keys(settings, toolchain)
+    executor = LocalExecutor(jobs or _cores(), job_seconds)
+    warnings: list[str] = []
+    items: list[BatchItem] = []
+    with _progress(len(inputs), progress and not quiet) as (show, say):
+
+        def warn(message: str) -> None:
+            warnings.append(message)
+            say(f"verilocc: warning: {message}")
+
+        store = None if no_cache else _store(cache, warn)
+        batch = BatchOptions(settings, keys, store, reports, retry, warn)
+        try:
+            with closing(compile_batch(inputs, executor, batch)) as results:
+                for item in results:
+                    items.append(item)
+                    show(item)
+        except KeyboardInterrupt:
+            say(f"verilocc: interrupted; {len(items)} of {len(inputs)} are finished, the same command does the rest")
+            return ExitCode.INTERRUPTED
+    report = BatchReport(
+        __version__,
+        toolchain.version_text,
+        settings.to_data(),
+        tuple(items),
+        tuple(warnings),
+        time.monotonic() - start,
+    )
+    if report_path:
+        write(report_path, to_json(report).encode())
+    if not quiet:
+        print_batch(report, console(stderr=report_path == STDIO))
+    return int(report.exit_code)
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _store(directory: Path | None, warn: Callable[[str], None]) -> Store | None:
+    from verilocc_mlir.store import Store, default_directory
+
+    try:
+        return Store(default_directory() if directory is None else directory)
+    except RuntimeError as error:
+        warn(f"results are not kept: {error}")
+        return None
+
+
+_Show = tuple["Callable[[BatchItem], None]", Callable[[str], None]]
+
+
+@contextmanager
+def _progress(total: int, wanted: bool) -> Generator[_Show, None, None]:
+    """How a result is shown, and how a line is said, both on standard error: under a bar on a terminal, else in lines.
+
+    What is not proved is always shown.
+    """
+    from verilocc_mlir.report.batch.text import item_line
+
+    number = 0
+
+    def plain(item: BatchItem) -> None:
+        nonlocal number
+        number += 1
+        if wanted or item.exit_code:
+            click.echo(f"[{number}/{total}] {item_line(item)}", err=True)
+
+    if not (wanted and sys.stderr.isatty()):
+        yield plain, lambda line: click.echo(line, err=True)
+        return
+
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    from verilocc_mlir.report.text import console
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("compiling", total=total)
+
+        def advance(item: BatchItem) -> None:
+            bar.advance(task)
+            if item.exit_code:
+                bar.console.print(Text(item_line(item)))
+
+        yield advance, lambda line: bar.console.print(Text(line))

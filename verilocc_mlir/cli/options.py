@@ -1,0 +1,74 @@
+"""What is asked of a compilation: the options that ``verilocc compile`` and ``verilocc compile-many`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from verilocc_mlir.pipeline.settings import (
+    DEFAULT_ALLOCATOR,
+    DEFAULT_SOLVER_SECONDS,
+    DEFAULT_TOOL_SECONDS,
+    Emit,
+    Settings,
+)
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_SECONDS = click.FloatRange(0, min_open=True)
+
+TARGET_OPTIONS = ["--mcpu", "--mattr", "--mtriple", "-O"]
+PROOF_OPTIONS = ["--allocator", "--fallback", "--solver-seconds"]
+LLVM_OPTIONS = ["--llvm", "--llc", "--verify", "--tool-seconds"]
+"""Their names, in groups for the help."""
+
+_OPTIONS = (
+    click.option(
+        "--mcpu", "cpu", default="", metavar="CPU", help="Target, e.g. gfx942. [default: the IR's target-cpu]"
+    ),
+    click.option("--mattr", "features", default="", metavar="LIST", help="Target features, as llc takes them."),
+    click.option("--mtriple", "triple", default="", metavar="TRIPLE", help="Checked only: must be an AMDGPU's."),
+    click.option("-O", "opt_level", type=click.IntRange(1, 3), default=3, show_default=True, help="llc's level."),
+    click.option("--emit", type=click.Choice([e.value for e in Emit]), default=Emit.HSACO.value, show_default=True),
+    click.option(
+        "--allocator", default=DEFAULT_ALLOCATOR, show_default=True, metavar="NAME", help="llvm: LLVM's, audited."
+    ),
+    click.option(
+        "--fallback/--no-fallback", default=True, help="Take LLVM's allocation where ours fails. [default: on]"
+    ),
+    click.option(
+        "--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc."
+    ),
+    click.option(
+        "--llc", "llc_options", multiple=True, metavar="FLAG", help="Hand a flag to llc, e.g. -fp-contract=fast."
+    ),
+    click.option("--verify/--no-verify", "verify", default=True, help="Run llc's machine verifier too. [default: on]"),
+    click.option(
+        "--solver-seconds",
+        type=_SECONDS,
+        default=DEFAULT_SOLVER_SECONDS,
+        show_default=True,
+        help="For one question; then UNKNOWN.",
+    ),
+    click.option(
+        "--tool-seconds",
+        type=_SECONDS,
+        default=DEFAULT_TOOL_SECONDS,
+        show_default=True,
+        help="For one run of llc or ld.lld.",
+    ),
+)
+
+
+def compile_options(command: _Command) -> _Command:
+    """Add the options; the command gets them as the keyword arguments that ``settings_of`` takes."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def settings_of(options: Mapping[str, Any]) -> Settings:
+    """What the options ask for."""
+    return Settings.from_data(options)

@@ -1,0 +1,46 @@
+"""Files that appear whole, under their name, or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(target: Path, data: bytes, *, durable: bool = False) -> None:
+    """Write ``data`` under a temporary name in the same directory, then rename it; the old file stays until then.
+
+    Args:
+        target: a device or a pipe is written as it is: it has no "whole" to keep.
+        durable: have the disk keep it before the name changes, and the name before this returns.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk; nothing is left behind.
+    """
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
+        return
+    handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        os.chmod(partial, 0o666 & ~_umask())
+        os.replace(partial, target)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+    if durable:
+        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,62 @@
+"""A job, its result, and what an executor is."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.pipeline.settings import Settings
+
+
+@dataclass(frozen=True)
+class Job:
+    """One compilation.
+
+    Attributes:
+        number: tells it apart from the others of a run; the result has it too.
+        path: the input's name, for messages.
+        data: the input's bytes.
+        settings: what is asked for.
+    """
+
+    number: int
+    path: str
+    data: bytes
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a job.
+
+    Attributes:
+        number: the job's.
+        outcome: INVALID for bad input or a tool that failed.
+        data: the result in the form asked for; None unless it is proved.
+        report: the report as ``verilocc_mlir.report.json.to_data`` has it, None where it did not come to one.
+        message: why it is not proved, in a line.
+        final: the job would end the same way again, as far as can be told.
+        seconds: elapsed time of the work itself.
+    """
+
+    number: int
+    outcome: Outcome
+    data: bytes | None = None
+    report: Mapping[str, Any] | None = None
+    message: str = ""
+    final: bool = True
+    seconds: float = 0.0
+
+
+class Executor(Protocol):
+    """Does jobs, here or elsewhere."""
+
+    def run(self, jobs: Iterable[Job]) -> Generator[Result, None, None]:
+        """One result for each job, in the order in which they are ready.
+
+        Jobs are taken as there is room for them, never all at once. Closing the generator, or an exception in it,
+        ends all that is still running before it returns. A job that fails is a result; what is raised ends the run.
+        """
+        ...

@@ -1,0 +1,221 @@
+"""The run: what is done already is left alone, what the store has is written, the rest goes to an executor."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.files import write_whole
+from verilocc_mlir.pipeline.batch.jobs import Executor, Job, Result
+from verilocc_mlir.pipeline.batch.journal import Journal
+from verilocc_mlir.pipeline.batch.plan import BatchInput, shown
+from verilocc_mlir.pipeline.key import Keys
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.report.batch.model import BatchItem, Origin
+from verilocc_mlir.report.json import render
+from verilocc_mlir.store import Store
+
+_RESULT, _REPORT = "result", "report.json"
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """How a batch is run.
+
+    Attributes:
+        settings: of every compilation.
+        keys: made of the same settings.
+        store: where results are kept; None keeps none.
+        reports: write the report of each input too.
+        retry: try again what an earlier run did not prove.
+        warn: told of what goes wrong beside the results, each kind once.
+    """
+
+    settings: Settings
+    keys: Keys
+    store: Store | None = None
+    reports: bool = False
+    retry: bool = False
+    warn: Callable[[str], None] = lambda _: None
+
+
+def compile_batch(
+    inputs: Sequence[BatchInput], executor: Executor, options: BatchOptions
+) -> Generator[BatchItem, None, None]:
+    """Compile every input and write its result; one item for each, as it is ready.
+
+    Results appear whole under their names, only if they are proved, and are then noted in the journal of their
+    directory. Closing the generator, or an exception in it, ends all that is still running before it returns.
+
+    Raises:
+        InputError: a journal cannot be opened, or another run has it. Whatever else the executor raises.
+    """
+    with contextlib.ExitStack() as stack:
+        roots = {i.root for i in inputs}
+        journals = {root: stack.enter_context(Journal(root)) for root in sorted(roots)}
+        yield from _Run(executor, options, journals).items(inputs)
+
+
+@dataclass(frozen=True)
+class _Todo:
+    """An input that was read."""
+
+    given: BatchInput
+    digest: str
+    key: str
+
+
+class _Run:
+    def __init__(self, executor: Executor, options: BatchOptions, journals: Mapping[Path, Journal]) -> None:
+        self._executor = executor
+        self._options = options
+        self._journals = journals
+        self._warned: set[str] = set()
+
+    def items(self, inputs: Sequence[BatchInput]) -> Iterator[BatchItem]:
+        todo: list[_Todo] = []
+        for given in inputs:
+            data = _read(given)
+            if isinstance(data, BatchItem):
+                yield data
+                continue
+            one = self._todo(given, data)
+            item = self._done_before(one) or self._from_store(one)
+            if item is None:
+                todo.append(one)
+            else:
+                yield item
+        ready: deque[BatchItem] = deque()
+        with contextlib.closing(self._executor.run(self._jobs(todo, ready))) as results:
+            for result in results:
+                yield from _drain(ready)
+                yield self._finish(todo[result.number], result)
+        yield from _drain(ready)
+
+    def _todo(self, given: BatchInput, data: bytes) -> _Todo:
+        digest = hashlib.sha256(data).hexdigest()
+        return _Todo(given, digest, self._options.keys.of(digest))
+
+    def _jobs(self, todo: Sequence[_Todo], ready: deque[BatchItem]) -> Iterator[Job]:
+        """A job for each; what needs none after all goes to ``ready``."""
+        for number, one in enumerate(todo):
+            # Another input of the same content, or another run, may have got there first.
+            item = self._from_store(one)
+            data = _read(one.given)
+            if item is not None:
+                ready.append(item)
+            elif isinstance(data, BatchItem):
+                ready.append(data)
+            elif self._todo(one.given, data) != one:
+                ready.append(_failed(one, "it changed during the run; run again"))
+            else:
+                yield Job(number, shown(one.given.source), data, self._options.settings)
+
+    def _done_before(self, one: _Todo) -> BatchItem | None:
+        """What the journal says, if that still holds."""
+        known = self._journals[one.given.root].find(shown(one.given.name))
+        if known is None or known.key != one.key:
+            return None
+        if known.outcome is Outcome.PROVED:
+            if _digest(one.given.output) != known.output_sha256:
+                return None
+        elif self._options.retry or not known.final:
+            return None
+        has_report = bool(known.report) and _digest(one.given.report) == known.report_sha256
+        if self._options.reports and not has_report and known.outcome is not Outcome.INVALID:
+            return None
+        return replace(
+            known,
+            input=shown(one.given.source),
+            origin=Origin.JOURNAL,
+            output=shown(one.given.output) if known.output else "",
+            report=shown(one.given.report) if has_report else "",
+            report_sha256=known.report_sha256 if has_report else "",
+            seconds=0.0,
+        )
+
+    def _from_store(self, one: _Todo) -> BatchItem | None:
+        store = self._options.store
+        parts = None if store is None else store.get(one.key)
+        if parts is None:
+            return None
+        item = BatchItem(shown(one.given.source), one.digest, one.key, Outcome.PROVED, Origin.CACHE)
+        return self._deliver(one, item, parts[_RESULT], json.loads(parts[_REPORT]))
+
+    def _finish(self, one: _Todo, result: Result) -> BatchItem:
+        item = BatchItem(
+            shown(one.given.source),
+            one.digest,
+            one.key,
+            result.outcome,
+            seconds=result.seconds,
+            message=result.message,
+            final=result.final,
+        )
+        store = self._options.store
+        if store is not None and result.data is not None and result.report is not None:
+            parts = {_RESULT: result.data, _REPORT: render(result.report).encode()}
+            try:
+                store.put(one.key, parts)
+            except OSError as error:
+                self._warn("store", f"results are not kept in {shown(store.directory)}: {error.strerror}")
+        return self._deliver(one, item, result.data, result.report)
+
+    def _deliver(self, one: _Todo, item: BatchItem, data: bytes | None, report: Mapping[str, Any] | None) -> BatchItem:
+        """Write the files, then the journal's line."""
+        given = one.given
+        output = "" if data is None else shown(given.output)
+        try:
+            given.output.parent.mkdir(parents=True, exist_ok=True)
+            if data is not None:
+                write_whole(given.output, data)
+                item = replace(item, output=output, output_sha256=hashlib.sha256(data).hexdigest())
+            if self._options.reports and report is not None:
+                named = {"path": shown(given.source), "sha256": one.digest}
+                text = render({**report, "input": named, "output": output or None}).encode()
+                write_whole(given.report, text)
+                item = replace(item, report=shown(given.report), report_sha256=hashlib.sha256(text).hexdigest())
+        except OSError as error:
+            return replace(_failed(one, f"cannot be written: {error.strerror}"), origin=item.origin)
+        try:
+            self._journals[given.root].add(shown(given.name), item)
+        except OSError as error:
+            self._warn("journal", f"the journal in {shown(given.root)} cannot be written: {error.strerror}")
+        return item
+
+    def _warn(self, kind: str, message: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            self._options.warn(message)
+
+
+def _read(given: BatchInput) -> bytes | BatchItem:
+    try:
+        return given.source.read_bytes()
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        return BatchItem(shown(given.source), "", "", Outcome.INVALID, message=message, final=False)
+
+
+def _failed(one: _Todo, message: str) -> BatchItem:
+    return BatchItem(shown(one.given.source), one.digest, one.key, Outcome.INVALID, message=message, final=False)
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, ``""`` where it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _drain(ready: deque[BatchItem]) -> Iterator[BatchItem]:
+    while ready:
+        yield ready.popleft()

@@ -1,0 +1,70 @@
+"""What a result depends on, as one digest: the name under which ``verilocc_mlir.store`` keeps it.
+
+Development versions of this project and of LLVM change without a new number: the sources are hashed, and LLVM's tools
+are told apart by size and time as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from smt_verifier import outcome
+from verilocc_mlir import version
+from verilocc_mlir.pipeline.compile import checked_allocator
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.toolchain.find import Toolchain
+
+_NOT_IN_THE_RESULT = ("tool_seconds", "llvm")
+"""A tool that runs out of time fails, and failures are not kept; the tools are named by what they are, not by where."""
+
+
+class Keys:
+    """Keys of compilations with the same settings.
+
+    Args:
+        settings: what is asked for; every field counts but the place of the tools and their time limit.
+        toolchain: the tools that it is asked of.
+
+    Raises:
+        InputError: there is no such allocator, triple or processor.
+    """
+
+    def __init__(self, settings: Settings, toolchain: Toolchain) -> None:
+        allocator = checked_allocator(settings)
+        self._parts: dict[str, Any] = {
+            "settings": {k: v for k, v in settings.to_data().items() if k not in _NOT_IN_THE_RESULT},
+            "allocator_version": None if allocator is None else allocator.version,
+            "verilocc": {"version": version.__version__, "sources": source_digest()},
+            "llvm": {"version": toolchain.version_text, "tools": _tools(toolchain)},
+            "z3": metadata.version("z3-solver"),
+        }
+
+    def of(self, input_sha256: str) -> str:
+        """The key of one input, given the SHA-256 of its bytes: 64 hexadecimal digits."""
+        text = json.dumps({**self._parts, "input": input_sha256}, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def source_digest() -> str:
+    """SHA-256 over the sources of both packages; what this process first sees of them, 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for module in (version, outcome):
+        root = Path(str(module.__file__)).parent
+        for path in sorted(root.rglob("*.py")):
+            data = path.read_bytes()
+            digest.update(f"{root.name}/{path.relative_to(root)}\0{len(data)}\0".encode())
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def _tools(toolchain: Toolchain) -> dict[str, list[int]]:
+    """Size in bytes and time in nanoseconds of each tool that has a part in a result."""
+    tools = {"llc": toolchain.llc, "lld": toolchain.lld, "opt": toolchain.opt, "dis": toolchain.dis}
+    stats = {name: path.stat() for name, path in tools.items() if path is not None}
+    return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}

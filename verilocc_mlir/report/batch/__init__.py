@@ -1,0 +1,1 @@
+"""What ``verilocc compile-many`` did: data, JSON with its schema, and the summary for people."""
