@@ -411,7 +411,7 @@ CLASSES = (
     Mutation("wrong spill lane", VALUE | SAVED | {"instruction-sequence", "operands"}, wrong_spill_lane),
     Mutation(
         "constant for a copy",
-        VALUE | {"instruction-sequence", "register-class", "reserved-register"},
+        VALUE | {"instruction-sequence", "register-class", "reserved-register", "fixed-register"},
         constant_for_copy,
     ),
 )
