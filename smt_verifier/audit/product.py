@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from smt_verifier.audit.align import Step, acts_alone, align
 from smt_verifier.audit.execute import Executor
 from smt_verifier.audit.flags import Liveness
-from smt_verifier.audit.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
+from smt_verifier.audit.lanes import ENTRY, GHOST, LaneMap, cell_keys, key_name, uses_halves
 from smt_verifier.audit.liveness import defined_at_exit, live_at_entry
 from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.masks import MaskTracker, is_whole_wave
@@ -165,7 +165,8 @@ class Product:
             for thread in executor.cell_threads:
                 for cell in cell_keys(container, thread, self.pre_lanes.grain):
                     if container < 0:
-                        scalar_pre[cell] = scalar_post[cell] = executor.terms.fresh("its value at function entry")
+                        origin = f"the value of {key_name(cell, self.pre_lanes.grain)} at function entry"
+                        scalar_pre[cell] = scalar_post[cell] = executor.terms.fresh(origin)
                     else:
                         scalar_pre[cell] = UNDEFINED
 
@@ -191,7 +192,7 @@ class Product:
         }
         for key in sorted(physical):
             pre, post = (atom.pre, atom.post) if self.pre_lanes.is_vector(key) else (scalar_pre, scalar_post)
-            term = terms.fresh("its value at function entry")
+            term = terms.fresh(f"the value of {key_name(key, self.pre_lanes.grain)} at function entry")
             pre[key] = post[key] = term
         self._initial_cells(scalar_pre, scalar_post)
         for key in self._saved:
