@@ -137,17 +137,17 @@ class Product:
         )
 
     def partners(self) -> dict[int, int]:
-        """For the ``id`` of a post-RA instruction, that of the pre-RA one: its partner, or a move of the same text, in
-        order.
+        """For the ``id`` of a post-RA instruction, that of the pre-RA one: its partner, or a move of the same text but
+        for kill flags, in order.
         """
         found = {id(s.post): id(s.pre) for row in self.steps for s in row if s.pre is not None and s.post is not None}
         for row in self.steps:
             waiting: dict[str, list[Instruction]] = {}
             for step in row:
                 if step.pre is not None and step.post is None:
-                    waiting.setdefault(str(step.pre), []).append(step.pre)
+                    waiting.setdefault(_unkilled(step.pre), []).append(step.pre)
             for step in row:
-                if step.post is not None and step.pre is None and (same := waiting.get(str(step.post))):
+                if step.post is not None and step.pre is None and (same := waiting.get(_unkilled(step.post))):
                     found[id(step.post)] = id(same.pop(0))
         return found
 
@@ -219,6 +219,10 @@ def _idle_edges(block: BasicBlock, successors: list[int], position: dict[int, in
 
 def _taken_apart(step: Step, apart: frozenset[int]) -> list[Step]:
     return [Step(step.pre, None), Step(None, step.post)] if id(step.pre) in apart and step.post else [step]
+
+
+def _unkilled(instruction: Instruction) -> str:
+    return str(instruction).replace("killed ", "")
 
 
 def instructions_of(function: MachineFunction, operations: Collection[str]) -> dict[str, list[Instruction]]:
