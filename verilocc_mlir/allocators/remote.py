@@ -14,7 +14,7 @@ from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.service import wire
-from verilocc_mlir.service.client import Client, RemoteError
+from verilocc_mlir.service.client import Client, RemoteError, printable
 from verilocc_mlir.target.registers import physical_register
 
 UNKNOWN_VERSION = "unknown"
@@ -64,7 +64,7 @@ class RemoteAllocator:
             else:
                 offered = {a.name: a.version for a in said.allocators}
                 name = self._allocator or (said.allocators[0].name if said.allocators else "")
-                self._version = _printable(f"{name} {offered.get(name, '')}")
+                self._version = printable(f"{name} {offered.get(name, '')}")
         return self._version or UNKNOWN_VERSION
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
@@ -82,7 +82,7 @@ class RemoteAllocator:
         except RemoteError as error:
             self._noted(error)
             raise self._failure(error.what) from error
-        self._version = _printable(answer.versions.allocator) or self._version
+        self._version = printable(answer.versions.allocator) or self._version
         return Proposal(PROBLEM_VERSION, self.name, self._registers(problem, answer.functions))
 
     def _noted(self, error: RemoteError) -> None:
@@ -98,14 +98,14 @@ class RemoteAllocator:
             raise self._failure(f"it answered one problem with {len(functions)}")
         found = functions[0]
         if found.outcome != verdict_pb2.OUTCOME_PROVED:
-            why = _printable(found.reason) or "it does not say why"
+            why = printable(found.reason) or "it does not say why"
             raise self._failure(f"no allocation: {why}", reason="declined")
         registers: dict[int, str] = {}
         for one in found.assignments:
             if not 0 <= one.range < len(problem.ranges) or one.range in registers:
                 raise self._failure(f"it answered twice, or what was not asked: range {one.range}")
             if not _is_register(one.physical_register):
-                said = _printable(one.physical_register)[:_SHOWN]
+                said = printable(one.physical_register)[:_SHOWN]
                 raise self._failure(f"it gave range {one.range} a register that there is not: {said!r}")
             registers[one.range] = one.physical_register
         if len(registers) < len(problem.ranges):
@@ -124,8 +124,3 @@ def _is_register(name: str) -> bool:
     except UnsupportedError:
         return False
     return True
-
-
-def _printable(text: str) -> str:
-    """A server's text, fit for a terminal and for a report."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()[:400]

@@ -103,8 +103,7 @@ class Streamed:
     """The result of one request of a stream: its place among the requests, and the answer or why there is none."""
 
     number: int
-    response: allocation.AllocateResponse | None
-    error: RemoteError | None = None
+    result: allocation.AllocateResponse | RemoteError
 
 
 class Client:
@@ -228,11 +227,28 @@ class Client:
                 wait = self.policy.again(error, tried, end - time.monotonic())
                 if wait is None:
                     del open_[number]
-                    yield Streamed(number, None, error)
+                    yield Streamed(number, error)
                 else:
                     waits.append(wait)
             if waits:
                 time.sleep(max(waits))
+
+    def allocate_all(
+        self, requests: Sequence[allocation.AllocateRequest], seconds: float | None = None
+    ) -> list[allocation.AllocateResponse | RemoteError]:
+        """The results in the order of the requests: of one call for one request, of a stream for several."""
+        if len(requests) == 1:
+            try:
+                return [self.allocate(requests[0], seconds)]
+            except RemoteError as error:
+                return [error]
+        results: dict[int, allocation.AllocateResponse | RemoteError] = {}
+        try:
+            for one in self.allocate_stream(requests, seconds):
+                results[one.number] = one.result
+        except RemoteError as error:
+            return [results.get(number, error) for number in range(len(requests))]
+        return [results[number] for number in range(len(requests))]
 
     def _one_stream(
         self, requests: dict[int, allocation.AllocateRequest], seconds: float
@@ -285,14 +301,14 @@ class Client:
         for detail in () if status is None else status.details:
             info, delay = ErrorInfo(), RetryInfo()
             if detail.Unpack(info) and info.domain == DOMAIN:
-                reason = _line(info.reason)
+                reason = printable(info.reason)
             elif detail.Unpack(delay):
                 retry = _seconds(delay.retry_delay)
-        return RemoteError(self.address, code, reason, _line(call.details() or ""), retry)
+        return RemoteError(self.address, code, reason, printable(call.details() or ""), retry)
 
     def _request_error(self, error: allocation.RequestError) -> RemoteError:
         retry = _seconds(error.retry_delay) if error.HasField("retry_delay") else None
-        return RemoteError(self.address, code_of(error.code), _line(error.reason), _line(error.message), retry)
+        return RemoteError(self.address, code_of(error.code), printable(error.reason), printable(error.message), retry)
 
 
 def _authorization(address: str, access: ServerAccess, *, safe: bool) -> tuple[tuple[str, str], ...]:
@@ -319,7 +335,7 @@ def _read_token(path: Path) -> str:
         raise InputError(f"the token cannot be read: {error}", where=str(path)) from error
 
 
-def _line(text: str) -> str:
+def printable(text: str) -> str:
     """What a server said, as one line that a terminal can be shown."""
     shown = "".join(c if c.isprintable() else " " for c in text)
     return " ".join(shown.split())[:_MAX_TEXT]
