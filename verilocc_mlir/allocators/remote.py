@@ -36,15 +36,12 @@ class RemoteAllocator:
 
     Args:
         client: the channel.
-        shown: what people know the server by; ``""`` for its address.
         allocator: which of the server's allocators; ``""`` for its default.
         rest_seconds: how long it is left alone.
     """
 
-    def __init__(
-        self, client: Client, *, shown: str = "", allocator: str = "", rest_seconds: float = DEFAULT_REST_SECONDS
-    ) -> None:
-        self.address = shown or client.address
+    def __init__(self, client: Client, *, allocator: str = "", rest_seconds: float = DEFAULT_REST_SECONDS) -> None:
+        self.address = client.shown
         self.name = f"remote({self.address})"
         self._client = client
         self._allocator = allocator

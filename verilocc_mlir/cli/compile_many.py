@@ -21,8 +21,8 @@ from verilocc_mlir.cli.server import (
     SERVER_OPTIONS,
     access_options,
     asked_of_server,
-    kept_remote,
     server_option,
+    server_version,
 )
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.version import __version__
@@ -134,8 +134,7 @@ def compile_many_command(
 
     start = time.monotonic()
     toolchain = find_toolchain(settings.llvm)
-    version = kept_remote(settings.server, settings.access).version if settings.server else ""
-    keys = Keys(settings, toolchain, version)
+    keys = Keys(settings, toolchain, server_version(settings))
     executor = LocalExecutor(jobs or _cores(), job_seconds, FACTORY if settings.server else "")
     warnings: list[str] = []
     items: list[BatchItem] = []

@@ -102,7 +102,7 @@ def client_of(server: str, access: ServerAccess) -> Generator[Client, None, None
             from verilocc_mlir.service.inprocess import serving
 
             address, access = stack.enter_context(serving()), ServerAccess(seconds=access.seconds)
-        yield stack.enter_context(Client(address, access))
+        yield stack.enter_context(Client(address, access, shown=server))
 
 
 @contextlib.contextmanager
@@ -112,29 +112,34 @@ def allocators_for(settings: Settings) -> Generator[Sequence[Allocator] | None, 
         yield None
         return
     with client_of(settings.server, settings.access) as client:
-        yield _allocators(settings, client)
+        from verilocc_mlir.allocators.remote import RemoteAllocator
+        from verilocc_mlir.pipeline.compile import allocators_of
+
+        yield allocators_of(settings, lambda _: RemoteAllocator(client))
+
+
+def server_version(settings: Settings) -> str:
+    """What allocates behind the server; ``""`` where none is named."""
+    if not settings.server:
+        return ""
+    with client_of(settings.server, settings.access) as client:
+        from verilocc_mlir.allocators.remote import RemoteAllocator
+
+        return RemoteAllocator(client).version
 
 
 def kept_allocators(settings: Settings) -> Sequence[Allocator]:
     """The same for a process that compiles many: the channel, and what is known of the server, stay."""
     from verilocc_mlir.pipeline.compile import allocators_of
 
-    return allocators_of(settings, lambda s: kept_remote(s.server, s.access))
+    return allocators_of(settings, lambda s: _kept(s.server, s.access))
 
 
 @lru_cache(maxsize=1)
-def kept_remote(server: str, access: ServerAccess) -> RemoteAllocator:
-    """The allocator of a server, made once."""
+def _kept(server: str, access: ServerAccess) -> RemoteAllocator:
     needs_service()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from verilocc_mlir.allocators.remote import RemoteAllocator
     from verilocc_mlir.service.client import Client
 
     return RemoteAllocator(Client(server, access))
-
-
-def _allocators(settings: Settings, client: Client) -> Sequence[Allocator]:
-    from verilocc_mlir.allocators.remote import RemoteAllocator
-    from verilocc_mlir.pipeline.compile import allocators_of
-
-    return allocators_of(settings, lambda s: RemoteAllocator(client, shown=s.server))

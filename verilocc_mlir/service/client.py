@@ -114,15 +114,17 @@ class Client:
         access: TLS, token, and the time of a call. TLS is used for every address that is not this machine's, unless
             ``insecure``; for loopback where a CA or a certificate is given; never over a Unix socket.
         policy: when to try again.
+        shown: what people know the server by; ``""`` for its address.
 
     Raises:
         InputError: it is no address; a file cannot be read; a token would go over the network without TLS.
     """
 
     def __init__(
-        self, address: str, access: ServerAccess = _DEFAULT_ACCESS, policy: RetryPolicy = RetryPolicy()
+        self, address: str, access: ServerAccess = _DEFAULT_ACCESS, policy: RetryPolicy = RetryPolicy(), shown: str = ""
     ) -> None:
         self.address = address
+        self.shown = shown or address
         self.access = access
         self.policy = policy
         local = is_local(address)
@@ -257,12 +259,12 @@ class Client:
         waiting = set(requests)
         sent = iter([allocation.AllocateStreamRequest(id=str(n), request=r) for n, r in requests.items()])
         call: Any = self._stream(sent, timeout=max(seconds, 0.0), metadata=self._metadata)
-        ended = RemoteError(self.address, StatusCode.UNKNOWN, "", "it ended the stream without an answer")
+        ended = RemoteError(self.shown, StatusCode.UNKNOWN, "", "it ended the stream without an answer")
         try:
             for answer in call:
                 number = int(answer.id) if answer.id.isdecimal() and answer.id.isascii() else -1
                 if number not in waiting:
-                    raise RemoteError(self.address, StatusCode.INTERNAL, "", "it answered what was not asked")
+                    raise RemoteError(self.shown, StatusCode.INTERNAL, "", "it answered what was not asked")
                 waiting.discard(number)
                 if answer.WhichOneof("result") == "response":
                     yield number, answer.response
@@ -304,11 +306,11 @@ class Client:
                 reason = printable(info.reason)
             elif detail.Unpack(delay):
                 retry = _seconds(delay.retry_delay)
-        return RemoteError(self.address, code, reason, printable(call.details() or ""), retry)
+        return RemoteError(self.shown, code, reason, printable(call.details() or ""), retry)
 
     def _request_error(self, error: allocation.RequestError) -> RemoteError:
         retry = _seconds(error.retry_delay) if error.HasField("retry_delay") else None
-        return RemoteError(self.address, code_of(error.code), printable(error.reason), printable(error.message), retry)
+        return RemoteError(self.shown, code_of(error.code), printable(error.reason), printable(error.message), retry)
 
 
 def _authorization(address: str, access: ServerAccess, *, safe: bool) -> tuple[tuple[str, str], ...]:
