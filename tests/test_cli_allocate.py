@@ -58,7 +58,7 @@ def allocate(sources: list[Path], server: str, *options: str) -> tuple[int, dict
 
 
 def test_a_text_comes_back_allocated_and_llvm_goes_on_from_it(
-    sources: list[Path], server: str, demo_kernels: Path, capsys: pytest.CaptureFixture[str]
+    sources: list[Path], server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = sources[0].with_name("out.mir")
     code, found = allocate(sources[:1], server, "-o", str(out))
@@ -70,9 +70,6 @@ def test_a_text_comes_back_allocated_and_llvm_goes_on_from_it(
     assert (function["name"], function["allocator"], len(function["attempts"])) == ("attn", "deterministic", 1)
     assert function["registers"]["sgprs"] > 20
     assert re.search(r"attn +proved +deterministic +\d+ +\d+ S +1", capsys.readouterr().out)
-    # The same text as the local allocation, which LLVM takes for the next phase.
-    kernel, local = demo_kernels / KERNELS[0], sources[0].with_name("local")
-    assert run(["compile", str(kernel), "-q", "-o", str(out.with_suffix(".o")), f"--save-temps={local}"]) == 0
     resumed = run_llc(out.read_text(), "gfx942", "-start-after=virtregrewriter,0", "-stop-before=greedy,2")
     vector, done = out.with_name("vector.mir"), out.with_name("done.mir")
     vector.write_text(resumed)

@@ -38,6 +38,7 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.service.client import Client, RemoteError, RetryPolicy
 from verilocc_mlir.service.inprocess import serving
+from verilocc_mlir.service.jobs import Terms
 from verilocc_mlir.service.status import ServiceError
 from verilocc_mlir.service.wire import problem_message
 from verilocc_mlir.target.targets import target
@@ -167,6 +168,18 @@ def test_a_stream_answers_every_request(real: Real, problem: AllocationProblem) 
         answer = found[number]
         assert isinstance(answer, allocation.AllocateResponse)
         assert answer.functions[0].outcome == verdict_pb2.OUTCOME_PROVED
+
+
+def test_a_defect_of_the_server_in_this_process_is_said(problem: AllocationProblem) -> None:
+    def factory(_: str) -> Any:
+        raise ZeroDivisionError("a defect")
+
+    with serving(Terms(factory=factory)) as address, Client(address) as client:
+        for call in (client.allocate_all, lambda r: client.allocate_all([*r, *r])):
+            error = call([request(problem)])[0]
+            assert isinstance(error, RemoteError)
+            assert (error.code, error.reason) == ("INTERNAL", "DEFECT")
+            assert "ZeroDivisionError: a defect" in error.message
 
 
 # Tokens and TLS.
