@@ -251,7 +251,13 @@ class ThisProcess:
     async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
         """See ``Executor``."""
         start, before = time.monotonic(), cpu_seconds()
-        data = await asyncio.to_thread(jobs.run, kind, payload, seconds, self.terms)
+        try:
+            data = await asyncio.to_thread(jobs.run, kind, payload, seconds, self.terms)
+        except ServiceError:
+            raise
+        except Exception as error:
+            message = f"a defect of the server: {type(error).__name__}: {error}; report the request"
+            raise ServiceError(StatusCode.INTERNAL, "DEFECT", message) from error
         return Done(data, 0.0, time.monotonic() - start, cpu_seconds() - before)
 
     async def close(self) -> None:
