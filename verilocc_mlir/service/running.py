@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import ipaddress
 import signal
+import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
 
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.service import logs, tracing
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pool import WorkerPool
@@ -47,7 +48,10 @@ class Options:
 
 
 def serve(options: Options) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code.
+    """Serve until SIGTERM or SIGINT; a second signal does not wait for the calls that were accepted.
+
+    Returns:
+        0, or 130 if calls were given up: after ``drain_seconds``, or for a second signal.
 
     Raises:
         InputError: an address cannot be bound or is open to the world without TLS; a file cannot be read.
@@ -59,17 +63,22 @@ def serve(options: Options) -> int:
     logs.set_up(options.log_level)
     tracer = tracing.set_up(options.traces) if options.traces != "none" else None
     try:
-        return asyncio.run(_serve(options, tls, tokens))
+        with contextlib.redirect_stderr(logs.Printed()):
+            return asyncio.run(_serve(options, tls, tokens))
     finally:
         if tracer is not None:
             tracer.shutdown()
 
 
 async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: TokenBook | None) -> int:
-    end = asyncio.Event()
+    end, at_once = asyncio.Event(), asyncio.Event()
+
+    def heard() -> None:
+        (at_once if end.is_set() else end).set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end.set)
+        loop.add_signal_handler(number, heard)
     limits = options.limits
     terms = replace(terms_called(options.terms), attempts=options.attempts)
     pool = WorkerPool(
@@ -78,12 +87,14 @@ async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: T
     front = Front(pool, limits, terms, tokens)
     front.metrics.watch(pool.counts)
     server = Server(front)
-    ports = [(address, _bind(server, address, tls)) for address in options.addresses]
-    metrics_port = front.metrics.serve(*_host_and_port(options.metrics)) if options.metrics else None
+    bound: list[tuple[str, int]] = []
     try:
+        for address in options.addresses:
+            bound.append((address, _bind(server, address, tls)))
+        metrics_port = front.metrics.serve(*_host_and_port(options.metrics)) if options.metrics else None
         await pool.start()
         await server.start()
-        for address, port in ports:
+        for address, port in bound:
             shown = address if address.startswith(_SOCKET) else f"{address.rpartition(':')[0]}:{port}"
             log("listening", address=shown, tls=tls is not None, tokens=tokens is not None)
         if metrics_port is not None:
@@ -91,15 +102,12 @@ async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: T
         await end.wait()
         log("draining", seconds=options.drain_seconds, busy=pool.counts.busy, waiting=pool.counts.waiting)
     finally:
-        # A second signal ends it at once.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-        await server.stop(options.drain_seconds)
-        for address in options.addresses:
+        finished = await server.stop(options.drain_seconds, at_once)
+        for address, _ in bound:
             if address.startswith(_SOCKET):
                 Path(address.removeprefix(_SOCKET)).unlink(missing_ok=True)
-    log("ended")
-    return 0
+    log("ended", finished=finished)
+    return 0 if finished else ExitCode.INTERRUPTED
 
 
 def _tls(options: Options) -> grpc.ServerCredentials | None:
@@ -118,6 +126,8 @@ def _check_address(address: str, *, secured: bool) -> None:
             raise InputError(f"there is no directory {path.parent}", where=address)
         if path.exists() and not path.is_socket():
             raise InputError(f"{path} is there and no socket", where=address)
+        if _is_answered(path):
+            raise InputError(f"{path} is in use by another server", where=address)
         return
     host, _ = _host_and_port(address)
     if not secured and not _is_loopback(host):
@@ -132,6 +142,15 @@ def _host_and_port(address: str) -> tuple[str, int]:
     if not host or not port.isdigit() or int(port) > 65535:
         raise InputError(f"{address!r} is not HOST:PORT", hint="127.0.0.1:50551, [::1]:50551 or unix:/path/to/socket")
     return host.strip("[]"), int(port)
+
+
+def _is_answered(path: Path) -> bool:
+    """Whether a server listens there: gRPC would take its place without a word."""
+    with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+        probe.settimeout(1.0)
+        probe.connect(str(path))
+        return True
+    return False
 
 
 def _is_loopback(host: str) -> bool:
