@@ -185,3 +185,21 @@ def test_an_argument_beyond_the_budget_that_llvm_reads_after_a_call_is_refuted(a
         ir.replace('"amdgpu-num-vgpr"="12"', ""), "gfx942", "-stop-before=greedy,0", "-enable-ipra=0", mir=False
     )
     proved(allocated(wide, "gfx942", 2, allocator))
+
+
+ONCE_WRONG = Path(__file__).parent / "data" / "audit" / "once_wrong"
+"""Allocations of LLVM's that an earlier audit refuted by mistake; the campaign found them (docs/campaign.md)."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("wrong_pair", id="one of two equal instructions is the repeated one, and not the first"),
+        pytest.param("argument_of_argument", id="what is repeated reads what is repeated"),
+        pytest.param("copy_of_undefined", id="a copy of an undefined register leaves its target undefined"),
+        pytest.param("kill_of_undefined", id="so does KILL"),
+    ],
+)
+def test_what_was_once_refuted_by_mistake_is_proved(name: str) -> None:
+    before, after = ((ONCE_WRONG / f"{name}.{side}.mir").read_text() for side in ("pre", "post"))
+    proved(Pair("gfx90a", before, after))

@@ -51,7 +51,7 @@ from smt_verifier.audit.product import Product, has_virtual_registers, instructi
 from smt_verifier.audit.readers import explain_faults
 from smt_verifier.audit.report import AuditReport, Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.rules import MachineRules
-from smt_verifier.audit.semantics import moves_only, spill
+from smt_verifier.audit.semantics import is_pure, moves_only, spill
 from smt_verifier.audit.undefined_inputs import rests_on_values, undecided, with_equal_undefined_inputs
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver, default_solver
@@ -159,10 +159,43 @@ def _in_fine_or_coarse(
     timeout_s: float,
     solver: Solver,
 ) -> FunctionAudit:
+    judged = _classed(file, pre, post, target, timeout_s, solver, frozenset())
+    # Any pairing will do if it is proved; equal instructions in a row may have been paired the wrong way.
+    lines = _perhaps_mispaired(pre, post, judged) if rests_on_values(judged) else frozenset[int]()
+    if lines:
+        again = _classed(file, pre, post, target, timeout_s, solver, lines)
+        return again if again.outcome is Outcome.PROVED else judged
+    return judged
+
+
+def _classed(
+    file: MirFile,
+    pre: MachineFunction,
+    post: MachineFunction,
+    target: Target,
+    timeout_s: float,
+    solver: Solver,
+    apart: frozenset[int],
+) -> FunctionAudit:
     try:
-        return _audit(file, pre, post, target, timeout_s, solver)
+        return _audit(file, pre, post, target, timeout_s, solver, apart)
     except TooManyClassesError:
-        return _audit(file, pre, post, target, timeout_s, solver, coarse=True)
+        return _audit(file, pre, post, target, timeout_s, solver, apart, coarse=True)
+
+
+def _perhaps_mispaired(pre: MachineFunction, post: MachineFunction, judged: FunctionAudit) -> frozenset[int]:
+    """Lines of pure pre-RA instructions that read a wrong value, of operations that the post-RA block has more of."""
+    wrong = {f.pre_line: f.block for f in judged.findings if f.rule == "value" and f.pre_line and f.block >= 0}
+    found: set[int] = set()
+    for line, block in wrong.items():
+        before = [i for i in pre.blocks[block].instructions if is_pure(i)]
+        name = next((operation_name(i) for i in before if i.line == line), None)
+        if name is not None:
+            after = [i for i in post.blocks[block].instructions if is_pure(i)]
+            counts = [sum(operation_name(i) == name for i in side) for side in (before, after)]
+            if counts[1] > counts[0]:
+                found.add(line)
+    return frozenset(found)
 
 
 def _audit(
@@ -172,6 +205,7 @@ def _audit(
     target: Target,
     timeout_s: float,
     solver: Solver,
+    apart_lines: frozenset[int],
     coarse: bool = False,
 ) -> FunctionAudit:
     post = with_numbers_of(pre, post)
@@ -196,10 +230,11 @@ def _audit(
             product.originals,
         )
 
-    product, rules = paired(frozenset())
-    apart = _wrongly_paired(pre, product, rules)
-    if apart:
-        product, rules = paired(apart)
+    apart = frozenset(id(i) for b in pre.blocks for i in b.instructions if i.line in apart_lines)
+    product, rules = paired(apart)
+    misfits = _wrongly_paired(pre, product, rules)
+    if misfits:
+        product, rules = paired(apart | misfits)
     if header_field(post, "isEntryFunction") != "true" and not has_virtual_registers(post):
         findings += unreserved_cells(post, product.post_lanes)
     obligations = 0

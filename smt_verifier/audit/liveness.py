@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from smt_verifier.audit.lanes import LaneMap
 from smt_verifier.audit.moves import cell_threads, really_written, scalar_moves
-from smt_verifier.audit.semantics import moves_only
+from smt_verifier.audit.semantics import COPIES, moves_only
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 
 
@@ -59,7 +59,10 @@ def definitions(instruction: Instruction, lanes: LaneMap) -> tuple[set[int], set
         if op.is_def and op.vreg >= 0:
             made.update(lanes.keys(op))
             lost.update(lanes.register_lanes(op.vreg) if op.undef else ())
-    return (set(), made | lost) if instruction.opcode == "IMPLICIT_DEF" else (made, lost - made)
+    nothing = instruction.opcode == "IMPLICIT_DEF" or (
+        instruction.opcode in COPIES and any(op.is_use and op.undef and not op.implicit for op in instruction.operands)
+    )
+    return (set(), made | lost) if nothing else (made, lost - made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from smt_verifier.audit.execute import Executor
-from smt_verifier.audit.lanes import key_name
+from smt_verifier.audit.lanes import GHOST, key_name
 from smt_verifier.audit.masks import Variable
 from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Expression, Mask, State, Terms
 
@@ -200,12 +200,22 @@ def _relation(pre: dict[int, int], post: dict[int, int], live: set[int] | None, 
 
 
 def _facts(executor: Executor, state: State, atom: Atom | None, expressions: list[Expression]) -> frozenset[Fact]:
+    """Lanes that hold the result of an operation on lanes; what remembers an argument of a repeated operation may be
+    the result of another one.
+    """
+    table = atom.pre if atom is not None else state.pre
+    remembered: dict[int, list[int]] = {}
+    for key, term in table.items():
+        if key >= GHOST:
+            remembered.setdefault(term, []).append(key)
     found: set[Fact] = set()
     for e in expressions:
         assert e.key is not None
         if executor.pre_lanes.is_vector(e.key) != (atom is not None):
             continue
-        now = [pre_term(executor, state, atom, k) for k in (e.key, *e.argument_keys)]
-        if now == [e.term, *e.arguments]:
-            found.add((e.operation, e.index, e.key, e.argument_keys))
+        if [pre_term(executor, state, atom, k) for k in e.argument_keys] != list(e.arguments):
+            continue
+        holders = {e.key} if pre_term(executor, state, atom, e.key) == e.term else set[int]()
+        for key in holders.union(remembered.get(e.term, ())):
+            found.add((e.operation, e.index, key, e.argument_keys))
     return frozenset(found)

@@ -236,6 +236,8 @@ class Decoder:
             *map(self._object_names, instruction.memory), str(instruction.bundled), str(instruction.opens_bundle),
         ))  # fmt: skip
         number = zlib.crc32(shape.encode())
+        if opcode == "KILL" and any(op.is_use and op.undef for op in instruction.operands) and writes:
+            return Decoded("undefine", number, (), writes, explicit, instruction)
         if opcode in IGNORED:
             return Decoded("nothing", number, (), (), 0, instruction)
         if opcode == "IMPLICIT_DEF":

@@ -15,6 +15,15 @@ from rich_click import RichCommand, RichHelpConfiguration
 
 from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
+from verilocc_mlir.cli.server import (
+    FACTORY,
+    LOCAL,
+    SERVER_OPTIONS,
+    access_options,
+    asked_of_server,
+    server_option,
+    server_version,
+)
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.version import __version__
 
@@ -30,6 +39,7 @@ _GROUPS: dict[str, Any] = {
         {"name": "Work", "options": ["--jobs", "--job-seconds", "--retry", "--cache", "--no-cache"]},
         {"name": "Display", "options": ["--progress", "--quiet"]},
         {"name": "Allocation and proof", "options": PROOF_OPTIONS},
+        {"name": "Server", "options": SERVER_OPTIONS},
         {"name": "LLVM", "options": LLVM_OPTIONS},
     ]
 }
@@ -76,6 +86,8 @@ _CONTEXT = {
 )
 @click.option("--progress/--no-progress", default=True, help="Show each result as it is ready. [default: on]")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what went wrong.")
+@server_option("none: no server")
+@access_options
 @compile_options
 def compile_many_command(
     sources: tuple[Path, ...],
@@ -99,7 +111,9 @@ def compile_many_command(
     """
     if cache is not None and no_cache:
         raise click.UsageError("--cache and --no-cache exclude each other")
-    settings = settings_of(options)
+    settings = settings_of(asked_of_server(options))
+    if settings.server == LOCAL:
+        raise click.UsageError("--server=local is for one file; start a server: verilocc serve --listen=unix:PATH")
 
     from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
 
@@ -120,8 +134,8 @@ def compile_many_command(
 
     start = time.monotonic()
     toolchain = find_toolchain(settings.llvm)
-    keys = Keys(settings, toolchain)
-    executor = LocalExecutor(jobs or _cores(), job_seconds)
+    keys = Keys(settings, toolchain, server_version(settings))
+    executor = LocalExecutor(jobs or _cores(), job_seconds, FACTORY if settings.server else "")
     warnings: list[str] = []
     items: list[BatchItem] = []
     with _progress(len(inputs), progress and not quiet) as (show, say):

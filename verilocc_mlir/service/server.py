@@ -29,7 +29,7 @@ from verilocc_mlir.service.metrics import Metrics
 from verilocc_mlir.service.pool import Done, Executor
 from verilocc_mlir.service.security import TokenBook
 from verilocc_mlir.service.status import ServiceError, defect, draining, duration, malformed, number
-from verilocc_mlir.service.tracing import request_span
+from verilocc_mlir.service.tracing import refused, request_span
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.version import __version__
 
@@ -72,21 +72,25 @@ class ServerLimits:
 
 @dataclass
 class Front:
-    """The servicers of both services."""
+    """The servicers of both services.
+
+    Attributes:
+        accepted: calls that are not answered yet.
+    """
 
     executor: Executor
     limits: ServerLimits
     terms: Terms = field(default_factory=Terms)
     tokens: TokenBook | None = None
     metrics: Metrics = field(default_factory=Metrics)
-    _accepted: int = 0
+    accepted: int = 0
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def drain(self) -> None:
         """Accept no more; return when all that was accepted is done."""
         self._draining.set()
-        if self._accepted:
+        if self.accepted:
             await self._quiet.wait()
 
     # -- methods -----------------------------------------------------------------------------------
@@ -179,12 +183,12 @@ class Front:
     def _call_accepted(self) -> Generator[None, None, None]:
         if self._draining.is_set():
             raise draining()
-        self._accepted += 1
+        self.accepted += 1
         try:
             yield
         finally:
-            self._accepted -= 1
-            if not self._accepted:
+            self.accepted -= 1
+            if not self.accepted:
                 self._quiet.set()
 
     async def _work(
@@ -296,7 +300,11 @@ class Front:
         try:
             with request_span("AllocateStream", _metadata(context)) as span:
                 payload = request.request.SerializeToString()
-                data = await self._work("AllocateStream", "Allocate", payload, self._seconds(context), caller, span)
+                try:
+                    data = await self._work("AllocateStream", "Allocate", payload, self._seconds(context), caller, span)
+                except ServiceError as error:
+                    refused(error)
+                    raise
             answer.response.ParseFromString(data)
         except Exception as failure:
             error = self._refused("AllocateStream", failure, start)
@@ -320,6 +328,7 @@ class Front:
             said["traceback"] = "".join(traceback.format_tb(failure.__traceback__))
         self._count(method, error.code.name, error.reason, start)
         level = logging.ERROR if error.code is StatusCode.INTERNAL else logging.INFO
+        refused(error)
         log("refused", level, method=method, code=error.code.name, reason=error.reason, **said)
         return error
 
@@ -372,7 +381,7 @@ class Server:
         drained = asyncio.ensure_future(self.front.drain())
         ends = {drained} if at_once is None else {drained, asyncio.ensure_future(at_once.wait())}
         await asyncio.wait(ends, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED)
-        finished = drained.done()
+        finished = not self.front.accepted
         for waiting in ends:
             waiting.cancel()
         # What is not done by now is told that its worker is gone.
