@@ -61,6 +61,8 @@ def serve_command(
     Loopback unless another address is given. Ends with 0 once accepted calls are done.
     """
     needs_service()
+    # It reads this when it is loaded; the log has lines of one form only.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from verilocc_mlir.service.running import Options, serve
     from verilocc_mlir.service.server import ServerLimits
 
