@@ -32,6 +32,12 @@ def needs_service() -> None:
         )
 
 
+def needs_ray() -> None:
+    """Raises UnsupportedError, naming the extra, if Ray is not installed."""
+    if not _found("ray"):
+        raise UnsupportedError("this needs Ray, which is not installed", hint="pip install 'verilocc-mlir[ray]'")
+
+
 def _found(name: str) -> bool:
     try:
         return find_spec(name) is not None

@@ -63,7 +63,7 @@ class LocalExecutor:
         Raises:
             ToolchainError: workers do not start at all.
         """
-        crew = _Crew(self._job_seconds)
+        crew = Crew(self._job_seconds)
         waiting: set[Future[Result]] = set()
         pool = ThreadPoolExecutor(max_workers=self._workers)
         try:
@@ -86,8 +86,12 @@ class LocalExecutor:
             crew.close()
 
 
-class _Crew:
-    """The workers of one run, idle or at work."""
+class Crew:
+    """Workers of this process, idle or at work; as many as jobs are done at once.
+
+    Args:
+        job_seconds: as for ``LocalExecutor``.
+    """
 
     def __init__(self, job_seconds: float) -> None:
         self._job_seconds = job_seconds
