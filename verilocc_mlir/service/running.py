@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ipaddress
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +11,7 @@ import grpc
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.service import logs, tracing
+from verilocc_mlir.service.addresses import SOCKET, host_and_port, is_loopback
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pool import WorkerPool
 from verilocc_mlir.service.security import TlsFiles, TokenBook
@@ -20,7 +19,6 @@ from verilocc_mlir.service.server import Front, Server, ServerLimits
 from verilocc_mlir.service.worker import terms_called
 
 DEFAULT_DRAIN_SECONDS = 60.0
-_SOCKET = "unix:"
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,12 @@ async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: T
     front.metrics.watch(pool.counts)
     server = Server(front)
     ports = [(address, _bind(server, address, tls)) for address in options.addresses]
-    metrics_port = front.metrics.serve(*_host_and_port(options.metrics)) if options.metrics else None
+    metrics_port = front.metrics.serve(*host_and_port(options.metrics)) if options.metrics else None
     try:
         await pool.start()
         await server.start()
         for address, port in ports:
-            shown = address if address.startswith(_SOCKET) else f"{address.rpartition(':')[0]}:{port}"
+            shown = address if address.startswith(SOCKET) else f"{address.rpartition(':')[0]}:{port}"
             log("listening", address=shown, tls=tls is not None, tokens=tokens is not None)
         if metrics_port is not None:
             log("metrics", port=metrics_port)
@@ -96,8 +94,8 @@ async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: T
             loop.remove_signal_handler(number)
         await server.stop(options.drain_seconds)
         for address in options.addresses:
-            if address.startswith(_SOCKET):
-                Path(address.removeprefix(_SOCKET)).unlink(missing_ok=True)
+            if address.startswith(SOCKET):
+                Path(address.removeprefix(SOCKET)).unlink(missing_ok=True)
     log("ended")
     return 0
 
@@ -112,39 +110,24 @@ def _tls(options: Options) -> grpc.ServerCredentials | None:
 
 def _check_address(address: str, *, secured: bool) -> None:
     """Refuse what is no address, and what the network can reach without TLS."""
-    if address.startswith(_SOCKET):
-        path = Path(address.removeprefix(_SOCKET))
+    if address.startswith(SOCKET):
+        path = Path(address.removeprefix(SOCKET))
         if not path.parent.is_dir():
             raise InputError(f"there is no directory {path.parent}", where=address)
         if path.exists() and not path.is_socket():
             raise InputError(f"{path} is there and no socket", where=address)
         return
-    host, _ = _host_and_port(address)
-    if not secured and not _is_loopback(host):
+    host, _ = host_and_port(address)
+    if not secured and not is_loopback(host):
         raise InputError(
             f"{address} can be reached from the network, and there is no TLS",
             hint="give --tls-cert and --tls-key, or --insecure if something else protects it",
         )
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise InputError(f"{address!r} is not HOST:PORT", hint="127.0.0.1:50551, [::1]:50551 or unix:/path/to/socket")
-    return host.strip("[]"), int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
-
-
 def _bind(server: Server, address: str, tls: grpc.ServerCredentials | None) -> int:
     # Over a Unix socket the file's permissions say who may call.
     try:
-        return server.listen(address, None if address.startswith(_SOCKET) else tls)
+        return server.listen(address, None if address.startswith(SOCKET) else tls)
     except RuntimeError as error:
         raise InputError(f"{address} cannot be bound: it is in use, or not this machine's", where=address) from error
