@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Generator
@@ -21,7 +22,16 @@ from verilocc_mlir.errors import InputError, UnsupportedError
 LOCAL = "local"
 """The address that stands for a cluster of this machine alone, started here and ended here."""
 
+RUNTIME = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "0"}}
+"""Of tasks and actors with processes of their own. Those end what they started, and themselves, when a pipe ends; Ray
+would kill them first, and what they started would stay."""
+
+_HINT = "--ray-address=local starts one; ray start --head makes this machine one that can be joined"
+_REACH_SECONDS = 10.0
 _LOOPBACK = "127.0.0.1"
+_ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""If "0", Ray does here as it does by default on those: all its processes listen on loopback only, none on the network,
+where whoever reaches them can run code. Read when Ray is loaded."""
 _STORE_BYTES = 80 << 20
 """Ray's store of objects in a local cluster. What goes through it are texts; what does not fit goes to disk."""
 
@@ -79,6 +89,8 @@ def connected(address: str, cpus: int | None = None) -> Generator[Cluster, None,
     """
     # Ray tells nobody that it is used; the processes that it starts have this too.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    if address == LOCAL and "ray" not in sys.modules:
+        os.environ[_ALONE] = "0"
     ray = load_ray()
     if ray.is_initialized():
         yield Cluster(started=False)
@@ -98,9 +110,10 @@ def _begin(ray: Any, address: str, cpus: int | None) -> bool:
         with _modules_of_this_process():
             ray.init(
                 address=LOCAL, num_cpus=cpus or len(os.sched_getaffinity(0)), num_gpus=0, include_dashboard=False,
-                object_store_memory=_STORE_BYTES, _node_ip_address=_LOOPBACK, **quiet,
+                object_store_memory=_STORE_BYTES, **quiet,
             )  # fmt: skip
         return True
+    _check_reached(address)
     try:
         ray.init(address=address, **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -108,9 +121,20 @@ def _begin(ray: Any, address: str, cpus: int | None) -> bool:
         raise InputError(
             f"there is no Ray cluster: {said[0] if said else type(error).__name__}",
             where=address,
-            hint="--ray-address=local starts one; ray start --head makes this machine one that can be joined",
+            hint=_HINT,
         ) from error
     return False
+
+
+def _check_reached(address: str) -> None:
+    """Ray itself looks for a cluster that does not answer for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(f"there is no Ray cluster: {error}", where=address, hint=_HINT) from error
 
 
 @contextlib.contextmanager

@@ -32,9 +32,14 @@ def needs_service() -> None:
         )
 
 
+def has_ray() -> bool:
+    """Whether Ray is installed."""
+    return _found("ray")
+
+
 def needs_ray() -> None:
     """Raises UnsupportedError, naming the extra, if Ray is not installed."""
-    if not _found("ray"):
+    if not has_ray():
         raise UnsupportedError("this needs Ray, which is not installed", hint="pip install 'verilocc-mlir[ray]'")
 
 

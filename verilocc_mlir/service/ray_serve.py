@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import platform
 import signal
 import socket
 import threading
@@ -26,7 +27,7 @@ from grpc_status import rpc_status
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.key import source_digest
-from verilocc_mlir.ray_cluster import LOCAL, Cluster, connected, load_ray
+from verilocc_mlir.ray_cluster import LOCAL, RUNTIME, Cluster, connected, load_ray
 from verilocc_mlir.service import logs, tracing
 from verilocc_mlir.service.addresses import host_and_port, is_loopback
 from verilocc_mlir.service.logs import log
@@ -169,7 +170,7 @@ def _application(ray_serve: Any, options: Options) -> Any:
             "max_replicas": options.replicas[1],
             "target_ongoing_requests": options.target_requests or limits.workers,
         },
-        ray_actor_options={"num_cpus": limits.workers},
+        ray_actor_options={"num_cpus": limits.workers, "runtime_env": RUNTIME},
         graceful_shutdown_wait_loop_s=0.2,
         graceful_shutdown_timeout_s=options.drain_seconds,
     )(Replica)
@@ -279,7 +280,7 @@ class Replica:
         if source_digest() != sources:
             raise InputError(
                 "this node has another version of verilocc-mlir than the one that deploys",
-                where=load_ray().util.get_node_ip_address(),
+                where=f"node {platform.node()}",
                 hint="install the same version on every node",
             )
         logs.set_up(options.log_level)

@@ -8,6 +8,7 @@ Journal, store and results stay with the process that runs the batch.
 from __future__ import annotations
 
 import functools
+import platform
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -19,7 +20,7 @@ from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.pipeline.batch.jobs import Job, Result
 from verilocc_mlir.pipeline.batch.local import Crew
 from verilocc_mlir.pipeline.key import versions
-from verilocc_mlir.ray_cluster import connected, load_ray
+from verilocc_mlir.ray_cluster import RUNTIME, connected, load_ray
 from verilocc_mlir.toolchain.find import find_toolchain
 
 _RETRIES = 1
@@ -66,7 +67,7 @@ class RayExecutor:
 
     def _run(self, jobs: Iterable[Job], at_once: int) -> Generator[Result, None, None]:
         ray = load_ray()
-        task = ray.remote(num_cpus=1, max_retries=_RETRIES, name="verilocc compile")(_do)
+        task = ray.remote(num_cpus=1, max_retries=_RETRIES, name="verilocc compile", runtime_env=RUNTIME)(_do)
         waiting: dict[Any, Job] = {}
         try:
             for job in jobs:
@@ -125,4 +126,4 @@ def _crew(seconds: float) -> Crew:
 
 
 def _node() -> str:
-    return f"node {load_ray().util.get_node_ip_address()}"
+    return f"node {platform.node()}"
