@@ -46,7 +46,7 @@ doctor: venv
 	@.venv/bin/verilocc doctor
 
 clean:
-	rm -rf out .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf out .pytest_cache .ruff_cache .hypothesis build dist examples/node_client/node_modules
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean

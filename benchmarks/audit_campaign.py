@@ -183,6 +183,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1))
     parser.add_argument("--scratch", type=Path, default=REPOSITORY / "out" / "campaign")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "audit_campaign.json")
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="first run units with faults again, after the tree was mended; they are named",
+    )
     parser.add_argument("--no-kernels", dest="kernels", action="store_false", help="generated functions only")
     return parser.parse_args()
 
@@ -213,14 +218,26 @@ def open_log(arguments: argparse.Namespace) -> tuple[Path, list[Row], float]:
         )
     if not rows:
         rows = [{"settings": settings(arguments)}]
+    if arguments.again:
+        faulty = [row for row in rows[1:] if _faults(row)]
+        rows[0].setdefault("again", []).extend(
+            {"unit": Path(row["kernel"]).name or row["number"], "faults": sorted(_faults(row))} for row in faulty
+        )
+        rows = [row for row in rows if row not in faulty]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path, rows[1:], sum(row.get("cpu", 0.0) for row in rows[1:])
+
+
+def _faults(row: Row) -> set[str]:
+    found = {entry.get("fault") for entry in (*row["phases"], *row["mutants"])}
+    return {fault for fault in found if fault and fault != LLVM_FAULT}
 
 
 def main() -> int:
     """Run the campaign and write its summary."""
     arguments = parse_arguments()
     path, rows, before = open_log(arguments)
+    again = json.loads(path.read_text().partition("\n")[0]).get("again", [])
     tally = Tally()
     done = {key(row) for row in rows}
     for row in rows:
@@ -262,6 +279,7 @@ def main() -> int:
         "command": " ".join(["benchmarks/audit_campaign.py", *_shown_arguments()]),
         "settings": settings(arguments),
         "tools": tool_versions(),
+        "units_run_again": again,
         "cpu_seconds": round(before + sum(r for r in _spent(path)[len(rows) :]), 1),
         "wall_seconds_of_the_last_sitting": round(time.monotonic() - begin, 1),
         "jobs": arguments.jobs,

@@ -18,7 +18,7 @@ from support import REPOSITORY
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline import key as key_module
 from verilocc_mlir.pipeline.key import Keys, source_digest
-from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.pipeline.settings import Emit, ServerAccess, Settings
 from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 
@@ -187,6 +187,10 @@ CHANGED = Settings(
     tool_seconds=1.0,
     llc_options=("-fp-contract=fast",),
     llvm=Path("/nowhere"),
+    server="127.0.0.1:1",
+    access=ServerAccess(
+        Path("ca.pem"), Path("cert.pem"), Path("key.pem"), Path("token.txt"), insecure=True, seconds=1.0
+    ),
 )
 
 
@@ -195,7 +199,7 @@ def test_every_setting_that_can_change_a_result_changes_its_key(name: str, toolc
     assert getattr(CHANGED, name) != getattr(Settings(), name)
     changed = replace(Settings(), **{name: getattr(CHANGED, name)})
     same = Keys(changed, toolchain).of("0" * 64) == Keys(Settings(), toolchain).of("0" * 64)
-    assert same == (name in ("tool_seconds", "llvm"))
+    assert same == (name in ("tool_seconds", "llvm", "access"))
 
 
 def test_keys_know_the_input_and_the_versions(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +220,8 @@ def test_keys_know_the_input_and_the_versions(toolchain: Toolchain, monkeypatch:
         with monkeypatch.context() as patch:
             change(patch)
             seen.add(key())
-    assert len(seen) == 7
+    seen.add(Keys(Settings(), toolchain, "deterministic 1").of("0" * 64))
+    assert len(seen) == 8
     assert key() == first
 
 

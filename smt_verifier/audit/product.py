@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from smt_verifier.audit.align import Step, acts_alone, align
 from smt_verifier.audit.execute import Executor
 from smt_verifier.audit.flags import Liveness
-from smt_verifier.audit.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
+from smt_verifier.audit.lanes import ENTRY, GHOST, LaneMap, cell_keys, key_name, uses_halves
 from smt_verifier.audit.liveness import defined_at_exit, live_at_entry
 from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.masks import MaskTracker, is_whole_wave
@@ -137,17 +137,17 @@ class Product:
         )
 
     def partners(self) -> dict[int, int]:
-        """For the ``id`` of a post-RA instruction, that of the pre-RA one: its partner, or a move of the same text, in
-        order.
+        """For the ``id`` of a post-RA instruction, that of the pre-RA one: its partner, or a move of the same text but
+        for kill flags, in order.
         """
         found = {id(s.post): id(s.pre) for row in self.steps for s in row if s.pre is not None and s.post is not None}
         for row in self.steps:
             waiting: dict[str, list[Instruction]] = {}
             for step in row:
                 if step.pre is not None and step.post is None:
-                    waiting.setdefault(str(step.pre), []).append(step.pre)
+                    waiting.setdefault(_unkilled(step.pre), []).append(step.pre)
             for step in row:
-                if step.post is not None and step.pre is None and (same := waiting.get(str(step.post))):
+                if step.post is not None and step.pre is None and (same := waiting.get(_unkilled(step.post))):
                     found[id(step.post)] = id(same.pop(0))
         return found
 
@@ -165,7 +165,8 @@ class Product:
             for thread in executor.cell_threads:
                 for cell in cell_keys(container, thread, self.pre_lanes.grain):
                     if container < 0:
-                        scalar_pre[cell] = scalar_post[cell] = executor.terms.fresh("its value at function entry")
+                        origin = f"the value of {key_name(cell, self.pre_lanes.grain)} at function entry"
+                        scalar_pre[cell] = scalar_post[cell] = executor.terms.fresh(origin)
                     else:
                         scalar_pre[cell] = UNDEFINED
 
@@ -191,7 +192,7 @@ class Product:
         }
         for key in sorted(physical):
             pre, post = (atom.pre, atom.post) if self.pre_lanes.is_vector(key) else (scalar_pre, scalar_post)
-            term = terms.fresh("its value at function entry")
+            term = terms.fresh(f"the value of {key_name(key, self.pre_lanes.grain)} at function entry")
             pre[key] = post[key] = term
         self._initial_cells(scalar_pre, scalar_post)
         for key in self._saved:
@@ -218,6 +219,10 @@ def _idle_edges(block: BasicBlock, successors: list[int], position: dict[int, in
 
 def _taken_apart(step: Step, apart: frozenset[int]) -> list[Step]:
     return [Step(step.pre, None), Step(None, step.post)] if id(step.pre) in apart and step.post else [step]
+
+
+def _unkilled(instruction: Instruction) -> str:
+    return str(instruction).replace("killed ", "")
 
 
 def instructions_of(function: MachineFunction, operations: Collection[str]) -> dict[str, list[Instruction]]:

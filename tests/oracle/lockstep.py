@@ -172,8 +172,9 @@ class _Run:
                     self.begin(slot)
                 mask = self.pre.exec_mask
                 self.step(slot)
-                if slot.pre is not None and id(slot.pre) in self.dying.after:
-                    self.forget(self.dying.after[id(slot.pre)], mask)
+                if slot.pre is not None:
+                    self.forget(self.dying.after.get(id(slot.pre), ()), mask)
+                    self.wake(slot.pre, self.pre.exec_mask & ~mask)
                 if self.declared is not None:
                     self.end(slot, mask)
                 if chosen < 0 and slot.pre is not None and slot.pre.targets:
@@ -195,6 +196,12 @@ class _Run:
         threads = ACTIVE[self.pre.exec_mask if mask is None else mask]
         for unit in [u for u in units if VIRTUAL <= u < STACK]:
             self.pre.spoil_unit(unit, unit in self.pre.vectors, threads)
+
+    def wake(self, one: Decoded, threads: int) -> None:
+        """Threads become active: for them too, what nobody reads any more is nowhere from here on."""
+        live = self.dying.live_after.get(id(one))
+        if threads and live is not None:
+            self.forget((u for u in (*self.pre.scalars, *self.pre.vectors) if u not in live), threads)
 
     def enter(self, before: frozenset[int], after: frozenset[int]) -> None:
         """What a block does not declare live-in is lost; reserved and special registers need no declaration.
@@ -463,11 +470,12 @@ def _mask(threads: tuple[int, ...]) -> int:
 @dataclass(frozen=True)
 class _Dying:
     """Where places of virtual registers stop being read: by block, what is live at its start; by the ``id`` of an
-    instruction, what it reads or writes and nobody reads after it.
+    instruction, what it reads or writes and nobody reads after it, and what is live after one that writes EXEC.
     """
 
     live_in: list[frozenset[int]]
     after: dict[int, frozenset[int]]
+    live_after: dict[int, frozenset[int]]
 
 
 def _dying(blocks: list[list[Decoded]], targets: list[list[int]]) -> _Dying:
@@ -484,12 +492,15 @@ def _dying(blocks: list[list[Decoded]], targets: list[list[int]]) -> _Dying:
                 live[n] = found
                 changed = True
     after: dict[int, frozenset[int]] = {}
+    live_after: dict[int, frozenset[int]] = {}
     for n, block in enumerate(blocks):
         found = set[int]().union(*(live[t] for t in targets[n]))
         for one in reversed(block):
             touched = {u for u, _ in (*one.read_places, *one.written_places) if VIRTUAL <= u < STACK}
             if ended := frozenset(touched - found):
                 after[id(one)] = ended
+            if any(u == EXEC for u, _ in one.written_places):
+                live_after[id(one)] = frozenset(found)
             found.difference_update(u for u, _ in one.written_places)
             found.update(u for u, _ in one.read_places)
-    return _Dying([frozenset(f) for f in live], after)
+    return _Dying([frozenset(f) for f in live], after, live_after)

@@ -8,6 +8,7 @@ from verilocc_mlir.allocators.protocol import (
     Counterexample,
     Refutation,
     Regenerating,
+    Remote,
 )
 from verilocc_mlir.allocators.registry import allocator, allocator_names
 
@@ -17,6 +18,7 @@ __all__ = [
     "Counterexample",
     "Refutation",
     "Regenerating",
+    "Remote",
     "allocator",
     "allocator_names",
 ]

@@ -13,8 +13,10 @@ class AllocationFailure(VeriloccError):
     """No assignment without spilling was found; ``what`` says why. The caller falls back to another allocator.
 
     Attributes:
-        reason: ``"pressure"`` (more registers are needed at one point than there are: no assignment exists) or
-            ``"fragmentation"`` (each file is large enough by count, but this search found no place for a tuple).
+        reason: ``"pressure"`` (more registers are needed at one point than there are: no assignment exists),
+            ``"fragmentation"`` (each file is large enough by count, but this search found no place for a tuple);
+            of a server, ``"declined"`` (it answered that it has no assignment) or ``"remote"`` (it gave no answer
+            that can be used).
     """
 
     def __init__(self, what: str, *, reason: str, where: str = "", hint: str = "") -> None:
@@ -41,6 +43,14 @@ class Allocator(Protocol):
             AllocationFailure: it cannot be answered without spilling, or not by this allocator.
         """
         ...
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """An allocator that asks a server, which may be down; ``address`` is how people know it."""
+
+    @property
+    def address(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

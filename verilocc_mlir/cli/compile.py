@@ -12,6 +12,13 @@ from rich_click import RichCommand, RichHelpConfiguration
 
 from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
+from verilocc_mlir.cli.server import (
+    SERVER_OPTIONS,
+    access_options,
+    allocators_for,
+    asked_of_server,
+    server_option,
+)
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import Emit
 
@@ -23,6 +30,7 @@ _GROUPS: dict[str, Any] = {
             "options": ["--output", "--emit", "--allow-unproved", "--report", "--save-temps", "--quiet"],
         },
         {"name": "Allocation and proof", "options": PROOF_OPTIONS},
+        {"name": "Server", "options": SERVER_OPTIONS},
         {"name": "LLVM", "options": LLVM_OPTIONS},
     ]
 }
@@ -39,6 +47,8 @@ _CONTEXT = {
 @click.option("--report", "report_path", default="", metavar="FILE.json", help="Write the report as JSON; - is stdout.")
 @click.option("--save-temps", default="", metavar="DIR", help="Keep the machine IR before and after allocation there.")
 @click.option("-q", "--quiet", is_flag=True, help="No table.")
+@server_option("local: one in this process, none: no server")
+@access_options
 @compile_options
 def compile_command(
     source: str,
@@ -53,7 +63,7 @@ def compile_command(
 
     The result is written only if every register assignment in it is proved.
     """
-    settings = replace(settings_of(options), also=(Emit.MIR,) if save_temps else ())
+    settings = replace(settings_of(asked_of_server(options)), also=(Emit.MIR,) if save_temps else ())
     destination = output or default_output(source, settings.emit)
     if report_path == destination == STDIO:
         raise InputError("the result and the report cannot both go to standard output", hint="give one a file name")
@@ -68,7 +78,8 @@ def compile_command(
     from verilocc_mlir.pipeline.compile import compile_module
     from verilocc_mlir.report.json import to_json
 
-    compiled = compile_module(data, source, settings, allow_unproved=allow_unproved)
+    with allocators_for(settings) as allocators:
+        compiled = compile_module(data, source, settings, allow_unproved=allow_unproved, allocators=allocators)
     report = compiled.report
     if save_temps:
         for when, text in (("before", compiled.before.encode()), ("after", compiled.also.get(Emit.MIR))):

@@ -24,6 +24,15 @@ from verilocc_mlir.cli.options import (
     settings_of,
 )
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
+from verilocc_mlir.cli.server import (
+    FACTORY,
+    LOCAL,
+    SERVER_OPTIONS,
+    access_options,
+    asked_of_server,
+    server_option,
+    server_version,
+)
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.version import __version__
 
@@ -42,6 +51,7 @@ _GROUPS: dict[str, Any] = {
         {"name": "More than one machine", "options": RAY_OPTIONS},
         {"name": "Display", "options": ["--progress", "--quiet"]},
         {"name": "Allocation and proof", "options": PROOF_OPTIONS},
+        {"name": "Server", "options": SERVER_OPTIONS},
         {"name": "LLVM", "options": LLVM_OPTIONS},
     ]
 }
@@ -89,6 +99,8 @@ _CONTEXT = {
 )
 @click.option("--progress/--no-progress", default=True, help="Show each result as it is ready. [default: on]")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what went wrong.")
+@server_option("none: no server")
+@access_options
 @compile_options
 def compile_many_command(
     sources: tuple[Path, ...],
@@ -114,7 +126,9 @@ def compile_many_command(
     """
     if cache is not None and no_cache:
         raise click.UsageError("--cache and --no-cache exclude each other")
-    settings = settings_of(options)
+    settings = settings_of(asked_of_server(options))
+    if settings.server == LOCAL:
+        raise click.UsageError("--server=local is for one file; start a server: verilocc serve --listen=unix:PATH")
     if ray:
         needs_ray()
     elif ray_address:
@@ -138,8 +152,9 @@ def compile_many_command(
 
     start = time.monotonic()
     toolchain = find_toolchain(settings.llvm)
-    keys = Keys(settings, toolchain)
-    executor = _executor(jobs, job_seconds, toolchain, (ray_address or "local") if ray else None)
+    keys = Keys(settings, toolchain, server_version(settings))
+    factory = FACTORY if settings.server else ""
+    executor = _executor(jobs, job_seconds, factory, toolchain, (ray_address or "local") if ray else None)
     warnings: list[str] = []
     items: list[BatchItem] = []
     with _progress(len(inputs), progress and not quiet) as (show, say):
@@ -173,16 +188,16 @@ def compile_many_command(
     return int(report.exit_code)
 
 
-def _executor(jobs: int, job_seconds: float, toolchain: Toolchain, ray_address: str | None) -> Executor:
+def _executor(jobs: int, job_seconds: float, factory: str, toolchain: Toolchain, ray_address: str | None) -> Executor:
     """Worker processes here, or tasks of the Ray cluster at that address."""
     if ray_address is None:
         from verilocc_mlir.pipeline.batch.local import LocalExecutor
 
-        return LocalExecutor(jobs or _cores(), job_seconds)
+        return LocalExecutor(jobs or _cores(), job_seconds, factory)
     from verilocc_mlir.pipeline.batch.on_ray import RayExecutor
     from verilocc_mlir.pipeline.key import versions
 
-    return RayExecutor(ray_address, jobs, job_seconds, versions(toolchain))
+    return RayExecutor(ray_address, jobs, job_seconds, versions(toolchain), factory)
 
 
 def _cores() -> int:

@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 from rich_click import RichGroup
 
+from verilocc_mlir.cli.allocate import allocate_command
 from verilocc_mlir.cli.audit import audit_command
 from verilocc_mlir.cli.compile import compile_command
 from verilocc_mlir.cli.compile_many import compile_many_command
@@ -44,6 +45,7 @@ cli.add_command(compile_command)
 cli.add_command(compile_many_command)
 cli.add_command(iree_command)
 cli.add_command(torch_command)
+cli.add_command(allocate_command)
 cli.add_command(audit_command)
 cli.add_command(recheck_command)
 cli.add_command(serve_command)

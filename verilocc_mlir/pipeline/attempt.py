@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
@@ -77,20 +77,23 @@ def try_allocators(
     made: list[Proposed] = []
     for proposed in proposals(allocators, problem, check, clock, attempts=limits.attempts):
         made.append(proposed)
+        server = proposed.server
         proof = proof_verdict(proposed.proof) if proposed.proof is not None else None
         if proposed.proposal is None or proof is None:
-            attempts.append(Attempt(proposed.allocator, "allocate", proposed.reason))
+            attempts.append(
+                Attempt(proposed.allocator, "allocate", proposed.reason, server=server, cause=proposed.cause)
+            )
             continue
         if not proposed.proved:
-            attempts.append(Attempt(proposed.allocator, "prove", _first(proof), proof))
+            attempts.append(Attempt(proposed.allocator, "prove", _first(proof), proof, server=server))
             continue
         try:
             with clock.measure("rewrite"):
                 rewritten = rewrite_function(file, function, problem, proposed.proposal, target)
         except UnsupportedError as error:
-            attempts.append(Attempt(proposed.allocator, "rewrite", error.what, proof))
+            attempts.append(Attempt(proposed.allocator, "rewrite", error.what, proof, server=server))
             continue
-        attempts.append(Attempt(proposed.allocator, "audit", proof=proof))
+        attempts.append(Attempt(proposed.allocator, "audit", proof=proof, server=server))
         return Candidate(tuple(attempts), tuple(made), problem, rewritten)
     return Candidate(tuple(attempts), tuple(made), problem)
 
@@ -114,7 +117,7 @@ def audit_verdict(result: FunctionAudit) -> Verdict:
 def audited(attempt: Attempt, verdict: Verdict) -> Attempt:
     """The attempt with the verdict on its text."""
     reason = "" if verdict.outcome is Outcome.PROVED else _first(verdict)
-    return Attempt(attempt.allocator, "audit", reason, attempt.proof, verdict)
+    return replace(attempt, ended="audit", reason=reason, audit=verdict)
 
 
 def _first(verdict: Verdict) -> str:

@@ -10,7 +10,7 @@ from smt_verifier.audit import audit
 from smt_verifier.smt import ProcessSolver, Solver, default_solver
 from smt_verifier.smt.processes import DEFAULT_MEMORY_MIB
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
 from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
@@ -169,7 +169,7 @@ class _Judge:
         before = parse_mir(sides.before.text, sides.before.path)
         after = parse_mir(sides.after.text, sides.after.path)
         if not sides.phase:
-            self.notes += [_unfinished(f, sides.after.path) for f in after.functions if _virtual_registers(f)]
+            self.notes += unfinished(after, sides.after.path)
         start = self._cpu_seconds()
         solver = self._record(sides.phase, self._solver)
         report = audit(before, after, self._target, timeout_s=self._limits.seconds, solver=solver)
@@ -179,14 +179,18 @@ class _Judge:
         return time.process_time() + self._solver.cpu_seconds
 
 
+def unfinished(file: MirFile, path: str) -> list[str]:
+    """What is audited is one phase, or all up to one; what the text leaves for a later one, a person should know."""
+    counts = [(function.name, _virtual_registers(function)) for function in file.functions]
+    return [
+        f"{name}: {path} still has {count} virtual registers, which a later phase is to allocate"
+        for name, count in counts
+        if count
+    ]
+
+
 def _virtual_registers(function: MachineFunction) -> int:
     return len({op.vreg for b in function.blocks for i in b.instructions for op in i.all_operands if op.vreg >= 0})
-
-
-def _unfinished(function: MachineFunction, path: str) -> str:
-    """What is audited is one phase, or all up to one; what the text leaves for a later one, a person should know."""
-    count = _virtual_registers(function)
-    return f"{function.name}: {path} still has {count} virtual registers, which a later phase is to allocate"
 
 
 def _same_processor(after: Listing, cpu: str) -> None:

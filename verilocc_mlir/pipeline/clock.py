@@ -18,11 +18,11 @@ class Clock:
     @contextmanager
     def measure(self, step: str) -> Generator[None, None, None]:
         """Add what the body takes to ``step``."""
-        start = _cpu_seconds()
+        start = cpu_seconds()
         try:
             yield
         finally:
-            self.add(step, _cpu_seconds() - start)
+            self.add(step, cpu_seconds() - start)
 
     def add(self, step: str, seconds: float) -> None:
         """Add ``seconds`` to ``step``."""
@@ -34,5 +34,6 @@ class Clock:
             self.add(step, seconds)
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
+    """CPU seconds of this process and its solver workers so far."""
     return time.process_time() + default_solver().cpu_seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -56,7 +56,14 @@ class Compiled:
     before: str = ""
 
 
-def compile_module(data: bytes, path: str, settings: Settings, *, allow_unproved: bool = False) -> Compiled:
+def compile_module(
+    data: bytes,
+    path: str,
+    settings: Settings,
+    *,
+    allow_unproved: bool = False,
+    allocators: Sequence[Allocator] | None = None,
+) -> Compiled:
     """Compile one LLVM IR, bitcode or pre-RA MIR file.
 
     Args:
@@ -64,12 +71,38 @@ def compile_module(data: bytes, path: str, settings: Settings, *, allow_unproved
         path: its name, for messages; ``-`` for standard input.
         settings: what is asked for.
         allow_unproved: go on after a phase that is not proved; without it the run ends there, with its verdict.
+        allocators: ours, in the order they are tried; None: those of ``allocators_of(settings)``.
 
     Raises:
         InputError: unusable input or option. ToolchainError: a tool is missing or failed. UnsupportedError: outside
             what this version handles.
     """
-    return _Compilation(data, path, settings, allow_unproved).run()
+    return _Compilation(data, path, settings, allow_unproved, allocators).run()
+
+
+def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | None = None) -> tuple[Allocator, ...]:
+    """The allocators to try, in their order: the server's where one is named, then the local one; none for LLVM's.
+
+    Args:
+        settings: what is asked for.
+        remote: makes the allocator of the server; nothing here speaks its protocol
+            (``verilocc_mlir.allocators.remote``).
+
+    Raises:
+        InputError: as for ``checked_allocator``; a server is named, and there is no ``remote``, or LLVM's allocation is
+            wanted.
+    """
+    local = checked_allocator(settings)
+    if not settings.server:
+        return () if local is None else (local,)
+    if local is None:
+        raise InputError("LLVM's allocation is wanted, and a server for another", hint="leave one of the two out")
+    if remote is None:
+        raise InputError(
+            f"who is to ask the server {settings.server} is not said",
+            hint="hand its allocator in: compile_module(…, allocators=(RemoteAllocator(…), allocator(…)))",
+        )
+    return remote(settings), local
 
 
 def checked_allocator(settings: Settings) -> Allocator | None:
@@ -89,7 +122,14 @@ def checked_allocator(settings: Settings) -> Allocator | None:
 class _Compilation:
     """The state of one run; every step adds to ``phases``, ``notes`` and the clock."""
 
-    def __init__(self, data: bytes, path: str, settings: Settings, allow_unproved: bool) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        path: str,
+        settings: Settings,
+        allow_unproved: bool,
+        allocators: Sequence[Allocator] | None,
+    ) -> None:
         self.start = time.monotonic()
         self.settings = settings
         self.allow_unproved = allow_unproved
@@ -97,8 +137,11 @@ class _Compilation:
         self.digest = hashlib.sha256(data).hexdigest()
         self.clock = Clock()
         # Options first: a misspelt one is said before any tool runs.
-        chosen = checked_allocator(settings)
-        self.allocators: tuple[Allocator, ...] = () if chosen is None else (chosen,)
+        if allocators is None:
+            allocators = allocators_of(settings)
+        else:
+            checked_allocator(settings)
+        self.allocators = tuple(allocators)
         self.toolchain: Toolchain = find_toolchain(settings.llvm)
         self.input: Input = load_input(data, path=path, cpu=settings.cpu or None, toolchain=self.toolchain)
         self.target: Target = target(self.input.cpu)

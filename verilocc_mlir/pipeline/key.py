@@ -19,8 +19,9 @@ from verilocc_mlir.pipeline.compile import checked_allocator
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.find import Toolchain
 
-_NOT_IN_THE_RESULT = ("tool_seconds", "llvm")
-"""A tool that runs out of time fails, and failures are not kept; the tools are named by what they are, not by where."""
+_NOT_IN_THE_RESULT = ("tool_seconds", "llvm", "access")
+"""A tool that runs out of time fails, and failures are not kept; the tools are named by what they are, not by where. A
+server that does not let us in has no part in a result, and such results have no key (``Result.keyed``)."""
 
 
 class Keys:
@@ -29,16 +30,18 @@ class Keys:
     Args:
         settings: what is asked for; every field counts but the place of the tools and their time limit.
         toolchain: the tools that it is asked of.
+        server_version: what allocates behind ``settings.server``, ``""`` where there is none.
 
     Raises:
         InputError: there is no such allocator, triple or processor.
     """
 
-    def __init__(self, settings: Settings, toolchain: Toolchain) -> None:
+    def __init__(self, settings: Settings, toolchain: Toolchain, server_version: str = "") -> None:
         allocator = checked_allocator(settings)
         self._parts: dict[str, Any] = {
             "settings": {k: v for k, v in settings.to_data().items() if k not in _NOT_IN_THE_RESULT},
             "allocator_version": None if allocator is None else allocator.version,
+            "server_version": server_version,
             "verilocc": {"version": version.__version__, "sources": source_digest()},
             "llvm": {"version": toolchain.version_text, "tools": _tools(toolchain)},
             "z3": metadata.version("z3-solver"),

@@ -160,7 +160,8 @@ class PhaseRunner:
         fallback = bool(self.allocators) and function.attempts[-1].allocator == LLVM_ALLOCATOR
         counts = function.audit.moves if function.audit else MoveCounts()
         moves = Moves(counts.copies_before, counts.copies_after, counts.saves, counts.reloads, counts.rematerialised)
-        reason = function.attempts[0].reason if fallback else ""
+        # Of the last of ours: what is said of a server that was asked first has a line of its own.
+        reason = function.attempts[-2].reason if fallback else ""
         return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, dict(function.clock.seconds))
 
 

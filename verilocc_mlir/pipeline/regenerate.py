@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult
-from verilocc_mlir.allocators import AllocationFailure, Allocator, Counterexample, Refutation, Regenerating
+from verilocc_mlir.allocators import AllocationFailure, Allocator, Counterexample, Refutation, Regenerating, Remote
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
@@ -28,6 +28,8 @@ class Proposed:
         proposal: what it proposed; None if it did not.
         proof: the proof's answer; None if there was nothing to prove.
         reason: why there is no proposal, or ``""``.
+        cause: ``AllocationFailure.reason`` of it, or ``""``.
+        server: the address of the server that was asked, ``""`` for an allocator of this process.
     """
 
     allocator: str
@@ -35,6 +37,8 @@ class Proposed:
     proposal: Proposal | None
     proof: ProofResult | None
     reason: str = ""
+    cause: str = ""
+    server: str = ""
 
     @property
     def proved(self) -> bool:
@@ -61,16 +65,18 @@ def proposals(
     """
     for allocator in allocators:
         refuted: tuple[Refutation, ...] = ()
+        server = allocator.address if isinstance(allocator, Remote) else ""
         for _ in range(attempts if isinstance(allocator, Regenerating) else 1):
             try:
                 with clock.measure("allocate"):
                     proposal = _propose(allocator, problem, refuted)
             except (AllocationFailure, UnsupportedError) as error:
-                yield Proposed(allocator.name, allocator.version, None, None, error.what)
+                cause = error.reason if isinstance(error, AllocationFailure) else ""
+                yield Proposed(allocator.name, allocator.version, None, None, error.what, cause, server)
                 break
             with clock.measure("prove"):
                 proof = prove(proposal)
-            yield Proposed(allocator.name, allocator.version, proposal, proof)
+            yield Proposed(allocator.name, allocator.version, proposal, proof, server=server)
             refuted = (*refuted, Refutation(proposal, _counterexamples(proof)))
 
 

@@ -16,6 +16,9 @@ DEFAULT_SOLVER_SECONDS = 60.0
 DEFAULT_TOOL_SECONDS = 300.0
 
 
+DEFAULT_SERVER_SECONDS = 60.0
+
+
 class Emit(Enum):
     """Form of the result, with the suffix a file of it gets."""
 
@@ -28,6 +31,43 @@ class Emit(Enum):
     def suffix(self) -> str:
         """File name suffix, dot included; as llc's for assembly and objects."""
         return {Emit.MIR: ".mir", Emit.ASM: ".s", Emit.OBJ: ".o", Emit.HSACO: ".hsaco"}[self]
+
+
+@dataclass(frozen=True)
+class ServerAccess:
+    """How to get through to an allocation server.
+
+    Attributes:
+        ca: PEM file of the CA that signed its certificate; None: the system's.
+        certificate: PEM file of the client's own certificate, where the server wants one.
+        key: PEM file of its key.
+        token: file with the bearer token; None: ``$VERILOCC_TOKEN``, or no token.
+        insecure: no TLS to an address that is not this machine's; then no token is sent either.
+        seconds: wall time of one call, waiting and trying again included.
+    """
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    token: Path | None = None
+    insecure: bool = False
+    seconds: float = DEFAULT_SERVER_SECONDS
+
+    def to_data(self) -> dict[str, Any]:
+        """Every field as JSON values, by name."""
+        return {f.name: str(v) if isinstance(v := getattr(self, f.name), Path) else v for f in fields(self)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> ServerAccess:
+        """What ``to_data`` was made of; fields that are missing have their defaults.
+
+        Raises:
+            TypeError: ``data`` has an unknown field.
+        """
+        values: dict[str, Any] = dict(data)
+        for name in ("ca", "certificate", "key", "token"):
+            values[name] = Path(values[name]) if values.get(name) else None
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -48,6 +88,9 @@ class Settings:
         tool_seconds: limit for one run of an LLVM tool.
         llc_options: further options for llc, given to every stage and to the direct compile alike.
         llvm: directory of the LLVM tools, or an llc; None searches.
+        server: address of the server that is asked before ``allocator``, ``""`` for none. Who compiles hands its
+            allocator in, see ``pipeline.compile.allocators_of``.
+        access: how to get through to it.
     """
 
     cpu: str = ""
@@ -63,6 +106,8 @@ class Settings:
     tool_seconds: float = DEFAULT_TOOL_SECONDS
     llc_options: tuple[str, ...] = ()
     llvm: Path | None = None
+    server: str = ""
+    access: ServerAccess = ServerAccess()
 
     def to_data(self) -> dict[str, Any]:
         """Every field as JSON values, by name."""
@@ -73,6 +118,7 @@ class Settings:
             "also": [emit.value for emit in self.also],
             "llc_options": list(self.llc_options),
             "llvm": None if self.llvm is None else str(self.llvm),
+            "access": self.access.to_data(),
         }
 
     @classmethod
@@ -83,11 +129,13 @@ class Settings:
             TypeError, ValueError: ``data`` has an unknown field, or no such form of the result.
         """
         llvm: str | Path | None = data.get("llvm")
+        access: ServerAccess | Mapping[str, Any] = data.get("access", {})
         values: dict[str, Any] = {
             **data,
             "emit": Emit(data.get("emit", Emit.HSACO.value)),
             "also": tuple(Emit(value) for value in data.get("also", ())),
             "llc_options": tuple(data.get("llc_options", ())),
             "llvm": None if llvm is None else Path(llvm),
+            "access": access if isinstance(access, ServerAccess) else ServerAccess.from_data(access),
         }
         return cls(**values)

@@ -53,6 +53,8 @@ class Attempt:
         reason: why it is not proved, or ``""``.
         proof: verdict on the proposal; None where there was none to prove (LLVM proposes text, not an assignment).
         audit: verdict on the text; None where it was not reached.
+        server: address of the server that was asked; ``""`` for an allocator of this process.
+        cause: why the allocator gave no assignment, in a word (``AllocationFailure.reason``), or ``""``.
     """
 
     allocator: str
@@ -60,6 +62,8 @@ class Attempt:
     reason: str = ""
     proof: Verdict | None = None
     audit: Verdict | None = None
+    server: str = ""
+    cause: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -107,6 +111,11 @@ class PhaseReport:
     def outcome(self) -> Outcome:
         """Verdict on the text that was used."""
         return self.attempts[-1].outcome
+
+    @property
+    def forsaken(self) -> bool:
+        """Whether a server was asked and another allocator stepped in, though the server did not decline."""
+        return any(a.server and a.cause != "declined" for a in self.attempts[:-1])
 
     @property
     def obligations(self) -> int:

@@ -117,12 +117,22 @@ def _waves(phase: str, ours: Resources | None, greedy: Resources | None) -> str:
 
 def _explain(function: FunctionReport, phase: PhaseReport, to: Console) -> None:
     where = f"{function.name}, {phase.phase.upper()}"
+    for attempt in phase.attempts[:-1]:
+        if attempt.server:
+            whose = "LLVM's" if phase.fallback else "local"
+            to.print(Text(f"remote: {where}: {_told(attempt)}; {whose} allocation instead"))
     if phase.fallback:
         to.print(Text(f"fallback: {where}: {phase.allocator}'s allocation instead: {phase.fallback_reason}"))
     for attempt in phase.attempts:
         if attempt.outcome is not Outcome.PROVED:
             for line in _failures(attempt):
                 to.print(Text(f"{attempt.outcome}: {where}: {attempt.allocator}: {line}"))
+
+
+def _told(attempt: Attempt) -> str:
+    """Why a server's allocation was not used, its address first."""
+    reason = attempt.reason.removeprefix(f"{attempt.server}: ")
+    return f"{attempt.server}: its proposal: {reason}" if attempt.proof is not None else f"{attempt.server}: {reason}"
 
 
 def _failures(attempt: Attempt) -> list[str]:

@@ -30,6 +30,7 @@ from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import AttemptLimits, audit_verdict, audited, proof_verdict, try_allocators
+from verilocc_mlir.pipeline.audit import unfinished
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, DEFAULT_SOLVER_SECONDS
@@ -353,6 +354,7 @@ def _audit(request: auditing.AuditRequest, deadline: Deadline) -> auditing.Audit
             for f in report.functions
         ],
         versions=allocation.Versions(verilocc=__version__, solver=solver_version()),
+        notes=unfinished(after, names[1]),
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from grpc import StatusCode
 
+from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS
 from verilocc_mlir.service import jobs
 from verilocc_mlir.service.status import ServiceError, code_of, out_of_time
@@ -39,7 +40,7 @@ _RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Done:
-    """An answer and what it cost: seconds waited for a worker, wall seconds in it, CPU seconds of it."""
+    """An answer and what it cost: seconds waited for a worker, wall seconds in it, CPU seconds of it and its solver."""
 
     data: bytes
     waited: float
@@ -249,9 +250,15 @@ class ThisProcess:
 
     async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
         """See ``Executor``."""
-        start, before = time.monotonic(), time.process_time()
-        data = await asyncio.to_thread(jobs.run, kind, payload, seconds, self.terms)
-        return Done(data, 0.0, time.monotonic() - start, time.process_time() - before)
+        start, before = time.monotonic(), cpu_seconds()
+        try:
+            data = await asyncio.to_thread(jobs.run, kind, payload, seconds, self.terms)
+        except ServiceError:
+            raise
+        except Exception as error:
+            message = f"a defect of the server: {type(error).__name__}: {error}; report the request"
+            raise ServiceError(StatusCode.INTERNAL, "DEFECT", message) from error
+        return Done(data, 0.0, time.monotonic() - start, cpu_seconds() - before)
 
     async def close(self) -> None:
         """Nothing is kept."""

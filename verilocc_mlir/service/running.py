@@ -82,8 +82,9 @@ async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: T
         await pool.start()
         await server.start()
         for address, port in ports:
-            shown = address if address.startswith(SOCKET) else f"{address.rpartition(':')[0]}:{port}"
-            log("listening", address=shown, tls=tls is not None, tokens=tokens is not None)
+            socket = address.startswith(SOCKET)
+            shown = address if socket else f"{address.rpartition(':')[0]}:{port}"
+            log("listening", address=shown, tls=tls is not None and not socket, tokens=tokens is not None)
         if metrics_port is not None:
             log("metrics", port=metrics_port)
         await end.wait()

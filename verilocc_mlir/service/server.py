@@ -28,7 +28,7 @@ from verilocc_mlir.service.metrics import Metrics
 from verilocc_mlir.service.pool import Done, Executor
 from verilocc_mlir.service.security import TokenBook
 from verilocc_mlir.service.status import ServiceError, duration, malformed, number
-from verilocc_mlir.service.tracing import request_span
+from verilocc_mlir.service.tracing import refused, request_span
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.version import __version__
 
@@ -236,7 +236,11 @@ class Front:
         try:
             with request_span("AllocateStream", _metadata(context)) as span:
                 payload = request.request.SerializeToString()
-                data = await self._work("Allocate", payload, self._seconds(context), caller, span)
+                try:
+                    data = await self._work("Allocate", payload, self._seconds(context), caller, span)
+                except ServiceError as error:
+                    refused(error)
+                    raise
             answer.response.ParseFromString(data)
         except ServiceError as error:
             self._count("AllocateStream", error.code.name, error.reason, start)
@@ -254,6 +258,7 @@ class Front:
     async def _abort(self, method: str, error: ServiceError, context: _Context, start: float) -> None:
         self._count(method, error.code.name, error.reason, start)
         level = logging.ERROR if error.code is StatusCode.INTERNAL else logging.INFO
+        refused(error)
         log("refused", level, method=method, code=error.code.name, reason=error.reason, message=error.message)
         await context.abort_with_status(_trailing(error.to_status()))
 

@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.service.status import ServiceError, number
 from verilocc_mlir.version import __version__
 
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -51,5 +52,15 @@ def request_span(method: str, metadata: Mapping[str, str]) -> Generator[trace.Sp
     """A server span around one request."""
     parent = _PROPAGATOR.extract(dict(metadata))
     tracer = trace.get_tracer("verilocc.service", __version__)
-    with tracer.start_as_current_span(method, parent, kind=trace.SpanKind.SERVER) as span:
+    # A refusal says itself what it is (see ``refused``); the exception that ends the call says nothing of it.
+    with tracer.start_as_current_span(
+        method, parent, kind=trace.SpanKind.SERVER, record_exception=False, set_status_on_exception=False
+    ) as span:
         yield span
+
+
+def refused(error: ServiceError) -> None:
+    """Have the current span say with which code and reason its request was refused."""
+    span = trace.get_current_span()
+    span.set_attributes({"rpc.grpc.status_code": number(error.code), "verilocc.reason": error.reason})
+    span.set_status(trace.Status(trace.StatusCode.ERROR, error.message))

@@ -39,6 +39,8 @@ class Result:
         message: why it is not proved, in a line.
         final: the job would end the same way again, as far as can be told.
         seconds: elapsed time of the work itself.
+        keyed: it is what was asked for. A local result where a server was to allocate is delivered, but neither kept
+            nor taken for done.
     """
 
     number: int
@@ -48,6 +50,7 @@ class Result:
     message: str = ""
     final: bool = True
     seconds: float = 0.0
+    keyed: bool = True
 
 
 class Executor(Protocol):

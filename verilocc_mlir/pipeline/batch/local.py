@@ -24,7 +24,9 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.batch.jobs import Job, Result
 from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes, frame, read_frame
 
-_START = "import sys; sys.path[:] = sys.argv[1:]; from verilocc_mlir.pipeline.batch.worker import serve; serve()"
+_START = (
+    "import sys; sys.path[:] = sys.argv[2:]; from verilocc_mlir.pipeline.batch.worker import serve; serve(sys.argv[1])"
+)
 """The worker finds modules where this process does, and never in the directory the user happens to be in."""
 
 _START_SECONDS = 120.0
@@ -51,11 +53,13 @@ class LocalExecutor:
     Args:
         workers: how many; each does one job at a time.
         job_seconds: elapsed time that a job may take; then it is UNKNOWN.
+        factory: what gives a worker its allocators, as for ``worker.serve``.
     """
 
-    def __init__(self, workers: int, job_seconds: float) -> None:
+    def __init__(self, workers: int, job_seconds: float, factory: str = "") -> None:
         self._workers = workers
         self._job_seconds = job_seconds
+        self._factory = factory
 
     def run(self, jobs: Iterable[Job]) -> Generator[Result, None, None]:
         """See ``Executor``. A worker that dies has its job tried once more by another.
@@ -63,7 +67,7 @@ class LocalExecutor:
         Raises:
             ToolchainError: workers do not start at all.
         """
-        crew = Crew(self._job_seconds)
+        crew = Crew(self._job_seconds, self._factory)
         waiting: set[Future[Result]] = set()
         pool = ThreadPoolExecutor(max_workers=self._workers)
         try:
@@ -90,11 +94,12 @@ class Crew:
     """Workers of this process, idle or at work; as many as jobs are done at once.
 
     Args:
-        job_seconds: as for ``LocalExecutor``.
+        job_seconds, factory: as for ``LocalExecutor``.
     """
 
-    def __init__(self, job_seconds: float) -> None:
+    def __init__(self, job_seconds: float, factory: str) -> None:
         self._job_seconds = job_seconds
+        self._factory = factory
         self._lock = threading.Lock()
         self._stopped = False
         self._idle: list[_Worker] = []
@@ -145,7 +150,7 @@ class Crew:
                 raise _Stopped
             if self._idle:
                 return self._idle.pop()
-            worker = _Worker()
+            worker = _Worker(self._factory)
             self._all.add(worker)
         try:
             worker.begin()
@@ -173,14 +178,14 @@ class Crew:
 class _Worker:
     """One process."""
 
-    def __init__(self) -> None:
+    def __init__(self, factory: str) -> None:
         self._mark = secrets.token_hex(16)
         self._late = False
         self._jobs = 0
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-c", _START, *sys.path],
+                [sys.executable, "-c", _START, factory, *sys.path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -276,4 +281,5 @@ def _result(job: Job, header: dict[str, Any], data: bytes, seconds: float) -> Re
         message=header["message"],
         final=header["final"],
         seconds=seconds,
+        keyed=header["keyed"],
     )

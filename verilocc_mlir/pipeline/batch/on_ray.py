@@ -45,13 +45,17 @@ class RayExecutor:
         at_once: tasks that are given to the cluster at a time, and the CPUs of a local one; 0: as many as it has CPUs.
         job_seconds: elapsed time that a job may take once it has begun; then it is UNKNOWN.
         expected: ``key.versions`` of this machine; a node with others is refused, its results would be other ones.
+        factory: as for ``LocalExecutor``.
     """
 
-    def __init__(self, address: str, at_once: int, job_seconds: float, expected: Mapping[str, str]) -> None:
+    def __init__(
+        self, address: str, at_once: int, job_seconds: float, expected: Mapping[str, str], factory: str = ""
+    ) -> None:
         self._address = address
         self._at_once = at_once
         self._job_seconds = job_seconds
         self._expected = dict(expected)
+        self._factory = factory
 
     def run(self, jobs: Iterable[Job]) -> Generator[Result, None, None]:
         """See ``Executor``. A Ray worker or node that dies has its job tried once more by another.
@@ -71,7 +75,7 @@ class RayExecutor:
         waiting: dict[Any, Job] = {}
         try:
             for job in jobs:
-                waiting[task.remote(job, self._job_seconds, self._expected)] = job
+                waiting[task.remote(job, self._job_seconds, self._factory, self._expected)] = job
                 # One more than are done at once: no CPU waits while this thread deals with a result.
                 while len(waiting) > at_once:
                     yield from self._ready(ray, waiting)
@@ -102,14 +106,14 @@ class RayExecutor:
             yield found
 
 
-def _do(job: Job, seconds: float, expected: Mapping[str, str]) -> Result | _Unfit:
+def _do(job: Job, seconds: float, factory: str, expected: Mapping[str, str]) -> Result | _Unfit:
     """One job, in a Ray worker."""
     try:
         here = _versions(job.settings.llvm)
         other = [f"{name} is {here[name]!r}, not {value!r}" for name, value in expected.items() if here[name] != value]
         if other:
             return _Unfit("; ".join(other), _node(), _SAME)
-        return _crew(seconds).do(job)
+        return _crew(seconds, factory).do(job)
     except VeriloccError as error:
         return _Unfit(f"{error.where}: {error.what}" if error.where else error.what, _node(), error.hint)
 
@@ -120,9 +124,9 @@ def _versions(llvm: Path | None) -> dict[str, str]:
 
 
 @functools.cache
-def _crew(seconds: float) -> Crew:
+def _crew(seconds: float, factory: str) -> Crew:
     """Workers of this Ray worker: one, as it has one task at a time."""
-    return Crew(seconds)
+    return Crew(seconds, factory)
 
 
 def _node() -> str:

@@ -153,14 +153,14 @@ class _Run:
         item = BatchItem(
             shown(one.given.source),
             one.digest,
-            one.key,
+            one.key if result.keyed else "",
             result.outcome,
             seconds=result.seconds,
             message=result.message,
             final=result.final,
         )
         store = self._options.store
-        if store is not None and result.data is not None and result.report is not None:
+        if store is not None and result.keyed and result.data is not None and result.report is not None:
             parts = {_RESULT: result.data, _REPORT: render(result.report).encode()}
             try:
                 store.put(one.key, parts)

@@ -7,19 +7,22 @@ death however it died, ends this process and its tools in the middle of a job.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any
 
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.errors import ToolchainError, VeriloccError
-from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.compile import allocators_of, compile_module
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.report.json import to_data
 from verilocc_mlir.report.model import EXIT_CODES, Report
@@ -65,8 +68,18 @@ def end_processes(mark: str) -> None:
                 continue
 
 
-def serve() -> None:
-    """Answer jobs until the pipe ends."""
+Factory = Callable[[Settings], Sequence[Allocator]]
+"""Gives the allocators for a job. What it makes (channels) it keeps: it is called for every job."""
+
+
+def serve(factory: str = "") -> None:
+    """Answer jobs until the pipe ends.
+
+    Args:
+        factory: ``module:attribute`` of a ``Factory``; ``""`` for the allocators of this process.
+    """
+    module, _, attribute = factory.partition(":")
+    allocators: Factory = getattr(importlib.import_module(module), attribute) if factory else allocators_of
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends this process
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what anything prints is not an answer
@@ -76,7 +89,7 @@ def serve() -> None:
     threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
     while True:
         job, data = jobs.get()
-        answers.write(_answer(job, data))
+        answers.write(_answer(job, data, allocators))
         answers.flush()
 
 
@@ -89,10 +102,11 @@ def _listen(stream: IO[bytes], jobs: SimpleQueue[_Frame]) -> None:
         os._exit(0)
 
 
-def _answer(job: dict[str, Any], data: bytes) -> bytes:
+def _answer(job: dict[str, Any], data: bytes, allocators: Factory) -> bytes:
     path: str = job["path"]
     try:
-        compiled = compile_module(data, path, Settings.from_data(job["settings"]))
+        settings = Settings.from_data(job["settings"])
+        compiled = compile_module(data, path, settings, allocators=allocators(settings))
     except VeriloccError as error:
         # A tool that is missing or late may be there, or in time, another day.
         return _failure(_outcome(error), _line(error, path), final=not isinstance(error, ToolchainError))
@@ -111,6 +125,7 @@ def _answer(job: dict[str, Any], data: bytes) -> bytes:
         "message": "" if proved else _reason(report),
         "final": True,
         "proved": proved,
+        "keyed": not any(p.forsaken for f in report.functions for p in f.phases),
         "report": to_data(report),
     }
     return frame(header, compiled.data if proved and compiled.data is not None else b"")
@@ -118,7 +133,7 @@ def _answer(job: dict[str, Any], data: bytes) -> bytes:
 
 def _failure(outcome: Outcome, message: str, *, final: bool) -> bytes:
     header = {"outcome": str(outcome), "message": " ".join(message.split()), "final": final}
-    return frame({**header, "proved": False, "report": None})
+    return frame({**header, "proved": False, "keyed": True, "report": None})
 
 
 def _outcome(error: VeriloccError) -> Outcome:

@@ -102,6 +102,10 @@ RULE_TEXTS: dict[str, RuleText] = {
         "The solver decides every obligation within its limits.",
         "A time or memory limit was hit, or the solver failed: raise --solver-seconds or --solver-memory.",
     ),
+    "undefined-input": RuleText(
+        "An instruction that reads an undefined register is executed once, or its results are not compared.",
+        "It was repeated, and each execution may give another value: see whether two uses of its result must agree.",
+    ),
     "unsupported": RuleText(
         "The code is within what the audit models.",
         "The message names what is not modelled; docs/audit.md lists what is.",

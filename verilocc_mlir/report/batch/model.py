@@ -29,7 +29,8 @@ class BatchItem:
     Attributes:
         input: path as given.
         input_sha256: of the bytes read; ``""`` where they could not be.
-        key: what the result depends on (``verilocc_mlir.pipeline.key``), likewise.
+        key: what the result depends on (``verilocc_mlir.pipeline.key``), likewise; ``""`` also where a server was asked
+            for and the result is a local one.
         outcome: INVALID is bad input, or a tool that failed.
         origin: where the result came from.
         output: file that has the result, ``""`` where there is none; ``output_sha256`` is that of its bytes.

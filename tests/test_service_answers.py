@@ -1,0 +1,131 @@
+"""What the service says beside its verdicts: what is left to do, what the work cost, and what it logs and traces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import REPOSITORY, pre_ra
+
+pytest.importorskip("grpc", reason="the extra 'service' is not installed")
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from verilocc.v1 import allocation_service_pb2 as allocation
+from verilocc.v1 import audit_service_pb2 as auditing
+from verilocc.v1 import problem_pb2, verdict_pb2
+from verilocc_mlir.service import jobs
+from verilocc_mlir.service.pool import WorkerPool
+
+
+def request(text: str) -> bytes:
+    mir = allocation.MachineIr(text=text.encode(), target="gfx942", phase=problem_pb2.PHASE_SGPR)
+    return allocation.AllocateRequest(mir=mir, return_mir=True).SerializeToString()
+
+
+def test_an_audit_says_what_a_later_phase_is_to_allocate(demo_kernels: Path) -> None:
+    text = pre_ra(demo_kernels / "gemm_mma_lds.gfx942.opt.ll")
+    after = allocation.AllocateResponse.FromString(jobs.run("Allocate", request(text), 60)).mir
+    asked = auditing.AuditRequest(before=text.encode(), after=after, target="gfx942", after_name="scalar.mir")
+    answer = auditing.AuditResponse.FromString(jobs.run("Audit", asked.SerializeToString(), 60))
+    assert answer.outcome == verdict_pb2.OUTCOME_PROVED
+    (note,) = answer.notes
+    assert "scalar.mir still has" in note
+    assert "virtual registers, which a later phase is to allocate" in note
+
+
+def test_the_cost_of_a_request_has_the_solver_in_it(demo_kernels: Path) -> None:
+    payload = request(pre_ra(demo_kernels / "gemm_mma_lds.gfx942.opt.ll"))
+
+    async def work() -> tuple[float, float]:
+        pool = WorkerPool(workers=1, max_waiting=0)
+        await pool.start()
+        try:
+            done = await pool.run("Allocate", payload, 60)
+        finally:
+            await pool.close()
+        steps = allocation.AllocateResponse.FromString(done.data).steps
+        return done.cpu, sum(step.cpu_time.ToTimedelta().total_seconds() for step in steps)
+
+    whole, steps = asyncio.run(work())
+    # The steps count their solver's time: the whole is no less than its parts.
+    assert whole >= steps > 0
+
+
+def certificate(directory: Path) -> tuple[Path, Path]:
+    """A self-signed certificate for localhost and its key, as PEM files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(timezone.utc)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    paths = directory / "server.pem", directory / "server.key"
+    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return paths
+
+
+def spans(text: str) -> list[dict[str, Any]]:
+    """JSON objects, one after the other."""
+    found: list[dict[str, Any]] = []
+    decoder = json.JSONDecoder()
+    while text := text.strip():
+        one, end = decoder.raw_decode(text)
+        found.append(one)
+        text = text[end:]
+    return found
+
+
+def test_logs_and_spans_say_what_happened(tmp_path: Path) -> None:
+    pem, key = certificate(tmp_path)
+    address = f"unix:{tmp_path / 's'}"
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "verilocc_mlir.cli.main", "serve", "--workers=1", "--traces=console",
+            "--listen=127.0.0.1:0", f"--listen={address}", f"--tls-cert={pem}", f"--tls-key={key}",
+        ],
+        cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        logged = [json.loads(process.stderr.readline()) for _ in range(2)]
+        mir = allocation.MachineIr(text=b"x", target="gfx803", phase=problem_pb2.PHASE_SGPR)
+        with grpc.insecure_channel(address) as channel:
+            for method, message in (
+                ("GetCapabilities", allocation.GetCapabilitiesRequest()),
+                ("Allocate", allocation.AllocateRequest(mir=mir)),
+            ):
+                call = channel.unary_unary(f"/verilocc.v1.AllocationService/{method}")
+                refusal = call.future(message.SerializeToString(), timeout=60).exception()
+        assert isinstance(refusal, grpc.RpcError)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    # The socket's clients speak plain text, whatever certificate the port has.
+    assert [line["tls"] for line in logged] == [True, False]
+    fine, refused = spans(out)
+    assert (fine["name"], fine["status"]["status_code"]) == ("GetCapabilities", "UNSET")
+    assert (refused["name"], refused["status"]["status_code"]) == ("Allocate", "ERROR")
+    assert "'gfx803' is not supported" in refused["status"]["description"]
+    assert refused["attributes"]["verilocc.reason"] == "TARGET_NOT_SUPPORTED"
+    assert refused["attributes"]["rpc.grpc.status_code"] == grpc.StatusCode.FAILED_PRECONDITION.value[0]
+    assert refused["events"] == []

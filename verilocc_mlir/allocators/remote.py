@@ -1,0 +1,123 @@
+"""The allocator behind a server. Whatever goes wrong is an ``AllocationFailure``, so that a local allocator follows."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+
+from grpc import StatusCode
+
+from verilocc.v1 import allocation_service_pb2 as allocation
+from verilocc.v1 import verdict_pb2
+from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_mlir.service import wire
+from verilocc_mlir.service.client import Client, RemoteError, printable
+from verilocc_mlir.target.registers import physical_register
+
+UNKNOWN_VERSION = "unknown"
+DEFAULT_REST_SECONDS = 30.0
+"""How long a server that was not there is not asked again."""
+
+_VERSION_SECONDS = 5.0
+_NOT_THERE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
+_SHOWN = 60
+_MAX_NAME = 512
+_MISSPELT = re.compile(r"[a-z]0[0-9]|[0-9]{5}|[^a-z0-9_]")
+"""Numbers as LLVM does not write them, and what is in no register's name."""
+
+
+class RemoteAllocator:
+    """Asks a server for each problem; its answer is checked for its form here, and proved by whoever takes it.
+
+    A server that was not there, or not in time, is left alone for a while: until then every problem fails at once.
+
+    Args:
+        client: the channel.
+        allocator: which of the server's allocators; ``""`` for its default.
+        rest_seconds: how long it is left alone.
+    """
+
+    def __init__(self, client: Client, *, allocator: str = "", rest_seconds: float = DEFAULT_REST_SECONDS) -> None:
+        self.address = client.shown
+        self.name = f"remote({self.address})"
+        self._client = client
+        self._allocator = allocator
+        self._rest_seconds = rest_seconds
+        self._version = ""
+        self._down_until = 0.0
+        self._down = ""
+
+    @property
+    def version(self) -> str:
+        """Name and version of the server's allocator, ``"unknown"`` as long as it has not said them."""
+        if not self._version and time.monotonic() >= self._down_until:
+            try:
+                said = self._client.capabilities(min(self._client.access.seconds, _VERSION_SECONDS))
+            except RemoteError as error:
+                self._noted(error)
+            else:
+                offered = {a.name: a.version for a in said.allocators}
+                name = self._allocator or (said.allocators[0].name if said.allocators else "")
+                self._version = printable(f"{name} {offered.get(name, '')}")
+        return self._version or UNKNOWN_VERSION
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        """The server's proposal.
+
+        Raises:
+            AllocationFailure: ``reason`` is ``"declined"``: the server has no assignment; ``"remote"``: it is down,
+                late or refuses, or what it says is no answer to this problem.
+        """
+        if time.monotonic() < self._down_until:
+            raise self._failure(f"{self._down}; not asked again for a while")
+        request = allocation.AllocateRequest(problem=wire.problem_message(problem), allocator=self._allocator)
+        try:
+            answer = self._client.allocate(request)
+        except RemoteError as error:
+            self._noted(error)
+            raise self._failure(error.what) from error
+        self._version = printable(answer.versions.allocator) or self._version
+        return Proposal(PROBLEM_VERSION, self.name, self._registers(problem, answer.functions))
+
+    def _noted(self, error: RemoteError) -> None:
+        if error.status in _NOT_THERE:
+            self._down_until = time.monotonic() + self._rest_seconds
+            self._down = error.what
+
+    def _registers(
+        self, problem: AllocationProblem, functions: Sequence[allocation.FunctionAllocation]
+    ) -> tuple[str, ...]:
+        """A register for each range, in the order of their ids."""
+        if len(functions) != 1:
+            raise self._failure(f"it answered one problem with {len(functions)}")
+        found = functions[0]
+        if found.outcome != verdict_pb2.OUTCOME_PROVED:
+            why = printable(found.reason) or "it does not say why"
+            raise self._failure(f"no allocation: {why}", reason="declined")
+        registers: dict[int, str] = {}
+        for one in found.assignments:
+            if not 0 <= one.range < len(problem.ranges) or one.range in registers:
+                raise self._failure(f"it answered twice, or what was not asked: range {one.range}")
+            if not _is_register(one.physical_register):
+                said = printable(one.physical_register)[:_SHOWN]
+                raise self._failure(f"it gave range {one.range} a register that there is not: {said!r}")
+            registers[one.range] = one.physical_register
+        if len(registers) < len(problem.ranges):
+            raise self._failure(f"it gave {len(registers)} of {len(problem.ranges)} ranges a register")
+        return tuple(registers[number] for number in range(len(problem.ranges)))
+
+    def _failure(self, what: str, *, reason: str = "remote") -> AllocationFailure:
+        return AllocationFailure(f"{self.address}: {what}", reason=reason)
+
+
+def _is_register(name: str) -> bool:
+    if len(name) > _MAX_NAME or _MISSPELT.search(name):
+        return False
+    try:
+        physical_register(name)
+    except UnsupportedError:
+        return False
+    return True

@@ -1,0 +1,145 @@
+"""The server that allocates: the options that name it, and its allocator from them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from verilocc_mlir.cli.extras import needs_service
+from verilocc_mlir.pipeline.settings import DEFAULT_SERVER_SECONDS, ServerAccess, Settings
+
+if TYPE_CHECKING:
+    from verilocc_mlir.allocators import Allocator
+    from verilocc_mlir.allocators.remote import RemoteAllocator
+    from verilocc_mlir.service.client import Client
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_PATH = click.Path(path_type=Path, dir_okay=False)
+
+NONE, LOCAL = "none", "local"
+"""Values of ``--server`` that are no address: allocate in this process; behind a server in this process."""
+
+FACTORY = "verilocc_mlir.cli.server:kept_allocators"
+"""What a worker process of a batch calls for the allocators of a job."""
+
+ACCESS_OPTIONS = [
+    "--server-ca", "--server-cert", "--server-key", "--server-token", "--server-insecure", "--server-seconds",
+]  # fmt: skip
+SERVER_OPTIONS = ["--server", *ACCESS_OPTIONS]
+"""Their names, in groups for the help."""
+
+_ACCESS = (
+    click.option("--server-ca", type=_PATH, metavar="FILE", help="CA of its certificate, PEM. [default: the system's]"),
+    click.option("--server-cert", type=_PATH, metavar="FILE", help="Our certificate, PEM, where it wants one."),
+    click.option("--server-key", type=_PATH, metavar="FILE", help="Its key, PEM."),
+    click.option("--server-token", type=_PATH, metavar="FILE", help="Bearer token. [default: $VERILOCC_TOKEN]"),
+    click.option("--server-insecure", is_flag=True, help="No TLS to another machine; no token either."),
+    click.option(
+        "--server-seconds",
+        type=click.FloatRange(0, min_open=True),
+        default=DEFAULT_SERVER_SECONDS,
+        show_default=True,
+        help="For one answer.",
+    ),
+)
+
+
+def access_options(command: _Command) -> _Command:
+    """Add the options that ``access_of`` takes."""
+    for option in reversed(_ACCESS):
+        command = option(command)
+    return command
+
+
+def server_option(words: str) -> Callable[[_Command], _Command]:
+    """``--server``, ``words`` being what it takes besides addresses; the default is ``none``."""
+    return click.option(
+        "--server", default=NONE, show_default=True, metavar="ADDR", help=f"HOST:PORT, unix:PATH, {words}."
+    )
+
+
+def access_taken(options: dict[str, Any]) -> ServerAccess:
+    """The way to the server, taken out of ``options``."""
+    return ServerAccess(
+        ca=options.pop("server_ca"),
+        certificate=options.pop("server_cert"),
+        key=options.pop("server_key"),
+        token=options.pop("server_token"),
+        insecure=options.pop("server_insecure"),
+        seconds=options.pop("server_seconds"),
+    )
+
+
+def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
+    """``options`` with the fields of ``Settings`` in place of those about the server."""
+    access = access_taken(options)
+    server: str = options.pop("server")
+    # The way to nowhere is no part of what is asked for.
+    return {**options, "server": server, "access": access} if server != NONE else options
+
+
+@contextlib.contextmanager
+def client_of(server: str, access: ServerAccess) -> Generator[Client, None, None]:
+    """A client of the server; of one in this process for ``local``, which ends with the block.
+
+    Raises:
+        UnsupportedError: the extra is not installed. InputError: as for ``Client``.
+    """
+    needs_service()
+    # The library writes what it thinks of handshakes and name servers to standard error; errors say it once, and why.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from verilocc_mlir.service.client import Client
+
+    with contextlib.ExitStack() as stack:
+        address = server
+        if server == LOCAL:
+            from verilocc_mlir.service.inprocess import serving
+
+            address, access = stack.enter_context(serving()), ServerAccess(seconds=access.seconds)
+        yield stack.enter_context(Client(address, access, shown=server))
+
+
+@contextlib.contextmanager
+def allocators_for(settings: Settings) -> Generator[Sequence[Allocator] | None, None, None]:
+    """What ``compile_module`` is handed: None where no server is named."""
+    if not settings.server:
+        yield None
+        return
+    with client_of(settings.server, settings.access) as client:
+        from verilocc_mlir.allocators.remote import RemoteAllocator
+        from verilocc_mlir.pipeline.compile import allocators_of
+
+        yield allocators_of(settings, lambda _: RemoteAllocator(client))
+
+
+def server_version(settings: Settings) -> str:
+    """What allocates behind the server; ``""`` where none is named."""
+    if not settings.server:
+        return ""
+    with client_of(settings.server, settings.access) as client:
+        from verilocc_mlir.allocators.remote import RemoteAllocator
+
+        return RemoteAllocator(client).version
+
+
+def kept_allocators(settings: Settings) -> Sequence[Allocator]:
+    """The same for a process that compiles many: the channel, and what is known of the server, stay."""
+    from verilocc_mlir.pipeline.compile import allocators_of
+
+    return allocators_of(settings, lambda s: _kept(s.server, s.access))
+
+
+@lru_cache(maxsize=1)
+def _kept(server: str, access: ServerAccess) -> RemoteAllocator:
+    needs_service()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from verilocc_mlir.allocators.remote import RemoteAllocator
+    from verilocc_mlir.service.client import Client
+
+    return RemoteAllocator(Client(server, access))

@@ -1,0 +1,102 @@
+"""The result of one ``verilocc allocate`` as frozen data. Verdicts are this machine's, not the server's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smt_verifier.outcome import Outcome, combine
+from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.report.model import EXIT_CODES
+
+ALLOCATE_VERSION = 1
+"""Version of the JSON form; raised whenever ``allocate.schema.json`` changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAttempt:
+    """One proposal, as the server tells it: whose, the step that decided, and why it was not taken (``""``: it was)."""
+
+    allocator: str
+    version: str
+    ended: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedFunction:
+    """One function.
+
+    Attributes:
+        name: its name.
+        outcome: of the audit here; without an allocation what the server says, which is never PROVED.
+        obligations: that the audit here checked.
+        allocator: the server's word for whose allocation it is, ``""`` without one.
+        sgprs, vgprs, agprs: 32-bit registers in the proved text, the highest one counting; else 0.
+        attempts: in order.
+        reason: why it is not proved, in a line, or ``""``.
+        findings: of the audit here, one line each.
+    """
+
+    name: str
+    outcome: Outcome
+    obligations: int = 0
+    allocator: str = ""
+    sgprs: int = 0
+    vgprs: int = 0
+    agprs: int = 0
+    attempts: tuple[ServerAttempt, ...] = ()
+    reason: str = ""
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedFile:
+    """One input.
+
+    Attributes:
+        input: path as given.
+        input_sha256: of the bytes read.
+        functions: in its order; none where the server gave no answer that can be used.
+        outcome: INVALID where the server refused the request for good, UNKNOWN where it was not there.
+        reason: why there are no functions, or ``""``.
+        output: where the text was written, or ``""``.
+    """
+
+    input: str
+    input_sha256: str
+    functions: tuple[AllocatedFunction, ...]
+    outcome: Outcome
+    reason: str = ""
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class AllocateReport:
+    """One run.
+
+    Attributes:
+        version: this project's version.
+        server: address as given.
+        server_version: what the server says of itself; ``""`` where no answer came.
+        phase: ``sgpr`` or ``vgpr``.
+        files: in the order given.
+        wall_seconds: elapsed time.
+    """
+
+    version: str
+    server: str
+    server_version: str
+    phase: str
+    files: tuple[AllocatedFile, ...]
+    wall_seconds: float
+
+    @property
+    def outcome(self) -> Outcome:
+        """The gravest of all files: REFUTED before INVALID before UNKNOWN before PROVED."""
+        outcomes = [f.outcome for f in self.files]
+        return Outcome.REFUTED if Outcome.REFUTED in outcomes else combine(outcomes)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The process's exit code."""
+        return EXIT_CODES[self.outcome]

@@ -1,0 +1,172 @@
+"""What a server answers for machine IR, judged here: its text is taken only where this machine's audit proves it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smt_verifier.audit import FunctionAudit, audit
+from smt_verifier.outcome import Outcome, combine
+from verilocc.v1 import allocation_service_pb2 as allocation
+from verilocc_mlir.analysis.lanes import virtual_classes
+from verilocc_mlir.errors import ExitCode, InputError, VeriloccError
+from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
+from verilocc_mlir.problem.build import Phase, phase_of
+from verilocc_mlir.report.allocate.model import AllocatedFile, AllocatedFunction, ServerAttempt
+from verilocc_mlir.service import wire
+from verilocc_mlir.service.client import RemoteError, printable
+from verilocc_mlir.target.registers import physical_register
+from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.inputs import load_input
+
+_OUTCOMES = {number: outcome for outcome, number in wire.OUTCOMES.items()}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A text to be allocated.
+
+    Attributes:
+        path: its name.
+        data: its bytes.
+        file: what they say.
+        machine: what it is for.
+        phase: which registers are to be allocated.
+    """
+
+    path: str
+    data: bytes
+    file: MirFile
+    machine: Target
+    phase: Phase
+
+    def request(self, allocator: str, attempts: int) -> allocation.AllocateRequest:
+        """The request for it; ``""`` and 0 for the server's defaults."""
+        mir = allocation.MachineIr(
+            text=self.data, target=self.machine.name, phase=wire.PHASES[self.phase], name=self.path
+        )
+        return allocation.AllocateRequest(mir=mir, allocator=allocator, max_attempts=attempts, return_mir=True)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict, and the text after allocation where all of it is proved."""
+
+    report: AllocatedFile
+    text: bytes | None = None
+
+
+def question(data: bytes, path: str, cpu: str, phase: Phase) -> Question:
+    """Read a text before allocation.
+
+    Raises:
+        InputError: it is not machine IR, or for another processor. UnsupportedError: the processor is not known.
+    """
+    given = load_input(data, path=path, cpu=cpu or None)
+    if given.kind != "mir":
+        hint = "llc -stop-before=greedy,0; or compile it: verilocc compile --server=ADDR"
+        raise InputError("this is LLVM IR, not machine IR", where=path, hint=hint)
+    return Question(path, given.text.encode(), parse_mir(given.text, path), target(given.cpu), phase)
+
+
+def judge(asked: Question, answer: allocation.AllocateResponse | RemoteError) -> Judged:
+    """What to make of an answer."""
+    if isinstance(answer, RemoteError):
+        outcome = Outcome.INVALID if answer.exit_code == ExitCode.BAD_INPUT else Outcome.UNKNOWN
+        return _without(asked, outcome, f"{answer.where}: {answer.what}")
+    names = [f.name for f in asked.file.functions]
+    if [f.function for f in answer.functions] != names:
+        return _without(asked, Outcome.UNKNOWN, "the server answered for other functions than those of the text")
+    try:
+        text = answer.mir.decode()
+        after = parse_mir(text, f"{asked.path} after {asked.phase}")
+    except (UnicodeDecodeError, VeriloccError) as error:
+        what = error.render() if isinstance(error, VeriloccError) else str(error)
+        return _without(asked, Outcome.UNKNOWN, f"the server's text is no machine IR: {printable(what)}")
+    if after.preamble != asked.file.preamble or [f.name for f in after.functions] != names:
+        return _without(asked, Outcome.REFUTED, "the server changed the IR module, or which functions there are")
+    report = audit(asked.file, after, asked.machine, timeout_s=DEFAULT_SOLVER_SECONDS)
+    functions = tuple(
+        _function(asked, *each)
+        for each in zip(asked.file.functions, after.functions, answer.functions, report.functions, strict=True)
+    )
+    outcomes = [f.outcome for f in functions]
+    outcome = Outcome.REFUTED if Outcome.REFUTED in outcomes else combine(outcomes)
+    judged = AllocatedFile(asked.path, _digest(asked), functions, outcome)
+    return Judged(judged, answer.mir if outcome is Outcome.PROVED else None)
+
+
+def _function(
+    asked: Question,
+    before: MachineFunction,
+    after: MachineFunction,
+    said: allocation.FunctionAllocation,
+    audited: FunctionAudit,
+) -> AllocatedFunction:
+    attempts = tuple(
+        ServerAttempt(printable(a.allocator), printable(a.version), printable(a.ended), printable(a.reason))
+        for a in said.attempts
+    )
+    claimed = _OUTCOMES.get(said.outcome, Outcome.UNKNOWN)
+    if claimed is not Outcome.PROVED:
+        reason = printable(said.reason) or "the server does not say why"
+        return AllocatedFunction(before.name, claimed, attempts=attempts, reason=reason)
+    proved = audited.outcome is Outcome.PROVED
+    found = {bank: _highest(after, bank) if proved else 0 for bank in ("sgpr", "vgpr", "agpr")}
+    findings = tuple(" ".join(f.render().splitlines()[0].split()) for f in audited.findings)
+    outcome, reason = audited.outcome, findings[0] if findings else ""
+    left = _left(before, after, asked.phase)
+    if left and proved:
+        outcome, reason = Outcome.REFUTED, f"{left} is still, or newly, a virtual register after the phase"
+    return AllocatedFunction(
+        before.name,
+        outcome,
+        audited.obligations,
+        printable(said.allocator),
+        found["sgpr"],
+        found["vgpr"],
+        found["agpr"],
+        attempts,
+        reason,
+        findings,
+    )
+
+
+def _left(before: MachineFunction, after: MachineFunction, phase: Phase) -> str:
+    """A virtual register that the phase was to place, or that ``before`` does not have; ``""`` for none."""
+    classes = virtual_classes(before)
+    for number in sorted(_virtual(after)):
+        cls = classes.get(number)
+        if cls is None:
+            return f"%{number}"
+        flags = before.registers[number].flags if number in before.registers else ()
+        if phase_of(cls, flags) == phase:
+            return f"%{number}"
+    return ""
+
+
+def _virtual(function: MachineFunction) -> set[int]:
+    return {op.vreg for b in function.blocks for i in b.instructions for op in i.all_operands if op.vreg >= 0}
+
+
+def _highest(function: MachineFunction, bank: str) -> int:
+    names = {op.phys for b in function.blocks for i in b.instructions for op in i.all_operands if op.phys}
+    registers = [physical_register(name) for name in names if name.startswith(bank)]
+    return max((r.first + -(-len(r.units) // 2) for r in registers if r.first >= 0), default=0)
+
+
+def _without(asked: Question, outcome: Outcome, reason: str) -> Judged:
+    return Judged(AllocatedFile(asked.path, _digest(asked), (), outcome, reason))
+
+
+def _digest(asked: Question) -> str:
+    return hashlib.sha256(asked.data).hexdigest()
+
+
+def server_version(answers: Sequence[allocation.AllocateResponse | RemoteError]) -> str:
+    """What the servers of the answers say of themselves; ``""`` where none came."""
+    versions = [a.versions for a in answers if not isinstance(a, RemoteError)]
+    return printable(f"verilocc {versions[0].verilocc}, {versions[0].allocator}") if versions else ""
