@@ -285,28 +285,36 @@ def held(hold: Path) -> Generator[Path, None, None]:
 
 @pytest.mark.long
 @needs_ray
-def test_a_server_joins_a_cluster_drains_and_leaves_it(cluster: Cluster, held: Path) -> None:
+def test_a_server_joins_a_cluster_grows_drains_and_leaves_it(cluster: Cluster, held: Path) -> None:
     ray = load_ray()
     code = """
         import sys
         from verilocc_mlir.service.ray_serve import Options, serve
         from verilocc_mlir.service.server import ServerLimits
         limits = ServerLimits(workers=1)
-        sys.exit(serve(Options(limits, sys.argv[1], f"127.0.0.1:{sys.argv[2]}", terms="ray_support:TERMS")))
+        sys.exit(serve(Options(limits, sys.argv[1], "127.0.0.1:0", replicas=(1, 2), terms="ray_support:TERMS")))
     """
     address = ray.get_runtime_context().gcs_address
     server = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), address, "0"], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(code), address], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
     )
     try:
         caller = Caller(listening(server))
-        with ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(caller.allocate, request("waiting"))
-            wait_for(held.with_name("pids"))
+        pids = held.with_name("pids")
+        with ThreadPoolExecutor(64) as pool:
+            answers: list[Future[allocation.AllocateResponse]] = []
+
+            def replicas() -> int:
+                answers.append(pool.submit(caller.allocate, request("waiting"), 110))
+                time.sleep(2)
+                return len({parent_of(int(pid)) for pid in wait_for(pids)})
+
+            until(replicas, lambda number: number == 2, 100)
             server.send_signal(signal.SIGTERM)
             time.sleep(1)
             held.unlink()
-            assert answer.result(60).functions[0].outcome == verdict_pb2.OUTCOME_PROVED
+            outcomes = {answer.result(60).functions[0].outcome for answer in answers}
+            assert outcomes == {verdict_pb2.OUTCOME_PROVED}
     finally:
         held.unlink(missing_ok=True)
         code_, said = stopped(server)

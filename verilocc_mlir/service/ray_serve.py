@@ -43,6 +43,8 @@ APPLICATION = "verilocc"
 _SERVICES = "verilocc_mlir.service.ray_serve.add_services"
 _CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 _READY_SECONDS = 60.0
+_UPSCALE_SECONDS = 5.0
+"""For so long there must be too many requests; a request may take minutes, and what waits in a replica stays there."""
 _STATUS: Any = rpc_status
 """It has no types."""
 _NEAR = ("127.", "[::1]", "[::ffff:127.")
@@ -169,6 +171,7 @@ def _application(ray_serve: Any, options: Options) -> Any:
             "min_replicas": options.replicas[0],
             "max_replicas": options.replicas[1],
             "target_ongoing_requests": options.target_requests or limits.workers,
+            "upscale_delay_s": _UPSCALE_SECONDS,
         },
         ray_actor_options={"num_cpus": limits.workers, "runtime_env": RUNTIME},
         graceful_shutdown_wait_loop_s=0.2,
