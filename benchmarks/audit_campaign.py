@@ -331,9 +331,10 @@ def _spent(path: Path) -> list[float]:
 
 
 def _shown_arguments() -> list[str]:
-    """The command's arguments without where the scratch directory was on this machine."""
+    """The command's arguments without where files lay on this machine."""
     given = sys.argv[1:]
-    return [a for n, a in enumerate(given) if a != "--scratch" and (n == 0 or given[n - 1] != "--scratch")]
+    places = ("--scratch", "--out")
+    return [a for n, a in enumerate(given) if a not in places and (n == 0 or given[n - 1] not in places)]
 
 
 if __name__ == "__main__":

@@ -132,12 +132,14 @@ def spilled(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         if not any("stackPtrOffsetReg: '$sgpr32'" in text for text in header):
             return
         at = next(n for n, text in enumerate(header) if text.startswith("stack:"))
+        end = next((n for n in range(at + 1, len(header)) if not header[n].startswith(" ")), len(header))
         row = (
             f"  - {{ id: {number}, name: '', type: spill-slot, offset: 0, size: 4, alignment: 4, ",
             "      stack-id: default, callee-saved-register: '', callee-saved-restored: true, ",
             "      debug-info-variable: '', debug-info-expression: '', debug-info-location: '' }",
         )
-        header[at : at + 1] = ["stack:", *row]
+        # At the end, as LLVM numbers them.
+        header[at:end] = ["stack:", *header[at + 1 : end], *row]
         edit = subject.edit({line: [subject.instruction(line), *code]}, f"${name} through slot {number}")
         yield replace(edit, function=replace(edit.function, header_lines=tuple(header)))
 

@@ -179,9 +179,11 @@ class Side:
                     row[t] = value
         else:
             self._move(to.places, places, to, one)
+        # What it also reads stays: such an implicit definition only says that the tuple lives on.
+        kept = {unit for place in one.reads[1:] if place is not None for unit in place.places}.union(to.places)
         for extra in one.writes[1:]:
             for unit in extra.places:
-                if unit not in to.places:
+                if unit not in kept:
                     self.spoil_unit(unit, extra.vector)
         self.undefine_rest(to)
 

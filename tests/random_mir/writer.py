@@ -99,7 +99,9 @@ class Writer:
                     found.append((register, self.seed.choice(["lo16", "hi16"])))
                 continue
             if register.width == width:
-                found.append((register, ""))
+                # What may be repeated does not read lanes that nothing defines: the audit does not decide such code.
+                if len(register.lanes) >= width or bank in ("h", "m"):
+                    found.append((register, ""))
             elif register.width > width and (self.features.tuples or register.bank == "s"):
                 offsets = [
                     o

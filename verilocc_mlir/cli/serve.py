@@ -100,6 +100,8 @@ def serve_command(
         needing = {"--ray-address": ray_address, "--replicas": replicas, "--target-requests": target_requests}
         _refuse(needing, "needs --ray")
     workers = workers or (1 if ray else os.cpu_count() or 1)
+    # It reads this when it is loaded; the log has lines of one form only.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from verilocc_mlir.service.server import ServerLimits
 
     limits = ServerLimits(

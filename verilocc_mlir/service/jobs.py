@@ -6,6 +6,7 @@ a ``ServiceError``.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -99,10 +100,11 @@ class PatientSolver:
             _ = self.deadline.left
         return verdict
 
-    def take(self) -> list[tuple[Obligation, Verdict]]:
-        """What was asked since the last call."""
-        asked, self.inner.asked = self.inner.asked, []
-        return asked
+    def take(self, most: int | None = None) -> list[tuple[Obligation, Verdict]]:
+        """What was asked since the last call; the first ``most`` of it."""
+        taken = self.inner.asked[:most]
+        del self.inner.asked[: len(taken)]
+        return taken
 
 
 def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -> bytes:
@@ -134,7 +136,9 @@ def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -
         raise ServiceError(StatusCode.FAILED_PRECONDITION, "NOT_SUPPORTED", error.render()) from error
     except VeriloccError as error:
         raise malformed(error.render()) from error
-    except (MemoryError, RecursionError) as error:
+    except (MemoryError, RecursionError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+            raise
         raise ServiceError(
             StatusCode.RESOURCE_EXHAUSTED, "MEMORY_LIMIT", "the request needs more memory than a worker has"
         ) from error
@@ -274,12 +278,14 @@ class _Allocation:
         )
         if proposed is not None and proposed.proof is not None:
             proof = proposed.proof
-            message.proof.CopyFrom(wire.verdict_of_proof(proof, self._asked()))
+            # One question each, and none where the proposal is no answer at all; all attempts were asked in one go.
+            was_asked = proof.obligations > 0 or proof.outcome is Outcome.PROVED
+            message.proof.CopyFrom(wire.verdict_of_proof(proof, self._asked(int(was_asked))))
         return message
 
-    def _asked(self) -> list[verdict_pb2.Obligation]:
+    def _asked(self, most: int | None = None) -> list[verdict_pb2.Obligation]:
         """Digests of what the solver was asked since the last call, where they are wanted."""
-        asked = self.solver.take()
+        asked = self.solver.take(most)
         return wire.obligation_messages(asked) if self.request.return_obligations else []
 
 

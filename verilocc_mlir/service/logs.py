@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import sys
@@ -29,6 +30,20 @@ def set_up(level: str = "info", stream: TextIO | None = None) -> None:
     LOGGER.handlers[:] = [handler]
     LOGGER.setLevel(level.upper())
     LOGGER.propagate = False
+    # What libraries say of themselves is lines of the same form.
+    logging.getLogger().handlers[:] = [handler]
+
+
+class Printed(io.TextIOBase):
+    """A standard error for libraries that print (gRPC does where it cancels a call): at level debug, and in the log's
+    form, what they say is kept.
+    """
+
+    def write(self, text: str) -> int:
+        """Log it, if it is more than white space."""
+        if text.strip():
+            log("printed", logging.DEBUG, text=text.rstrip())
+        return len(text)
 
 
 def log(event: str, level: int = logging.INFO, **fields: object) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
+import secrets
 import signal
 import sys
 import time
@@ -20,10 +22,13 @@ from typing import Any, Protocol
 
 from grpc import StatusCode
 
+from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes
 from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS
 from verilocc_mlir.service import jobs
-from verilocc_mlir.service.status import ServiceError, code_of, out_of_time
+from verilocc_mlir.service.logs import log
+from verilocc_mlir.service.status import ServiceError, code_of, draining, out_of_time, worker_lost
 from verilocc_mlir.service.worker import LENGTHS, frame
 
 _START = (
@@ -36,6 +41,8 @@ _GRACE_SECONDS = 0.5
 """What a worker may take beyond the request's time to say so itself."""
 _TRIES = 2
 _RETRY_SECONDS = 1.0
+_KEPT = 2000
+"""Bytes of what a worker says before it is ready."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +84,21 @@ class PoolCounts:
 
 @dataclass(eq=False)
 class _Worker:
-    """One process."""
+    """One process; ``mark`` is in the environment of all it starts."""
 
     process: asyncio.subprocess.Process
+    mark: str
     answered: int = 0
+    said: bytes = b""
+    hearing: asyncio.Task[None] | None = None
+
+    async def hear(self) -> None:
+        """Take what it writes on standard error: the log has lines of one form only, and nothing of requests."""
+        stream = self.process.stderr
+        assert stream is not None
+        while data := await stream.read(1 << 16):
+            self.said = (self.said + data)[-_KEPT:]
+            log("worker said", logging.DEBUG, pid=self.process.pid, text=data.decode(errors="replace"))
 
     async def receive(self) -> tuple[dict[str, Any], bytes]:
         stream = self.process.stdout
@@ -98,10 +116,17 @@ class _Worker:
         return answer
 
     def kill(self) -> None:
-        """End it and all it started."""
+        """End it and what is in its process group."""
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
+
+    async def end(self) -> None:
+        """End it and all it started, its solver for one; return when they are gone."""
+        self.kill()
+        # First of all: whoever still holds a pipe of it keeps ``wait`` from returning.
+        await asyncio.to_thread(end_processes, self.mark)
+        await self.process.wait()
 
 
 @dataclass
@@ -126,22 +151,27 @@ class WorkerPool:
     _idle: list[_Worker] = field(default_factory=list[_Worker])
     _all: set[_Worker] = field(default_factory=set["_Worker"])
     _slots: asyncio.Semaphore | None = None
-    _reaping: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
+    _starting: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _reaping: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     _closed: bool = False
 
     async def start(self) -> None:
-        """Start all workers; raises what keeps one from starting."""
+        """Start all workers.
+
+        Raises:
+            ToolchainError: one does not start.
+        """
         self._slots = asyncio.Semaphore(self.workers)
-        self._idle += await asyncio.gather(*(self._new() for _ in range(self.workers)))
+        await asyncio.gather(*(self._start_one() for _ in range(self.workers)))
 
     async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
         """See ``Executor``."""
         assert self._slots is not None
-        if self._slots.locked() and self.counts.waiting >= self.max_waiting:
+        if self.counts.busy + self.counts.waiting >= self.workers + self.max_waiting:
             raise ServiceError(
                 StatusCode.RESOURCE_EXHAUSTED,
                 "OVERLOADED",
-                f"{self.workers} requests are worked on and {self.counts.waiting} wait; try again later",
+                f"{self.counts.busy} requests are worked on and {self.counts.waiting} wait; try again later",
                 _RETRY_SECONDS * (1 + self.counts.waiting / self.workers),
             )
         asked = time.monotonic()
@@ -175,12 +205,7 @@ class WorkerPool:
                 self._discard(worker, lost=True)
                 if attempt + 1 < _TRIES and not self._closed:
                     continue
-                raise ServiceError(
-                    StatusCode.UNAVAILABLE,
-                    "WORKER_LOST",
-                    "the process that worked on the request ended; try again, or allocate elsewhere",
-                    _RETRY_SECONDS,
-                ) from error
+                raise worker_lost() from error
             except BaseException:
                 # Cancelled: nobody waits for the answer.
                 self._discard(worker, lost=False)
@@ -188,41 +213,74 @@ class WorkerPool:
             self._put_back(worker, spent=answer.get("reason") == "MEMORY_LIMIT")
             if answer.get("ok"):
                 return answer, data
+            if "traceback" in answer:
+                log("defect", logging.ERROR, message=answer["message"], traceback=answer["traceback"])
             raise ServiceError(code_of(answer["code"]), answer["reason"], answer["message"], answer["retry"])
         raise AssertionError
 
     async def close(self) -> None:
         """End all workers."""
         self._closed = True
-        for worker in list(self._all):
-            worker.kill()
-        await asyncio.gather(*(w.process.wait() for w in self._all), *self._reaping, return_exceptions=True)
-        self._all.clear()
         self._idle.clear()
+        for starting in self._starting:
+            starting.cancel()
+        await asyncio.gather(*self._starting, return_exceptions=True)
+        await asyncio.gather(*(w.end() for w in self._all), *self._reaping, return_exceptions=True)
+        self._all.clear()
 
     async def _take(self) -> _Worker:
-        while self._idle:
-            worker = self._idle.pop()
-            if worker.process.returncode is None:
-                return worker
-            self._discard(worker, lost=True)
-        return await self._new()
+        """A worker that waits, or one that is being started, whoever had it started."""
+        while not self._closed:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.process.returncode is None:
+                    return worker
+                self._discard(worker, lost=True)
+            if not self._starting:
+                self._replace()
+            done, _ = await asyncio.wait(self._starting, return_when=asyncio.FIRST_COMPLETED)
+            for failed in filter(None, (one.exception() for one in done if not one.cancelled())):
+                raise worker_lost() from failed
+        raise draining()
 
-    async def _new(self) -> _Worker:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _START, str(self.memory_mib), str(self.attempts), self.terms,
-            *sys.path,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True, limit=1 << 24,
-        )  # fmt: skip
-        worker = _Worker(process)
+    def _replace(self) -> None:
+        """Start a worker that belongs to no request: one with little time left must not end it, and the next one's time
+        not go into it.
+        """
+        task = asyncio.ensure_future(self._start_one())
+        self._starting.add(task)
+        task.add_done_callback(self._started)
+
+    def _started(self, task: asyncio.Task[None]) -> None:
+        self._starting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log("worker not started", logging.ERROR, message=str(error))
+
+    async def _start_one(self) -> None:
+        mark = secrets.token_hex(16)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _START, str(self.memory_mib), str(self.attempts), self.terms, *sys.path,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+                env={**os.environ, JOB_VARIABLE: mark}, start_new_session=True, limit=1 << 24,
+            )  # fmt: skip
+        except OSError as error:
+            raise ToolchainError(f"no worker process starts: {error}") from error
+        worker = _Worker(process, mark)
+        worker.hearing = asyncio.ensure_future(worker.hear())
         self._all.add(worker)
         self.counts.started += 1
         try:
             await asyncio.wait_for(worker.receive(), _START_SECONDS)
+        except (asyncio.TimeoutError, TimeoutError, asyncio.IncompleteReadError, ConnectionError, ValueError) as error:
+            self._end(worker, lost=True)
+            await asyncio.wait({worker.hearing}, timeout=_GRACE_SECONDS)
+            last = (worker.said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+            raise ToolchainError(f"no worker process starts: {last}") from error
         except BaseException:
-            self._discard(worker, lost=True)
+            self._end(worker, lost=False)
             raise
-        return worker
+        self._idle.append(worker)
 
     def _put_back(self, worker: _Worker, *, spent: bool) -> None:
         if spent or worker.answered >= self.max_requests or self._closed:
@@ -231,13 +289,19 @@ class WorkerPool:
             self._idle.append(worker)
 
     def _discard(self, worker: _Worker, *, lost: bool) -> None:
+        """End it, and have another one in its place."""
+        self._end(worker, lost=lost)
+        if not self._closed and len(self._all) + len(self._starting) < self.workers:
+            self._replace()
+
+    def _end(self, worker: _Worker, *, lost: bool) -> None:
         worker.kill()
         self._all.discard(worker)
         if lost:
             self.counts.lost += 1
         else:
             self.counts.killed += 1
-        reaping = asyncio.ensure_future(worker.process.wait())
+        reaping = asyncio.ensure_future(worker.end())
         self._reaping.add(reaping)
         reaping.add_done_callback(self._reaping.discard)
 

@@ -339,21 +339,17 @@ class Replica:
             return _Message(b"")
 
     async def _admitted(self, call: _Call, size: int = 0) -> None:
-        """What another server says in its transport."""
+        """What another server leaves to its transport."""
         if self._options.near_only and not _is_near(call.context.peer()):
             error = ServiceError(
                 StatusCode.PERMISSION_DENIED, "NOT_LOCAL", "this server answers callers of its own machine only"
             )
-        elif size > self._options.limits.max_request_bytes:
-            error = ServiceError(
-                StatusCode.RESOURCE_EXHAUSTED,
-                "MESSAGE_TOO_LARGE",
-                f"the request has {size} bytes, {self._options.limits.max_request_bytes} are allowed",
-            )
-        else:
-            return
-        log("refused", code=error.code.name, reason=error.reason)
-        await call.abort_with_status(_STATUS.to_status(error.to_status()))
+            log("refused", code=error.code.name, reason=error.reason)
+            await call.abort_with_status(_STATUS.to_status(error.to_status()))
+        limit = self._options.limits.max_request_bytes
+        if size > limit:
+            log("refused", code=StatusCode.RESOURCE_EXHAUSTED.name, request_bytes=size)
+            call.end(StatusCode.RESOURCE_EXHAUSTED, f"the request has {size} bytes, {limit} are allowed")
 
 
 class _Message(bytes):
@@ -383,9 +379,13 @@ class _Call:
 
     async def abort_with_status(self, status: Any) -> NoReturn:
         """Set the status and end the method."""
-        self.context.set_code(status.code)
-        self.context.set_details(status.details)
         self.context.set_trailing_metadata(list(status.trailing_metadata))
+        self.end(status.code, status.details)
+
+    def end(self, code: StatusCode, message: str) -> NoReturn:
+        """Set code and message, and end the method."""
+        self.context.set_code(code)
+        self.context.set_details(message)
         raise _EndedError
 
 

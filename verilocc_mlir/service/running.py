@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
 
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.service import logs, tracing
 from verilocc_mlir.service.addresses import SOCKET, host_and_port, is_loopback
 from verilocc_mlir.service.logs import log
@@ -45,7 +47,10 @@ class Options:
 
 
 def serve(options: Options) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code.
+    """Serve until SIGTERM or SIGINT; a second signal does not wait for the calls that were accepted.
+
+    Returns:
+        0, or 130 if calls were given up: after ``drain_seconds``, or for a second signal.
 
     Raises:
         InputError: an address cannot be bound or is open to the world without TLS; a file cannot be read.
@@ -57,17 +62,22 @@ def serve(options: Options) -> int:
     logs.set_up(options.log_level)
     tracer = tracing.set_up(options.traces) if options.traces != "none" else None
     try:
-        return asyncio.run(_serve(options, tls, tokens))
+        with contextlib.redirect_stderr(logs.Printed()):
+            return asyncio.run(_serve(options, tls, tokens))
     finally:
         if tracer is not None:
             tracer.shutdown()
 
 
 async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: TokenBook | None) -> int:
-    end = asyncio.Event()
+    end, at_once = asyncio.Event(), asyncio.Event()
+
+    def heard() -> None:
+        (at_once if end.is_set() else end).set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end.set)
+        loop.add_signal_handler(number, heard)
     limits = options.limits
     terms = replace(terms_called(options.terms), attempts=options.attempts)
     pool = WorkerPool(
@@ -76,29 +86,28 @@ async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: T
     front = Front(pool, limits, terms, tokens)
     front.metrics.watch(pool.counts)
     server = Server(front)
-    ports = [(address, _bind(server, address, tls)) for address in options.addresses]
-    metrics_port = front.metrics.serve(*host_and_port(options.metrics)) if options.metrics else None
+    bound: list[tuple[str, int]] = []
     try:
+        for address in options.addresses:
+            bound.append((address, _bind(server, address, tls)))
+        metrics_port = front.metrics.serve(*host_and_port(options.metrics)) if options.metrics else None
         await pool.start()
         await server.start()
-        for address, port in ports:
-            socket = address.startswith(SOCKET)
-            shown = address if socket else f"{address.rpartition(':')[0]}:{port}"
-            log("listening", address=shown, tls=tls is not None and not socket, tokens=tokens is not None)
+        for address, port in bound:
+            local = address.startswith(SOCKET)
+            shown = address if local else f"{address.rpartition(':')[0]}:{port}"
+            log("listening", address=shown, tls=tls is not None and not local, tokens=tokens is not None)
         if metrics_port is not None:
             log("metrics", port=metrics_port)
         await end.wait()
         log("draining", seconds=options.drain_seconds, busy=pool.counts.busy, waiting=pool.counts.waiting)
     finally:
-        # A second signal ends it at once.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-        await server.stop(options.drain_seconds)
-        for address in options.addresses:
+        finished = await server.stop(options.drain_seconds, at_once)
+        for address, _ in bound:
             if address.startswith(SOCKET):
                 Path(address.removeprefix(SOCKET)).unlink(missing_ok=True)
-    log("ended")
-    return 0
+    log("ended", finished=finished)
+    return 0 if finished else ExitCode.INTERRUPTED
 
 
 def _tls(options: Options) -> grpc.ServerCredentials | None:
@@ -117,6 +126,8 @@ def _check_address(address: str, *, secured: bool) -> None:
             raise InputError(f"there is no directory {path.parent}", where=address)
         if path.exists() and not path.is_socket():
             raise InputError(f"{path} is there and no socket", where=address)
+        if _is_answered(path):
+            raise InputError(f"{path} is in use by another server", where=address)
         return
     host, _ = host_and_port(address)
     if not secured and not is_loopback(host):
@@ -124,6 +135,15 @@ def _check_address(address: str, *, secured: bool) -> None:
             f"{address} can be reached from the network, and there is no TLS",
             hint="give --tls-cert and --tls-key, or --insecure if something else protects it",
         )
+
+
+def _is_answered(path: Path) -> bool:
+    """Whether a server listens there: gRPC would take its place without a word."""
+    with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+        probe.settimeout(1.0)
+        probe.connect(str(path))
+        return True
+    return False
 
 
 def _bind(server: Server, address: str, tls: grpc.ServerCredentials | None) -> int:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import os
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -19,6 +21,7 @@ import grpc
 from grpc import StatusCode
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.status import ServiceError
 
 _DIGEST_LENGTH = 64
@@ -48,8 +51,6 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         fields = line.partition("#")[0].split()
         if fields:
             found.append(_token(fields, f"{path}:{number}"))
-    if not found:
-        raise InputError("no token in this file", where=str(path), hint="verilocc serve --help says what one is")
     return tuple(found)
 
 
@@ -74,8 +75,10 @@ class TokenBook:
     def __init__(self, path: Path, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
         self._path = path
         self._now = now
-        self._tokens = read_tokens(path)
         self._seen = _stamp(path)
+        self._tokens = read_tokens(path)
+        if not self._tokens:
+            raise InputError("no token in this file", where=str(path), hint="verilocc serve --help says what one is")
 
     def check(self, authorization: str | None) -> str:
         """The name of the token in an ``authorization`` header.
@@ -100,22 +103,27 @@ class TokenBook:
         return match.name
 
     def _reread(self) -> None:
-        """Take a changed file; one that cannot be read, half-written perhaps, leaves what was known."""
+        """Take a changed file: without a line, nobody may call any more. One with a line that is none (half-written
+        perhaps), or that is gone, leaves what was known; the log says so.
+        """
         stamp = _stamp(self._path)
-        if stamp != self._seen:
-            try:
-                self._tokens = read_tokens(self._path)
-                self._seen = stamp
-            except InputError:
-                return
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            self._tokens = read_tokens(self._path)
+        except InputError as error:
+            log("tokens not read", logging.ERROR, message=error.render())
+        else:
+            log("tokens read", tokens=len(self._tokens))
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         found = path.stat()
     except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size
+        return 0, 0, 0
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _refused(reason: str, message: str) -> ServiceError:
@@ -134,12 +142,33 @@ class TlsFiles:
         """For a port.
 
         Raises:
-            InputError: a file cannot be read.
+            InputError: a file cannot be read, or is not what it should be.
         """
+        self._check()
         ca = _read(self.client_ca) if self.client_ca is not None else None
         return grpc.ssl_server_credentials(
             [(_read(self.key), _read(self.certificate))], root_certificates=ca, require_client_auth=ca is not None
         )
+
+    def _check(self) -> None:
+        """gRPC says no more of such files than that the address cannot be bound."""
+        for path in filter(None, (self.certificate, self.key, self.client_ca)):
+            _read(path)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            # An empty password, so that nobody is asked for one.
+            context.load_cert_chain(self.certificate, self.key, password="")
+        except (ssl.SSLError, OSError) as error:
+            raise InputError(
+                "not a certificate chain and its key",
+                where=f"{self.certificate}, {self.key}",
+                hint="PEM files; the key without a password",
+            ) from error
+        if self.client_ca is not None:
+            try:
+                context.load_verify_locations(self.client_ca)
+            except (ssl.SSLError, OSError) as error:
+                raise InputError("no certificate in this file", where=str(self.client_ca), hint="PEM") from error
 
 
 def channel_credentials(ca: Path | None, certificate: Path | None, key: Path | None) -> grpc.ChannelCredentials:

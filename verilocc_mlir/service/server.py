@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+import traceback
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.metrics import Metrics
 from verilocc_mlir.service.pool import Done, Executor
 from verilocc_mlir.service.security import TokenBook
-from verilocc_mlir.service.status import ServiceError, duration, malformed, number
+from verilocc_mlir.service.status import ServiceError, defect, draining, duration, malformed, number
 from verilocc_mlir.service.tracing import refused, request_span
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.version import __version__
@@ -36,6 +37,10 @@ ALLOCATION = "verilocc.v1.AllocationService"
 AUDIT = "verilocc.v1.AuditService"
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 _Methods = Mapping[str, "grpc.RpcMethodHandler[bytes, bytes]"]
+_QUOTING = (StatusCode.INVALID_ARGUMENT, StatusCode.FAILED_PRECONDITION, StatusCode.NOT_FOUND)
+"""Errors whose message may have part of the request in it, which the log never has."""
+_FLUSH_SECONDS = 1.0
+"""For answers on their way out when the server ends, and for the health service's watchers, who are cut off then."""
 _Parsed = TypeVar("_Parsed", allocation.AllocateStreamRequest, allocation.GetCapabilitiesRequest)
 _HEALTH: Any = health
 _HEALTH_GRPC: Any = health_pb2_grpc
@@ -67,13 +72,26 @@ class ServerLimits:
 
 @dataclass
 class Front:
-    """The servicers of both services."""
+    """The servicers of both services.
+
+    Attributes:
+        accepted: calls that are not answered yet.
+    """
 
     executor: Executor
     limits: ServerLimits
     terms: Terms = field(default_factory=Terms)
     tokens: TokenBook | None = None
     metrics: Metrics = field(default_factory=Metrics)
+    accepted: int = 0
+    _draining: asyncio.Event = field(default_factory=asyncio.Event)
+    _quiet: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def drain(self) -> None:
+        """Accept no more; return when all that was accepted is done."""
+        self._draining.set()
+        if self.accepted:
+            await self._quiet.wait()
 
     # -- methods -----------------------------------------------------------------------------------
 
@@ -87,36 +105,40 @@ class Front:
 
     async def get_capabilities(self, request: bytes, context: _Context) -> bytes:
         """AllocationService.GetCapabilities; needs no worker."""
+        start = time.monotonic()
         with request_span("GetCapabilities", _metadata(context)):
             try:
                 self._authenticated(context)
                 _parsed(allocation.GetCapabilitiesRequest(), request)
-            except ServiceError as error:
-                await self._abort("GetCapabilities", error, context, time.monotonic())
-            self.metrics.requests.labels("GetCapabilities", "OK", "").inc()
-            return self.capabilities().SerializeToString()
+                answer = self.capabilities().SerializeToString()
+            except Exception as error:
+                await self._abort("GetCapabilities", error, context, start)
+                raise
+            self._count("GetCapabilities", "OK", "", start)
+            return answer
 
     async def allocate_stream(self, requests: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
         """AllocationService.AllocateStream: answers as they are ready, a few requests ahead at most."""
         start = time.monotonic()
         try:
             caller = self._authenticated(context)
-        except ServiceError as error:
+            with self._call_accepted():
+                # An answer that the client does not take keeps its place: no more is read meanwhile.
+                room = asyncio.Semaphore(self.limits.streams)
+                ready: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+                reading = asyncio.create_task(self._read_stream(requests, context, caller, room, ready))
+                try:
+                    while (item := await ready.get()) is not None:
+                        if isinstance(item, Exception):
+                            raise item
+                        yield item
+                        room.release()
+                finally:
+                    # The client is gone, or all is answered: nothing goes on behind its back.
+                    reading.cancel()
+                    await asyncio.wait({reading})
+        except Exception as error:
             await self._abort("AllocateStream", error, context, start)
-            return
-        ready: asyncio.Queue[bytes | ServiceError | None] = asyncio.Queue()
-        reading = asyncio.create_task(self._read_stream(requests, context, caller, ready))
-        try:
-            while (item := await ready.get()) is not None:
-                if isinstance(item, ServiceError):
-                    await self._abort("AllocateStream", item, context, start)
-                else:
-                    yield item
-        finally:
-            # The client is gone, or all is answered: nothing goes on behind its back.
-            reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reading
 
     def capabilities(self) -> allocation.GetCapabilitiesResponse:
         """What this server offers."""
@@ -147,18 +169,33 @@ class Front:
         with request_span(method, _metadata(context)) as span:
             try:
                 caller = self._authenticated(context)
-                return await self._work(method, request, self._seconds(context), caller, span)
-            except ServiceError as error:
+                with self._call_accepted():
+                    return await self._work(method, method, request, self._seconds(context), caller, span)
+            except Exception as error:
                 await self._abort(method, error, context, start)
             except asyncio.CancelledError:
                 self._count(method, "CANCELLED", "", start)
-                log("cancelled", method=method, seconds=time.monotonic() - start)
+                log("cancelled", method=method, seconds=round(time.monotonic() - start, 4))
                 raise
         raise AssertionError
 
-    async def _work(self, method: str, request: bytes, seconds: float, caller: str, span: trace.Span) -> bytes:
+    @contextlib.contextmanager
+    def _call_accepted(self) -> Generator[None, None, None]:
+        if self._draining.is_set():
+            raise draining()
+        self.accepted += 1
+        try:
+            yield
+        finally:
+            self.accepted -= 1
+            if not self.accepted:
+                self._quiet.set()
+
+    async def _work(
+        self, method: str, kind: str, request: bytes, seconds: float, caller: str, span: trace.Span
+    ) -> bytes:
         start = time.monotonic()
-        done = await self.executor.run(method, request, seconds)
+        done = await self.executor.run(kind, request, seconds)
         data = self._finished(method, done, span)
         self._count(method, "OK", "", start)
         log(
@@ -204,32 +241,59 @@ class Front:
         requests: AsyncIterator[bytes],
         context: _Context,
         caller: str,
-        ready: asyncio.Queue[bytes | ServiceError | None],
+        room: asyncio.Semaphore,
+        ready: asyncio.Queue[bytes | Exception | None],
     ) -> None:
-        room = asyncio.Semaphore(self.limits.streams)
+        """Read requests and have them worked on; the last thing put into ``ready`` is what the stream ends with."""
         working: set[asyncio.Task[None]] = set()
+        end: Exception | None = None
         try:
-            async for data in requests:
-                request = _parsed(allocation.AllocateStreamRequest(), data)
-                await room.acquire()
-                task = asyncio.create_task(self._one_of_stream(request, context, caller, room, ready))
-                working.add(task)
-                task.add_done_callback(working.discard)
+            try:
+                async with contextlib.aclosing(self._until_draining(requests)) as accepted:
+                    async for data in accepted:
+                        request = _parsed(allocation.AllocateStreamRequest(), data)
+                        await room.acquire()
+                        task = asyncio.create_task(self._one_of_stream(request, context, caller, ready))
+                        working.add(task)
+                        task.add_done_callback(working.discard)
+            except ServiceError as error:
+                end = error
             await asyncio.gather(*working)
-        except ServiceError as error:
-            await ready.put(error)
+            if end is None and self._draining.is_set():
+                end = draining()
+        except Exception as error:
+            end = error
         finally:
             for task in working:
                 task.cancel()
-            await ready.put(None)
+            ready.put_nowait(end)
+
+    async def _until_draining(self, requests: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Requests until there are no more, or until no more are accepted."""
+        told = asyncio.ensure_future(self._draining.wait())
+        following = aiter(requests)
+        try:
+            while True:
+                coming = asyncio.ensure_future(anext(following))
+                try:
+                    await asyncio.wait({coming, told}, return_when=asyncio.FIRST_COMPLETED)
+                    if not coming.done():
+                        return
+                    try:
+                        yield coming.result()
+                    except StopAsyncIteration:
+                        return
+                finally:
+                    coming.cancel()
+        finally:
+            told.cancel()
 
     async def _one_of_stream(
         self,
         request: allocation.AllocateStreamRequest,
         context: _Context,
         caller: str,
-        room: asyncio.Semaphore,
-        ready: asyncio.Queue[bytes | ServiceError | None],
+        ready: asyncio.Queue[bytes | Exception | None],
     ) -> None:
         start = time.monotonic()
         answer = allocation.AllocateStreamResponse(id=request.id)
@@ -237,30 +301,36 @@ class Front:
             with request_span("AllocateStream", _metadata(context)) as span:
                 payload = request.request.SerializeToString()
                 try:
-                    data = await self._work("Allocate", payload, self._seconds(context), caller, span)
+                    data = await self._work("AllocateStream", "Allocate", payload, self._seconds(context), caller, span)
                 except ServiceError as error:
                     refused(error)
                     raise
             answer.response.ParseFromString(data)
-        except ServiceError as error:
-            self._count("AllocateStream", error.code.name, error.reason, start)
+        except Exception as failure:
+            error = self._refused("AllocateStream", failure, start)
             answer.error.code, answer.error.reason, answer.error.message = (
                 number(error.code), error.reason, error.message,
             )  # fmt: skip
             if error.retry_seconds is not None:
                 answer.error.retry_delay.CopyFrom(duration(error.retry_seconds))
-        finally:
-            room.release()
-        await ready.put(answer.SerializeToString())
+        ready.put_nowait(answer.SerializeToString())
 
     # -- what is said of requests ------------------------------------------------------------------------
 
-    async def _abort(self, method: str, error: ServiceError, context: _Context, start: float) -> None:
+    async def _abort(self, method: str, error: Exception, context: _Context, start: float) -> None:
+        await context.abort_with_status(_trailing(self._refused(method, error, start).to_status()))
+
+    def _refused(self, method: str, failure: Exception, start: float) -> ServiceError:
+        """What the client is told, counted and logged."""
+        error = failure if isinstance(failure, ServiceError) else defect(failure)
+        said: dict[str, str] = {} if error.code in _QUOTING else {"message": error.message}
+        if error is not failure:
+            said["traceback"] = "".join(traceback.format_tb(failure.__traceback__))
         self._count(method, error.code.name, error.reason, start)
         level = logging.ERROR if error.code is StatusCode.INTERNAL else logging.INFO
         refused(error)
-        log("refused", level, method=method, code=error.code.name, reason=error.reason, message=error.message)
-        await context.abort_with_status(_trailing(error.to_status()))
+        log("refused", level, method=method, code=error.code.name, reason=error.reason, **said)
+        return error
 
     def _count(self, method: str, code: str, reason: str, start: float) -> None:
         self.metrics.requests.labels(method, code, reason).inc()
@@ -301,11 +371,23 @@ class Server:
         await self._server.start()
         await self._healthy(serving=True)
 
-    async def stop(self, grace_seconds: float) -> None:
-        """Refuse new calls, finish those that were accepted within ``grace_seconds``, then end."""
+    async def stop(self, grace_seconds: float, at_once: asyncio.Event | None = None) -> bool:
+        """Refuse new calls, finish those that were accepted within ``grace_seconds`` or until ``at_once``, then end.
+
+        Returns:
+            Whether all accepted calls were finished.
+        """
         await self._healthy(serving=False)
-        await self._server.stop(grace_seconds)
+        drained = asyncio.ensure_future(self.front.drain())
+        ends = {drained} if at_once is None else {drained, asyncio.ensure_future(at_once.wait())}
+        await asyncio.wait(ends, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finished = not self.front.accepted
+        for waiting in ends:
+            waiting.cancel()
+        # What is not done by now is told that its worker is gone.
         await self.front.executor.close()
+        await self._server.stop(_FLUSH_SECONDS)
+        return finished
 
     async def _healthy(self, *, serving: bool) -> None:
         said = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING

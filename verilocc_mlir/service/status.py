@@ -14,6 +14,8 @@ from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 
 DOMAIN = "verilocc"
+_MESSAGE_BYTES = 1024
+"""A status travels in trailers, which clients limit to 8 KiB, the message in it twice and escaped."""
 
 
 @dataclass(eq=False)
@@ -23,7 +25,7 @@ class ServiceError(Exception):
     Attributes:
         code: the status code.
         reason: ``ErrorInfo.reason``; stable.
-        message: one sentence, with what to do.
+        message: one sentence, with what to do; the first KiB of it.
         retry_seconds: after which time to try again; None where waiting does not help.
     """
 
@@ -31,6 +33,11 @@ class ServiceError(Exception):
     reason: str
     message: str
     retry_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        data = self.message.encode("utf-8", "replace")
+        if len(data) > _MESSAGE_BYTES:
+            self.message = data[:_MESSAGE_BYTES].decode("utf-8", "ignore") + " …"
 
     def __str__(self) -> str:
         return f"{self.code.name}, {self.reason}: {self.message}"
@@ -63,6 +70,32 @@ def duration(seconds: float) -> Duration:
 def malformed(message: str, *, request: bool = False) -> ServiceError:
     """The request, or the text in it, is not what it claims to be."""
     return ServiceError(StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST" if request else "MALFORMED_INPUT", message)
+
+
+def draining() -> ServiceError:
+    """The server ends: it finishes what it has accepted, and accepts no more."""
+    return ServiceError(
+        StatusCode.UNAVAILABLE, "DRAINING", "this server is about to end; try again, another one will answer", 1.0
+    )
+
+
+def defect(error: BaseException) -> ServiceError:
+    """Something that must not happen did. The error's own message stays here: it may quote the request."""
+    return ServiceError(
+        StatusCode.INTERNAL,
+        "DEFECT",
+        f"a defect of the server: {type(error).__name__}; report the request, and allocate elsewhere",
+    )
+
+
+def worker_lost() -> ServiceError:
+    """No process could do the work."""
+    return ServiceError(
+        StatusCode.UNAVAILABLE,
+        "WORKER_LOST",
+        "the process that worked on the request ended; try again, or allocate elsewhere",
+        1.0,
+    )
 
 
 def out_of_time() -> ServiceError:

@@ -1,8 +1,9 @@
 """A worker process: one request at a time, from a pipe to a pipe, within a memory limit.
 
 A frame is two big-endian 32-bit lengths, a JSON header and a body. A request's header has ``kind`` and ``seconds``; an
-answer's has ``ok`` and ``cpu`` (seconds), and for an error the fields of ``ServiceError``. The end of the pipe, which
-comes with the server's death however it died, ends the process in the middle of its work.
+answer's has ``ok`` and ``cpu`` (seconds), for an error the fields of ``ServiceError``, and for a defect
+``traceback``, which has nothing of the request. The end of the pipe, which comes with the server's death however it
+died, ends the process in the middle of its work, and all it started.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from typing import IO, Any
 
 from grpc import StatusCode
 
+from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes
 from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.service import jobs
-from verilocc_mlir.service.status import ServiceError, number
+from verilocc_mlir.service.status import ServiceError, defect, number
 
 LENGTHS = struct.Struct(">II")
 _CPU_MARGIN_S = 30
@@ -78,9 +80,7 @@ def _answer(header: dict[str, Any], body: bytes, terms: jobs.Terms) -> tuple[dic
         message = "the request needs more memory than a worker has"
         return _refused(ServiceError(StatusCode.RESOURCE_EXHAUSTED, "MEMORY_LIMIT", message)), b""
     except Exception as error:
-        traceback.print_exc()
-        message = f"a defect of the server: {type(error).__name__}; report the request, and allocate elsewhere"
-        return _refused(ServiceError(StatusCode.INTERNAL, "DEFECT", message)), b""
+        return {**_refused(defect(error)), "traceback": "".join(traceback.format_tb(error.__traceback__))}, b""
 
 
 def _refused(error: ServiceError) -> dict[str, Any]:
@@ -99,6 +99,8 @@ def _listen(stream: IO[bytes], requests: SimpleQueue[tuple[dict[str, Any], bytes
                 break
             requests.put((json.loads(data[:head]), data[head:]))
     finally:
+        if mark := os.environ.get(JOB_VARIABLE):
+            end_processes(mark)
         os._exit(0)
 
 
@@ -108,7 +110,8 @@ def terms_called(name: str) -> jobs.Terms:
         return jobs.Terms()
     module, _, attribute = name.partition(":")
     found = getattr(importlib.import_module(module), attribute)
-    assert isinstance(found, jobs.Terms)
+    if not isinstance(found, jobs.Terms):
+        raise TypeError(f"{name} is {type(found).__name__}, not Terms")
     return found
 
 
