@@ -8,7 +8,7 @@
 SHELL := /bin/sh
 PY := .venv/bin/python
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 8 ] && n=8; echo $$n)
-PYTEST := $(PY) -m pytest -n $(JOBS)
+PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup
 
 .PHONY: help demo test test-all lint doctor clean distclean llvm venv venv-dev
 help:

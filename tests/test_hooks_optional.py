@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 class Block:
     def find_spec(self, name, path=None, target=None):
-        if name.split('.')[0] in ('iree', 'torch', 'torch_mlir', 'triton', 'mlir'):
+        if name.split('.')[0] in ('iree', 'torch', 'torch_mlir', 'triton', 'mlir', 'ray'):
             raise ModuleNotFoundError(f'No module named {name!r}', name=name)
 sys.meta_path.insert(0, Block())
 """

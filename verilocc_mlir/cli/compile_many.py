@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich_click import RichCommand, RichHelpConfiguration
 
-from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
+from verilocc_mlir.cli.extras import needs_ray
+from verilocc_mlir.cli.options import (
+    LLVM_OPTIONS,
+    PROOF_OPTIONS,
+    RAY_OPTIONS,
+    TARGET_OPTIONS,
+    compile_options,
+    ray_options,
+    settings_of,
+)
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
 from verilocc_mlir.cli.server import (
     FACTORY,
@@ -28,8 +37,10 @@ from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
+    from verilocc_mlir.pipeline.batch.jobs import Executor
     from verilocc_mlir.report.batch.model import BatchItem
     from verilocc_mlir.store import Store
+    from verilocc_mlir.toolchain.find import Toolchain
 
 _DEFAULT_JOB_SECONDS = 3600.0
 _GROUPS: dict[str, Any] = {
@@ -37,6 +48,7 @@ _GROUPS: dict[str, Any] = {
         {"name": "Target, as for llc", "options": TARGET_OPTIONS},
         {"name": "Inputs and results", "options": ["--glob", "--output", "--emit", "--reports", "--report"]},
         {"name": "Work", "options": ["--jobs", "--job-seconds", "--retry", "--cache", "--no-cache"]},
+        {"name": "More than one machine", "options": RAY_OPTIONS},
         {"name": "Display", "options": ["--progress", "--quiet"]},
         {"name": "Allocation and proof", "options": PROOF_OPTIONS},
         {"name": "Server", "options": SERVER_OPTIONS},
@@ -72,6 +84,7 @@ _CONTEXT = {
     show_default=True,
     help="For one input; then UNKNOWN.",
 )
+@ray_options
 @click.option("--retry", is_flag=True, help="Try again what an earlier run did not prove.")
 @click.option(
     "--cache",
@@ -95,6 +108,8 @@ def compile_many_command(
     patterns: tuple[str, ...],
     jobs: int,
     job_seconds: float,
+    ray: bool,
+    ray_address: str,
     retry: bool,
     cache: Path | None,
     no_cache: bool,
@@ -114,6 +129,10 @@ def compile_many_command(
     settings = settings_of(asked_of_server(options))
     if settings.server == LOCAL:
         raise click.UsageError("--server=local is for one file; start a server: verilocc serve --listen=unix:PATH")
+    if ray:
+        needs_ray()
+    elif ray_address:
+        raise click.UsageError("--ray-address needs --ray")
 
     from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
 
@@ -123,7 +142,6 @@ def compile_many_command(
     if report_path:
         check_writable(report_path)
 
-    from verilocc_mlir.pipeline.batch.local import LocalExecutor
     from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
     from verilocc_mlir.pipeline.key import Keys
     from verilocc_mlir.report.batch.json import to_json
@@ -135,7 +153,8 @@ def compile_many_command(
     start = time.monotonic()
     toolchain = find_toolchain(settings.llvm)
     keys = Keys(settings, toolchain, server_version(settings))
-    executor = LocalExecutor(jobs or _cores(), job_seconds, FACTORY if settings.server else "")
+    factory = FACTORY if settings.server else ""
+    executor = _executor(jobs, job_seconds, factory, toolchain, (ray_address or "local") if ray else None)
     warnings: list[str] = []
     items: list[BatchItem] = []
     with _progress(len(inputs), progress and not quiet) as (show, say):
@@ -167,6 +186,18 @@ def compile_many_command(
     if not quiet:
         print_batch(report, console(stderr=report_path == STDIO))
     return int(report.exit_code)
+
+
+def _executor(jobs: int, job_seconds: float, factory: str, toolchain: Toolchain, ray_address: str | None) -> Executor:
+    """Worker processes here, or tasks of the Ray cluster at that address."""
+    if ray_address is None:
+        from verilocc_mlir.pipeline.batch.local import LocalExecutor
+
+        return LocalExecutor(jobs or _cores(), job_seconds, factory)
+    from verilocc_mlir.pipeline.batch.on_ray import RayExecutor
+    from verilocc_mlir.pipeline.key import versions
+
+    return RayExecutor(ray_address, jobs, job_seconds, versions(toolchain), factory)
 
 
 def _cores() -> int:

@@ -32,6 +32,17 @@ def needs_service() -> None:
         )
 
 
+def has_ray() -> bool:
+    """Whether Ray is installed."""
+    return _found("ray")
+
+
+def needs_ray() -> None:
+    """Raises UnsupportedError, naming the extra, if Ray is not installed."""
+    if not has_ray():
+        raise UnsupportedError("this needs Ray, which is not installed", hint="pip install 'verilocc-mlir[ray]'")
+
+
 def _found(name: str) -> bool:
     try:
         return find_spec(name) is not None

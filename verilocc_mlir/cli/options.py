@@ -22,6 +22,7 @@ _SECONDS = click.FloatRange(0, min_open=True)
 TARGET_OPTIONS = ["--mcpu", "--mattr", "--mtriple", "-O"]
 PROOF_OPTIONS = ["--allocator", "--fallback", "--solver-seconds"]
 LLVM_OPTIONS = ["--llvm", "--llc", "--verify", "--tool-seconds"]
+RAY_OPTIONS = ["--ray", "--ray-address"]
 """Their names, in groups for the help."""
 
 _OPTIONS = (
@@ -60,6 +61,20 @@ _OPTIONS = (
         help="For one run of llc or ld.lld.",
     ),
 )
+
+
+def ray_options(command: _Command) -> _Command:
+    """Add ``--ray`` and ``--ray-address``; the command gets them as ``ray`` and ``ray_address``, "" without one."""
+    for option in (
+        click.option(
+            "--ray-address", default="", metavar="ADDR",
+            help="local: one of this machine, for this command alone; auto: the one this machine is in; HOST:PORT. "
+            "[default: local]",
+        ),
+        click.option("--ray", is_flag=True, help="Work on a Ray cluster."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
 
 
 def compile_options(command: _Command) -> _Command:

@@ -1,25 +1,43 @@
-"""``verilocc serve``."""
+"""``verilocc serve``, on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from rich_click import RichCommand
 
-from verilocc_mlir.cli.extras import needs_service
+from verilocc_mlir.cli.extras import needs_ray, needs_service
+from verilocc_mlir.cli.options import ray_options
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
 _SECONDS = click.FloatRange(0, min_open=True)
+_DEFAULT_ADDRESS = "127.0.0.1:50551"
+
+
+class _Replicas(click.ParamType[tuple[int, int]]):
+    """``MIN:MAX``, or one number for both."""
+
+    name = "MIN:MAX"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        fewest, _, most = str(value).partition(":")
+        if fewest.isdecimal() and (most or fewest).isdecimal() and 1 <= int(fewest) <= int(most or fewest):
+            return int(fewest), int(most or fewest)
+        self.fail(f"{value!r} is not MIN:MAX with 1 <= MIN <= MAX", param, ctx)
 
 
 @click.command("serve", cls=RichCommand)
 @click.option(
     "--listen", "addresses", multiple=True, metavar="ADDR",
-    help="HOST:PORT or unix:PATH; may be given again. [default: 127.0.0.1:50551]",
+    help=f"HOST:PORT or unix:PATH; may be given again. [default: {_DEFAULT_ADDRESS}]",
 )  # fmt: skip
-@click.option("--workers", type=click.IntRange(1), default=os.cpu_count() or 1, show_default="cores", metavar="N")
+@click.option(
+    "--workers", type=click.IntRange(1), default=None, metavar="N", help="[default: cores; with --ray 1 a replica]"
+)
 @click.option("--max-waiting", type=click.IntRange(0), default=64, show_default=True, help="Calls that may wait.")
 @click.option("--max-request-mib", type=click.IntRange(1, 2047), default=32, show_default=True)
 @click.option("--max-seconds", type=_SECONDS, default=600.0, show_default=True, help="For one call, at most.")
@@ -37,9 +55,15 @@ _SECONDS = click.FloatRange(0, min_open=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
+@ray_options
+@click.option("--replicas", type=_Replicas(), default=None, help="With --ray: fewest and most. [default: 1:1]")
+@click.option(
+    "--target-requests", type=_SECONDS, default=None, metavar="N",
+    help="With --ray: of a replica, above which there are more. [default: its workers]",
+)  # fmt: skip
 def serve_command(
     addresses: tuple[str, ...],
-    workers: int,
+    workers: int | None,
     max_waiting: int,
     max_request_mib: int,
     max_seconds: float,
@@ -55,15 +79,29 @@ def serve_command(
     metrics: str,
     traces: str,
     log_level: str,
+    ray: bool,
+    ray_address: str,
+    replicas: tuple[int, int] | None,
+    target_requests: float | None,
 ) -> int:
     """Serve allocation and audit over gRPC until SIGTERM or Ctrl-C; docs/service.md has the contract.
 
-    Loopback unless another address is given. Ends with 0 once accepted calls are done.
+    Loopback unless another address is given. Ends with 0 once accepted calls are done. With --ray, replicas of the
+    service on a Ray cluster: docs/ray.md.
     """
     needs_service()
+    if ray:
+        needs_ray()
+        _refuse(
+            {"--tls-cert": tls_cert, "--tls-key": tls_key, "--tls-client-ca": tls_client_ca, "--metrics": metrics},
+            "is not possible with --ray: Ray Serve's ingress has no TLS, and Ray has its own metrics",
+        )
+    else:
+        needing = {"--ray-address": ray_address, "--replicas": replicas, "--target-requests": target_requests}
+        _refuse(needing, "needs --ray")
+    workers = workers or (1 if ray else os.cpu_count() or 1)
     # It reads this when it is loaded; the log has lines of one form only.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from verilocc_mlir.service.running import Options, serve
     from verilocc_mlir.service.server import ServerLimits
 
     limits = ServerLimits(
@@ -75,9 +113,29 @@ def serve_command(
         max_waiting=max_waiting,
         streams=workers,
     )
+    if ray:
+        from verilocc_mlir.service import ray_serve
+
+        return ray_serve.serve(
+            ray_serve.Options(
+                limits,
+                ray_address=ray_address or "local",
+                listen=_only(addresses),
+                insecure=insecure,
+                replicas=replicas or (1, 1),
+                target_requests=target_requests,
+                attempts=attempts,
+                drain_seconds=drain_seconds,
+                tokens=tokens,
+                traces=traces,
+                log_level=log_level,
+            )
+        )
+    from verilocc_mlir.service.running import Options, serve
+
     return serve(
         Options(
-            addresses=addresses or ("127.0.0.1:50551",),
+            addresses=addresses or (_DEFAULT_ADDRESS,),
             limits=limits,
             attempts=attempts,
             drain_seconds=drain_seconds,
@@ -91,3 +149,15 @@ def serve_command(
             log_level=log_level,
         )
     )
+
+
+def _refuse(given: Mapping[str, object], why: str) -> None:
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"{name} {why}")
+
+
+def _only(addresses: tuple[str, ...]) -> str:
+    if len(addresses) > 1:
+        raise click.UsageError("--listen is given once with --ray: Ray Serve's ingress has one port")
+    return addresses[0] if addresses else _DEFAULT_ADDRESS

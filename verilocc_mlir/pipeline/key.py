@@ -53,6 +53,15 @@ class Keys:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def versions(toolchain: Toolchain) -> dict[str, str]:
+    """What must be equal on two machines for their results to be: versions of this project, Z3 and LLVM, by name."""
+    return {
+        "verilocc": f"{version.__version__}, sources {source_digest()[:16]}",
+        "z3": metadata.version("z3-solver"),
+        "LLVM": toolchain.version_text,
+    }
+
+
 @functools.lru_cache(maxsize=1)
 def source_digest() -> str:
     """SHA-256 over the sources of both packages; what this process first sees of them, 64 hexadecimal digits."""

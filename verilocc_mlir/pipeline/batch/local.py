@@ -67,7 +67,7 @@ class LocalExecutor:
         Raises:
             ToolchainError: workers do not start at all.
         """
-        crew = _Crew(self._job_seconds, self._factory)
+        crew = Crew(self._job_seconds, self._factory)
         waiting: set[Future[Result]] = set()
         pool = ThreadPoolExecutor(max_workers=self._workers)
         try:
@@ -90,8 +90,12 @@ class LocalExecutor:
             crew.close()
 
 
-class _Crew:
-    """The workers of one run, idle or at work."""
+class Crew:
+    """Workers of this process, idle or at work; as many as jobs are done at once.
+
+    Args:
+        job_seconds, factory: as for ``LocalExecutor``.
+    """
 
     def __init__(self, job_seconds: float, factory: str) -> None:
         self._job_seconds = job_seconds
