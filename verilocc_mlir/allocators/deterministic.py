@@ -27,6 +27,8 @@ STRATEGIES = (
     Strategy("widest first", by_width, coalesced=False),
     Strategy("largest first", by_area, coalesced=False),
     Strategy("widest first, single registers from above", by_width, coalesced=False, narrow_down=True),
+    Strategy("joined ranges, widest first, snug", by_width, coalesced=True, narrow_down=True, snug=True),
+    Strategy("widest first, snug", by_width, coalesced=False, narrow_down=True, snug=True),
 )
 """Tried in this order under each ceiling."""
 

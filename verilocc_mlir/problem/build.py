@@ -7,9 +7,11 @@ are ignored, those already placed are fixed occupations.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
+from verilocc_mlir.analysis.execution import has_inactive_lanes
 from verilocc_mlir.analysis.lanes import is_debug, lane_mask, virtual_classes
 from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness
 from verilocc_mlir.analysis.loops import find_loops
@@ -83,7 +85,7 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
     classes = virtual_classes(function)
     flags = {v: function.registers[v].flags if v in function.registers else () for v in classes}
     members = {v for v, cls in classes.items() if phase_of(cls, flags[v]) == phase}
-    live = lane_liveness(function, cfg, classes, members.__contains__)
+    live = phase_liveness(function, cfg, classes, members.__contains__, phase)
     budgets, special = _budgets(file, function, target, phase)
     points = _points(function, cfg, depths, classes, members)
     # Renaming must not matter: ranges are numbered by their first definition, or first mention where there is none.
@@ -111,6 +113,19 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
         budgets=budgets,
         occupancy=Occupancy(target.vgpr_granule, target.vgpr_total, target.max_waves, target.unified_vgpr),
         special=special,
+    )
+
+
+def phase_liveness(
+    function: MachineFunction,
+    cfg: ControlFlow,
+    classes: dict[int, RegisterClass],
+    chosen: Callable[[int], bool],
+    phase: str,
+) -> LaneLiveness:
+    """Live ranges of a phase's registers; a scalar has no inactive lanes."""
+    return lane_liveness(
+        function, cfg, classes, chosen, inactive_lanes=phase != "sgpr" and has_inactive_lanes(function)
     )
 
 

@@ -1,0 +1,7 @@
+"""Register pressure brought down to what there is: spilling, rematerialisation, live-range splitting."""
+
+from __future__ import annotations
+
+from verilocc_mlir.spilling.relieve import Relieved, SpillAction, relieve
+
+__all__ = ["Relieved", "SpillAction", "relieve"]
