@@ -226,7 +226,22 @@ def _saves_at_writes(register: RegisterGaps, gaps: frozenset[Gap], constant: int
             stores[gap.opens.index] = stores.get(gap.opens.index, 0) | stored
         if gap.opens.before is not None:
             work.append((gap.opens.before, parts & ~stored))
-    return [Move("after", index, parts) for index, parts in sorted(stores.items())]
+    return _together(register, gaps, stores)
+
+
+def _together(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int, int]) -> list[Move]:
+    """Stores of parts that one block writes one after the other, in one: wider instructions, and fewer."""
+    found: list[Move] = []
+    waiting = 0
+    for access in register.accesses:
+        # What waits is overwritten or leaves its register here at the latest: it was stored by then.
+        waiting |= stores.get(access.index, 0)
+        after = access.after
+        stays = after is not None and after not in gaps and after.closes is not None and not waiting & ~after.live
+        if waiting and not (stays and after.closes.index in stores and not after.closes.writes & waiting):
+            found.append(Move("after", access.index, waiting))
+            waiting = 0
+    return found
 
 
 def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[Move] | None:
