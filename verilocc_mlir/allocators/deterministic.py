@@ -39,11 +39,26 @@ LAST_REPAIR_STEPS = 1500
 """Evictions allowed under the last ceiling, past which the allocator gives up."""
 
 
+HURRIED_REPAIR_STEPS = 100
+"""The same where a problem with more room can be had."""
+
+
 class DeterministicAllocator:
-    """See the module."""
+    """See the module.
+
+    Args:
+        repair_steps: evictions allowed under a ceiling; None: ``REPAIR_STEPS``, ``LAST_REPAIR_STEPS`` under the last.
+    """
 
     name = "deterministic"
-    version = "1"
+    version = "2"
+
+    def __init__(self, repair_steps: int | None = None) -> None:
+        self._repair_steps = repair_steps
+
+    def hurried(self) -> DeterministicAllocator:
+        """The same, giving up sooner."""
+        return DeterministicAllocator(HURRIED_REPAIR_STEPS)
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
         """Place every live range, or say why not.
@@ -52,7 +67,7 @@ class DeterministicAllocator:
             AllocationFailure: the pressure exceeds a file, or no place was found for a tuple.
         """
         search = _Search(problem)
-        starts = search.solve()
+        starts = search.solve(self._repair_steps)
         names = tuple(
             search.cells.name(start, live_range) for start, live_range in zip(starts, problem.ranges, strict=True)
         )
@@ -81,7 +96,7 @@ class _Search:
         self.hints = Hints(problem, self.cells)
         self.cost = CostModel(problem, self.cells)
 
-    def solve(self) -> list[int]:
+    def solve(self, repair_steps: int | None) -> list[int]:
         """First cell of every range.
 
         Raises:
@@ -99,7 +114,8 @@ class _Search:
             if best is not None:
                 return self._tighten(best, where).starts
             if closest is not None:
-                if closest.repair(self._parts, LAST_REPAIR_STEPS if number == len(tries) else REPAIR_STEPS):
+                steps = LAST_REPAIR_STEPS if number == len(tries) else REPAIR_STEPS
+                if closest.repair(self._parts, steps if repair_steps is None else repair_steps):
                     return closest.starts
                 stuck = closest.waiting[-1]
         raise self._fragmented(stuck)

@@ -46,6 +46,15 @@ class Allocator(Protocol):
 
 
 @runtime_checkable
+class Patient(Protocol):
+    """An allocator that goes to some lengths before it gives up; ``hurried`` is the same one giving up sooner, for
+    when a problem with more room can be made.
+    """
+
+    def hurried(self) -> Allocator: ...
+
+
+@runtime_checkable
 class Remote(Protocol):
     """An allocator that asks a server, which may be down; ``address`` is how people know it."""
 

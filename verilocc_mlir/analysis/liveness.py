@@ -15,8 +15,8 @@ gives that reading). The instruction itself occupies its register for the one sl
 definition does, and so may stay in the text without harm to a neighbour. A register that may hold a value already is
 held, as in LLVM: SIOptimizeVGPRLiveRange writes ``IMPLICIT_DEF`` at the end of a region whose *inactive* lanes still
 need the old value, so what comes between it and the join must leave the register alone. Where no lane is ever inactive
-that was active before (``inactive_lanes`` is false: scalars, and functions that never write EXEC) it ends both and occupies nothing: it must then
-be left out of the text.
+that was active before (``inactive_lanes`` is false: scalars, and functions that never write EXEC) it ends both and
+occupies nothing: it must then be left out of the text.
 
 Segments are in the slot numbering of ``problem/model.py``.
 """

@@ -1,4 +1,8 @@
-"""Attempts at one function in one phase: build, allocate, prove, rewrite. The audit comes after, on the text."""
+"""Attempts at one function in one phase: build, allocate, prove, rewrite. The audit comes after, on the text.
+
+Where the registers do not suffice, or no place is found for a tuple, the function gets spill code and is tried again,
+with a little more room each time.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult, prove
 from smt_verifier.smt import Solver
-from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.allocators import Allocator, Patient
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.pipeline.clock import Clock
@@ -18,9 +22,14 @@ from verilocc_mlir.problem.build import Phase, build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.report.model import Attempt, Finding, Verdict
 from verilocc_mlir.rewrite import rewrite_function
+from verilocc_mlir.spilling import SpillAction, Spiller
 from verilocc_mlir.target.targets import Target
 
 _FINDINGS_KEPT = 20
+_FOR_LACK_OF_ROOM = ("pressure", "fragmentation")
+
+SPARE_REGISTERS = (0, 2, 4, 8, 16, 24, 32)
+"""Registers left free at every point when spilling, tried in this order: tuples need room to be placed."""
 
 
 @dataclass(frozen=True)
@@ -30,25 +39,33 @@ class Candidate:
     Attributes:
         attempts: as they are reported.
         proposed: the same as they were made; one fewer if the problem could not be built.
-        problem: the question, None if it could not be built.
+        problem: the question of the last attempt, None if none could be built.
         function: the function with its registers, None if no attempt was proved and rewritten.
+        spills: what was spilled for the last attempt.
     """
 
     attempts: tuple[Attempt, ...]
     proposed: tuple[Proposed, ...] = ()
     problem: AllocationProblem | None = None
     function: MachineFunction | None = None
+    spills: tuple[SpillAction, ...] = ()
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether the last attempt ended because there were not enough registers, or none together for a tuple."""
+        return self.function is None and bool(self.proposed) and self.proposed[-1].cause in _FOR_LACK_OF_ROOM
 
 
 @dataclass(frozen=True)
 class AttemptLimits:
     """``solver_seconds`` for one question to ``solver`` (None: the default one); ``attempts`` of an allocator that can
-    try again.
+    try again; ``spill``: spill where registers do not suffice.
     """
 
     solver_seconds: float
     attempts: int = DEFAULT_ATTEMPTS
     solver: Solver | None = None
+    spill: bool = True
 
 
 def try_allocators(
@@ -69,6 +86,48 @@ def try_allocators(
             problem = build_problem(file, function, target, phase)
     except UnsupportedError as error:
         return Candidate((Attempt(allocators[0].name, "build", error.what),))
+
+    def check(proposal: Proposal) -> ProofResult:
+        return prove(problem, proposal, timeout_s=limits.solver_seconds, solver=limits.solver)
+
+    tried = _try(allocators, file, function, problem, target, clock, limits)
+    if not limits.spill or not tried.lacks_room:
+        return tried
+    with clock.measure("spill"):
+        spiller = Spiller(function, problem, target)
+    for spare in SPARE_REGISTERS:
+        if not tried.lacks_room:
+            break
+        with clock.measure("spill"):
+            relieved = spiller.relieve(spare)
+        if relieved is None:
+            break
+        if not relieved.actions:
+            continue
+        with clock.measure("build"):
+            smaller = build_problem(file, relieved.function, target, phase)
+        last = spare == SPARE_REGISTERS[-1]
+        chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
+        again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
+        tried = replace(
+            again,
+            attempts=(*tried.attempts, *again.attempts),
+            proposed=(*tried.proposed, *again.proposed),
+            spills=relieved.actions,
+        )
+    return tried
+
+
+def _try(
+    allocators: Sequence[Allocator],
+    file: MirFile,
+    function: MachineFunction,
+    problem: AllocationProblem,
+    target: Target,
+    clock: Clock,
+    limits: AttemptLimits,
+) -> Candidate:
+    """Each allocator on ``problem``, which is that of ``function``."""
 
     def check(proposal: Proposal) -> ProofResult:
         return prove(problem, proposal, timeout_s=limits.solver_seconds, solver=limits.solver)

@@ -23,6 +23,7 @@ from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.report.model import Attempt, Moves, PhaseReport
+from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
 
 _ATTRIBUTE_GROUP = re.compile(r" #\d+\b")
@@ -46,6 +47,7 @@ class _Function:
     attempts: list[Attempt]
     chosen: MachineFunction | None = None
     audit: FunctionAudit | None = None
+    spills: tuple[SpillAction, ...] = ()
 
     def needs_llvm(self) -> bool:
         return self.chosen is None or (self.audit is not None and self.audit.outcome is not Outcome.PROVED)
@@ -120,6 +122,7 @@ class PhaseRunner:
         candidate = try_allocators(self.allocators, file, function.before, self.target, phase, function.clock, limits)
         function.attempts += candidate.attempts
         function.chosen = candidate.function
+        function.spills = candidate.spills
 
     def _take_llvm(self, file: MirFile, text: str, functions: list[_Function], phase: Phase) -> None:
         """Put LLVM's version in the place of each function that needs it."""
@@ -137,6 +140,7 @@ class PhaseRunner:
             if function.needs_llvm():
                 function.chosen = versions[function.before.name]
                 function.audit = None
+                function.spills = ()
                 function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
 
     def _audit_text(self, file: MirFile, functions: list[_Function], phase: Phase) -> str:
@@ -162,7 +166,8 @@ class PhaseRunner:
         moves = Moves(counts.copies_before, counts.copies_after, counts.saves, counts.reloads, counts.rematerialised)
         # Of the last of ours: what is said of a server that was asked first has a line of its own.
         reason = function.attempts[-2].reason if fallback else ""
-        return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, dict(function.clock.seconds))
+        seconds = dict(function.clock.seconds)
+        return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, seconds, function.spills)
 
 
 def _without_attributes(preamble: str) -> list[str]:

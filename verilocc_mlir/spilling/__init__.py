@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from verilocc_mlir.spilling.relieve import Relieved, SpillAction, relieve
+from verilocc_mlir.spilling.actions import SpillAction
+from verilocc_mlir.spilling.relieve import Relieved, Spiller
 
-__all__ = ["Relieved", "SpillAction", "relieve"]
+__all__ = ["Relieved", "SpillAction", "Spiller"]

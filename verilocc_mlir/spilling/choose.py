@@ -55,16 +55,13 @@ class Excess:
     def room(self, gaps: Iterable[Gap]) -> bool:
         """Whether the gaps' live parts could be added without excess, all at once."""
         return all(
-            self.over[point] + gap.live.bit_count() <= 0
-            for gap in gaps
-            for point in range(2 * gap.first, 2 * gap.stop)
+            self.over[point] + gap.live.bit_count() <= 0 for gap in gaps for point in range(2 * gap.first, 2 * gap.stop)
         )
 
 
-def choose(registers: Mapping[int, RegisterGaps], excess: Excess, costs: Costs) -> dict[int, SpillPlan] | None:
+def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, SpillPlan] | None:
     """Plans, by virtual register, after which no point has too many live; None if the registers given cannot do it."""
     plans: dict[int, SpillPlan] = {}
-    candidates = {v: _Candidates(r, costs) for v, r in registers.items()}
     order: list[tuple[int, frozenset[Gap]]] = []
     while excess.worst > 0:
         best: tuple[float, int, SpillPlan] | None = None
@@ -95,7 +92,7 @@ def choose(registers: Mapping[int, RegisterGaps], excess: Excess, costs: Costs) 
 def _put_back(
     plans: dict[int, SpillPlan],
     order: list[tuple[int, frozenset[Gap]]],
-    candidates: Mapping[int, _Candidates],
+    candidates: Mapping[int, Candidates],
     excess: Excess,
 ) -> None:
     """Leave in registers what later choices made room for, dearest first."""
@@ -114,7 +111,7 @@ def _put_back(
             plans[vreg] = smaller
 
 
-class _Candidates:
+class Candidates:
     """Sets of gaps of one register that are worth leaving in memory together."""
 
     def __init__(self, register: RegisterGaps, costs: Costs) -> None:

@@ -1,8 +1,8 @@
 """Spill code as LLVM writes it: pseudo-instructions, stack slots, constants computed anew.
 
-``SI_SPILL_*`` (SIInstructions.td) are what SIInstrInfo::storeRegToStackSlot and loadRegFromStackSlot insert; LLVM lowers
-them after allocation: vector registers to scratch memory or free accumulators, scalars to lanes of vector registers
-(SILowerSGPRSpills.cpp, SIRegisterInfo::eliminateFrameIndex).
+``SI_SPILL_*`` (SIInstructions.td) are what SIInstrInfo::storeRegToStackSlot and loadRegFromStackSlot insert; LLVM
+lowers them after allocation: vector registers to scratch memory or free accumulators, scalars to lanes of vector
+registers (SILowerSGPRSpills.cpp, SIRegisterInfo::eliminateFrameIndex).
 """
 
 from __future__ import annotations
@@ -99,9 +99,7 @@ def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool) ->
     if not slots:
         return function
     kind = "sgpr-spill" if scalar else "default"
-    rows = {
-        slot.number: StackObject(slot.number, 4 * slot.size, 4, "spill-slot", _row(slot, kind)) for slot in slots
-    }
+    rows = {slot.number: StackObject(slot.number, 4 * slot.size, 4, "spill-slot", _row(slot, kind)) for slot in slots}
     header: list[str] = []
     inside = done = False
     for line in function.header_lines:

@@ -18,9 +18,7 @@ _DEPTH = 4
 """Copies followed from a constant."""
 
 
-def constants(
-    function: MachineFunction, classes: Mapping[int, RegisterClass]
-) -> dict[tuple[int, int], Instruction]:
+def constants(function: MachineFunction, classes: Mapping[int, RegisterClass]) -> dict[tuple[int, int], Instruction]:
     """For each register and part that holds a constant, the instruction that makes it."""
     written: dict[tuple[int, int], list[Instruction]] = {}
     for block in function.blocks:

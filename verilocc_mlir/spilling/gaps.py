@@ -102,8 +102,9 @@ def register_gaps(live: LaneLiveness, cfg: ControlFlow, wanted: Callable[[int], 
             for vreg in touched:
                 if wanted(vreg):
                     by_register.setdefault(vreg, []).append((block, access))
-    entering, leaving = _at_boundaries(live.lanes_in, len(cfg.successors)), _at_boundaries(
-        live.lanes_out, len(cfg.successors)
+    entering, leaving = (
+        _at_boundaries(live.lanes_in, len(cfg.successors)),
+        _at_boundaries(live.lanes_out, len(cfg.successors)),
     )
     return {
         vreg: _Builder(vreg, live, cfg, entering.get(vreg, {}), leaving.get(vreg, {})).build(found)

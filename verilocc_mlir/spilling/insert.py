@@ -244,9 +244,10 @@ class _Pieces:
     def _join_access(self, access: Access, saved: int) -> None:
         before, after = access.before, access.after
         passed = before.live & after.live & ~access.writes if before is not None and after is not None else 0
-        kept = before is not None and before not in self._gaps
-        if kept and (access.reads & before.live or (passed and after not in self._gaps) or saved & ~access.writes):
-            self._join(access, before)
+        if before is not None and before not in self._gaps:
+            needed = access.reads & before.live or (passed and after not in self._gaps) or saved & ~access.writes
+            if needed:
+                self._join(access, before)
         if after is not None and after not in self._gaps and (access.writes & after.live or passed):
             self._join(access, after)
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from verilocc_mlir.mir.model import MachineFunction
-
 from verilocc_mlir.analysis.execution import ExecMasks, is_terminator, writes_exec
-from verilocc_mlir.spilling.gaps import Access, Gap, RegisterGaps
+from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
 
 Where = Literal["before", "after", "start", "end"]
 
@@ -152,8 +151,9 @@ def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list
         if wanted:
             reload = Move("before", access.index, wanted & access.before.live)
             found.append(reload)
-            stays = access.after is not None and access.after not in gaps and access.after.live & ~access.writes
-            if stays and not _visible(access.after, reload, gaps, costs):
+            after = access.after
+            stays = after is not None and after not in gaps and bool(after.live & ~access.writes)
+            if after is not None and stays and not _visible(after, reload, gaps, costs):
                 return None
     started: set[int] = set()
     for gap in gaps:
@@ -237,8 +237,9 @@ def _together(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int, in
         # What waits is overwritten or leaves its register here at the latest: it was stored by then.
         waiting |= stores.get(access.index, 0)
         after = access.after
-        stays = after is not None and after not in gaps and after.closes is not None and not waiting & ~after.live
-        if waiting and not (stays and after.closes.index in stores and not after.closes.writes & waiting):
+        following = after.closes if after is not None and after not in gaps and not waiting & ~after.live else None
+        later = following is not None and following.index in stores and not following.writes & waiting
+        if waiting and not later:
             found.append(Move("after", access.index, waiting))
             waiting = 0
     return found

@@ -7,44 +7,23 @@ the result against the text without any spill code, so nothing here is trusted.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from verilocc_mlir.analysis.cfg import control_flow
+from verilocc_mlir.analysis.execution import exec_masks, is_terminator
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.problem.build import frequency, phase_liveness
 from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.spilling.choose import Excess, choose
+from verilocc_mlir.spilling.actions import SpillAction
+from verilocc_mlir.spilling.choose import Candidates, Excess, choose
 from verilocc_mlir.spilling.constants import constants
-from verilocc_mlir.analysis.execution import exec_masks, is_terminator
 from verilocc_mlir.spilling.gaps import register_gaps
 from verilocc_mlir.spilling.insert import SpillTarget, insert_spills
 from verilocc_mlir.spilling.plan import Costs, SpillPlan, insertion_places
+from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.targets import Target
-
-
-@dataclass(frozen=True)
-class SpillAction:
-    """What was done to one register.
-
-    Attributes:
-        register: its name before, ``%346``.
-        kind: ``spill`` (to memory) or ``rematerialise`` (constants, computed anew).
-        parts: 32-bit registers of it that were concerned.
-        saves: ``(instruction or block, registers)`` as in ``plan.Move``, in words: ``after 17``, ``end of bb.2``.
-        reloads: likewise.
-        cost: stores and loads of 32-bit registers, weighted by estimated executions.
-        reason: why: the point with most registers too many.
-    """
-
-    register: str
-    kind: str
-    parts: int
-    saves: tuple[str, ...]
-    reloads: tuple[str, ...]
-    cost: float
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -55,69 +34,78 @@ class Relieved:
     actions: tuple[SpillAction, ...]
 
 
-def relieve(
-    function: MachineFunction, problem: AllocationProblem, target: Target, *, spare: int = 0
-) -> Relieved | None:
-    """``function`` with spill code, so that at every point ``spare`` registers are left over.
+class Spiller:
+    """Spills one phase's registers of one function, as often as asked, with more or less room to spare.
 
     Args:
         function: what ``problem`` was built from.
-        problem: one phase's question: live ranges, budgets, what is held by others.
+        problem: the phase's question: live ranges, budgets, what is held by others.
         target: the GPU.
-        spare: 32-bit registers to leave free of each file at every point.
-
-    Returns:
-        None where the registers that may be spilled do not suffice; the function itself where nothing is to be done.
     """
-    cfg = control_flow(function)
-    classes = virtual_classes(function)
-    members = {int(r.name[1:]): r for r in problem.ranges}
-    barred = _barred(function)
-    live = phase_liveness(function, cfg, classes, members.__contains__, problem.phase)
-    scalar = problem.phase == "sgpr"
-    places = insertion_places(function, cfg.first, vectors=not scalar)
-    known = constants(function, {v: classes[v] for v in members})
-    by_register: dict[int, int] = {}
-    for vreg, part in known:
-        by_register[vreg] = by_register.get(vreg, 0) | 1 << part
-    costs = Costs(
-        lambda block: frequency(problem.block_depths[block]),
-        None if scalar else exec_masks(function, cfg),
-        places,
-        lambda vreg: by_register.get(vreg, 0),
-    )
-    gaps = register_gaps(live, cfg, lambda v: v in members and v not in barred and classes[v].bits % 32 == 0)
-    plans: dict[int, SpillPlan] = {}
-    reasons: dict[int, str] = {}
-    for banks in sorted({r.banks for r in problem.ranges if r.groups}, key=lambda b: (len(b), b)):
-        if "special" in banks and len(banks) == 1:
-            continue
-        excess = Excess(_excess(problem, banks, spare))
-        for plan in plans.values():
-            if set(members[plan.register.vreg].banks) <= set(banks):
-                excess.change(plan.gaps, -1)
-        if excess.worst <= 0:
-            continue
-        reason = _reason(excess, banks)
-        chosen = choose(
-            {v: g for v, g in gaps.items() if v not in plans and set(members[v].banks) <= set(banks)}, excess, costs
+
+    def __init__(self, function: MachineFunction, problem: AllocationProblem, target: Target) -> None:
+        self._function = function
+        self._problem = problem
+        self._members = {int(r.name[1:]): r for r in problem.ranges}
+        self._cfg = control_flow(function)
+        classes = virtual_classes(function)
+        scalar = problem.phase == "sgpr"
+        barred = _barred(function)
+        live = phase_liveness(function, self._cfg, classes, self._members.__contains__, problem.phase)
+        known = constants(function, {v: classes[v] for v in self._members})
+        self._constant: dict[int, int] = {}
+        for vreg, part in known:
+            self._constant[vreg] = self._constant.get(vreg, 0) | 1 << part
+        places = insertion_places(function, self._cfg.first, vectors=not scalar)
+        self._costs = Costs(
+            lambda block: frequency(problem.block_depths[block]),
+            None if scalar else exec_masks(function, self._cfg),
+            places,
+            lambda vreg: self._constant.get(vreg, 0),
         )
-        if chosen is None:
-            return None
-        plans |= chosen
-        reasons |= dict.fromkeys(chosen, reason)
-    if not plans:
-        return Relieved(function, ())
-    spill_target = SpillTarget(
-        classes,
-        known,
-        places,
-        (header_field(function, "stackPtrOffsetReg") or "$sgpr32").removeprefix("$"),
-        offsets=not target.unified_vgpr,
-        even=target.unified_vgpr,
-    )
-    changed = insert_spills(function, cfg, plans, spill_target)
-    return Relieved(changed, tuple(_action(p, reasons[v], by_register.get(v, 0)) for v, p in plans.items()))
+        self._target = SpillTarget(
+            classes,
+            known,
+            places,
+            (header_field(function, "stackPtrOffsetReg") or "$sgpr32").removeprefix("$"),
+            offsets=not target.unified_vgpr,
+            even=target.unified_vgpr,
+        )
+        gaps = register_gaps(
+            live, self._cfg, lambda v: v in self._members and v not in barred and classes[v].bits % 32 == 0
+        )
+        self._candidates = {v: Candidates(g, self._costs) for v, g in gaps.items()}
+
+    def relieve(self, spare: int = 0) -> Relieved | None:
+        """The function with spill code, so that ``spare`` registers of each file are left over at every point.
+
+        Returns:
+            None where the registers that may be spilled do not suffice; the function itself where nothing is to be
+            done.
+        """
+        plans: dict[int, SpillPlan] = {}
+        reasons: dict[int, str] = {}
+        members = self._members
+        for banks in sorted({r.banks for r in self._problem.ranges if r.groups}, key=lambda b: (len(b), b)):
+            excess = Excess(_excess(self._problem, banks, spare))
+            for plan in plans.values():
+                if set(members[plan.register.vreg].banks) <= set(banks):
+                    excess.change(plan.gaps, -1)
+            if excess.worst <= 0:
+                continue
+            reason = _reason(excess, banks)
+            open_to = {
+                v: c for v, c in self._candidates.items() if v not in plans and set(members[v].banks) <= set(banks)
+            }
+            chosen = choose(open_to, excess)
+            if chosen is None:
+                return None
+            plans |= chosen
+            reasons |= dict.fromkeys(chosen, reason)
+        if not plans:
+            return Relieved(self._function, ())
+        changed = insert_spills(self._function, self._cfg, plans, self._target)
+        return Relieved(changed, tuple(_action(p, reasons[v], self._constant.get(v, 0)) for v, p in plans.items()))
 
 
 def _barred(function: MachineFunction) -> set[int]:
@@ -152,8 +140,6 @@ def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> l
             for group in live_range.groups:
                 add(group.segments, group.lanes.bit_count())
     usable: set[int] = set()
-    from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
-
     for budget in problem.budgets:
         if budget.bank in banks:
             base = BANK_BASE[Bank(budget.bank)]

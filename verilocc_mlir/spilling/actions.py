@@ -1,0 +1,28 @@
+"""What spilling did, as data for reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SpillAction:
+    """What was done to one register.
+
+    Attributes:
+        register: its name before, ``%346``.
+        kind: ``spill`` (to memory) or ``rematerialise`` (constants, computed anew).
+        parts: 32-bit registers of it that were concerned.
+        saves: ``(instruction or block, registers)`` as in ``plan.Move``, in words: ``after 17``, ``end of bb.2``.
+        reloads: likewise.
+        cost: stores and loads of 32-bit registers, weighted by estimated executions.
+        reason: why: the point with most registers too many.
+    """
+
+    register: str
+    kind: str
+    parts: int
+    saves: tuple[str, ...]
+    reloads: tuple[str, ...]
+    cost: float
+    reason: str
