@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from smt_verifier.audit.execute import Executor
-from smt_verifier.audit.lanes import GHOST, key_name
+from smt_verifier.audit.lanes import GHOST, STACK, key_name
 from smt_verifier.audit.masks import Variable
 from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Expression, Mask, State, Terms
 
@@ -202,16 +202,14 @@ def _relation(pre: dict[int, int], post: dict[int, int], live: set[int] | None, 
 def _facts(
     executor: Executor, state: State, atom: Atom | None, expressions: list[Expression], live: set[int] | None
 ) -> frozenset[Fact]:
-    """Lanes that hold the result of an operation on lanes; what remembers an argument of a repeated operation may be
-    the result of another one. Where the lane it was made in is dead, copies of it are told instead.
+    """Lanes that hold the result of an operation on lanes: that which it was made in, and copies of it. What remembers
+    an argument of a repeated operation may be the result of another one.
     """
     table = atom.pre if atom is not None else state.pre
-    remembered: dict[int, list[int]] = {}
+    wanted = {e.term for e in expressions}
     copies: dict[int, list[int]] = {}
     for key, term in table.items():
-        if key >= GHOST:
-            remembered.setdefault(term, []).append(key)
-        elif live is not None and key in live:
+        if term in wanted and (key >= GHOST or (key < STACK and (live is None or key in live))):
             copies.setdefault(term, []).append(key)
     found: set[Fact] = set()
     for e in expressions:
@@ -221,8 +219,6 @@ def _facts(
         if [pre_term(executor, state, atom, k) for k in e.argument_keys] != list(e.arguments):
             continue
         holders = {e.key} if pre_term(executor, state, atom, e.key) == e.term else set[int]()
-        if live is not None and not (holders & live):
-            holders.update(copies.get(e.term, ()))
-        for key in holders.union(remembered.get(e.term, ())):
+        for key in holders.union(copies.get(e.term, ())):
             found.add((e.operation, e.index, key, e.argument_keys))
     return frozenset(found)

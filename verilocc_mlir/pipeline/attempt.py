@@ -87,9 +87,6 @@ def try_allocators(
     except UnsupportedError as error:
         return Candidate((Attempt(allocators[0].name, "build", error.what),))
 
-    def check(proposal: Proposal) -> ProofResult:
-        return prove(problem, proposal, timeout_s=limits.solver_seconds, solver=limits.solver)
-
     tried = _try(allocators, file, function, problem, target, clock, limits)
     if not limits.spill or not tried.lacks_room:
         return tried

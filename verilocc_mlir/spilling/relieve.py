@@ -69,7 +69,7 @@ class Spiller:
             places,
             (header_field(function, "stackPtrOffsetReg") or "$sgpr32").removeprefix("$"),
             offsets=not target.unified_vgpr,
-            even=target.unified_vgpr,
+            even=target.align2,
         )
         gaps = register_gaps(
             live, self._cfg, lambda v: v in self._members and v not in barred and classes[v].bits % 32 == 0
