@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 
@@ -25,8 +24,6 @@ _VERSION_SECONDS = 5.0
 _NOT_THERE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
 _SHOWN = 60
 _MAX_NAME = 512
-_MISSPELT = re.compile(r"[a-z]0[0-9]|[0-9]{5}|[^a-z0-9_]")
-"""Numbers as LLVM does not write them, and what is in no register's name."""
 
 
 class RemoteAllocator:
@@ -114,7 +111,7 @@ class RemoteAllocator:
 
 
 def _is_register(name: str) -> bool:
-    if len(name) > _MAX_NAME or _MISSPELT.search(name):
+    if len(name) > _MAX_NAME:
         return False
     try:
         physical_register(name)
