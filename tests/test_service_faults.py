@@ -141,7 +141,7 @@ def test_an_idle_worker_that_died_is_not_missed(served: Served, client: Client, 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("exits", LOST), ("crashes", LOST), ("quits", LOST), ("recurses", EXHAUSTED), ("eats", EXHAUSTED),
+        ("exits", LOST), ("crashes", LOST), ("quits", LOST), ("interrupts", LOST), ("eats", EXHAUSTED),
         ("eats-natively", EXHAUSTED),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ class AllocationFailure(VeriloccError):
         reason: ``"pressure"`` (more registers are needed at one point than there are: no assignment exists),
             ``"fragmentation"`` (each file is large enough by count, but this search found no place for a tuple);
             of a server, ``"declined"`` (it answered that it has no assignment) or ``"remote"`` (it gave no answer
-            that can be used).
+            that can be used); ``"defect"``: what an allocator must not do, seen by who asked it.
     """
 
     def __init__(self, what: str, *, reason: str, where: str = "", hint: str = "") -> None:

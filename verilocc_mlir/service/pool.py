@@ -211,6 +211,8 @@ class WorkerPool:
                 self._discard(worker, lost=False)
                 raise
             self._put_back(worker, spent=answer.get("reason") == "MEMORY_LIMIT")
+            for found in answer.get("defects", ()):
+                log("defect", logging.ERROR, message=found["message"], traceback=found["traceback"])
             if answer.get("ok"):
                 return answer, data
             if "traceback" in answer:

@@ -1,9 +1,10 @@
 """A worker process: one request at a time, from a pipe to a pipe, within a memory limit.
 
 A frame is two big-endian 32-bit lengths, a JSON header and a body. A request's header has ``kind`` and ``seconds``; an
-answer's has ``ok`` and ``cpu`` (seconds), for an error the fields of ``ServiceError``, and for a defect
-``traceback``, which has nothing of the request. The end of the pipe, which comes with the server's death however it
-died, ends the process in the middle of its work, and all it started.
+answer's has ``ok`` and ``cpu`` (seconds), for an error the fields of ``ServiceError``, for a defect ``traceback``, and
+``defects`` (``message`` and ``traceback``) for those of allocators; none of them has anything of the request. The end
+of the pipe, which comes with the server's death however it died, ends the process in the middle of its work, and all it
+started.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import logging
 import os
 import resource
 import signal
@@ -26,11 +28,35 @@ from grpc import StatusCode
 
 from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes
 from verilocc_mlir.pipeline.clock import cpu_seconds
+from verilocc_mlir.pipeline.regenerate import DEFECTS
 from verilocc_mlir.service import jobs
 from verilocc_mlir.service.status import ServiceError, defect, number
 
 LENGTHS = struct.Struct(">II")
 _CPU_MARGIN_S = 30
+_MAX_DEFECTS = 8
+"""Different ones that an answer tells of."""
+
+
+class _Defects(logging.Handler):
+    """Keeps what allocators of one request raised, each once, without its words: they may quote the request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: dict[str, dict[str, str]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one."""
+        if record.exc_info and (error := record.exc_info[1]) is not None and len(self._found) < _MAX_DEFECTS:
+            text = "".join(traceback.format_tb(error.__traceback__))
+            message = f"{record.getMessage()}: {type(error).__name__}"
+            self._found[f"{message}\n{text}"] = {"message": message, "traceback": text}
+
+    def take(self) -> list[dict[str, str]]:
+        """What there is since the last call."""
+        found = list(self._found.values())
+        self._found.clear()
+        return found
 
 
 def frame(header: dict[str, Any], body: bytes) -> bytes:
@@ -56,6 +82,9 @@ def serve(memory_mib: int, attempts: int, terms: str) -> None:
     offered = replace(terms_called(terms), attempts=attempts)
     requests: SimpleQueue[tuple[dict[str, Any], bytes]] = SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
+    defects = _Defects()
+    DEFECTS.addHandler(defects)
+    DEFECTS.propagate = False
     answers.write(frame({"ok": True, "ready": os.getpid()}, b""))
     answers.flush()
     while True:
@@ -64,6 +93,7 @@ def serve(memory_mib: int, attempts: int, terms: str) -> None:
         before = cpu_seconds()
         answer, result = _answer(header, body, offered)
         answer["cpu"] = cpu_seconds() - before
+        answer["defects"] = defects.take()
         answers.write(frame(answer, result))
         answers.flush()
         if answer.get("reason") == "MEMORY_LIMIT":
