@@ -27,6 +27,7 @@ from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.service import jobs
 from verilocc_mlir.service.pool import WorkerPool
+from verilocc_mlir.service.status import ServiceError
 
 
 def request(text: str) -> bytes:
@@ -61,6 +62,32 @@ def test_the_cost_of_a_request_has_the_solver_in_it(demo_kernels: Path) -> None:
     whole, steps = asyncio.run(work())
     # The steps count their solver's time: the whole is no less than its parts.
     assert whole >= steps > 0
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_client_that_goes_away_as_its_turn_comes_is_not_worked_for(turns: int) -> None:
+    """Whatever number of the loop's turns lies between the worker that is free and the client that is gone."""
+
+    async def work() -> bool:
+        pool = WorkerPool(workers=1, max_waiting=1)
+        await pool.start()
+        try:
+            first, second = (asyncio.ensure_future(pool.run("Allocate", b"", 60)) for _ in range(2))
+            await asyncio.wait({first})
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            assert second.cancel()
+            await asyncio.wait({second})
+            gone = second.cancelled()
+            # Nothing is lost with it, neither the worker nor its place in the queue.
+            with pytest.raises(ServiceError, match="MALFORMED_REQUEST"):
+                await pool.run("Allocate", b"", 60)
+            assert (pool.counts.busy, pool.counts.waiting) == (0, 0)
+            return gone and isinstance(first.exception(), ServiceError)
+        finally:
+            await pool.close()
+
+    assert asyncio.run(work())
 
 
 def certificate(directory: Path) -> tuple[Path, Path]:

@@ -31,6 +31,13 @@ from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.status import ServiceError, code_of, draining, out_of_time, worker_lost
 from verilocc_mlir.service.worker import LENGTHS, frame
 
+# Not asyncio.wait_for: before Python 3.12 it forgets a cancellation that comes as the wait ends, and then the work goes
+# on that nobody waits for (github.com/python/cpython/issues/86296).
+if sys.version_info >= (3, 11):
+    from asyncio import timeout
+else:
+    from async_timeout import timeout
+
 _START = (
     "import sys; sys.path[:] = sys.argv[4:]; from verilocc_mlir.service.worker import serve; "
     "serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
@@ -196,8 +203,8 @@ class WorkerPool:
             try:
                 if left <= 0:
                     raise asyncio.TimeoutError
-                asked = worker.ask({"kind": kind, "seconds": left}, payload)
-                answer, data = await asyncio.wait_for(asked, left + _GRACE_SECONDS)
+                async with timeout(left + _GRACE_SECONDS):
+                    answer, data = await worker.ask({"kind": kind, "seconds": left}, payload)
             except (asyncio.TimeoutError, TimeoutError):
                 self._discard(worker, lost=False)
                 raise out_of_time() from None
@@ -273,7 +280,8 @@ class WorkerPool:
         self._all.add(worker)
         self.counts.started += 1
         try:
-            await asyncio.wait_for(worker.receive(), _START_SECONDS)
+            async with timeout(_START_SECONDS):
+                await worker.receive()
         except (asyncio.TimeoutError, TimeoutError, asyncio.IncompleteReadError, ConnectionError, ValueError) as error:
             self._end(worker, lost=True)
             await asyncio.wait({worker.hearing}, timeout=_GRACE_SECONDS)
@@ -337,6 +345,7 @@ async def _within(wait: Callable[[], Awaitable[Any]], seconds: float) -> Any:
         ServiceError: it does not.
     """
     try:
-        return await asyncio.wait_for(wait(), max(seconds, 0.0))
+        async with timeout(max(seconds, 0.0)):
+            return await wait()
     except (asyncio.TimeoutError, TimeoutError):
         raise out_of_time() from None
