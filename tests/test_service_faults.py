@@ -615,11 +615,12 @@ def test_nothing_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
 # -- the start ---------------------------------------------------------------------------------------------
 
 
-def start_fails(*arguments: str | Path) -> str:
+def start_fails(*arguments: str | Path, **environment: str) -> str:
     """What a server says that does not come up; it ends with exit code 2 and one message."""
     done = subprocess.run(
-        [*VERILOCC, "serve", *map(str, arguments)], cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS
-    )
+        [*VERILOCC, "serve", *map(str, arguments)],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, env={**os.environ, **environment},
+    )  # fmt: skip
     assert done.returncode == 2, done
     assert "Traceback" not in done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("verilocc: error: ")]
@@ -650,6 +651,26 @@ def test_bad_addresses(tmp_path: Path) -> None:
     }.items():
         assert words in start_fails(f"--listen={address}")
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_what_says_that_it_is_ready_has_its_solvers(tmp_path: Path) -> None:
+    """Nobody has asked anything yet."""
+    with serving(listen=f"unix:{tmp_path}/s") as served, connected(served.address) as client:
+        assert health(client.channel).Check(health_pb2.HealthCheckRequest()).status == 1
+        workers = _children(served.pid)
+        assert [len(_children(worker)) for worker in workers] == [1, 1]
+        solvers = [_children(worker) for worker in workers]
+        check_alive(client)
+        assert [_children(worker) for worker in workers] == solvers
+
+
+def test_a_server_whose_solver_does_not_load_is_not_ready(tmp_path: Path) -> None:
+    (tmp_path / "z3").mkdir()
+    (tmp_path / "z3" / "__init__.py").write_text("raise ImportError('a library that is not there')\n")
+    said = start_fails(f"--listen=unix:{tmp_path}/s", PYTHONPATH=str(tmp_path))
+    assert "the solver does not answer: " in said
+    assert "a library that is not there" in said
+    assert not (tmp_path / "s").exists()
 
 
 def test_terms_that_cannot_be_loaded_are_one_message(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS
 from verilocc_mlir.service import jobs
 from verilocc_mlir.service.logs import log
+from verilocc_mlir.service.pace import Pace
 from verilocc_mlir.service.status import ServiceError, code_of, draining, out_of_time, worker_lost
 from verilocc_mlir.service.worker import LENGTHS, frame
 
@@ -47,7 +48,6 @@ _START_SECONDS = 60.0
 _GRACE_SECONDS = 0.5
 """What a worker may take beyond the request's time to say so itself."""
 _TRIES = 2
-_RETRY_SECONDS = 1.0
 _KEPT = 2000
 """Bytes of what a worker says before it is ready."""
 
@@ -155,6 +155,7 @@ class WorkerPool:
     attempts: int = DEFAULT_ATTEMPTS
     terms: str = ""
     counts: PoolCounts = field(default_factory=PoolCounts)
+    pace: Pace = field(default_factory=Pace)
     _idle: list[_Worker] = field(default_factory=list[_Worker])
     _all: set[_Worker] = field(default_factory=set["_Worker"])
     _slots: asyncio.Semaphore | None = None
@@ -179,7 +180,7 @@ class WorkerPool:
                 StatusCode.RESOURCE_EXHAUSTED,
                 "OVERLOADED",
                 f"{self.counts.busy} requests are worked on and {self.counts.waiting} wait; try again later",
-                _RETRY_SECONDS * (1 + self.counts.waiting / self.workers),
+                self.pace.wait(self.counts.waiting, self.workers),
             )
         asked = time.monotonic()
         self.counts.waiting += 1
@@ -192,9 +193,11 @@ class WorkerPool:
         try:
             answer, data = await self._tried(kind, payload, asked + seconds)
         finally:
+            worked = time.monotonic() - started
+            self.pace.note(worked)
             self.counts.busy -= 1
             self._slots.release()
-        return Done(data, started - asked, time.monotonic() - started, float(answer.get("cpu", 0.0)))
+        return Done(data, started - asked, worked, float(answer.get("cpu", 0.0)))
 
     async def _tried(self, kind: str, payload: bytes, end: float) -> tuple[dict[str, Any], bytes]:
         for attempt in range(_TRIES):

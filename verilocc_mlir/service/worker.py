@@ -26,6 +26,9 @@ from typing import IO, Any
 
 from grpc import StatusCode
 
+from smt_verifier.outcome import Outcome
+from smt_verifier.smt import Obligation, default_solver
+from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes
 from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.regenerate import DEFECTS
@@ -34,6 +37,8 @@ from verilocc_mlir.service.status import ServiceError, defect, number
 
 LENGTHS = struct.Struct(">II")
 _CPU_MARGIN_S = 30
+_SOLVER_SECONDS = 15.0
+"""For the question that shows that it is there; it has three times as much in all, within the time for a start."""
 _MAX_DEFECTS = 8
 """Different ones that an answer tells of."""
 
@@ -79,12 +84,14 @@ def serve(memory_mib: int, attempts: int, terms: str) -> None:
         signal.signal(number_, signal.SIG_IGN)  # the server hears them and ends this process when it is done
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    default_solver().start()
     offered = replace(terms_called(terms), attempts=attempts)
     requests: SimpleQueue[tuple[dict[str, Any], bytes]] = SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
     defects = _Defects()
     DEFECTS.addHandler(defects)
     DEFECTS.propagate = False
+    _check_solver()
     answers.write(frame({"ok": True, "ready": os.getpid()}, b""))
     answers.flush()
     while True:
@@ -99,6 +106,18 @@ def serve(memory_mib: int, attempts: int, terms: str) -> None:
         if answer.get("reason") == "MEMORY_LIMIT":
             # What is left of the heap after a failed allocation is nobody's business.
             os._exit(0)
+
+
+def _check_solver() -> None:
+    """Ask the solver something; it stays, and the first request does not wait until it has loaded.
+
+    Raises:
+        ToolchainError: nothing could be proved here.
+    """
+    goal = Obligation("ready", "QF_BV", "(declare-const x Bool)\n", (("tautology", "(or x (not x))"),))
+    verdict = default_solver().check(goal, _SOLVER_SECONDS)
+    if verdict.outcome is not Outcome.PROVED:
+        raise ToolchainError(f"the solver does not answer: {verdict.reason or verdict.outcome}")
 
 
 def _answer(header: dict[str, Any], body: bytes, terms: jobs.Terms) -> tuple[dict[str, Any], bytes]:
