@@ -326,6 +326,11 @@ def test_retry_waits_no_less_than_the_server_says() -> None:
     assert policy.again(overloaded, 99, 60.0) is not None
     assert policy.again(overloaded, 1, 1.0) is None
     assert policy.again(RemoteError("a", StatusCode.UNAVAILABLE, "", ""), 3, 60.0) is None
+    crowded = RemoteError("a", StatusCode.RESOURCE_EXHAUSTED, "", "Concurrent RPC limit exceeded!")
+    assert policy.again(crowded, 2, 60.0) is not None
+    assert policy.again(crowded, 3, 60.0) is None
+    too_large = RemoteError("a", StatusCode.RESOURCE_EXHAUSTED, "", "Received message larger than max (9 vs. 8)")
+    assert policy.again(too_large, 1, 60.0) is None
 
 
 @pytest.mark.parametrize("ids", [["7"], ["0", "0"], ["-0"], ["x"], [""], ["\u0660"]])

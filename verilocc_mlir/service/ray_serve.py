@@ -166,7 +166,7 @@ def _application(ray_serve: Any, options: Options) -> Any:
     deployment = ray_serve.deployment(
         name="Replica",
         # Above what the pool lets wait, so that it is the pool that refuses, with the reason and a time to come back.
-        max_ongoing_requests=2 * (limits.workers + limits.max_waiting) + 16,
+        max_ongoing_requests=limits.max_calls,
         autoscaling_config={
             "min_replicas": options.replicas[0],
             "max_replicas": options.replicas[1],
