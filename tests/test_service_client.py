@@ -24,16 +24,22 @@ from client_support import Certificates, answering, certificates, honest, served
 from grpc import StatusCode
 from support import pre_ra
 
+from smt_verifier.outcome import Outcome
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import run
+from verilocc_mlir.cli.server import FACTORY
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.batch.local import LocalExecutor
+from verilocc_mlir.pipeline.batch.plan import plan
+from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.settings import ServerAccess, Settings
+from verilocc_mlir.pipeline.key import Keys
+from verilocc_mlir.pipeline.settings import Emit, ServerAccess, Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.service.client import Client, RemoteError, RetryPolicy
@@ -41,7 +47,9 @@ from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import Terms
 from verilocc_mlir.service.status import ServiceError
 from verilocc_mlir.service.wire import problem_message
+from verilocc_mlir.store import Store
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.find import find_toolchain
 
 TOKEN = "a-token-of-tests"
 QUICK = RetryPolicy(tries=4, first_seconds=0.01, most_seconds=0.02)
@@ -597,6 +605,36 @@ def test_a_batch_keeps_results_of_a_server_apart_from_local_ones(tmp_path: Path)
         assert origins(f"--server={address}") == ({"compiled"}, {"deterministic"})
     with served(listen=[address]):
         assert origins(f"--server={address}") == ({"cache"}, remote)
+
+
+def test_a_server_that_comes_while_a_batch_runs_has_its_results_under_its_own_name(tmp_path: Path) -> None:
+    kernels(tmp_path / "in", 2)
+    address = f"unix:{tmp_path}/s"
+    settings = Settings(cpu=CPU, server=address)
+    store, inputs = Store(tmp_path / "store"), plan([tmp_path / "in"], tmp_path / "out", Emit.HSACO)
+    toolchain = find_toolchain()
+
+    def keys(version: str) -> Keys:
+        return Keys(settings, toolchain, version)
+
+    def began_with(version: str) -> set[tuple[str, bool]]:
+        """Origins, and whether the key is that of the server that allocated."""
+        executor = LocalExecutor(1, 60, FACTORY)
+        items = list(compile_batch(inputs, executor, BatchOptions(settings, keys(version), store)))
+        assert {i.outcome for i in items} == {Outcome.PROVED}
+        return {(i.origin.value, i.key == keys("deterministic 1").of(i.input_sha256)) for i in items}
+
+    (tmp_path / "out").mkdir()
+    # It was down when the run began, and nobody allocates in its name: nothing is kept.
+    assert began_with("unknown") == {("compiled", False)}
+    assert [p for p in (tmp_path / "store").rglob("*") if p.is_file()] == []
+    with served(listen=[address]):
+        # Down at the start, or another one, and there when it was asked.
+        assert began_with("unknown") == {("compiled", True)}
+        assert began_with("unknown") == {("compiled", True)}
+        assert began_with("deterministic 0") == {("compiled", True)}
+        assert began_with("deterministic 1") == {("journal", True)}
+        assert began_with("deterministic 0") == {("compiled", True)}
 
 
 def test_a_batch_has_no_server_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

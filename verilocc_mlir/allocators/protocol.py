@@ -8,6 +8,9 @@ from typing import Protocol, runtime_checkable
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
+UNKNOWN_VERSION = "unknown"
+"""Of an allocator behind a server that has not said it."""
+
 
 class AllocationFailure(VeriloccError):
     """No assignment without spilling was found; ``what`` says why. The caller falls back to another allocator.

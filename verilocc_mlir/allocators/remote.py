@@ -9,14 +9,13 @@ from grpc import StatusCode
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import verdict_pb2
-from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_mlir.allocators.protocol import UNKNOWN_VERSION, AllocationFailure
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.service import wire
 from verilocc_mlir.service.client import Client, RemoteError, printable
 from verilocc_mlir.target.registers import physical_register
 
-UNKNOWN_VERSION = "unknown"
 DEFAULT_REST_SECONDS = 30.0
 """How long a server that was not there is not asked again."""
 

@@ -282,4 +282,5 @@ def _result(job: Job, header: dict[str, Any], data: bytes, seconds: float) -> Re
         final=header["final"],
         seconds=seconds,
         keyed=header["keyed"],
+        server_version=header["server_version"],
     )

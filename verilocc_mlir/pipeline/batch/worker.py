@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import IO, Any
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.allocators import UNKNOWN_VERSION, Allocator
 from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.pipeline.compile import allocators_of, compile_module
 from verilocc_mlir.pipeline.settings import Settings
@@ -120,12 +120,18 @@ def _answer(job: dict[str, Any], data: bytes, allocators: Factory) -> bytes:
         )
     report = compiled.report
     proved = report.outcome is Outcome.PROVED and compiled.data is not None
+    attempts = [a for f in report.functions for p in f.phases for a in p.attempts]
+    versions = {a.version for a in attempts if a.server}
     header = {
         "outcome": str(report.outcome),
         "message": "" if proved else _reason(report),
         "final": True,
         "proved": proved,
-        "keyed": not any(p.forsaken for f in report.functions for p in f.phases),
+        # A server that was replaced meanwhile is two servers; one that does not say what it has, none that is known.
+        "keyed": not any(p.forsaken for f in report.functions for p in f.phases)
+        and len(versions) <= 1
+        and not versions & {"", UNKNOWN_VERSION},
+        "server_version": next(iter(versions), ""),
         "report": to_data(report),
     }
     return frame(header, compiled.data if proved and compiled.data is not None else b"")
@@ -133,7 +139,7 @@ def _answer(job: dict[str, Any], data: bytes, allocators: Factory) -> bytes:
 
 def _failure(outcome: Outcome, message: str, *, final: bool) -> bytes:
     header = {"outcome": str(outcome), "message": " ".join(message.split()), "final": final}
-    return frame({**header, "proved": False, "keyed": True, "report": None})
+    return frame({**header, "proved": False, "keyed": True, "server_version": "", "report": None})
 
 
 def _outcome(error: VeriloccError) -> Outcome:
