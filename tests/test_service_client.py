@@ -41,7 +41,7 @@ from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, ServerAccess, Settings
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.problem.model import AllocationProblem
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.service.client import Client, RemoteError, RetryPolicy
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import Terms
@@ -570,6 +570,59 @@ def test_wrong_options_are_one_error(
     assert run(["compile", str(source), f"-mcpu={CPU}", *options]) == 2
     assert message in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["k.ll"]
+
+
+@dataclass(frozen=True)
+class Another:
+    """The deterministic allocator under a name that is known to a server alone."""
+
+    name: str = "another"
+    version: str = "7"
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        return allocator("deterministic").allocate(problem)
+
+
+ANOTHER = Another()
+
+
+def test_compile_asks_a_server_for_the_allocator_that_it_lists(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offers = Terms(("another", "deterministic"), factory=lambda n: ANOTHER if n == "another" else allocator(n))
+    source, report = tmp_path / "k.ll", tmp_path / "r.json"
+    source.write_text(kernel(3))
+    with serving(offers) as address, Client(address) as client:
+        for name, version in (("", "another 7"), ("another", "another 7"), ("deterministic", "deterministic 1")):
+            assert RemoteAllocator(client, allocator=name).version == version
+
+        def compiled(server: str, *options: str) -> tuple[str, set[str], str]:
+            command = ["compile", str(source), f"-mcpu={CPU}", f"--server={server}", f"--report={report}", *options]
+            assert run(command) == 0
+            found = json.loads(report.read_text())
+            used = {p["allocator"] for f in found["functions"] for p in f["phases"]}
+            return found["allocator"], used, flat(capsys.readouterr().out)
+
+        assert compiled(address, "--allocator=another")[:2] == ("another", {f"remote({address})"})
+        for name in ("another", "nonsense"):
+            asked, used, shown = compiled("local", f"--allocator={name}")
+            assert (asked, used) == (name, {"deterministic"})
+            said = f"it has no allocator called '{name}'; it has: deterministic"
+            assert f"remote: times3, SGPR: local: {said}; local allocation instead" in shown
+
+
+def test_what_is_asked_of_a_server_has_the_name_in_it(problem: AllocationProblem) -> None:
+    """The server of this test does not say what it has: the question itself shows it."""
+    names: list[str] = []
+
+    def noted(asked: allocation.AllocateRequest) -> allocation.AllocateResponse:
+        names.append(asked.allocator)
+        return honest(asked)
+
+    with answering(noted) as asked, Client(asked.address) as client:
+        RemoteAllocator(client, allocator="deterministic").allocate(problem)
+        RemoteAllocator(client).allocate(problem)
+    assert names == ["deterministic", ""]
 
 
 def many(tmp_path: Path, *options: str) -> dict[str, Any]:

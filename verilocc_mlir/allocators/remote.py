@@ -43,6 +43,7 @@ class RemoteAllocator:
         self._allocator = allocator
         self._rest_seconds = rest_seconds
         self._version = ""
+        self._listed = not allocator
         self._down_until = 0.0
         self._down = ""
 
@@ -58,6 +59,11 @@ class RemoteAllocator:
                 offered = {a.name: a.version for a in said.allocators}
                 name = self._allocator or (said.allocators[0].name if said.allocators else "")
                 self._version = printable(f"{name} {offered.get(name, '')}")
+                if name not in offered:
+                    listed = printable(", ".join(offered)) or "none"
+                    self._version = ""
+                    self._rest(f"it has no allocator called {name!r}; it has: {listed}")
+                self._listed = name in offered
         return self._version or UNKNOWN_VERSION
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
@@ -69,6 +75,9 @@ class RemoteAllocator:
         """
         if time.monotonic() < self._down_until:
             raise self._failure(f"{self._down}; not asked again for a while")
+        # What it lists is asked once; where it does not say, the question itself will show.
+        if not self._listed and self.version == UNKNOWN_VERSION and time.monotonic() < self._down_until:
+            raise self._failure(self._down)
         request = allocation.AllocateRequest(problem=wire.problem_message(problem), allocator=self._allocator)
         try:
             answer = self._client.allocate(request)
@@ -80,8 +89,11 @@ class RemoteAllocator:
 
     def _noted(self, error: RemoteError) -> None:
         if error.status in _NOT_THERE:
-            self._down_until = time.monotonic() + self._rest_seconds
-            self._down = error.what
+            self._rest(error.what)
+
+    def _rest(self, why: str) -> None:
+        self._down_until = time.monotonic() + self._rest_seconds
+        self._down = why
 
     def _registers(
         self, problem: AllocationProblem, functions: Sequence[allocation.FunctionAllocation]
