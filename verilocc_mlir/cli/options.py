@@ -34,7 +34,10 @@ _OPTIONS = (
     click.option("-O", "opt_level", type=click.IntRange(1, 3), default=3, show_default=True, help="llc's level."),
     click.option("--emit", type=click.Choice([e.value for e in Emit]), default=Emit.HSACO.value, show_default=True),
     click.option(
-        "--allocator", default=DEFAULT_ALLOCATOR, show_default=True, metavar="NAME", help="llvm: LLVM's, audited."
+        "--allocator",
+        default="",
+        metavar="NAME",
+        help=f"llvm: LLVM's, audited. [default: {DEFAULT_ALLOCATOR}; with --server the server's]",
     ),
     click.option(
         "--fallback/--no-fallback", default=True, help="Take LLVM's allocation where ours fails. [default: on]"
@@ -86,4 +89,4 @@ def compile_options(command: _Command) -> _Command:
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
     """What the options ask for."""
-    return Settings.from_data(options)
+    return Settings.from_data({**options, "allocator": options["allocator"] or DEFAULT_ALLOCATOR})

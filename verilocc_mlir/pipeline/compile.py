@@ -274,7 +274,7 @@ class _Compilation:
             input_sha256=self.digest,
             target=self.target.name,
             features=self.settings.features,
-            allocator=self.settings.allocator,
+            allocator=self.settings.server_allocator or self.settings.allocator,
             emit=self.settings.emit.value,
             functions=functions,
             mended=tuple(str(difference) for difference in mended),
