@@ -82,7 +82,7 @@ def picture(record: PhaseRecord, target: Target, allocator: str) -> Picture | No
     elif used is not None:
         placements.append((allocator, True, used.boxes))
     if theirs is not None and record.after is not record.llvm:
-        placements.append(("llvm", not placements, theirs.boxes))
+        placements.append(("llvm", False, theirs.boxes))
     taken, reasons = fixed_boxes(problem)
     rows = _Rows(problem.phase, [box for _, _, boxes in placements for box in boxes], taken)
     wanted = demand(problem)

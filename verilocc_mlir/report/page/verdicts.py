@@ -78,6 +78,8 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
             rows = tuple(
                 VerdictRow(rule, n, wrong[rule], _outcome(verdict, wrong[rule]), link) for rule, n in goals.items()
             )
+            # Without live ranges there is a question without goals; it has a file all the same.
+            rows = rows or (VerdictRow("nothing to place", 0, 0, verdict.outcome, link),)
             found.append(Asked(f"proof of proposal {proofs}" if proofs > 1 else "proof of the proposal", rows))
             continue
         block = obligation.name.rpartition("/block-")[2]
