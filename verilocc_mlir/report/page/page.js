@@ -245,17 +245,30 @@
       info.replaceChildren(element("dl", {}, ...rows));
     }
 
-    surface(canvas, height) {
+    // The canvas with what does not follow the cursor on it; that is drawn anew only when `key` changes.
+    surface(canvas, height, key, colour, below) {
       const ratio = Math.min(devicePixelRatio || 1, 3), width = canvas.clientWidth;
       if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
         canvas.width = Math.round(width * ratio);
         canvas.height = Math.round(height * ratio);
       }
       canvas.style.height = `${height}px`;
+      const state = [key, width, height, ratio, this.from, this.span, colour("--bg")].join();
+      if (canvas.state !== state) {
+        const still = canvas.still || (canvas.still = document.createElement("canvas"));
+        still.width = canvas.width;
+        still.height = canvas.height;
+        const context = still.getContext("2d");
+        context.scale(ratio, ratio);
+        context.font = '11px system-ui, "DejaVu Sans", sans-serif';
+        below(context, width);
+        canvas.state = state;
+      }
       const context = canvas.getContext("2d");
+      context.setTransform(1, 0, 0, 1, 0, 0);
+      context.clearRect(0, 0, canvas.width, canvas.height);
+      context.drawImage(canvas.still, 0, 0);
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
-      context.clearRect(0, 0, width, height);
-      context.font = '11px system-ui, "DejaVu Sans", sans-serif';
       return [context, width];
     }
 
@@ -274,7 +287,12 @@
     x(slot) { return GUTTER + (slot - this.from) * this.width() / this.span; }
 
     drawCurve(colour) {
-      const d = this.data, [c, width] = this.surface(this.curve, CURVE), bottom = CURVE - STRIP, top = 8;
+      const [c] = this.surface(this.curve, CURVE, "", colour, (below, width) => this.curveBelow(below, width, colour));
+      this.drawCursor(c, colour, CURVE);
+    }
+
+    curveBelow(c, width, colour) {
+      const d = this.data, bottom = CURVE - STRIP, top = 8;
       const peak = Math.max(...d.use.map((p) => p[1]), ...d.demand.map((p) => p[1]), 4);
       const next = d.steps.find(([n]) => n >= peak);
       const most = Math.max(peak * 1.08, next && next[0] <= peak * 1.6 ? next[0] * 1.08 : 0, d.budget >= peak && d.budget <= peak * 1.6 || d.budget < peak ? d.budget * 1.08 : 0);
@@ -335,7 +353,6 @@
         c.fillStyle = colour("--grid"); c.fillRect(GUTTER, 0, this.width(), 4);
         c.fillStyle = colour("--muted"); c.fillRect(GUTTER + this.from * total, 0, Math.max(this.span * total, 3), 4);
       }
-      this.drawCursor(c, colour, CURVE);
     }
 
     drawLoops(c, colour, top, bottom) {
@@ -359,51 +376,61 @@
       const port = Math.min(total, Math.max(innerHeight * 0.7, 200));
       this.scroll.style.height = `${port + 2}px`;
       this.spacer.style.height = `${Math.max(total - port, 0)}px`;
-      const [c, width] = this.surface(this.map, port), top = this.scroll.scrollTop, right = width;
+      const top = this.scroll.scrollTop, focus = this.pinned ? this.pinned.owner : -1;
+      const key = [h, top, this.shown, this.mode, focus].join();
+      const [c, width] = this.surface(this.map, port, key, colour, (below, w) => this.mapBelow(below, w, colour, h, port, top, focus));
+      c.save();
+      c.beginPath(); c.rect(GUTTER, 0, width - GUTTER, port); c.clip();
+      const owner = focus >= 0 ? focus : (this.boxAtCursor() || [-1])[0];
+      if (owner >= 0) {
+        c.strokeStyle = colour("--fg"); c.lineWidth = 1.5;
+        for (const box of this.boxes()) {
+          const p = box[0] === owner && this.place(box, h, port, top);
+          if (p) c.strokeRect(p[0], p[1], Math.max(p[2], 2), Math.max(p[3], 2));
+        }
+      }
+      this.drawCursor(c, colour, port);
+      c.restore();
+    }
+
+    place(b, h, port, top) {
+      if (b[5] <= this.from || b[4] >= this.from + this.span) return null;
+      const y = b[1] * h - top, tall = b[2] * h, scale = this.width() / this.span;
+      if (y + tall < 0 || y > port) return null;
+      const half = b[3] === HALF_BOTH ? 0 : h / 2;
+      return [GUTTER + (b[4] - this.from) * scale, y + (b[3] === HALF_LOW ? half : 0), Math.max((b[5] - b[4]) * scale, 0.75), b[3] === HALF_BOTH ? tall : h / 2];
+    }
+
+    mapBelow(c, width, colour, h, port, top, focus) {
+      const d = this.data;
       if (!d.rows.length) { c.fillStyle = colour("--muted"); c.textBaseline = "middle"; c.fillText("no register of this phase holds anything", 8, port / 2); return; }
       this.drawLoops(c, colour, 0, port);
       c.save();
       c.beginPath(); c.rect(GUTTER, 0, width - GUTTER, port); c.clip();
-      const scale = this.width() / this.span;
-      const place = (b) => {
-        if (b[5] <= this.from || b[4] >= this.from + this.span) return null;
-        const y = b[1] * h - top, tall = b[2] * h;
-        if (y + tall < 0 || y > port) return null;
-        const x = GUTTER + (b[4] - this.from) * scale;
-        const half = b[3] === HALF_BOTH ? 0 : h / 2;
-        return [x, y + (b[3] === HALF_LOW ? half : 0), Math.max((b[5] - b[4]) * scale, 0.75), b[3] === HALF_BOTH ? tall : h / 2];
-      };
       c.fillStyle = colour("--fixed"); c.globalAlpha = 0.55;
-      for (const box of d.fixed) { const p = place(box); if (p) c.fillRect(...p); }
-      const focus = this.pinned ? this.pinned.owner : -1, gap = h >= 5 ? 0.75 : 0;
+      for (const box of d.fixed) { const p = this.place(box, h, port, top); if (p) c.fillRect(...p); }
+      const gap = h >= 5 ? 0.75 : 0, byDifference = this.mode === "difference" && d.difference.length;
       for (const box of this.boxes()) {
-        const p = place(box);
+        const p = this.place(box, h, port, top);
         if (!p) continue;
         c.globalAlpha = focus < 0 || focus === box[0] ? 1 : 0.3;
-        let bank = this.bankOfRow[box[1]];
-        if (bank === "special") bank = "sgpr";
-        c.fillStyle = this.mode === "difference" && d.difference.length ? colour(`--d${d.difference[box[0]]}`) : colour(`--${bank}${box[0] % 5}`);
+        const bank = this.bankOfRow[box[1]] === "special" ? "sgpr" : this.bankOfRow[box[1]];
+        c.fillStyle = colour(byDifference ? `--d${d.difference[box[0]]}` : `--${bank}${box[0] % 5}`);
         c.fillRect(p[0], p[1], p[2] > 4 ? p[2] - gap : p[2], p[3] - gap);
       }
       c.globalAlpha = 1;
-      const owner = focus >= 0 ? focus : (this.boxAtCursor() || [-1])[0];
-      if (owner >= 0) {
-        c.strokeStyle = colour("--fg"); c.lineWidth = 1.5;
-        for (const box of this.boxes()) if (box[0] === owner) { const p = place(box); if (p) c.strokeRect(p[0], p[1], Math.max(p[2], 2), Math.max(p[3], 2)); }
-      }
-      if (scale * 4 > 7) {
+      if (this.width() / this.span * 4 > 7) {
         c.fillStyle = colour("--grid");
         for (let k = Math.ceil(this.from / 4); 4 * k < this.from + this.span; k++) c.fillRect(this.x(4 * k), 0, 1, port);
       }
       c.fillStyle = colour("--muted"); c.globalAlpha = 0.5;
       for (const [first] of d.blocks) if (first && this.visible(4 * first)) c.fillRect(this.x(4 * first), 0, 1, port);
       c.globalAlpha = 1;
-      this.drawCursor(c, colour, port);
       c.restore();
       c.textAlign = "right"; c.textBaseline = "middle";
       const every = [1, 2, 4, 8, 16, 32, 64, 128].find((n) => n * h >= 15) || 256;
       for (const [, first, count] of d.banks) {
-        c.fillStyle = colour("--line"); if (first) c.fillRect(0, first * h - top, right, 1);
+        c.fillStyle = colour("--line"); if (first) c.fillRect(0, first * h - top, width, 1);
         for (let k = 0; k < count; k += every) {
           const y = (first + k) * h - top;
           if (y < -h || y > port - 5) continue;
