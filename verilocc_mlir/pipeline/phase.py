@@ -16,7 +16,7 @@ from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import FunctionAudit, MoveCounts, audit_function
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
@@ -136,7 +136,7 @@ class PhaseRunner:
     def _compare(self, text: str, functions: list[_Function], phase: Phase) -> None:
         """LLVM's own allocation of the same text, to be shown beside ours, where it was not needed."""
         if any(f.llvm is None for f in functions):
-            with contextlib.suppress(ToolchainError), self.clock.measure("compare"):
+            with contextlib.suppress(VeriloccError), self.clock.measure("compare"):
                 versions = {f.name: f for f in parse_mir(self.llvm_allocate(text, phase), "LLVM's").functions}
                 for function in functions:
                     function.llvm = versions.get(function.before.name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from smt_verifier.smt import Obligation, Verdict
-from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.problem.build import Phase, build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
@@ -39,7 +39,7 @@ class Recording:
         if problem is None:
             try:
                 problem = build_problem(file, before, target, phase)
-            except UnsupportedError:
+            except VeriloccError:
                 # The report's attempts say why; the page then has no picture of this phase.
                 problem = None
         self.target = target

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources
 from verilocc_mlir.report.page.data import Picture, picture
 from verilocc_mlir.report.page.model import CostRow, PageInput, PhaseRecord
@@ -126,7 +126,7 @@ def _phase(
         missing = "the allocation problem of this phase cannot be stated"
         try:
             shown = picture(record, given.target, phase.allocator)
-        except UnsupportedError as error:
+        except VeriloccError as error:
             missing = error.what
     rows = list(shown.moves) if shown else []
     heaviest = sorted(range(len(rows)), key=lambda k: (-rows[k].weight, k))[:MAX_MOVES]
