@@ -23,6 +23,7 @@ from verilocc_mlir.cli.compile_many import compile_many_command
 from verilocc_mlir.cli.doctor import doctor_command
 from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.cli.recheck import recheck_command
+from verilocc_mlir.cli.report import report_command
 from verilocc_mlir.cli.serve import serve_command
 from verilocc_mlir.cli.torch import torch_command
 from verilocc_mlir.errors import ExitCode, VeriloccError
@@ -42,6 +43,7 @@ def cli() -> None:
 
 
 cli.add_command(compile_command)
+cli.add_command(report_command)
 cli.add_command(compile_many_command)
 cli.add_command(iree_command)
 cli.add_command(torch_command)

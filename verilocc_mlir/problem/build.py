@@ -87,7 +87,7 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
     members = {v for v, cls in classes.items() if phase_of(cls, flags[v]) == phase}
     live = phase_liveness(function, cfg, classes, members.__contains__, phase)
     budgets, special = _budgets(file, function, target, phase)
-    points = _points(function, cfg, depths, classes, members)
+    points = _points(function, cfg, depths, classes, members, not _inactive_lanes(function, phase))
     # Renaming must not matter: ranges are numbered by their first definition, or first mention where there is none.
     order = sorted(
         (v for v in classes if v in members),
@@ -160,13 +160,20 @@ def _points(
     depths: tuple[int, ...],
     classes: dict[int, RegisterClass],
     members: set[int],
+    ends: bool,
 ) -> dict[int, tuple[Point, ...]]:
-    """Uses and definitions of each register, in slot order; operands of one instruction and kind are one point."""
+    """Uses and definitions of each register, in slot order; operands of one instruction and kind are one point.
+
+    ``ends``: ``IMPLICIT_DEF`` ends what a register held (``lane_liveness``, no inactive lanes).
+    """
     found: dict[int, list[Point]] = {v: [] for v in members}
     masks: dict[int, int] = {}
     for block, start, depth in zip(function.blocks, cfg.first, depths, strict=False):
         for index, instruction in enumerate(block.instructions, start):
             if instruction.opcode == "BUNDLE" or is_debug(instruction):
+                continue
+            if ends and instruction.opcode == "IMPLICIT_DEF":
+                # It occupies nothing and is left out of the text.
                 continue
             touched: dict[tuple[int, str], int] = {}
             for operand in instruction.all_operands:

@@ -13,8 +13,9 @@ class SpillAction:
         register: its name before, ``%346``.
         kind: ``spill`` (to memory) or ``rematerialise`` (constants, computed anew).
         parts: 32-bit registers of it that were concerned.
-        saves: ``(instruction or block, registers)`` as in ``plan.Move``, in words: ``after 17``, ``end of bb.2``.
-        reloads: likewise.
+        saves: where it is stored: ``after instruction 17``, ``at the start of block 2`` (by layout position).
+        reloads: where it is loaded or computed again.
+        point: slot of the first of them.
         cost: stores and loads of 32-bit registers, weighted by estimated executions.
         reason: why: the point with most registers too many.
     """
@@ -24,5 +25,6 @@ class SpillAction:
     parts: int
     saves: tuple[str, ...]
     reloads: tuple[str, ...]
+    point: int
     cost: float
     reason: str

@@ -21,7 +21,7 @@ from verilocc_mlir.spilling.choose import Candidates, Excess, choose
 from verilocc_mlir.spilling.constants import constants
 from verilocc_mlir.spilling.gaps import register_gaps
 from verilocc_mlir.spilling.insert import SpillTarget, insert_spills
-from verilocc_mlir.spilling.plan import Costs, SpillPlan, insertion_places
+from verilocc_mlir.spilling.plan import Costs, Move, Places, SpillPlan, insertion_places
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.targets import Target
 
@@ -105,7 +105,10 @@ class Spiller:
         if not plans:
             return Relieved(self._function, ())
         changed = insert_spills(self._function, self._cfg, plans, self._target)
-        return Relieved(changed, tuple(_action(p, reasons[v], self._constant.get(v, 0)) for v, p in plans.items()))
+        return Relieved(
+            changed,
+            tuple(_action(p, self._costs.places, reasons[v], self._constant.get(v, 0)) for v, p in plans.items()),
+        )
 
 
 def _barred(function: MachineFunction) -> set[int]:
@@ -172,17 +175,24 @@ def _reason(excess: Excess, banks: tuple[str, ...]) -> str:
     return f"{worst} {' or '.join(b.upper() + 's' for b in banks)} too many at instruction {at}"
 
 
-def _action(plan: SpillPlan, reason: str, constant: int) -> SpillAction:
+def _action(plan: SpillPlan, places: Places, reason: str, constant: int) -> SpillAction:
+    moves = (*plan.saves, *plan.reloads)
     moved = 0
-    for move in (*plan.saves, *plan.reloads):
+    for move in moves:
         moved |= move.parts
-    kind = "spill" if moved & ~constant else "rematerialise"
     return SpillAction(
         f"%{plan.register.vreg}",
-        kind,
+        "spill" if moved & ~constant else "rematerialise",
         moved.bit_count(),
-        tuple(f"{m.where} {m.at}" for m in plan.saves),
-        tuple(f"{m.where} {m.at}" for m in plan.reloads),
+        tuple(map(_words, plan.saves)),
+        tuple(map(_words, plan.reloads)),
+        4 * min((places.index(m) for m in moves), default=0),
         plan.cost,
         reason,
     )
+
+
+def _words(move: Move) -> str:
+    if move.where in ("start", "end"):
+        return f"at the {move.where} of block {move.at}"
+    return f"{move.where} instruction {move.at}"
