@@ -123,10 +123,13 @@ def phase_liveness(
     chosen: Callable[[int], bool],
     phase: str,
 ) -> LaneLiveness:
-    """Live ranges of a phase's registers; a scalar has no inactive lanes."""
-    return lane_liveness(
-        function, cfg, classes, chosen, inactive_lanes=phase != "sgpr" and has_inactive_lanes(function)
-    )
+    """Live ranges of a phase's registers."""
+    return lane_liveness(function, cfg, classes, chosen, inactive_lanes=_inactive_lanes(function, phase))
+
+
+def _inactive_lanes(function: MachineFunction, phase: str) -> bool:
+    """Whether registers of a phase have lanes that may be inactive; scalars have not."""
+    return phase != "sgpr" and has_inactive_lanes(function)
 
 
 def _register_units(bank: Bank, number: int) -> tuple[int, int]:
