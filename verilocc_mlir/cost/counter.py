@@ -75,7 +75,7 @@ class _Loop:
         return block in (self.header, leaving) and self._flow.loops.innermost[block] == self._index
 
     def before(self, unit: int) -> Instruction | None:
-        """The instruction whose value ``unit`` has when the loop is entered; None unless it is the only one possible."""
+        """The instruction whose value ``unit`` has on entry to the loop; None unless it is the only one possible."""
         outside = [p for p in self._flow.cfg.predecessors[self.header] if p not in self.blocks]
         seen: set[int] = set()
         while len(outside) == 1 and outside[0] not in seen:

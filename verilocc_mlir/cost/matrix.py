@@ -88,12 +88,12 @@ def wait_states(first: Mfma, use: Use, target: Target, *, same: bool = False, th
         then: the later MFMA, for ``Use.ADDEND``.
     """
     if use is Use.OVERWRITE_C:
-        return _overwrite_addend(first, target)
+        return _overwrite_addend(first)
     if use is Use.ADDEND:
         assert then is not None
         return _addend(first, then, target, same)
     if first.is_double:
-        return _double_read(first, use, target)
+        return _double_read(first, use)
     return first.passes + _tail(first, target) + 2
 
 
@@ -117,16 +117,19 @@ def _addend(first: Mfma, then: Mfma, target: Target, same: bool) -> int:
         return first.passes + (1 if then.is_double else 0)
     if then.is_xdl and not first.is_xdl:
         return 0
-    return first.passes + _tail(first, target)
+    both_xdl = first.is_xdl and then.is_xdl
+    return first.passes + (2 if both_xdl and target.name == "gfx950" else _tail(first, target))
 
 
-def _double_read(first: Mfma, use: Use, target: Target) -> int:
+def _double_read(first: Mfma, use: Use) -> int:
     if first.is_small:
         return 9 if use is Use.MEMORY else 6
-    return first.passes + (10 if use is Use.MEMORY else 3)
+    if use is Use.MEMORY:
+        return 18
+    return 11 if use is Use.WRITE else first.passes + 3
 
 
-def _overwrite_addend(first: Mfma, target: Target) -> int:
+def _overwrite_addend(first: Mfma) -> int:
     if first.is_double or not first.is_xdl:
         return 0
     return first.passes - 1
