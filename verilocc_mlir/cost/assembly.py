@@ -134,7 +134,7 @@ def parse_assembly(text: str, target: Target, *, where: str = "") -> list[Functi
             builder = _Builder(name.strip('"'), target.major)
         elif name.startswith(".Lfunc_end"):
             if builder is not None:
-                functions.append(_function(builder, figures, target))
+                functions.append(_function(builder.name, builder.finished(), figures, target))
             builder = None
         elif builder is not None and name.startswith((".LBB", "LBB")):
             builder.start(name, _ir_name(line))
@@ -187,21 +187,23 @@ def _disassembled(
     ]
     leaders = {goal for goal in goals if goal is not None}
     builder = _Builder(name, target.major)
-    size = 0
     for shown, goal in zip(code, goals, strict=True):
         address = int(shown["address"], 16)
         if address in leaders:
             builder.start(f"{address:x}")
         builder.add(shown["text"], "" if goal is None else f"{goal:x}")
-        size = address + len(shown["words"].replace(" ", "")) // 2 - starts[name]
-    return _function(builder, figures, target, size)
-
-
-def _function(builder: _Builder, figures: Mapping[str, Figures], target: Target, size: int | None = None) -> Function:
     blocks = builder.finished()
-    known = figures.get(builder.name, Figures())
+    last = code[sum(len(block.instructions) for block in blocks) - 1]
+    size = int(last["address"], 16) + len(last["words"].replace(" ", "")) // 2 - starts[name]
+    return _function(name, blocks, figures, target, size)
+
+
+def _function(
+    name: str, blocks: tuple[Block, ...], figures: Mapping[str, Figures], target: Target, size: int | None = None
+) -> Function:
+    known = figures.get(name, Figures())
     used = [u for b in blocks for i in b.instructions for group in (i.defs, i.uses) for u in group]
-    return Function(builder.name, blocks, known.completed(used, target, size))
+    return Function(name, blocks, known.completed(used, target, size))
 
 
 def _check(text: str, target: Target, where: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from verilocc_mlir.cost import registers, vopd
 from verilocc_mlir.cost.assembly import Function
 from verilocc_mlir.cost.instructions import Instruction, Kind
-from verilocc_mlir.cost.memory import at_fixed_place, dwords, is_scratch
+from verilocc_mlir.cost.memory import at_fixed_place, dwords, is_scratch, scratch_resource
 from verilocc_mlir.cost.registers import is_vgpr, units
 from verilocc_mlir.target.targets import Target
 
@@ -58,13 +58,8 @@ def _is_register(operand: str) -> bool:
     return bool(units(operand)) and operand[0] not in "-|"
 
 
-def scratch_accesses(instruction: Instruction) -> int:
-    """1 for a load from or store to private memory."""
-    return int(instruction.kind is Kind.VMEM and is_scratch(instruction))
-
-
-class Spills:
-    """Which instructions of a function save or bring back spilled registers.
+class Scratch:
+    """Which instructions of a function reach its private memory, and which save or bring back spilled registers.
 
     To memory: scratch accesses at a fixed place of the frame, unless the metadata says that no VGPR was spilled (they
     then belong to local arrays). SGPRs: ``v_writelane`` and ``v_readlane`` with a constant lane, the latter from a VGPR
@@ -72,10 +67,16 @@ class Spills:
     """
 
     def __init__(self, function: Function) -> None:
-        self._in_memory = function.figures.vgpr_spills != 0 and bool(function.figures.scratch_bytes)
+        self._has_scratch = function.figures.scratch_bytes != 0
+        self._in_memory = function.figures.vgpr_spills != 0
+        self._resource = scratch_resource(function.blocks[0].instructions)
         self._lanes = {
             i.defs[0] for i in function.instructions if i.base == "v_writelane_b32" and _constant(i.operands[-1])
         }
+
+    def accesses(self, instruction: Instruction) -> int:
+        """1 for a load from or store to private memory, of a spilled register or not."""
+        return int(self._has_scratch and instruction.kind is Kind.VMEM and is_scratch(instruction, self._resource))
 
     def stores(self, instruction: Instruction) -> int:
         """32-bit registers saved to memory, as ``.vgpr_spill_count`` counts them."""
@@ -98,12 +99,7 @@ class Spills:
         )
 
     def _memory(self, instruction: Instruction) -> bool:
-        return (
-            self._in_memory
-            and instruction.kind is Kind.VMEM
-            and is_scratch(instruction)
-            and at_fixed_place(instruction)
-        )
+        return self._in_memory and bool(self.accesses(instruction)) and at_fixed_place(instruction)
 
 
 def _constant(operand: str) -> bool:
@@ -129,6 +125,9 @@ def pairs_blocked(code: Iterable[Instruction], target: Target) -> int:
     blocked = 0
     previous: Instruction | None = None
     for instruction in code:
+        if instruction.kind is Kind.FREE:
+            # s_delay_alu comes between after the pairs have been made.
+            continue
         if previous is not None and vopd.fit(previous, instruction) and vopd.banks_clash(previous, instruction, target):
             blocked += 1
             previous = None

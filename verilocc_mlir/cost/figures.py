@@ -6,8 +6,9 @@ in the code.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from verilocc_mlir.cost import registers
@@ -70,7 +71,6 @@ class Figures:
             agprs=highest["a"] if self.agprs is None else self.agprs,
             sgprs=scalars if self.sgprs is None else self.sgprs,
             lds_bytes=self.lds_bytes or 0,
-            scratch_bytes=self.scratch_bytes or 0,
             code_bytes=code_bytes if self.code_bytes is None else self.code_bytes,
         )
 
@@ -78,6 +78,16 @@ class Figures:
         """Waves per SIMD (GCNSubtarget::computeOccupancy, ``target/occupancy.py``)."""
         vectors, scalars = max(self.vectors or 0, self.waves_vectors), max(self.sgprs or 0, self.waves_sgprs)
         return waves(target, vectors, 0, scalars, self.lds_bytes or 0, self.work_group)
+
+
+def work_group(most: int | None, required: Sequence[int]) -> tuple[int, int]:
+    """Least and most work-items of a work-group, from the metadata's greatest size and required extents.
+
+    The metadata does not say the least size of ``amdgpu-flat-work-group-size``; without required extents it is 1.
+    """
+    size = most or MAX_FLAT_WORK_GROUP
+    least = math.prod(required) if required else 1
+    return min(least, size), size
 
 
 _COMMENTS = {
@@ -126,12 +136,7 @@ def _with_metadata(known: Figures, keys: dict[str, str], entry: str) -> Figures:
         return int(keys[key]) if keys.get(key, "").isdecimal() else None
 
     required = re.search(r"\.reqd_workgroup_size:\n((?:      - \d+\n)+)", entry)
-    size = number("max_flat_workgroup_size") or MAX_FLAT_WORK_GROUP
-    least = 1
-    if required:
-        least = 1
-        for extent in _ITEM.findall(required[1]):
-            least *= int(extent)
+    extents = [int(extent) for extent in _ITEM.findall(required[1])] if required else []
     return replace(
         known,
         is_kernel=True,
@@ -142,5 +147,5 @@ def _with_metadata(known: Figures, keys: dict[str, str], entry: str) -> Figures:
         scratch_bytes=number("private_segment_fixed_size"),
         vgpr_spills=number("vgpr_spill_count"),
         sgpr_spills=number("sgpr_spill_count"),
-        work_group=(min(least, size), size),
+        work_group=work_group(number("max_flat_workgroup_size"), extents),
     )

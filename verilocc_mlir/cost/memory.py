@@ -6,10 +6,11 @@ Sources: SIInsertWaitcnts.cpp (event to counter), Utils/AMDGPUBaseInfo.cpp (fiel
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from verilocc_mlir.cost.instructions import Instruction, Kind
-from verilocc_mlir.cost.registers import is_vector, units
+from verilocc_mlir.cost.registers import SGPR, is_vector, units
 
 _DWORDS = {
     "b8": 1, "u8": 1, "i8": 1, "b16": 1, "u16": 1, "i16": 1, "b32": 1, "u32": 1, "i32": 1, "f32": 1, "b64": 2,
@@ -73,13 +74,26 @@ def waits(text: str) -> tuple[tuple[str, int], ...]:
     return ((names[0], value),)
 
 
-def is_scratch(instruction: Instruction) -> bool:
-    """It reaches the wave's private memory by a ``scratch_*``, or by a ``buffer_*`` through the resource in s[0:3].
+def scratch_resource(code: Iterable[Instruction]) -> str:
+    """The SGPRs that hold the resource of a function's private memory on gfx90a, which has no flat scratch by default.
 
-    gfx90a has no flat scratch by default; LLVM keeps the scratch resource in the registers it comes in, s[0:3].
+    It comes in s[0:3] and stays there, or is moved at the start of a kernel, by two ``s_mov_b64``, to where the rest
+    of the kernel does not need them (SIFrameLowering.cpp, emitEntryFunctionScratchRsrcRegSetup).
+
+    Args:
+        code: the first block.
     """
+    moved = {i.operands[1]: units(i.operands[0]) for i in code if i.base == "s_mov_b64"}
+    low, high = moved.get("s[0:1]", ()), moved.get("s[2:3]", ())
+    if len(low) == len(high) == 2 and high[0] == low[1] + 1:
+        return f"s[{low[0] - SGPR}:{high[1] - SGPR}]"
+    return "s[0:3]"
+
+
+def is_scratch(instruction: Instruction, resource: str) -> bool:
+    """It reaches the wave's private memory: by a ``scratch_*``, or by a ``buffer_*`` through ``resource``."""
     return instruction.base.startswith("scratch_") or (
-        instruction.base.startswith(("buffer_load", "buffer_store")) and _resource(instruction) == "s[0:3]"
+        instruction.base.startswith(("buffer_load", "buffer_store")) and _resource(instruction) == resource
     )
 
 

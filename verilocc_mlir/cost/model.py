@@ -162,6 +162,27 @@ class KernelCost:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class CostedFile:
+    """The costs of one file.
+
+    Attributes:
+        path: its name in messages.
+        kind: ``"assembly"``, ``"code object"`` or ``"machine IR"``.
+        target: the GPU.
+        llvm: version line of the LLVM that was used; ``""`` where none was.
+        functions: costs by name, in order.
+        notes: what the reader of the figures should know.
+    """
+
+    path: str
+    kind: str
+    target: str
+    llvm: str
+    functions: Mapping[str, KernelCost]
+    notes: tuple[str, ...]
+
+
 def cost_of_assembly(
     text: str, target: Target, trip_counts: Mapping[str, Sequence[IrLoop]] | None = None, *, where: str = ""
 ) -> dict[str, KernelCost]:
@@ -197,7 +218,7 @@ def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLo
     figures = function.figures
     occupancy = figures.occupancy(target)
     tally = _Tally(function, counts)
-    spills = counting.Spills(function)
+    scratch = counting.Scratch(function)
     bounds = {"latency": time.total / occupancy, **work}
     bound = max(bounds, key=lambda name: bounds[name])
     loops = tuple(
@@ -233,11 +254,11 @@ def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLo
         copies=tally.of(counting.vector_copies),
         accumulator_copies=tally.of(counting.accumulator_copies),
         scalar_copies=tally.of(counting.scalar_copies),
-        spill_stores=tally.of(spills.stores),
-        spill_reloads=tally.of(spills.reloads),
-        lane_saves=tally.of(spills.lane_saves),
-        lane_reloads=tally.of(spills.lane_reloads),
-        scratch=tally.of(counting.scratch_accesses),
+        spill_stores=tally.of(scratch.stores),
+        spill_reloads=tally.of(scratch.reloads),
+        lane_saves=tally.of(scratch.lane_saves),
+        lane_reloads=tally.of(scratch.lane_reloads),
+        scratch=tally.of(scratch.accesses),
         dual=tally.of(lambda i: int(i.is_dual)),
         dual_blocked=tally.of_blocks(lambda code: counting.pairs_blocked(code, target)),
         nops=tally.of(lambda i: int(i.kind is Kind.NOP)),
