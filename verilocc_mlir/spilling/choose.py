@@ -8,10 +8,14 @@ to be needed is put back. Which points a set covers, and what it costs, follows 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
-from verilocc_mlir.spilling.plan import Costs, SpillPlan, spill_plan
+from verilocc_mlir.spilling.plan import Costs, Move, SpillPlan, spill_plan
+
+LOAD_AHEAD = 48
+"""Instructions that a load is put ahead of its use at most. Scratch memory takes some hundred cycles; what is loaded
+earlier than that only takes registers away."""
 
 _MAX_SETS = 12
 """Sets of gaps tried for one connected stretch of gaps."""
@@ -47,6 +51,19 @@ class Excess:
                 self.over[point] += amount
         self._stale = True
 
+    def hold(self, first: int, stop: int, amount: int) -> None:
+        """Add ``amount`` registers at instructions ``first`` up to ``stop``."""
+        for point in range(2 * first, 2 * stop):
+            self.over[point] += amount
+        self._stale = True
+
+    def free_before(self, index: int, first: int, amount: int) -> int:
+        """How many instructions before ``index``, not below ``first``, could hold ``amount`` registers more."""
+        at = index
+        while at > first and self.over[2 * at - 2] + amount <= 0 and self.over[2 * at - 1] + amount <= 0:
+            at -= 1
+        return index - at
+
     @property
     def worst(self) -> int:
         """Most registers too many, 0 or less where there are enough."""
@@ -57,6 +74,27 @@ class Excess:
         return all(
             self.over[point] + gap.live.bit_count() <= 0 for gap in gaps for point in range(2 * gap.first, 2 * gap.stop)
         )
+
+
+def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs) -> SpillPlan:
+    """The plan with its loads as far ahead of their use as registers are free, so that they are there in time."""
+    begins = {g.closes.index: g.first for g in plan.gaps if g.closes is not None}
+    excesses = list(excesses)
+    moves: list[Move] = []
+    for move in plan.reloads:
+        amount = move.parts.bit_count()
+        first = begins.get(move.at, move.at) if move.where == "before" else move.at
+        if costs.masks is not None:
+            while first < move.at and costs.masks.before[first] != costs.masks.before[move.at]:
+                first += 1
+        first = max(first, move.at - LOAD_AHEAD)
+        ahead = min((e.free_before(move.at, first, amount) for e in excesses), default=0)
+        if move.where == "before" and ahead:
+            for excess in excesses:
+                excess.hold(move.at - ahead, move.at, amount)
+            move = replace(move, ahead=ahead)
+        moves.append(move)
+    return replace(plan, reloads=tuple(moves))
 
 
 def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, SpillPlan] | None:

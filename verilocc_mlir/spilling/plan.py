@@ -26,11 +26,13 @@ class Move:
             position ``at``.
         at: instruction or block.
         parts: mask of 32-bit parts.
+        ahead: instructions between a reload and ``at``, so that the load has time.
     """
 
     where: Where
     at: int
     parts: int
+    ahead: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Places:
             return self.start[move.at]
         if move.where == "end":
             return self.end[move.at]
-        return move.at + (move.where == "after")
+        return move.at - move.ahead + (move.where == "after")
 
     def mask(self, move: Move, masks: ExecMasks) -> int:
         """EXEC where a move stands."""

@@ -17,7 +17,7 @@ from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.problem.build import frequency, phase_liveness
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.spilling.actions import SpillAction
-from verilocc_mlir.spilling.choose import Candidates, Excess, choose
+from verilocc_mlir.spilling.choose import Candidates, Excess, choose, load_ahead
 from verilocc_mlir.spilling.constants import constants
 from verilocc_mlir.spilling.gaps import register_gaps
 from verilocc_mlir.spilling.insert import SpillTarget, insert_spills
@@ -86,11 +86,13 @@ class Spiller:
         plans: dict[int, SpillPlan] = {}
         reasons: dict[int, str] = {}
         members = self._members
+        found: list[tuple[frozenset[str], Excess]] = []
         for banks in sorted({r.banks for r in self._problem.ranges if r.groups}, key=lambda b: (len(b), b)):
             excess = Excess(_excess(self._problem, banks, spare))
             for plan in plans.values():
                 if set(members[plan.register.vreg].banks) <= set(banks):
                     excess.change(plan.gaps, -1)
+            found.append((frozenset(banks), excess))
             if excess.worst <= 0:
                 continue
             reason = _reason(excess, banks)
@@ -104,6 +106,9 @@ class Spiller:
             reasons |= dict.fromkeys(chosen, reason)
         if not plans:
             return Relieved(self._function, ())
+        for vreg, plan in plans.items():
+            taking_part = [e for banks, e in found if banks.issuperset(members[vreg].banks)]
+            plans[vreg] = load_ahead(plan, taking_part, self._costs)
         changed = insert_spills(self._function, self._cfg, plans, self._target)
         return Relieved(
             changed,
