@@ -14,6 +14,8 @@ from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult, prove
 from smt_verifier.smt import Solver
 from verilocc_mlir.allocators import Allocator, Patient
+from verilocc_mlir.analysis.lanes import virtual_classes
+from verilocc_mlir.banks import in_vgprs
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.pipeline.clock import Clock
@@ -81,17 +83,41 @@ def try_allocators(
 
     Errors that mean "not by this allocator" end an attempt with their reason; all others are raised.
     """
+    given = _banked(function, target, phase)
     try:
         with clock.measure("build"):
-            problem = build_problem(file, function, target, phase)
+            problem = build_problem(file, given, target, phase)
     except UnsupportedError as error:
         return Candidate((Attempt(allocators[0].name, "build", error.what),))
-
-    tried = _try(allocators, file, function, problem, target, clock, limits)
+    tried = _try(allocators, file, given, problem, target, clock, limits)
+    if tried.lacks_room and given is not function:
+        # Both files together have more room.
+        given = function
+        with clock.measure("build"):
+            problem = build_problem(file, given, target, phase)
+        tried = _after(tried, _try(allocators, file, given, problem, target, clock, limits))
     if not limits.spill or not tried.lacks_room:
         return tried
     with clock.measure("spill"):
-        spiller = Spiller(function, problem, target)
+        spiller = Spiller(given, problem, target)
+    for spare in SPARE_REGISTERS:
+        if not tried.lacks_room:
+            break
+        with clock.measure("spill"):
+            relieved = spiller.relieve(spare)
+        if relieved is None:
+            break
+        if not relieved.actions:
+            continue
+        with clock.measure("build"):
+            smaller = build_problem(file, relieved.function, target, phase)
+        last = spare == SPARE_REGISTERS[-1]
+        chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
+        again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
+        tried = replace(_after(tried, again), spills=relieved.actions)
+    return tried
+    with clock.measure("spill"):
+        spiller = Spiller(given, problem, target)
     for spare in SPARE_REGISTERS:
         if not tried.lacks_room:
             break
@@ -113,6 +139,22 @@ def try_allocators(
             spills=relieved.actions,
         )
     return tried
+
+
+def _banked(function: MachineFunction, target: Target, phase: Phase) -> MachineFunction:
+    """The function with a file chosen for each value that may live in either."""
+    if phase != "vgpr" or not target.unified_vgpr:
+        return function
+    return in_vgprs(function, virtual_classes(function)) or function
+
+
+def _after(earlier: Candidate, later: Candidate) -> Candidate:
+    """``later``, with the attempts before it."""
+    return replace(
+        later,
+        attempts=(*earlier.attempts, *later.attempts),
+        proposed=(*earlier.proposed, *later.proposed),
+    )
 
 
 def _try(
