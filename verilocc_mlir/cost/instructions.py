@@ -45,9 +45,9 @@ class Rate(IntEnum):
     FLOAT = 6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
-    """One instruction.
+    """One instruction. ``decode`` makes one object for one text, so that they are told apart, and hashed, as objects.
 
     Attributes:
         text: mnemonic and operands, comments left off.
