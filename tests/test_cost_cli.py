@@ -130,6 +130,16 @@ def test_wrong_files(name: str, data: str, message: str, tmp_path: Path, capsys:
     assert said.count("verilocc: error:") == 1
 
 
+@pytest.mark.parametrize(
+    "text", ["s_nop", "s_nop x", "v_readlane_b32 s0, v1", "v_mfma_f32_4x4x4f16 a[0:3]", "s_cbranch_scc0"]
+)
+def test_instructions_that_are_cut_off(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "k.s"
+    path.write_text(asm("gfx942").replace("\ts_endpgm", f"\t{text}\n\ts_endpgm"))
+    assert run(["cost", str(path)]) == 2
+    assert "lacks operands" in capsys.readouterr().err
+
+
 def test_wrong_targets_and_truncated_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "k.s"
     text.write_text(asm("gfx942"))

@@ -54,6 +54,8 @@ def test_import_arrows_hold() -> None:
         ("verilocc_mlir/report/model.py", "import verilocc_mlir.hooks", "nothing but the command line knows them"),
         ("verilocc_mlir/hooks/vmfb.py", "import verilocc_mlir.cli", "hooks do not know the command line"),
         ("verilocc_mlir/hooks/vmfb.py", "import torch", "loaded when they are first needed"),
+        ("verilocc_mlir/cost/model.py", "import verilocc_mlir.toolchain.run", "only cost.read drives tools"),
+        ("verilocc_mlir/cost/flow.py", "import verilocc_mlir.pipeline", "cost is a model of text"),
         ("verilocc_mlir/pipeline/batch/run.py", "import ray", "Ray is loaded by its executor"),
     ],
 )

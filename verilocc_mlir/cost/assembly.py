@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from verilocc_mlir.cost.figures import Figures, figures_of_text
-from verilocc_mlir.cost.instructions import Instruction, Kind, decode
+from verilocc_mlir.cost.instructions import Instruction, Kind, decode, is_complete
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.target.targets import Target
 
@@ -75,6 +75,8 @@ class _Builder:
     def add(self, text: str, target: str = "") -> None:
         """One instruction; ``target`` is the label of a branch where its text does not have it."""
         instruction = decode(text, self._generation)
+        if not is_complete(instruction):
+            raise InputError(f"instruction {text!r} lacks operands", where=self.name)
         block = self.blocks[-1]
         if block.instructions and block.instructions[-1].kind is Kind.BRANCH and instruction.kind is not Kind.BRANCH:
             self.start("")

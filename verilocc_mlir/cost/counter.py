@@ -144,7 +144,7 @@ def counter_trips(function: Function, flow: Flow, loop: int) -> int | None:
 def _comparison(code: list[Instruction]) -> tuple[int, bool] | None:
     """Index of the comparison that the block's branch depends on, and the outcome on which the branch is taken."""
     branch = next((k for k, i in enumerate(code) if i.base.startswith("s_cbranch")), None)
-    if branch is None:
+    if branch is None or any(i.base.startswith("s_cbranch") for i in code[branch + 1 :]):
         return None
     base = code[branch].base
     taken_if = base.endswith(("scc1", "vccnz"))

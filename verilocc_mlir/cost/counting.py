@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from verilocc_mlir.cost import registers, vopd
 from verilocc_mlir.cost.assembly import Function
-from verilocc_mlir.cost.instructions import Instruction, Kind
+from verilocc_mlir.cost.instructions import Instruction, Kind, split_operands
 from verilocc_mlir.cost.memory import at_fixed_place, dwords, is_scratch, scratch_resource
 from verilocc_mlir.cost.registers import is_vgpr, units
 from verilocc_mlir.target.targets import Target
@@ -26,8 +26,8 @@ def vector_copies(instruction: Instruction) -> int:
     (SIInstrInfo::copyPhysReg on gfx90a).
     """
     if instruction.is_dual:
-        halves = [half.split(None, 2) for half in vopd.halves(instruction)]
-        return sum(1 for half in halves if half[0] == "v_mov_b32" and _is_register(half[2]))
+        halves = [half.partition(" ") for half in vopd.halves(instruction)]
+        return sum(1 for name, _, rest in halves if name == "v_mov_b32" and _is_register(split_operands(rest)[1]))
     if instruction.base == "v_pk_mov_b32":
         return int(len(instruction.operands) > 2 and instruction.operands[1] == instruction.operands[2].split(" ")[0])
     return int(

@@ -45,9 +45,9 @@ class Rate(IntEnum):
     FLOAT = 6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
-    """One instruction.
+    """One instruction. ``decode`` makes one object for one text, so that they are told apart, and hashed, as objects.
 
     Attributes:
         text: mnemonic and operands, comments left off.
@@ -104,6 +104,12 @@ _NO_RESULT = re.compile(
     r"denorm_mode|monitor)|v_nop|v_pipeflush|ds_(?:write|store|nop|gws|barrier)|exp|export|tensor_|"
     r"(?:global|buffer|tbuffer|scratch|flat|image)_(?:store|wb|inv|wbinv|gl|load_lds|load_async)|buffer_wbl2"
 )
+_LEAST_OPERANDS = (
+    (("v_readlane", "v_writelane", "buffer_load", "buffer_store", "scratch_load", "scratch_store"), 3),
+    (("v_mfma", "v_smfmac", "v_wmma", "v_swmmac"), 4),
+    (("v_mov", "v_accvgpr", "v_pk_mov", "s_mov", "s_cselect", "s_and_b", "v_cmp", "s_cmp", "s_add"), 2),
+    (("s_nop", "s_branch", "s_cbranch"), 1),
+)
 _RETURNS = re.compile(r"\b(?:glc|sc0)\b|TH_ATOMIC_RETURN")
 
 
@@ -129,6 +135,19 @@ def decode(text: str, generation: int) -> Instruction:
     return Instruction(
         text, mnemonic, base, operands, kind, _rate(base, kind), tuple(defs), tuple(uses), store, is_dual=False
     )
+
+
+def is_complete(instruction: Instruction) -> bool:
+    """It has the operands that the rules of this package look at; a text cut off or made by hand may lack them."""
+    if instruction.is_dual:
+        halves = [half.strip().partition(" ")[2] for half in instruction.text.split("::")]
+        return len(halves) == 2 and all(len(split_operands(half)) >= 2 for half in halves)
+    if instruction.base == "s_nop":
+        return re.fullmatch(r"0x[0-9a-f]+|\d+", instruction.text.partition(" ")[2]) is not None
+    for prefixes, count in _LEAST_OPERANDS:
+        if instruction.base.startswith(prefixes) and not instruction.base.startswith("buffer_load_lds"):
+            return len(instruction.operands) >= count
+    return True
 
 
 def split_operands(text: str) -> list[str]:
