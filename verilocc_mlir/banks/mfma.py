@@ -52,7 +52,7 @@ def in_vgprs(function: MachineFunction, classes: Mapping[int, RegisterClass]) ->
 
 def _movable(function: MachineFunction, classes: Mapping[int, RegisterClass]) -> set[int]:
     """Registers of AGPR classes that every instruction would take as VGPRs; those of one MFMA move together."""
-    wanted = {v for v, cls in classes.items() if cls.banks == {Bank.AGPR} and _CLASS.match(cls.name)}
+    wanted = {v for v, cls in classes.items() if cls.banks == frozenset({Bank.AGPR}) and _CLASS.match(cls.name)}
     together: list[set[int]] = []
     for block in function.blocks:
         for instruction in block.instructions:

@@ -7,7 +7,7 @@ with a little more room each time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
@@ -59,15 +59,32 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class SpillLimits:
+    """How registers are spilled.
+
+    Attributes:
+        spare: registers left free at every point, each tried in turn; none: nothing is spilled.
+        load_ahead: load what was spilled before it is used, where registers are free.
+        always: spill so much at once, also where everything fits (for more waves).
+    """
+
+    spare: tuple[int, ...] = SPARE_REGISTERS
+    load_ahead: bool = True
+    always: bool = False
+
+
+@dataclass(frozen=True)
 class AttemptLimits:
     """``solver_seconds`` for one question to ``solver`` (None: the default one); ``attempts`` of an allocator that can
-    try again; ``spill``: spill where registers do not suffice.
+    try again; ``spills``: what is done where registers do not suffice; ``same_text``: nothing is spilled, and no
+    instruction changed, so that the assignment is one of the text as it is.
     """
 
     solver_seconds: float
     attempts: int = DEFAULT_ATTEMPTS
     solver: Solver | None = None
-    spill: bool = True
+    spills: SpillLimits = field(default_factory=SpillLimits)
+    same_text: bool = False
 
 
 def try_allocators(
@@ -83,7 +100,7 @@ def try_allocators(
 
     Errors that mean "not by this allocator" end an attempt with their reason; all others are raised.
     """
-    given = _banked(function, target, phase)
+    given = function if limits.same_text else _banked(function, target, phase)
     try:
         with clock.measure("build"):
             problem = build_problem(file, given, target, phase)
@@ -96,40 +113,40 @@ def try_allocators(
         with clock.measure("build"):
             problem = build_problem(file, given, target, phase)
         tried = _after(tried, _try(allocators, file, given, problem, target, clock, limits))
-    if not limits.spill or not tried.lacks_room:
+    if limits.same_text or not limits.spills.spare or not (tried.lacks_room or limits.spills.always):
         return tried
     with clock.measure("spill"):
         spiller = Spiller(given, problem, target)
-    for spare in SPARE_REGISTERS:
-        if not tried.lacks_room:
+    for number, spare in enumerate(limits.spills.spare):
+        if not (tried.lacks_room or (limits.spills.always and not number)):
             break
         with clock.measure("spill"):
-            relieved = spiller.relieve(spare)
+            relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead)
         if relieved is None:
             break
         if not relieved.actions:
             continue
         with clock.measure("build"):
             smaller = build_problem(file, relieved.function, target, phase)
-        last = spare == SPARE_REGISTERS[-1]
+        last = spare == limits.spills.spare[-1]
         chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
         again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
         tried = replace(_after(tried, again), spills=relieved.actions)
     return tried
     with clock.measure("spill"):
         spiller = Spiller(given, problem, target)
-    for spare in SPARE_REGISTERS:
-        if not tried.lacks_room:
+    for number, spare in enumerate(limits.spills.spare):
+        if not (tried.lacks_room or (limits.spills.always and not number)):
             break
         with clock.measure("spill"):
-            relieved = spiller.relieve(spare)
+            relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead)
         if relieved is None:
             break
         if not relieved.actions:
             continue
         with clock.measure("build"):
             smaller = build_problem(file, relieved.function, target, phase)
-        last = spare == SPARE_REGISTERS[-1]
+        last = spare == limits.spills.spare[-1]
         chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
         again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
         tried = replace(

@@ -20,7 +20,7 @@ from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, audit_verdict, audited, try_allocators
+from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, SpillLimits, audit_verdict, audited, try_allocators
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
@@ -67,6 +67,7 @@ class PhaseRunner:
         allocators: ours, in the order they are tried; none to take LLVM's allocation everywhere.
         llvm_allocate: MIR before the phase to MIR after LLVM's own allocation of it.
         fallback: take LLVM's allocation where ours is not proved.
+        spills: what is done where registers do not suffice.
         recording: keeps what every phase was decided on; None: nobody wants to look.
     """
 
@@ -77,6 +78,7 @@ class PhaseRunner:
         llvm_allocate: Callable[[str, Phase], str],
         *,
         fallback: bool,
+        spills: SpillLimits,
         solver_seconds: float,
         clock: Clock,
         recording: Recording | None = None,
@@ -85,6 +87,7 @@ class PhaseRunner:
         self.target = target
         self.llvm_allocate = llvm_allocate
         self.fallback = fallback
+        self.spills = spills
         self.solver_seconds = solver_seconds
         self.clock = clock
         self.recording = recording
@@ -166,7 +169,7 @@ class PhaseRunner:
             )
 
     def _ours(self, file: MirFile, function: _Function, phase: Phase) -> None:
-        limits = AttemptLimits(self.solver_seconds, solver=function.solver)
+        limits = AttemptLimits(self.solver_seconds, solver=function.solver, spills=self.spills)
         candidate = try_allocators(self.allocators, file, function.before, self.target, phase, function.clock, limits)
         function.attempts += candidate.attempts
         function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills

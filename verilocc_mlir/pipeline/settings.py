@@ -33,6 +33,14 @@ class Emit(Enum):
         return {Emit.MIR: ".mir", Emit.ASM: ".s", Emit.OBJ: ".o", Emit.HSACO: ".hsaco"}[self]
 
 
+class Effort(Enum):
+    """How much is done for a good allocation (``pipeline/effort.py``)."""
+
+    FAST = "fast"
+    BALANCED = "balanced"
+    BEST = "best"
+
+
 @dataclass(frozen=True)
 class ServerAccess:
     """How to get through to an allocation server.
@@ -82,6 +90,8 @@ class Settings:
         allocator: a name of ``verilocc_mlir.allocators``, or ``llvm``.
         emit: form of the result.
         also: further forms of it that are wanted.
+        effort: how many allocations are tried.
+        spill: spill where registers do not suffice; without it such a function is LLVM's, or a failure.
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
         verify: run llc's machine verifier on what it resumes from.
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
@@ -102,6 +112,8 @@ class Settings:
     allocator: str = DEFAULT_ALLOCATOR
     emit: Emit = Emit.HSACO
     also: tuple[Emit, ...] = ()
+    effort: Effort = Effort.FAST
+    spill: bool = True
     fallback: bool = True
     verify: bool = True
     solver_seconds: float = DEFAULT_SOLVER_SECONDS
@@ -118,6 +130,7 @@ class Settings:
         return {
             **values,
             "emit": self.emit.value,
+            "effort": self.effort.value,
             "also": [emit.value for emit in self.also],
             "llc_options": list(self.llc_options),
             "llvm": None if self.llvm is None else str(self.llvm),
@@ -136,6 +149,7 @@ class Settings:
         values: dict[str, Any] = {
             **data,
             "emit": Emit(data.get("emit", Emit.HSACO.value)),
+            "effort": Effort(data.get("effort", Effort.FAST.value)),
             "also": tuple(Emit(value) for value in data.get("also", ())),
             "llc_options": tuple(data.get("llc_options", ())),
             "llvm": None if llvm is None else Path(llvm),

@@ -76,8 +76,12 @@ class Spiller:
         )
         self._candidates = {v: Candidates(g, self._costs) for v, g in gaps.items()}
 
-    def relieve(self, spare: int = 0) -> Relieved | None:
+    def relieve(self, spare: int = 0, *, ahead: bool = True) -> Relieved | None:
         """The function with spill code, so that ``spare`` registers of each file are left over at every point.
+
+        Args:
+            spare: 32-bit registers.
+            ahead: load before the use, where registers are free, not beside it.
 
         Returns:
             None where the registers that may be spilled do not suffice; the function itself where nothing is to be
@@ -106,7 +110,7 @@ class Spiller:
             reasons |= dict.fromkeys(chosen, reason)
         if not plans:
             return Relieved(self._function, ())
-        for vreg, plan in plans.items():
+        for vreg, plan in plans.items() if ahead else ():
             taking_part = [e for banks, e in found if banks.issuperset(members[vreg].banks)]
             plans[vreg] = load_ahead(plan, taking_part, self._costs)
         changed = insert_spills(self._function, self._cfg, plans, self._target)
