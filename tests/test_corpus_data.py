@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import REPOSITORY
 from test_corpus import _first, _needs
 
 from smt_verifier.outcome import Outcome
@@ -29,7 +30,7 @@ from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.staged import CompileOptions, StagedCompiler
 from verilocc_model.corpus import build
 from verilocc_model.corpus.build import KernelLimits, Recipe, kernel_records, make
-from verilocc_model.corpus.cells import SOURCES, Cell
+from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.function_attributes import with_attributes
 from verilocc_model.corpus.greedy import NotExpressible, greedy_proposal
 from verilocc_model.corpus.ir import ir
@@ -308,3 +309,22 @@ def test_a_data_set_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"version": 99}')
     with pytest.raises(InputError, match="version 99"):
         ShardWriter(tmp_path, {}, {})
+
+
+def test_the_committed_sample_is_what_its_manifest_says_and_its_labels_are_proved() -> None:
+    directory = REPOSITORY / "model" / "data" / "sample"
+    assert sum(path.stat().st_size for path in directory.iterdir()) < 4 << 20
+    records = list(read_records(directory))
+    rows = list(read_journal(directory))
+    kept = [one["structure"] for row in rows for one in row["records"] if one["outcome"] == "kept"]
+    assert [record.structure for record in records] == kept
+    assert len(records) > 100
+    assert {record.cell.source for record in records} == set(SOURCES)
+    assert {record.cell.target for record in records} == set(TARGETS)
+    assert {record.split for record in records} == {"train", "valid", "test"}
+    for record in sorted(records, key=lambda one: one.instructions)[::6]:
+        for label in record.labels:
+            proposal = Proposal(PROBLEM_VERSION, label.allocator, label.registers)
+            assert prove(record.problem, proposal).outcome is Outcome.PROVED
+    card = (directory.parent / "README.md").read_text()
+    assert f"{len(records)} problems" in card
