@@ -20,6 +20,7 @@ from verilocc_mlir.cli.allocate import allocate_command
 from verilocc_mlir.cli.audit import audit_command
 from verilocc_mlir.cli.compile import compile_command
 from verilocc_mlir.cli.compile_many import compile_many_command
+from verilocc_mlir.cli.corpus import corpus_command
 from verilocc_mlir.cli.doctor import doctor_command
 from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.cli.recheck import recheck_command
@@ -51,6 +52,7 @@ cli.add_command(allocate_command)
 cli.add_command(audit_command)
 cli.add_command(recheck_command)
 cli.add_command(serve_command)
+cli.add_command(corpus_command)
 cli.add_command(doctor_command)
 
 
