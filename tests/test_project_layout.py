@@ -24,7 +24,7 @@ def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(directory)},
+        env={**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{directory / 'model'}"},
     )
 
 
@@ -33,6 +33,8 @@ def copy(tmp_path: Path) -> Path:
     """The packages and their configuration, to be broken on purpose."""
     for package in ("verilocc_mlir", "smt_verifier"):
         shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / "model" / "verilocc_model", tmp_path / "model" / "verilocc_model", ignore=ignore)
     shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -57,6 +59,8 @@ def test_import_arrows_hold() -> None:
         ("verilocc_mlir/cost/model.py", "import verilocc_mlir.toolchain.run", "only cost.read drives tools"),
         ("verilocc_mlir/cost/flow.py", "import verilocc_mlir.pipeline", "cost is a model of text"),
         ("verilocc_mlir/pipeline/batch/run.py", "import ray", "Ray is loaded by its executor"),
+        ("verilocc_mlir/pipeline/phase.py", "import verilocc_model", "nothing of the compiler but its command line"),
+        ("model/verilocc_model/corpus/cells.py", "import verilocc_mlir.cli", "the corpus loads front ends"),
     ],
 )
 def test_a_broken_arrow_is_caught(copy: Path, module: str, line: str, contract: str) -> None:

@@ -43,6 +43,15 @@ def needs_ray() -> None:
         raise UnsupportedError("this needs Ray, which is not installed", hint="pip install 'verilocc-mlir[ray]'")
 
 
+def needs_model() -> None:
+    """Raises UnsupportedError if the package ``verilocc_model`` is not installed."""
+    if not _found("verilocc_model"):
+        raise UnsupportedError(
+            "this needs the package verilocc_model, which is not installed",
+            hint="in a source tree: PYTHONPATH=model, or pip install -e .",
+        )
+
+
 def _found(name: str) -> bool:
     try:
         return find_spec(name) is not None
