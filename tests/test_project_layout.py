@@ -54,6 +54,8 @@ def test_import_arrows_hold() -> None:
         ("verilocc_mlir/hooks/vmfb.py", "import verilocc_mlir.cli", "hooks do not know the command line"),
         ("verilocc_mlir/hooks/vmfb.py", "import torch", "loaded when they are first needed"),
         ("verilocc_mlir/pipeline/batch/run.py", "import ray", "Ray is loaded by its executor"),
+        ("verilocc_mlir/allocators/exact/solver.py", "import ortools", "OR-Tools is loaded by allocators.exact"),
+        ("verilocc_mlir/allocators/search.py", "import verilocc_mlir.allocators.exact", "loaded by name only"),
     ],
 )
 def test_a_broken_arrow_is_caught(copy: Path, module: str, line: str, contract: str) -> None:

@@ -36,6 +36,10 @@ def scalar_waves(problem: AllocationProblem, count: int) -> int:
     return waves_by_sgprs(machine, count + extra_sgprs(machine, vcc=True, flat_scratch=True))
 
 
+SAVE_AND_RESTORE = 2.0
+"""Estimated executions that a callee-saved register costs when it is used."""
+
+
 class Cost(NamedTuple):
     """Smaller is better, first field first.
 
@@ -78,12 +82,16 @@ class CostModel:
                 dear.update(cells.expensive.intersection(range(start, start + span)))
         left = sum(w for a, b, distance, w in self._pairs if distance is None or starts[b] != starts[a] + distance)
         left += sum(w for a, goal, w in self._fixed if starts[a] != goal)
-        copies = left + 2.0 * len(dear) / cells.halves
-        occupancy = self._problem.occupancy
+        copies = left + SAVE_AND_RESTORE * len(dear) / cells.halves
         if self._problem.phase == "sgpr":
             total = highest["sgpr"]
-            return Cost(
-                occupancy.max_waves - min(scalar_waves(self._problem, total), occupancy.max_waves), copies, total
-            )
-        total = file_total(highest["vgpr"], highest["agpr"], occupancy)
-        return Cost(occupancy.max_waves - vector_waves(total, occupancy), copies, total)
+        else:
+            total = file_total(highest["vgpr"], highest["agpr"], self._problem.occupancy)
+        return Cost(self.lost_waves(total), copies, total)
+
+    def lost_waves(self, registers: int) -> int:
+        """Waves fewer than the most a SIMD holds, with ``registers`` of the phase's file."""
+        occupancy = self._problem.occupancy
+        if self._problem.phase == "sgpr":
+            return occupancy.max_waves - min(scalar_waves(self._problem, registers), occupancy.max_waves)
+        return occupancy.max_waves - vector_waves(registers, occupancy)

@@ -10,6 +10,7 @@ import click
 
 from verilocc_mlir.pipeline.settings import (
     DEFAULT_ALLOCATOR,
+    DEFAULT_ALLOCATOR_SECONDS,
     DEFAULT_SOLVER_SECONDS,
     DEFAULT_TOOL_SECONDS,
     Emit,
@@ -20,7 +21,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SECONDS = click.FloatRange(0, min_open=True)
 
 TARGET_OPTIONS = ["--mcpu", "--mattr", "--mtriple", "-O"]
-PROOF_OPTIONS = ["--allocator", "--fallback", "--solver-seconds"]
+PROOF_OPTIONS = ["--allocator", "--allocator-seconds", "--fallback", "--solver-seconds"]
 LLVM_OPTIONS = ["--llvm", "--llc", "--verify", "--tool-seconds"]
 RAY_OPTIONS = ["--ray", "--ray-address"]
 """Their names, in groups for the help."""
@@ -34,7 +35,18 @@ _OPTIONS = (
     click.option("-O", "opt_level", type=click.IntRange(1, 3), default=3, show_default=True, help="llc's level."),
     click.option("--emit", type=click.Choice([e.value for e in Emit]), default=Emit.HSACO.value, show_default=True),
     click.option(
-        "--allocator", default=DEFAULT_ALLOCATOR, show_default=True, metavar="NAME", help="llvm: LLVM's, audited."
+        "--allocator",
+        default=DEFAULT_ALLOCATOR,
+        show_default=True,
+        metavar="NAME",
+        help="deterministic; exact: the fewest waves lost, then copies, by CP-SAT; llvm: LLVM's, audited.",
+    ),
+    click.option(
+        "--allocator-seconds",
+        type=_SECONDS,
+        default=DEFAULT_ALLOCATOR_SECONDS,
+        show_default=True,
+        help="For one phase of a function, with exact.",
     ),
     click.option(
         "--fallback/--no-fallback", default=True, help="Take LLVM's allocation where ours fails. [default: on]"

@@ -110,13 +110,18 @@ def checked_allocator(settings: Settings) -> Allocator | None:
 
     Raises:
         InputError: there is no such allocator, triple or processor.
+        UnsupportedError: the allocator needs a package that is not installed.
     """
-    found = None if settings.allocator == LLVM_ALLOCATOR else allocator(settings.allocator)
+    found = None if settings.allocator == LLVM_ALLOCATOR else _named(settings)
     if settings.triple and not settings.triple.startswith("amdgcn"):
         raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
     if settings.cpu:
         target(split_target_id(settings.cpu)[0])
     return found
+
+
+def _named(settings: Settings) -> Allocator:
+    return allocator(settings.allocator, seconds=settings.allocator_seconds)
 
 
 class _Compilation:

@@ -1,0 +1,153 @@
+"""The cheapest placement under a ceiling: copies left in the code, callee-saved registers used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset
+from verilocc_mlir.allocators.cost import SAVE_AND_RESTORE
+from verilocc_mlir.allocators.exact.layout import Layout
+from verilocc_mlir.allocators.exact.model import PackingModel
+from verilocc_mlir.allocators.exact.solver import SCALE, Answer, Budget
+
+
+@dataclass(frozen=True)
+class Cheapest:
+    """What is known of the copies.
+
+    Attributes:
+        starts: a placement of that cost.
+        copies: ``Cost.saves_and_copies`` of it.
+        bound: no placement under the ceiling costs less.
+    """
+
+    starts: list[int]
+    copies: float
+    bound: float
+
+    @property
+    def closed(self) -> bool:
+        """Whether the placement is optimal."""
+        return self.bound >= self.copies - 0.5 / SCALE
+
+
+def fewest_copies(layout: Layout, total: int, starts: list[int], budget: Budget) -> Cheapest:
+    """The least cost in copies among the placements in ``total`` registers.
+
+    Args:
+        layout: the problem.
+        total: registers.
+        starts: a placement in no more than that.
+        budget: what may be used; all of it, if it is not closed before.
+    """
+    copies = layout.tables.cost.of(starts).saves_and_copies
+    if copies == 0 or budget.spent:
+        return Cheapest(starts, copies, 0.0 if copies else copies)
+    model = PackingModel(layout, total)
+    Objective(model).minimize()
+    model.hint(starts)
+    answer = model.ask(budget, budget.work, portfolio=True)
+    return _better(layout, model, answer, starts, copies)
+
+
+def no_dearer(layout: Layout, total: int, at_most: float, starts: list[int], budget: Budget, work: float) -> list[int]:
+    """A placement in ``total`` registers that costs no more in copies than ``at_most``; empty where none was found."""
+    model = PackingModel(layout, total)
+    Objective(model).limit(at_most)
+    model.hint(starts)
+    answer = model.ask(budget, work)
+    return model.starts(answer, starts) if answer.found else []
+
+
+def _better(layout: Layout, model: PackingModel, answer: Answer, starts: list[int], copies: float) -> Cheapest:
+    bound = max(answer.bound / SCALE, 0.0)
+    if not answer.found:
+        return Cheapest(starts, copies, min(bound, copies))
+    found = model.starts(answer, starts)
+    cost = layout.tables.cost.of(found).saves_and_copies
+    best, value = (found, cost) if cost < copies else (starts, copies)
+    return Cheapest(best, value, value if answer.optimal else min(bound, value))
+
+
+class Objective:
+    """Adds to a model the literals of copies and saves, weighted as ``CostModel`` weighs them, in 1/``SCALE``."""
+
+    def __init__(self, model: PackingModel) -> None:
+        self._model = model
+        self._layout = model.layout
+        self._terms: list[Any] = []
+        self._constant = 0
+        if not model.possible:
+            return
+        for (a, b, distance), weight in _pairs(self._layout).items():
+            self._pair(a, b, distance, weight)
+        for (a, goal), weight in _goals(self._layout).items():
+            self._goal(a, goal, weight)
+        self._saves()
+
+    def minimize(self) -> None:
+        """Make the sum the model's objective."""
+        if self._model.possible:
+            self._model.model.minimize(sum(self._terms) + self._constant)
+
+    def limit(self, at_most: float) -> None:
+        """Allow no greater sum."""
+        if self._model.possible:
+            self._model.model.add(sum(self._terms) + self._constant <= round(at_most * SCALE))
+
+    def _pair(self, a: int, b: int, distance: int | None, weight: int) -> None:
+        positions = self._model.positions
+        if distance is None or meet(self._layout, a, b, distance) or a not in positions or b not in positions:
+            self._constant += weight
+            return
+        joined = self._model.model.new_bool_var("")
+        self._model.model.add(positions[b] - positions[a] == distance).only_enforce_if(joined)
+        self._terms.append(weight * (1 - joined))
+
+    def _goal(self, a: int, goal: int, weight: int) -> None:
+        file = self._layout.file_of(goal)
+        if goal not in self._layout.rooms[a].starts.get(file, ()) or a not in self._model.positions:
+            self._constant += weight
+            return
+        joined = self._model.model.new_bool_var("")
+        self._model.model.add(self._model.positions[a] == self._model.frame.at(goal)).only_enforce_if(joined)
+        literal = self._model.within[a].get(file)
+        if literal is None:
+            self._model.model.add(joined == 0)
+        elif not isinstance(literal, int):
+            self._model.model.add_implication(joined, literal)
+        self._terms.append(weight * (1 - joined))
+
+    def _saves(self) -> None:
+        cells = self._layout.tables.cells
+        price = round(SAVE_AND_RESTORE * SCALE / cells.halves)
+        for cell in sorted(cells.expensive):
+            used = self._model.model.new_bool_var("")
+            self._model.reserve(cell, used)
+            self._terms.append(price * used)
+
+
+def meet(layout: Layout, a: int, b: int, distance: int) -> bool:
+    """Whether range ``b``, ``distance`` cells above range ``a``, would hold a cell of it at the same time."""
+    held = dict(layout.items[a].cells)
+    return any(held.get(offset + distance, 0) & mask for offset, mask in layout.items[b].cells)
+
+
+def _pairs(layout: Layout) -> dict[tuple[int, int, int | None], int]:
+    found: dict[tuple[int, int, int | None], int] = {}
+    for affinity in layout.tables.problem.affinities:
+        if affinity.b >= 0 and affinity.weight:
+            distance = lane_offset(affinity.a_lane - affinity.b_lane, layout.tables.cells.halves)
+            key = (affinity.a, affinity.b, distance)
+            found[key] = found.get(key, 0) + round(affinity.weight * SCALE)
+    return found
+
+
+def _goals(layout: Layout) -> dict[tuple[int, int], int]:
+    found: dict[tuple[int, int], int] = {}
+    for affinity in layout.tables.problem.affinities:
+        goal = fixed_start(layout.tables.cells, affinity) if affinity.b < 0 else None
+        if goal is not None and affinity.weight:
+            found[affinity.a, goal] = found.get((affinity.a, goal), 0) + round(affinity.weight * SCALE)
+    return found
