@@ -47,6 +47,8 @@ class Tables:
         for live_range, name in zip(ranges, proposal.registers, strict=True):
             cells = self.cells.cells_of(name) if name else ()
             if not cells or not self.table.allows(live_range.id, cells[0]):
-                raise InputError(f"{live_range.name} cannot be in {name or 'no register'!r}", where="proposal")
+                raise InputError(
+                    f"{live_range.name} cannot be in {f'${name}' if name else 'no register'}", where="proposal"
+                )
             found.append(cells[0])
         return found

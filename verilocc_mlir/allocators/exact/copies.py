@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset
+from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset, meet
 from verilocc_mlir.allocators.cost import SAVE_AND_RESTORE
 from verilocc_mlir.allocators.exact.layout import Layout
 from verilocc_mlir.allocators.exact.model import PackingModel
@@ -71,10 +72,16 @@ def _better(layout: Layout, model: PackingModel, answer: Answer, starts: list[in
 
 
 class Objective:
-    """Adds to a model the literals of copies and saves, weighted as ``CostModel`` weighs them, in 1/``SCALE``."""
+    """Adds to a model the literals of copies and saves, weighted as ``CostModel`` weighs them, in 1/``SCALE``.
 
-    def __init__(self, model: PackingModel) -> None:
+    Args:
+        model: the model.
+        kept: first cells of the ranges that do not move, where positions are cells.
+    """
+
+    def __init__(self, model: PackingModel, kept: Sequence[int] = ()) -> None:
         self._model = model
+        self._kept = kept
         self._layout = model.layout
         self._terms: list[Any] = []
         self._constant = 0
@@ -98,17 +105,24 @@ class Objective:
 
     def _pair(self, a: int, b: int, distance: int | None, weight: int) -> None:
         positions = self._model.positions
-        if distance is None or meet(self._layout, a, b, distance) or a not in positions or b not in positions:
+        if distance is None or meet(self._layout.items[a], self._layout.items[b], distance):
             self._constant += weight
             return
+        if a not in positions and b not in positions:
+            self._constant += weight * (self._kept[b] != self._kept[a] + distance)
+            return
+        first, second = (positions[n] if n in positions else self._kept[n] for n in (a, b))
         joined = self._model.model.new_bool_var("")
-        self._model.model.add(positions[b] - positions[a] == distance).only_enforce_if(joined)
+        self._model.model.add(second - first == distance).only_enforce_if(joined)
         self._terms.append(weight * (1 - joined))
 
     def _goal(self, a: int, goal: int, weight: int) -> None:
         file = self._layout.file_of(goal)
-        if goal not in self._layout.rooms[a].starts.get(file, ()) or a not in self._model.positions:
+        if goal not in self._layout.rooms[a].starts.get(file, ()):
             self._constant += weight
+            return
+        if a not in self._model.positions:
+            self._constant += weight * (self._kept[a] != goal)
             return
         joined = self._model.model.new_bool_var("")
         self._model.model.add(self._model.positions[a] == self._model.frame.at(goal)).only_enforce_if(joined)
@@ -126,12 +140,6 @@ class Objective:
             used = self._model.model.new_bool_var("")
             self._model.reserve(cell, used)
             self._terms.append(price * used)
-
-
-def meet(layout: Layout, a: int, b: int, distance: int) -> bool:
-    """Whether range ``b``, ``distance`` cells above range ``a``, would hold a cell of it at the same time."""
-    held = dict(layout.items[a].cells)
-    return any(held.get(offset + distance, 0) & mask for offset, mask in layout.items[b].cells)
 
 
 def _pairs(layout: Layout) -> dict[tuple[int, int, int | None], int]:
