@@ -41,7 +41,7 @@ class State:
     def _used(self) -> Ceiling:
         """Registers of each file in use."""
         cells = self.tables.cells
-        found = dict.fromkeys(("vgpr", "agpr", "sgpr"), 0)
+        found: Ceiling = dict.fromkeys(("vgpr", "agpr", "sgpr"), 0)
         for item, start in zip(self.tables.singles, self.starts, strict=True):
             if start < cells.stop["sgpr"]:
                 bank, number = cells.register_of(start + item.reach - 1)
