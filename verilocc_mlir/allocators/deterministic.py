@@ -45,7 +45,8 @@ class DeterministicAllocator:
         Raises:
             AllocationFailure: the pressure exceeds a file, or no place was found for a tuple.
         """
-        search = _Search(problem)
+        # Its searches do not look for them: counted, they would only hide what fewer registers win.
+        search = _Search(problem, preferences=False)
         return search.proposal(search.solve(), f"{self.name}/{self.version}")
 
 

@@ -16,9 +16,14 @@ from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Prop
 
 
 class Tables:
-    """Tables of one problem. ``starts`` everywhere are first cells, by range id."""
+    """Tables of one problem. ``starts`` everywhere are first cells, by range id.
 
-    def __init__(self, problem: AllocationProblem) -> None:
+    Args:
+        problem: the problem.
+        preferences: whether the machine's preferences count in the costs.
+    """
+
+    def __init__(self, problem: AllocationProblem, *, preferences: bool = True) -> None:
         self.problem = problem
         self.timeline = Timeline(problem)
         self.cells: CellMap = cell_map(problem)
@@ -27,7 +32,7 @@ class Tables:
         self.table = CandidateTable(problem, self.cells)
         self.joined: list[Item] = coalesce(problem, self.singles, self.table, self.cells)
         self.hints = Hints(problem, self.cells)
-        self.cost = CostModel(problem, self.cells)
+        self.cost = CostModel(problem, self.cells, preferences=preferences)
 
     def proposal(self, starts: Sequence[int], allocator: str) -> Proposal:
         """The names that go with ``starts``."""

@@ -1,4 +1,4 @@
-"""The cheapest placement under a ceiling: copies left in the code, callee-saved registers used."""
+"""The cheapest placement under a ceiling: copies left in the code, callee-saved registers used, preferences not met."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset, meet
-from verilocc_mlir.allocators.cost import SAVE_AND_RESTORE
+from verilocc_mlir.allocators.cost import SAVE_AND_RESTORE, cell_relation
 from verilocc_mlir.allocators.exact.layout import Layout
 from verilocc_mlir.allocators.exact.model import PackingModel
-from verilocc_mlir.allocators.exact.solver import SCALE, Answer, Budget
+from verilocc_mlir.allocators.exact.solver import SCALE, Answer, Budget, load
+from verilocc_mlir.problem.model import Preference
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,9 @@ class Objective:
             self._pair(a, b, distance, weight)
         for (a, goal), weight in _goals(self._layout).items():
             self._goal(a, goal, weight)
+        self._residues: dict[tuple[int, int], Any] = {}
+        for preference in self._layout.tables.problem.preferences:
+            self._prefer(preference)
         self._saves()
 
     def minimize(self) -> None:
@@ -132,6 +136,46 @@ class Objective:
         elif not isinstance(literal, int):
             self._model.model.add_implication(joined, literal)
         self._terms.append(weight * (1 - joined))
+
+    def _prefer(self, preference: Preference) -> None:
+        weight = round(preference.weight * SCALE)
+        relations = [cell_relation(r, self._layout.tables.cells) for r in preference.relations]
+        positions = self._model.positions
+        free = [r for r in relations if r.a in positions or r.b in positions]
+        kept = [r for r in relations if r.a not in positions and r.b not in positions]
+        items = self._layout.items
+        if any(not r.holds(self._kept[r.a], self._kept[r.b]) for r in kept) or any(
+            not r.modulus and meet(items[r.a], items[r.b], r.distance) for r in free
+        ):
+            self._constant += weight
+            return
+        if not free:
+            return
+        model = self._model.model
+        met = model.new_bool_var("")
+        for relation in free:
+            if not relation.modulus:
+                apart = self._position(relation.b) - self._position(relation.a)
+                model.add(apart == relation.distance).only_enforce_if(met)
+                continue
+            m = relation.modulus
+            apart = self._residue(relation.b, m) - self._residue(relation.a, m)
+            allowed = [d for d in range(1 - m, m) if (d - relation.distance) % m]
+            inside = load().Domain.from_values(allowed)
+            model.add_linear_expression_in_domain(apart, inside).only_enforce_if(met)
+        self._terms.append(weight * (1 - met))
+
+    def _position(self, number: int) -> Any:
+        return self._model.positions.get(number, self._kept[number] if self._kept else 0)
+
+    def _residue(self, number: int, modulus: int) -> Any:
+        if number not in self._model.positions:
+            return self._kept[number] % modulus
+        found = self._residues.get((number, modulus))
+        if found is None:
+            found = self._residues[number, modulus] = self._model.model.new_int_var(0, modulus - 1, "")
+            self._model.model.add_modulo_equality(found, self._model.positions[number], modulus)
+        return found
 
     def _saves(self) -> None:
         cells = self._layout.tables.cells
