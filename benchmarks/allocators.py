@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/allocators.py DIR [--jobs 2] [--only TEXT] [--log FILE.jsonl]
         [--efforts fast,balanced,best] [--out benchmarks/results/allocators.json]
 
-Per kernel, from the final machine code of each: modelled cycles (``verilocc_mlir.cost``; modelled, not measured), waves,
-vector registers, registers stored and reloaded by estimated executions, copies, CPU seconds. LLVM's: greedy as it is,
+Per kernel, from the final machine code of each: modelled cycles (``verilocc_mlir.cost``; not measured), waves, vector
+registers, registers stored and reloaded by estimated executions, copies, CPU seconds. LLVM's: greedy as it is,
 greedy with ``amdgpu-agpr-alloc`` "0" (gfx90a, gfx942, gfx950; "llvm" is the better of the two by modelled cycles), and
 basic. Ours: ``verilocc compile`` with each effort, every allocation in it audited. Copies between VGPRs and AGPRs in
 loops are counted in the final code.
@@ -169,10 +169,10 @@ def summary(rows: Iterable[Mapping[str, Any]], effort: str) -> dict[str, Any]:
         "more_waves": sum(b["waves"] > a["waves"] for a, b, _ in pairs),
         "llvm_spills": len(spilling),
         "spill_less": sum(b["spill_traffic"] < a["spill_traffic"] for a, b in spilling),
-        "spill_nothing": sum(b["spill_traffic"] == 0 for a, b in spilling),
+        "spill_nothing": sum(b["spill_traffic"] == 0 for _, b in spilling),
         "spill_more": [r["name"] for a, b, r in pairs if b["spill_traffic"] > a["spill_traffic"]],
-        "accumulator_copies_llvm": sum(a["accumulator_copies"] > 0 for a, b, _ in pairs),
-        "accumulator_copies_ours": [r["name"] for a, b, r in pairs if b["accumulator_copies"] > 0],
+        "accumulator_copies_llvm": sum(a["accumulator_copies"] > 0 for a, _, _ in pairs),
+        "accumulator_copies_ours": [r["name"] for _, b, r in pairs if b["accumulator_copies"] > 0],
         "cpu_seconds": round(sum(b["cpu_seconds"] for _, b, _ in pairs), 1),
         "llc_cpu_seconds": round(sum(a["cpu_seconds"] for a, _, _ in pairs), 1),
     }

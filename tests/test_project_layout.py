@@ -61,6 +61,8 @@ def test_import_arrows_hold() -> None:
         ("verilocc_mlir/pipeline/batch/run.py", "import ray", "Ray is loaded by its executor"),
         ("verilocc_mlir/pipeline/phase.py", "import verilocc_model", "nothing of the compiler but its command line"),
         ("model/verilocc_model/corpus/cells.py", "import verilocc_mlir.cli", "the corpus loads front ends"),
+        ("verilocc_mlir/allocators/exact/solver.py", "import ortools", "OR-Tools is loaded by allocators.exact"),
+        ("verilocc_mlir/allocators/search.py", "import verilocc_mlir.allocators.exact", "loaded by name only"),
     ],
 )
 def test_a_broken_arrow_is_caught(copy: Path, module: str, line: str, contract: str) -> None:

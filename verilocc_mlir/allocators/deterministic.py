@@ -9,16 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, ceilings, demands, room, splits
-from verilocc_mlir.allocators.cells import CellMap, cell_map
-from verilocc_mlir.allocators.coalesce import coalesce
-from verilocc_mlir.allocators.cost import Cost, CostModel, align_up
-from verilocc_mlir.allocators.hints import Hints
-from verilocc_mlir.allocators.items import CandidateTable, Item, single_items
-from verilocc_mlir.allocators.packing import fixed_occupation
+from verilocc_mlir.allocators.cost import Cost, align_up
+from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.search import Placement, Strategy, by_area, by_start, by_width
-from verilocc_mlir.allocators.timeline import Timeline
-from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
 STRATEGIES = (
     Strategy("joined ranges in program order", by_start, coalesced=True),
@@ -66,12 +62,9 @@ class DeterministicAllocator:
         Raises:
             AllocationFailure: the pressure exceeds a file, or no place was found for a tuple.
         """
-        search = _Search(problem)
-        starts = search.solve(self._repair_steps)
-        names = tuple(
-            search.cells.name(start, live_range) for start, live_range in zip(starts, problem.ranges, strict=True)
-        )
-        return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", names)
+        # Its searches do not look for them: counted, they would only hide what fewer registers win.
+        search = _Search(problem, preferences=False)
+        return search.proposal(search.solve(self._repair_steps), f"{self.name}/{self.version}")
 
 
 @dataclass(frozen=True)
@@ -82,19 +75,8 @@ class _Answer:
     starts: list[int]
 
 
-class _Search:
-    """Tables for one problem, and the walk over ceilings and strategies."""
-
-    def __init__(self, problem: AllocationProblem) -> None:
-        self.problem = problem
-        self.timeline = Timeline(problem)
-        self.cells: CellMap = cell_map(problem)
-        self.singles: list[Item] = single_items(problem, self.timeline, self.cells)
-        self.fixed: list[int] = fixed_occupation(problem, self.timeline, self.cells)
-        self.table = CandidateTable(problem, self.cells)
-        self.joined: list[Item] = coalesce(problem, self.singles, self.table, self.cells)
-        self.hints = Hints(problem, self.cells)
-        self.cost = CostModel(problem, self.cells)
+class _Search(Tables):
+    """The walk over ceilings and strategies."""
 
     def solve(self, repair_steps: int | None) -> list[int]:
         """First cell of every range.

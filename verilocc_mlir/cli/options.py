@@ -10,6 +10,7 @@ import click
 
 from verilocc_mlir.pipeline.settings import (
     DEFAULT_ALLOCATOR,
+    DEFAULT_ALLOCATOR_SECONDS,
     DEFAULT_SOLVER_SECONDS,
     DEFAULT_TOOL_SECONDS,
     Effort,
@@ -21,7 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SECONDS = click.FloatRange(0, min_open=True)
 
 TARGET_OPTIONS = ["--mcpu", "--mattr", "--mtriple", "-O"]
-PROOF_OPTIONS = ["--allocator", "--spill", "--fallback", "--solver-seconds"]
+PROOF_OPTIONS = ["--allocator", "--allocator-seconds", "--spill", "--fallback", "--solver-seconds"]
 LLVM_OPTIONS = ["--llvm", "--llc", "--verify", "--tool-seconds"]
 RAY_OPTIONS = ["--ray", "--ray-address"]
 """Their names, in groups for the help."""
@@ -57,7 +58,15 @@ _OPTIONS = (
         "--allocator",
         default="",
         metavar="NAME",
-        help=f"llvm: LLVM's, audited. [default: {DEFAULT_ALLOCATOR}; with --server the server's]",
+        help=f"deterministic; exact: the fewest waves lost, then copies, by CP-SAT; llvm: LLVM's, audited. "
+        f"[default: {DEFAULT_ALLOCATOR}; with --server the server's]",
+    ),
+    click.option(
+        "--allocator-seconds",
+        type=_SECONDS,
+        default=DEFAULT_ALLOCATOR_SECONDS,
+        show_default=True,
+        help="For one phase of a function, with exact.",
     ),
     click.option("--spill/--no-spill", default=True, help="Spill where registers do not suffice. [default: on]"),
     click.option(

@@ -28,7 +28,7 @@ from verilocc_mlir.spilling import SpillAction, Spiller
 from verilocc_mlir.target.targets import Target
 
 _FINDINGS_KEPT = 20
-_FOR_LACK_OF_ROOM = ("pressure", "fragmentation")
+_FOR_LACK_OF_ROOM = ("pressure", "fragmentation", "infeasible")
 
 SPARE_REGISTERS = (0, 2, 4, 8, 16, 24, 32)
 """Registers left free at every point when spilling, tried in this order: tuples need room to be placed."""
@@ -132,29 +132,6 @@ def try_allocators(
         chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
         again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
         tried = replace(_after(tried, again), spills=relieved.actions)
-    return tried
-    with clock.measure("spill"):
-        spiller = Spiller(given, problem, target)
-    for number, spare in enumerate(limits.spills.spare):
-        if not (tried.lacks_room or (limits.spills.always and not number)):
-            break
-        with clock.measure("spill"):
-            relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead)
-        if relieved is None:
-            break
-        if not relieved.actions:
-            continue
-        with clock.measure("build"):
-            smaller = build_problem(file, relieved.function, target, phase)
-        last = spare == limits.spills.spare[-1]
-        chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
-        again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
-        tried = replace(
-            again,
-            attempts=(*tried.attempts, *again.attempts),
-            proposed=(*tried.proposed, *again.proposed),
-            spills=relieved.actions,
-        )
     return tried
 
 

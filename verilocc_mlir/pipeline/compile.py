@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.allocators.improve import Improving
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import MirFile
@@ -116,8 +117,13 @@ def checked_allocator(settings: Settings) -> Allocator | None:
 
     Raises:
         InputError: there is no such allocator, triple or processor.
+        UnsupportedError: the allocator needs a package that is not installed.
     """
-    found = None if settings.allocator == LLVM_ALLOCATOR else allocator(settings.allocator)
+    found = (
+        None
+        if settings.allocator == LLVM_ALLOCATOR
+        else allocator(settings.allocator, seconds=settings.allocator_seconds)
+    )
     if settings.triple and not settings.triple.startswith("amdgcn"):
         raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
     if settings.cpu:
@@ -280,7 +286,7 @@ class _Compilation:
         result = _Result(variant, recording=recording)
         spills = variant.spills if self.settings.spill else SpillLimits(spare=())
         runner = PhaseRunner(
-            () if variant.llvm else self.allocators,
+            self._allocators(variant),
             self.target,
             lambda text, phase: self.compiler.llvm_allocate(text, _PHASES[phase]),
             fallback=self.settings.fallback,
@@ -305,6 +311,13 @@ class _Compilation:
         except NoAllocation as stopped:
             self._goes_on(result, stopped.reports)
         return result
+
+    def _allocators(self, variant: Variant) -> tuple[Allocator, ...]:
+        if variant.llvm:
+            return ()
+        if variant.improved:
+            return tuple(Improving(a, self.settings.allocator_seconds) for a in self.allocators)
+        return self.allocators
 
     def _goes_on(self, result: _Result, reports: Mapping[str, PhaseReport]) -> bool:
         """Keep the reports; False where a phase that is not proved ends the run."""

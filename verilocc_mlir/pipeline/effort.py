@@ -25,11 +25,13 @@ class Variant:
     Attributes:
         name: for the report.
         llvm: LLVM's allocation, audited.
+        improved: the allocator's answers are improved before they are proved.
         spills: how much is spilled, and how.
     """
 
     name: str
     llvm: bool = False
+    improved: bool = False
     spills: SpillLimits = field(default_factory=SpillLimits)
 
 
@@ -43,6 +45,7 @@ def variants(effort: Effort, target: Target, waves: int) -> tuple[Variant, ...]:
         return ()
     found = [Variant("loads beside their use", spills=SpillLimits(load_ahead=False)), LLVM]
     if effort is Effort.BEST:
+        found.append(Variant("improved", improved=True))
         steps = [
             w for w in range(waves + 1, target.max_waves + 1) if max_vectors(target, w) < max_vectors(target, w - 1)
         ]

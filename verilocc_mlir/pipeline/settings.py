@@ -12,6 +12,7 @@ LLVM_ALLOCATOR = "llvm"
 """Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
 
 DEFAULT_ALLOCATOR = "deterministic"
+DEFAULT_ALLOCATOR_SECONDS = 60.0
 DEFAULT_SOLVER_SECONDS = 60.0
 DEFAULT_TOOL_SECONDS = 300.0
 
@@ -88,6 +89,7 @@ class Settings:
         triple: ``-mtriple`` as the user gave it; must name an AMDGPU.
         opt_level: llc's ``-O``.
         allocator: a name of ``verilocc_mlir.allocators``, or ``llvm``.
+        allocator_seconds: for one phase of one function, where the allocator searches as long as it is let (``exact``).
         emit: form of the result.
         also: further forms of it that are wanted.
         effort: how many allocations are tried.
@@ -110,6 +112,7 @@ class Settings:
     triple: str = ""
     opt_level: int = 3
     allocator: str = DEFAULT_ALLOCATOR
+    allocator_seconds: float = DEFAULT_ALLOCATOR_SECONDS
     emit: Emit = Emit.HSACO
     also: tuple[Emit, ...] = ()
     effort: Effort = Effort.FAST

@@ -29,6 +29,7 @@ from verilocc_mlir.problem.model import (
     Occupancy,
     Point,
 )
+from verilocc_mlir.problem.preferences import preferences
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.callingconv import callee_saved
 from verilocc_mlir.target.classes import RegisterClass
@@ -99,6 +100,7 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
     allowed = frozenset(u for b in budgets for n in b.registers for u in _register_units(Bank(b.bank), n)) | frozenset(
         u for name in special for u in physical_register(name).units
     )
+    ranges = tuple(_live_range(ids[v], v, classes[v], live, points[v], hints.get(v, ""), banks) for v in order)
     return AllocationProblem(
         version=PROBLEM_VERSION,
         target=target.name,
@@ -107,12 +109,13 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
         slots=cfg.slots,
         block_starts=cfg.block_starts,
         block_depths=depths,
-        ranges=tuple(_live_range(ids[v], v, classes[v], live, points[v], hints.get(v, ""), banks) for v in order),
+        ranges=ranges,
         affinities=affinities(function, cfg, depths, classes, ids, allowed, hints),
         fixed=fixed_occupations(function, cfg, allowed.__contains__, allowed),
         budgets=budgets,
         occupancy=Occupancy(target.vgpr_granule, target.vgpr_total, target.max_waves, target.unified_vgpr),
         special=special,
+        preferences=preferences(function, cfg, depths, classes, ids, ranges, target) if phase == "vgpr" else (),
     )
 
 
