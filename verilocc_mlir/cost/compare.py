@@ -13,7 +13,9 @@ COUNTS = (
     "instructions", "copies", "accumulator_copies", "scalar_copies", "spill_stores", "spill_reloads", "lane_saves",
     "lane_reloads", "scratch", "dual", "dual_blocked", "nops", "bank_conflicts",
 )  # fmt: skip
-_TITLES = {
+COMPONENTS = ("latency", "valu", "mfma", "lds", "memory", "salu")
+"""Fields of which the total is the greatest; ``latency`` first divided by the occupancy."""
+TITLES = {
     "latency": "latency over occupancy",
     "valu": "VALU issue",
     "mfma": "matrix unit",
@@ -27,7 +29,7 @@ _TITLES = {
     "branches": "taken branches",
     "issue": "instructions issued",
 }
-_CAUSES = (
+CAUSES = (
     ("spill_reloads", "reloads"),
     ("spill_stores", "spill stores"),
     ("lane_reloads", "reloads from lanes"),
@@ -91,9 +93,9 @@ def _explanation(first: KernelCost, second: KernelCost) -> str:
     if dearer.bound == "latency":
         said += _latency(first, second, rises)
     else:
-        said.append(_change(_TITLES[dearer.bound], getattr(first, dearer.bound), getattr(second, dearer.bound)))
+        said.append(_change(TITLES[dearer.bound], getattr(first, dearer.bound), getattr(second, dearer.bound)))
     if first.bound != second.bound:
-        said.append(f"bound by {_TITLES[first.bound]}, then by {_TITLES[second.bound]}")
+        said.append(f"bound by {TITLES[first.bound]}, then by {TITLES[second.bound]}")
     return "; ".join([*said, *_counted(first, second)])
 
 
@@ -106,7 +108,7 @@ def _latency(first: KernelCost, second: KernelCost, rises: bool) -> list[str]:
     part = max(moved, key=lambda name: moved[name])
     if waves >= moved[part]:
         return [f"occupancy {first.occupancy} to {second.occupancy}"]
-    said = [_change(_TITLES[part], before[part], after[part])]
+    said = [_change(TITLES[part], before[part], after[part])]
     if first.occupancy != second.occupancy:
         said.append(f"occupancy {first.occupancy} to {second.occupancy}")
     return said
@@ -115,7 +117,7 @@ def _latency(first: KernelCost, second: KernelCost, rises: bool) -> list[str]:
 def _counted(first: KernelCost, second: KernelCost) -> Sequence[str]:
     """Spills, copies and pairs of which there are more or fewer."""
     rows: list[tuple[float, str]] = []
-    for field, title in _CAUSES:
+    for field, title in CAUSES:
         a: Count = getattr(first, field)
         b: Count = getattr(second, field)
         if a.weighted != b.weighted:

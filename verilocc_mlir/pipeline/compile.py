@@ -24,6 +24,8 @@ from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Emit, Settings
 from verilocc_mlir.problem.build import Phase as PhaseName
 from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
+from verilocc_mlir.report.page.costs import cost_rows
+from verilocc_mlir.report.page.model import CostRow
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
@@ -220,6 +222,8 @@ class _Compilation:
         if kept.checked is None:
             self._finish(kept, pre, reference, greedy.result(), llvm)
         assert kept.checked is not None
+        if self.recording is not None:
+            self.recording.costs.update(self._costs(kept.text, llvm))
         data = self._emit(kept.text, kept.checked, self.settings.emit)
         also = {emit: self._emit(kept.text, kept.checked, emit) for emit in self.settings.also}
         return Compiled(data, self._report(kept.ours, kept.greedy, kept.checked.mended), also, pre)
@@ -336,6 +340,13 @@ class _Compilation:
                 for name, resources in device_resources(text.decode(), self.target).items():
                     kernels.setdefault(name, resources)
         return found
+
+    def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
+        """The cost model's figures for the page, by function."""
+        texts = self.compiler.finish(done, "asm"), llvm("asm").result()
+        with self.clock.measure("cost"):
+            ours, greedy = (cost_of_assembly(t.decode(), self.target, where=self.path) for t in texts)
+        return {name: cost_rows(cost, greedy.get(name)) for name, cost in ours.items()}
 
     def _kernels(self, elf: bytes) -> dict[str, Resources]:
         functions = {f.name: f for f in self.file.functions}
