@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
@@ -176,6 +176,7 @@ class _Compilation:
         self.target: Target = target(self.input.cpu)
         self.compiler = StagedCompiler(self.toolchain, _tool_options(settings, self.input))
         self.file = MirFile("", ())
+        self.scalar: dict[bool, _Result] = {}
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
 
@@ -285,20 +286,32 @@ class _Compilation:
         return results[chosen]
 
     def _phases(self, pre: str, variant: Variant) -> _Result:
-        """All phases in one way; no text if a phase is not proved and that ends the run."""
+        """All phases in one way; no text if a phase is not proved and that ends the run.
+
+        What is before the vector phase is done once for all of ours: variants differ in vector registers alone.
+        """
+        if variant.llvm not in self.scalar:
+            self.scalar[variant.llvm] = self._before_vectors(pre, LLVM if variant.llvm else OURS)
+        first = self.scalar[variant.llvm]
+        recording = replace(first.recording, phases=[*first.recording.phases]) if first.recording else None
+        phases = {name: [*reports] for name, reports in first.phases.items()}
+        result = _Result(variant, phases=phases, recording=recording)
+        if first.text is None:
+            return result
+        runner = self._runner(self._allocators(variant), variant.spills, recording)
+        try:
+            vector = runner.run(first.text, self.path, "vgpr")
+            if self._goes_on(result, vector.reports):
+                result.text = vector.text
+        except NoAllocation as stopped:
+            self._goes_on(result, stopped.reports)
+        return result
+
+    def _before_vectors(self, pre: str, variant: Variant) -> _Result:
+        """The phases before that of the vector registers; the text as it enters that one."""
         recording = Recording() if self.recording is not None else None
         result = _Result(variant, recording=recording)
-        spills = variant.spills if self.settings.spill else SpillLimits(spare=())
-        runner = PhaseRunner(
-            self._allocators(variant),
-            self.target,
-            lambda text, phase: self.compiler.llvm_allocate(text, _PHASES[phase]),
-            fallback=self.settings.fallback,
-            spills=spills,
-            solver_seconds=self.settings.solver_seconds,
-            clock=self.clock,
-            recording=recording,
-        )
+        runner = self._runner(self._allocators(variant), variant.spills, recording)
         try:
             scalar = runner.run(pre, self.path, "sgpr")
             if not self._goes_on(result, scalar.reports):
@@ -309,12 +322,24 @@ class _Compilation:
                 found = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", _WWM_REASON)
                 if not self._goes_on(result, found.reports):
                     return result
-            vector = runner.run(text, self.path, "vgpr")
-            if self._goes_on(result, vector.reports):
-                result.text = vector.text
+            result.text = text
         except NoAllocation as stopped:
             self._goes_on(result, stopped.reports)
         return result
+
+    def _runner(
+        self, allocators: tuple[Allocator, ...], spills: SpillLimits, recording: Recording | None
+    ) -> PhaseRunner:
+        return PhaseRunner(
+            allocators,
+            self.target,
+            lambda text, phase: self.compiler.llvm_allocate(text, _PHASES[phase]),
+            fallback=self.settings.fallback,
+            spills=spills if self.settings.spill else SpillLimits(spare=()),
+            solver_seconds=self.settings.solver_seconds,
+            clock=self.clock,
+            recording=recording,
+        )
 
     def _allocators(self, variant: Variant) -> tuple[Allocator, ...]:
         if variant.llvm:
