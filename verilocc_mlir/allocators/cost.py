@@ -95,10 +95,11 @@ class CostModel:
             (a.a, goal, a.weight) for a in problem.affinities if a.b < 0 and (goal := fixed_start(cells, a)) is not None
         ]
 
-        self._preferences = [
-            ([cell_relation(r, cells) for r in p.relations], p.weight)
+        self.preferences = tuple(
+            (tuple(cell_relation(r, cells) for r in p.relations), p.weight)
             for p in (problem.preferences if preferences else ())
-        ]
+        )
+        """Relations that must all hold, and what it costs if they do not."""
 
     def of(self, starts: Sequence[int]) -> Cost:
         """Cost when range *i* starts at cell ``starts[i]``."""
@@ -114,7 +115,7 @@ class CostModel:
                 dear.update(cells.expensive.intersection(range(start, start + span)))
         left = sum(w for a, b, distance, w in self._pairs if distance is None or starts[b] != starts[a] + distance)
         left += sum(w for a, goal, w in self._fixed if starts[a] != goal)
-        for relations, weight in self._preferences:
+        for relations, weight in self.preferences:
             if not all(r.holds(starts[r.a], starts[r.b]) for r in relations):
                 left += weight
         copies = left + SAVE_AND_RESTORE * len(dear) / cells.halves

@@ -10,7 +10,7 @@ DEFAULT_STEPS = 60
 
 
 class Improving:
-    """``inner``, then ``improve``.
+    """``inner``, then ``improve`` by local moves.
 
     Args:
         inner: finds the first placement.
@@ -39,4 +39,5 @@ class Improving:
             AllocationFailure: as ``inner`` does.
         """
         found = self._inner.allocate(problem)
-        return improve(problem, found, self._seconds, self._seed, steps=self._steps).proposal
+        # Without OR-Tools, so that the answer is the same where it is not installed.
+        return improve(problem, found, self._seconds, self._seed, steps=self._steps, solver=False).proposal

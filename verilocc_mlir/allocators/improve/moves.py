@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset, meet
 from verilocc_mlir.allocators.improve.state import State
 
+_WAYS = 3
+"""Places tried for each range of a preference."""
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -44,8 +47,11 @@ def local_moves(state: State, every: list[Wish], rng: random.Random, count: int)
     """Make ``count`` moves; the placement never gets worse."""
     for _ in range(count):
         open_wishes = unmet(state, every)
-        if open_wishes and rng.random() < 0.6:
+        which = rng.random()
+        if open_wishes and which < 0.4:
             _join(state, rng.choices(open_wishes, [w.weight for w in open_wishes])[0], rng)
+        elif which < 0.8 and state.tables.cost.preferences:
+            _prefer(state, rng)
         else:
             rng.choice((_swap, _shift, _lower))(state, rng)
 
@@ -64,6 +70,33 @@ def _join(state: State, wish: Wish, rng: random.Random) -> None:
     start = rng.choice(table.by_range[wish.a])
     if table.allows(wish.b, start + wish.distance):
         state.move([(wish.a, start), (wish.b, start + wish.distance)])
+
+
+def _prefer(state: State, rng: random.Random) -> None:
+    """Move one range so that what the machine prefers there is met."""
+    starts = state.starts
+    open_ones = [
+        (relations, weight)
+        for relations, weight in state.tables.cost.preferences
+        if not all(r.holds(starts[r.a], starts[r.b]) for r in relations)
+    ]
+    if not open_ones:
+        return
+    relations, _ = rng.choices(open_ones, [weight for _, weight in open_ones])[0]
+    numbers = sorted({n for r in relations for n in (r.a, r.b)})
+    rng.shuffle(numbers)
+    for number in numbers:
+        ways = [
+            start
+            for start in state.candidates(state.tables.singles[number])
+            if all(
+                r.holds(start if r.a == number else starts[r.a], start if r.b == number else starts[r.b])
+                for r in relations
+            )
+        ]
+        for start in rng.sample(ways, min(_WAYS, len(ways))):
+            if state.move([(number, start)]):
+                return
 
 
 def _swap(state: State, rng: random.Random) -> None:
