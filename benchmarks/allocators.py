@@ -2,13 +2,15 @@
 
     .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
     .venv/bin/python benchmarks/allocators.py DIR [--jobs 2] [--only TEXT] [--log FILE.jsonl]
-        [--efforts fast,balanced,best] [--out benchmarks/results/allocators.json]
+        [--efforts fast,balanced,best] [--exact-every 5] [--exact-seconds 10] [--out benchmarks/results/allocators.json]
 
 Per kernel, from the final machine code of each: modelled cycles (``verilocc_mlir.cost``; not measured), waves, vector
 registers, registers stored and reloaded by estimated executions, copies, CPU seconds. LLVM's: greedy as it is,
 greedy with ``amdgpu-agpr-alloc`` "0" (gfx90a, gfx942, gfx950; "llvm" is the better of the two by modelled cycles), and
-basic. Ours: ``verilocc compile`` with each effort, every allocation in it audited. Copies between VGPRs and AGPRs in
-loops are counted in the final code.
+basic. Ours: ``verilocc compile`` with each effort, every allocation in it audited: ``fast`` is the deterministic
+allocator, ``best`` the search. On every so many kernels of each target the exact allocator as well, with what it proves:
+no allocation has fewer registers, or fewer copies in as many waves. Copies between VGPRs and AGPRs are counted in the
+final code.
 
 The log keeps each kernel as it is done; run again with the same log to go on. A log of other code is refused.
 """
@@ -29,12 +31,17 @@ from pathlib import Path
 from typing import Any
 
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
+from verilocc_mlir.allocators.exact import ExactAllocator
+from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.effort import spill_traffic
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.inputs import load_input
@@ -82,10 +89,11 @@ def one(costs: Mapping[str, KernelCost]) -> KernelCost:
     return next(c for c in costs.values() if c.is_kernel)
 
 
-def ours(ir: str, cpu: str, effort: Effort) -> dict[str, Any]:
+def ours(ir: str, cpu: str, effort: Effort, allocators: tuple[Allocator, ...] | None = None) -> dict[str, Any]:
     """A compilation of ours."""
     start = cpu_now()
-    compiled = compile_module(ir.encode(), "kernel.ll", Settings(cpu=cpu, emit=Emit.ASM, effort=effort))
+    settings = Settings(cpu=cpu, emit=Emit.ASM, effort=effort)
+    compiled = compile_module(ir.encode(), "kernel.ll", settings, allocators=allocators)
     seconds = cpu_now() - start
     report = compiled.report
     if compiled.data is None or report.outcome is not Outcome.PROVED:
@@ -104,6 +112,43 @@ def ours(ir: str, cpu: str, effort: Effort) -> dict[str, Any]:
     }
 
 
+class Telling(ExactAllocator):
+    """The exact allocator, which keeps its results, and beside each the cost of the deterministic allocator's."""
+
+    def __init__(self, seconds: float, kept: list[dict[str, Any]], hurried: bool = False) -> None:
+        super().__init__(seconds, order="waves", hurried=hurried)
+        self._kept = kept
+
+    def hurried(self) -> Telling:
+        return Telling(self.time_limit_s, self._kept, True)
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        found = self.solve(problem)
+        tables = Tables(problem)
+        ours = tables.cost.of(tables.starts(DeterministicAllocator().allocate(problem)))
+        self._kept.append(
+            {
+                "phase": problem.phase,
+                "ranges": len(problem.ranges),
+                "registers": found.registers,
+                "registers_bound": found.registers_bound,
+                "registers_deterministic": ours.registers,
+                "copies": round(found.copies, 2),
+                "copies_bound": round(found.copies_bound, 2),
+                "copies_deterministic": round(ours.saves_and_copies, 2),
+                "waves_lost": found.cost.lost_waves,
+                "waves_lost_deterministic": ours.lost_waves,
+            }
+        )
+        return found.proposal
+
+
+def exact(ir: str, cpu: str, seconds: float) -> dict[str, Any]:
+    """A compilation with the exact allocator, and its bounds on each phase."""
+    kept: list[dict[str, Any]] = []
+    return {**ours(ir, cpu, Effort.FAST, (Telling(seconds, kept),)), "phases": kept}
+
+
 def cpu_now() -> float:
     """CPU seconds of this process and its children so far."""
     return sum(
@@ -117,7 +162,7 @@ def without_agprs(ir: str) -> str:
     return _DEFINE.sub(lambda m: f'{m[1]} "amdgpu-agpr-alloc"="0"{m[2] or ""}{m[3] or ""} {{', ir)
 
 
-def measure(name: str, cpu: str, path: str, efforts: tuple[str, ...]) -> dict[str, Any]:
+def measure(name: str, cpu: str, path: str, efforts: tuple[str, ...], exact_seconds: float) -> dict[str, Any]:
     """All results of one kernel."""
     ir = Path(path).read_text()
     row: dict[str, Any] = {"name": name, "target": cpu}
@@ -129,6 +174,8 @@ def measure(name: str, cpu: str, path: str, efforts: tuple[str, ...]) -> dict[st
         jobs["greedy_no_agprs"] = lambda: llvms(without_agprs(ir), cpu)
     for effort in efforts:
         jobs[effort] = lambda effort=effort: ours(ir, cpu, Effort(effort))
+    if exact_seconds:
+        jobs["exact"] = lambda: exact(ir, cpu, exact_seconds)
     for label, job in jobs.items():
         try:
             row[label] = job()
@@ -178,12 +225,29 @@ def summary(rows: Iterable[Mapping[str, Any]], effort: str) -> dict[str, Any]:
     }
 
 
+def exact_summary(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the exact allocator proved, and how far the deterministic one is from it."""
+    phases = [p for r in rows if "exact" in r for p in r["exact"].get("phases", ())]
+    return {
+        "kernels": sum("exact" in r for r in rows),
+        "proved": sum(bool(r["exact"].get("proved")) for r in rows if "exact" in r),
+        "phases": len(phases),
+        "registers_closed": sum(p["registers_bound"] >= p["registers"] for p in phases),
+        "copies_closed": sum(p["copies_bound"] >= p["copies"] for p in phases),
+        "deterministic_at_register_bound": sum(p["registers_deterministic"] <= p["registers_bound"] for p in phases),
+        "deterministic_as_many_waves": sum(p["waves_lost_deterministic"] <= p["waves_lost"] for p in phases),
+        "deterministic_as_few_copies": sum(p["copies_deterministic"] <= p["copies"] for p in phases),
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--efforts", default="fast,balanced,best")
+    parser.add_argument("--exact-every", type=int, default=5, metavar="N", help="0: never")
+    parser.add_argument("--exact-seconds", type=float, default=10.0, help="for one phase")
     parser.add_argument("--log", type=Path, default=Path("out/allocators.jsonl"))
     parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
@@ -200,12 +264,18 @@ def main() -> int:
                 return 2
             done[row["name"]] = row
     start = time.monotonic()
+    with_exact = {k["name"] for k in kernels[:: given.exact_every]} if given.exact_every else set[str]()
     left = [k for k in kernels if k["name"] not in done]
     with ProcessPoolExecutor(given.jobs) as pool, given.log.open("a") as log:
         waiting = {
-            pool.submit(measure, k["name"], k["cell"]["target"], str(given.directory / f"{k['name']}.ll"), efforts): k[
-                "name"
-            ]
+            pool.submit(
+                measure,
+                k["name"],
+                k["cell"]["target"],
+                str(given.directory / f"{k['name']}.ll"),
+                efforts,
+                given.exact_seconds if k["name"] in with_exact else 0.0,
+            ): k["name"]
             for k in left
         }
         try:
@@ -221,9 +291,11 @@ def main() -> int:
             return 130
     rows = [done[k["name"]] for k in kernels]
     result = {
-        "command": f"benchmarks/allocators.py DIR --efforts={given.efforts}",
+        "command": f"benchmarks/allocators.py DIR --efforts={given.efforts} --exact-every={given.exact_every} "
+        f"--exact-seconds={given.exact_seconds:g}",
         "note": "cycles are modelled, not measured",
         "summary": {effort: summary(rows, effort) for effort in efforts},
+        "exact": exact_summary(rows),
         "kernels": [{k: v for k, v in r.items() if k not in ("sources", "efforts")} for r in rows],
     }
     given.out.write_text(json.dumps(result, indent=1) + "\n")

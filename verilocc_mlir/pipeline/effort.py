@@ -17,6 +17,9 @@ from verilocc_mlir.report.model import Resources
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import Target
 
+_RESOLUTION = 0.01
+"""Share of its cycles within which the model is not believed to tell two allocations apart."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -72,17 +75,27 @@ def ahead(a: Mapping[str, Resources], b: Mapping[str, Resources]) -> bool:
 
 
 def cheapest(costs: Iterable[Mapping[str, KernelCost]], greedy: Mapping[str, KernelCost]) -> int:
-    """Index of the cheapest of several results, those first that lose nothing against LLVM's own."""
+    """Index of the cheapest of several results.
 
-    def price(found: Mapping[str, KernelCost]) -> tuple[int, float, float]:
-        lost = sum(
+    Those come first that lose nothing against LLVM's own. Among those as cheap as the cheapest by what the model can
+    tell apart, the one that spills least.
+    """
+
+    def lost(found: Mapping[str, KernelCost]) -> int:
+        return sum(
             max(0, greedy[n].occupancy - c.occupancy) + (spill_traffic(c) > spill_traffic(greedy[n]))
             for n, c in found.items()
             if n in greedy
         )
-        return lost, sum(c.cycles for c in found.values()), sum(spill_traffic(c) for c in found.values())
 
-    return min(enumerate(map(price, costs)), key=lambda p: (p[1], p[0]))[0]
+    def price(number: int) -> tuple[float, float]:
+        return sum(map(spill_traffic, every[number].values())), sum(c.cycles for c in every[number].values())
+
+    every = list(costs)
+    least = min(map(lost, every))
+    left = [number for number, found in enumerate(every) if lost(found) == least]
+    limit = (1 + _RESOLUTION) * min(price(number)[1] for number in left)
+    return min((number for number in left if price(number)[1] <= limit), key=price)
 
 
 def spill_traffic(cost: KernelCost) -> float:
