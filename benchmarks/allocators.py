@@ -2,7 +2,7 @@
 
     .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
     .venv/bin/python benchmarks/allocators.py DIR [--jobs 2] [--only TEXT] [--log FILE.jsonl]
-        [--efforts fast,balanced,best] [--exact-every 5] [--exact-seconds 10] [--out benchmarks/results/allocators.json]
+        [--efforts fast,balanced,best] [--exact-every 5] [--exact-seconds 10] [--out FILE.json]
 
 Per kernel, from the final machine code of each: modelled cycles (``verilocc_mlir.cost``; not measured), waves, vector
 registers, registers stored and reloaded by estimated executions, copies, CPU seconds. LLVM's: greedy as it is,
@@ -265,7 +265,8 @@ def main() -> int:
             done[row["name"]] = row
     start = time.monotonic()
     with_exact = {k["name"] for k in kernels[:: given.exact_every]} if given.exact_every else set[str]()
-    left = [k for k in kernels if k["name"] not in done]
+    # In an order that mixes targets, so that a part of a run is a sample of the whole.
+    left = sorted((k for k in kernels if k["name"] not in done), key=lambda k: k["sha256"])
     with ProcessPoolExecutor(given.jobs) as pool, given.log.open("a") as log:
         waiting = {
             pool.submit(
