@@ -8,9 +8,8 @@ Per kernel, from the final machine code of each: modelled cycles (``verilocc_mli
 registers, registers stored and reloaded by estimated executions, copies, CPU seconds. LLVM's: greedy as it is,
 greedy with ``amdgpu-agpr-alloc`` "0" (gfx90a, gfx942, gfx950; "llvm" is the better of the two by modelled cycles), and
 basic. Ours: ``verilocc compile`` with each effort, every allocation in it audited: ``fast`` is the deterministic
-allocator, ``best`` the search. On every so many kernels of each target the exact allocator as well, with what it proves:
-no allocation has fewer registers, or fewer copies in as many waves. Copies between VGPRs and AGPRs are counted in the
-final code.
+allocator, ``best`` the search. On every so many kernels the exact allocator as well, with what it proves: no allocation
+has fewer registers, or fewer copies in as many waves. Copies between VGPRs and AGPRs are counted in the final code.
 
 The log keeps each kernel as it is done; run again with the same log to go on. A log of other code is refused.
 """
