@@ -64,8 +64,8 @@ class InstructionRewriter:
         )
         if _is_identity_copy(changed):
             in_bundle = changed.bundled or changed.opens_bundle
-            says_more = in_bundle or len(changed.operands) > 1 or changed.operands[0].undef
-            if not says_more and not self._undefined_lanes(instruction.operands[0], index):
+            plain = not in_bundle and len(changed.operands) == 1 and not changed.operands[0].undef
+            if plain and not any(self._undefined_lanes(op, index) for op in instruction.operands):
                 return None
             return replace(changed, opcode="KILL")
         return changed
