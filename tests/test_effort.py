@@ -96,7 +96,8 @@ def test_the_note_says_what_was_tried_and_kept() -> None:
         "as it comes", "loads beside their use", "LLVM's",
     ]  # fmt: skip
     best = compiled(ir, "gfx1100", Effort.BEST)
-    assert variant_names(best)[:4] == ["as it comes", "loads beside their use", "LLVM's", "improved"]
+    # What comes out the same as something before it is not named again.
+    assert variant_names(best)[:3] == ["as it comes", "loads beside their use", "LLVM's"]
     (note,) = best.report.notes
     assert note.rpartition("; kept: ")[2] in variant_names(best)
     # The figure of the kept one is the figure of the result.
@@ -201,7 +202,7 @@ class TestStanding:
             ({"waves": 7}, True),
             ({"vgpr_spills": 5}, True),
             ({"sgpr_spills": 1}, True),
-            ({"waves": 9, "vgpr_spills": 9}, False),
+            ({"waves": 9, "vgpr_spills": 9}, True),
             ({"vgpr_spills": 3}, False),
             ({"vgprs": 40}, False),
             ({}, False),

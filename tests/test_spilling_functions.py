@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,9 +86,19 @@ def test_where_accumulators_are_free_llvm_keeps_what_is_spilled_there(cpu: str) 
 {uses(range(1, 11))}
     S_ENDPGM 0
 """
-    done = allocate(machine_code(body, 8), cpu)
+    text = machine_code(body, 8)
+    copied = allocate(text, cpu)
+    proved(copied)
+    assert {action.kind for action in copied.candidate.spills} == {"accumulate"}
+    assert "SI_SPILL" not in copied.after
+    assert "; ScratchSize: 0" in object_of(copied)
+    first, second = re.findall(r"\$vgpr\d+ = COPY renamable \$(agpr\d+)", copied.after)[:2]
+    broken = copied.after.replace(f"COPY renamable ${first}", f"COPY renamable ${second}", 1)
+    assert replace(copied, after=broken).pair.rules() == {"value"}
+    # Without our own copies LLVM does it, after the phase.
+    done = allocate(text, cpu, spills=SpillLimits(accumulators=False))
     proved(done)
-    assert done.candidate.spills
+    assert {action.kind for action in done.candidate.spills} == {"spill"}
     lowered = object_of(done)
     assert "v_accvgpr_write" in lowered
     assert "v_accvgpr_read" in lowered
