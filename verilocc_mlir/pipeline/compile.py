@@ -262,7 +262,16 @@ class _Compilation:
         self._finish(other, pre, reference, greedy, llvm)
         if loses(other.ours, other.greedy) and not ahead(other.ours, ours.ours):
             return ours
-        self.notes.append("LLVM's allocation was kept: ours has fewer waves or spills more")
+        last = [reports[-1] for reports in ours.phases.values()]
+        self.notes.append(
+            "LLVM's allocation is that of a plain compile: from text LLVM spills more"
+            if all(report.fallback for report in last)
+            else "LLVM's allocation was kept: ours has fewer waves or spills more"
+        )
+        other.phases = {
+            name: [_with_reason(report, ours.phases.get(name, ())) for report in reports]
+            for name, reports in other.phases.items()
+        }
         return other
 
     def _cheapest(self, ours: _Result, others: Sequence[Variant], pre: str, greedy: bytes) -> _Result:
@@ -466,6 +475,15 @@ class _Compilation:
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.start
+
+
+def _with_reason(report: PhaseReport, before: Sequence[PhaseReport]) -> PhaseReport:
+    """The report of a phase, with why ours failed in it, where it did."""
+    for failed in before:
+        if failed.phase == report.phase and failed.fallback:
+            attempts = (*failed.attempts[:-1], *report.attempts)
+            return replace(report, attempts=attempts, fallback=True, fallback_reason=failed.fallback_reason)
+    return report
 
 
 def _tool_options(settings: Settings, given: Input) -> CompileOptions:
