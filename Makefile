@@ -32,7 +32,7 @@ lint: venv-dev
 	@$(PY) -m ruff check -q .
 	@$(PY) -m ruff format -q --check .
 	@echo "lint: import arrows"
-	@.venv/bin/lint-imports --no-cache
+	@PYTHONPATH=model .venv/bin/lint-imports --no-cache
 	@echo "lint: pyright (strict)"
 	@.venv/bin/pyright -p pyproject.toml --pythonpath $(PY)
 

@@ -24,7 +24,7 @@ def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(directory)},
+        env={**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{directory / 'model'}"},
     )
 
 
@@ -33,6 +33,7 @@ def copy(tmp_path: Path) -> Path:
     """The packages and their configuration, to be broken on purpose."""
     for package in ("verilocc_mlir", "smt_verifier"):
         shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(REPOSITORY / "model", tmp_path / "model", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -54,6 +55,8 @@ def test_import_arrows_hold() -> None:
         ("verilocc_mlir/hooks/vmfb.py", "import verilocc_mlir.cli", "hooks do not know the command line"),
         ("verilocc_mlir/hooks/vmfb.py", "import torch", "loaded when they are first needed"),
         ("verilocc_mlir/pipeline/batch/run.py", "import ray", "Ray is loaded by its executor"),
+        ("verilocc_mlir/allocators/registry.py", "import verilocc_model", "the model is loaded when"),
+        ("model/verilocc_model/price.py", "import torch", "encoding and decoding need neither torch"),
     ],
 )
 def test_a_broken_arrow_is_caught(copy: Path, module: str, line: str, contract: str) -> None:

@@ -1,0 +1,115 @@
+"""The language model: making one, loading one, and scoring with its key-value cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+from verilocc_mlir.errors import InputError
+from verilocc_model.decoding.scorer import Scores
+from verilocc_model.encoding.vocabulary import BEGIN, PAD, VOCABULARY_VERSION, words
+from verilocc_model.training.config import TrainConfig
+
+CARD = "verilocc.json"
+"""Beside the weights: name, version, vocabulary version, window, what it was trained on."""
+
+
+def new_model(config: TrainConfig) -> PreTrainedModel:
+    """A Llama model with random weights over the domain's vocabulary."""
+    torch.manual_seed(config.seed)
+    known = words()
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=-(-len(known.words) // 64) * 64,
+            hidden_size=config.hidden,
+            intermediate_size=config.inner,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            num_key_value_heads=config.kv_heads,
+            max_position_embeddings=max(config.window, 1024),
+            tie_word_embeddings=True,
+            pad_token_id=known.ids[PAD],
+            bos_token_id=known.ids[BEGIN],
+            eos_token_id=None,
+        )
+    )
+
+
+def parameters(model: PreTrainedModel) -> int:
+    """How many there are."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def read_card(directory: Path) -> dict[str, Any]:
+    """What is written beside the weights.
+
+    Raises:
+        InputError: the directory has no model of ours, or one for another vocabulary.
+    """
+    path = directory / CARD
+    try:
+        card = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(
+            "has no allocation model", where=str(directory), hint=f"a model is a directory with {CARD}: {error}"
+        ) from error
+    if card.get("vocabulary") != VOCABULARY_VERSION:
+        raise InputError(
+            f"the model speaks vocabulary {card.get('vocabulary')}, this version {VOCABULARY_VERSION}",
+            where=str(directory),
+            hint="train it again, or use the version of verilocc it was made for",
+        )
+    return card
+
+
+def load_model(directory: Path) -> PreTrainedModel:
+    """A model that ``training`` saved, from safetensors only."""
+    try:
+        model = AutoModelForCausalLM.from_pretrained(directory, use_safetensors=True, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"has no model that can be loaded: {error}", where=str(directory)) from error
+    return model.eval()
+
+
+class LanguageModel:
+    """A causal language model over the domain's vocabulary as a ``Scorer``.
+
+    Args:
+        model: any causal LM of transformers whose first tokens are the vocabulary's words.
+        name: for answers and reports.
+        limit: tokens of a window at most.
+    """
+
+    def __init__(self, model: Any, name: str, limit: int) -> None:
+        self.model = model
+        self.name = name
+        self.limit = limit
+        self._size = len(words().words)
+        self._cache = DynamicCache()
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Start a window."""
+        self._cache = DynamicCache()
+        if tokens:
+            self.extend(tokens, ())
+
+    def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
+        """Run the tokens through the model, and score what follows at ``positions``."""
+        with torch.inference_mode():
+            found = self.model(
+                input_ids=torch.tensor([list(tokens)]),
+                past_key_values=self._cache,
+                use_cache=True,
+                logits_to_keep=torch.tensor(list(positions), dtype=torch.long),
+            )
+        return found.logits[0, :, : self._size].float().numpy().astype(np.float32, copy=False)
+
+    def cut(self, length: int) -> None:
+        """Keep the first ``length`` tokens of the window."""
+        self._cache.crop(length)
