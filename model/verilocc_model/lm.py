@@ -112,4 +112,6 @@ class LanguageModel:
 
     def cut(self, length: int) -> None:
         """Keep the first ``length`` tokens of the window."""
-        self._cache.crop(length)
+        surplus = self._cache.get_seq_length() - length
+        if surplus > 0:
+            self._cache.crop(-surplus)

@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.protocol import Allocator
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, UnsupportedError
+
+MODEL = "model"
+"""The language model in the directory that ``$VERILOCC_MODEL`` names; ``model:DIR`` names one itself."""
+MODEL_VARIABLE = "VERILOCC_MODEL"
 
 _FACTORIES: dict[str, Callable[[], Allocator]] = {"deterministic": DeterministicAllocator}
 
 
 def allocator_names() -> tuple[str, ...]:
     """Names that ``allocator`` takes, sorted."""
-    return tuple(sorted(_FACTORIES))
+    return tuple(sorted((*_FACTORIES, MODEL)))
 
 
 def allocator(name: str) -> Allocator:
     """The allocator called ``name``.
 
     Raises:
-        InputError: there is none of that name.
+        InputError: there is none of that name, or no model in the directory named.
+        UnsupportedError: the language model's packages are not installed.
     """
+    kind, _, where = name.partition(":")
+    if kind == MODEL:
+        where = where or os.environ.get(MODEL_VARIABLE, "")
+        if not where:
+            raise InputError("no model is named", hint=f"--model=DIR, or {MODEL_VARIABLE}=DIR")
+        return _model(str(Path(where).resolve()))
     factory = _FACTORIES.get(name)
     if factory is None:
         raise InputError(f"no allocator called {name!r}", hint=f"choose one of: {', '.join(allocator_names())}")
     return factory()
+
+
+@lru_cache(maxsize=4)
+def _model(directory: str) -> Allocator:
+    """A model is loaded once in a process."""
+    try:
+        module: Any = importlib.import_module("verilocc_model.allocator")
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(
+            f"this needs the language model's packages, and {error.name} is not installed",
+            hint="pip install 'verilocc-mlir[model]'",
+        ) from error
+    return module.ModelAllocator(Path(directory))

@@ -16,6 +16,8 @@ _SERVICE = (
     "prometheus_client",
 )
 
+_MODEL = ("numpy", "torch", "transformers", "peft", "safetensors", "verilocc_model")
+
 
 def has_service() -> bool:
     """Whether the gRPC service and its client can run here."""
@@ -41,6 +43,16 @@ def needs_ray() -> None:
     """Raises UnsupportedError, naming the extra, if Ray is not installed."""
     if not has_ray():
         raise UnsupportedError("this needs Ray, which is not installed", hint="pip install 'verilocc-mlir[ray]'")
+
+
+def needs_model() -> None:
+    """Raises UnsupportedError, naming the extra, if the language model cannot run here."""
+    missing = [name for name in _MODEL if not _found(name)]
+    if missing:
+        raise UnsupportedError(
+            f"this needs the language model, and {', '.join(missing)} is not installed",
+            hint="pip install 'verilocc-mlir[model]'",
+        )
 
 
 def _found(name: str) -> bool:

@@ -25,6 +25,7 @@ from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.cli.recheck import recheck_command
 from verilocc_mlir.cli.serve import serve_command
 from verilocc_mlir.cli.torch import torch_command
+from verilocc_mlir.cli.train import eval_command, train_command
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.version import __version__
 
@@ -49,6 +50,8 @@ cli.add_command(allocate_command)
 cli.add_command(audit_command)
 cli.add_command(recheck_command)
 cli.add_command(serve_command)
+cli.add_command(train_command)
+cli.add_command(eval_command)
 cli.add_command(doctor_command)
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.pipeline.settings import (
     DEFAULT_ALLOCATOR,
     DEFAULT_SOLVER_SECONDS,
@@ -20,7 +21,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SECONDS = click.FloatRange(0, min_open=True)
 
 TARGET_OPTIONS = ["--mcpu", "--mattr", "--mtriple", "-O"]
-PROOF_OPTIONS = ["--allocator", "--fallback", "--solver-seconds"]
+PROOF_OPTIONS = ["--allocator", "--model", "--fallback", "--solver-seconds"]
 LLVM_OPTIONS = ["--llvm", "--llc", "--verify", "--tool-seconds"]
 RAY_OPTIONS = ["--ray", "--ray-address"]
 """Their names, in groups for the help."""
@@ -35,6 +36,13 @@ _OPTIONS = (
     click.option("--emit", type=click.Choice([e.value for e in Emit]), default=Emit.HSACO.value, show_default=True),
     click.option(
         "--allocator", default=DEFAULT_ALLOCATOR, show_default=True, metavar="NAME", help="llvm: LLVM's, audited."
+    ),
+    click.option(
+        "--model",
+        type=click.Path(path_type=Path),
+        default=None,
+        metavar="DIR",
+        help="Ask the language model there, then the deterministic allocator.",
     ),
     click.option(
         "--fallback/--no-fallback", default=True, help="Take LLVM's allocation where ours fails. [default: on]"
@@ -85,5 +93,15 @@ def compile_options(command: _Command) -> _Command:
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
-    """What the options ask for."""
-    return Settings.from_data(options)
+    """What the options ask for.
+
+    Raises:
+        click.UsageError: a model and another allocator.
+    """
+    given = dict(options)
+    model: Path | None = given.pop("model", None)
+    if model is not None:
+        if given["allocator"] != DEFAULT_ALLOCATOR:
+            raise click.UsageError("--model: leave --allocator out, or name the model there: --allocator=model:DIR")
+        given["allocator"] = f"{MODEL}:{model}"
+    return Settings.from_data(given)

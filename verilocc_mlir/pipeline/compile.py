@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
-from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Emit, Settings
+from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, Emit, Settings
 from verilocc_mlir.problem.build import Phase as PhaseName
 from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
 from verilocc_mlir.target.attributes import function_attributes
@@ -94,7 +95,10 @@ def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | 
     """
     local = checked_allocator(settings)
     if not settings.server:
-        return () if local is None else (local,)
+        if local is None:
+            return ()
+        # A model that has no answer, or a refuted one, is followed by the allocator that needs none.
+        return (local, allocator(DEFAULT_ALLOCATOR)) if local.name == MODEL else (local,)
     if local is None:
         raise InputError("LLVM's allocation is wanted, and a server for another", hint="leave one of the two out")
     if remote is None:

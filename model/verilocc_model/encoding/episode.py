@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.coalesce import join_items
+from verilocc_mlir.allocators.cost import Cost
 from verilocc_mlir.allocators.items import Candidates, Item
 from verilocc_mlir.allocators.packing import Packing, below
 from verilocc_mlir.allocators.protocol import AllocationFailure
@@ -64,7 +65,8 @@ class Question:
     Attributes:
         stage: ``joining``, ``planning`` or ``placing``.
         facts: words that come before the answer.
-        draft: an answer that is allowed, found without a model; ``""`` where there is no witness to take it from.
+        draft: an answer that is allowed, found without a model: what the witness says, or else what is free; ``""``
+            where that is not known.
         final: the answer must be known before there is a next question.
     """
 
@@ -122,6 +124,8 @@ class Episode:
         self._plan = _Plan()
         self._planned = 0
         self._witnesses: dict[tuple[int, int, int], Placement] = {}
+        self._too_few = -1
+        self._contradictions = 0
         self._tried: set[tuple[int, int, int, int]] = set()
         self._starts_of: dict[Item, Candidates] = {}
         self.witness: Placement | None = None
@@ -276,11 +280,40 @@ class Episode:
             items = list(dict.fromkeys(self._item_of))
             widest = max(items, key=lambda i: (i.width, i.area), default=None)
             facts = ("planning", _number(len(items)), self.table.features.item_shape(widest) if widest else NONE)
-            return Question("planning", facts, "order0" if self.lookahead else "", final=True)
+            return Question("planning", facts, self._draft_order(), final=True)
         if self._planned == 1:
             return Question("planning", (), self._draft_grant(), final=True)
         facts = tuple(_number(c.get("agpr", 0)) for c in self.shares)
         return Question("planning", facts, self._draft_share(), final=True)
+
+    def _draft_order(self) -> str:
+        """The order whose witness is cheapest."""
+        if not self.lookahead:
+            return ""
+        best: tuple[Cost, int] | None = None
+        for order in range(len(STRATEGIES)):
+            self._plan.order = order
+            try:
+                grant = _tail(self._draft_grant(), "grant")
+            except AllocationFailure:
+                continue
+            for share in range(len(self.table.shares(self.table.grants[grant]))):
+                found = self._witness(order, grant, share)
+                if found is not None:
+                    cost = self.table.cost.of(found.starts)
+                    if best is None or cost < best[0]:
+                        best = (cost, order)
+        self._plan.order = 0
+        if best is None:
+            raise self._no_witness()
+        return f"order{best[1]}"
+
+    def _no_witness(self) -> AllocationFailure:
+        return AllocationFailure(
+            "no assignment was found without spilling",
+            reason="fragmentation",
+            where=f"function {self.table.problem.function}",
+        )
 
     def _draft_grant(self) -> str:
         if not self.lookahead:
@@ -288,11 +321,7 @@ class Episode:
         # The fewest registers, in steps of a wave, for which there is a witness; then fewer granules without repair.
         level = next((k for k in self.table.steps if self._reached(k)), -1)
         if level < 0:
-            raise AllocationFailure(
-                "no assignment was found without spilling",
-                reason="fragmentation",
-                where=f"function {self.table.problem.function}",
-            )
+            raise self._no_witness()
         low, high = 0, level
         while low < high:
             middle = (low + high) // 2
@@ -325,19 +354,12 @@ class Episode:
         t = self.table
         items = list(dict.fromkeys(self._item_of))
         ceiling = t.shares(t.grants[grant])[share]
-        attempt: Placement | None = None
-        for number in dict.fromkeys((order, *range(len(STRATEGIES)))):
-            placement = Placement(items, t.fixed, t.candidates, t.hints, t.cells, ceiling)
-            placement.run(STRATEGIES[number])
-            if not placement.waiting:
-                self._witnesses[key] = placement
-                return placement
-            if attempt is None:
-                attempt = placement
-        if steps and attempt is not None and attempt.repair(self._parts, steps):
-            self._witnesses[key] = attempt
-            return attempt
-        return None
+        placement = Placement(items, t.fixed, t.candidates, t.hints, t.cells, ceiling)
+        placement.run(STRATEGIES[order])
+        if placement.waiting and not (steps and placement.repair(self._parts, steps)):
+            return None
+        self._witnesses[key] = placement
+        return placement
 
     def _answer_plan(self, word: str) -> bool:
         kind = ("order", "grant", "split")[self._planned]
@@ -347,6 +369,8 @@ class Episode:
             if number not in range(len(STRATEGIES)):
                 return self._default_plan(kind)
             plan.order = number
+            if self.lookahead and not any(self._reached(k) for k in reversed(self.table.steps)):
+                return False
             self._planned = 1
             return True
         if kind == "grant":
@@ -354,7 +378,9 @@ class Episode:
                 return self._default_plan(kind)
             if self._mask and not self.table.shares(self.table.grants[number]):
                 return False
-            if self.lookahead and not self._reached(number):
+            if self.lookahead and (number <= self._too_few or not self._reached(number)):
+                # No witness was found, so none is looked for with fewer registers.
+                self._too_few = max(self._too_few, number)
                 return False
             plan.grant = number
             self._planned = 2
@@ -427,7 +453,7 @@ class Episode:
             facts += ["hint", self._cell_word(item, hint)]
         first = self._first(item)
         facts += ["first", self._cell_word(item, first) if first >= 0 else NONE]
-        draft = ""
+        draft = HINT if hint >= 0 else FIRST if first >= 0 else ""
         if self.witness is not None:
             draft = self._word_of(item, self.witness.packing.placed[item], hint, first)
         return Question("placing", tuple(facts), draft)
@@ -440,9 +466,14 @@ class Episode:
             if self._mask:
                 return False
             return self._put_unmasked(item, start, candidates)
-        if self.witness is not None and self.witness.packing.placed[item] != start and not self._displace(item, start):
+        contradicted = self.witness is not None and self.witness.packing.placed[item] != start
+        if contradicted and not self._displace(item, start):
             return False
         self._put(item, start)
+        if contradicted:
+            self._contradictions += 1
+            if self._contradictions.bit_count() == 1:
+                self._renew()
         return True
 
     def _put(self, item: Item, start: int) -> None:
@@ -475,6 +506,20 @@ class Episode:
 
         self._undo.append(undo)
         return True
+
+    def _renew(self) -> None:
+        """Another witness, first fit from here on, if there is one.
+
+        Who answers otherwise than the witness said is likely to go on so. Tried after 1, 2, 4 … contradictions.
+        """
+        t = self.table
+        rest = self._queue[self._next :]
+        fresh = Placement(rest, t.fixed, t.candidates, t.hints, t.cells, self._plan.ceiling)
+        for item, start in self.decided.placed.items():
+            fresh.put(item, start)
+        fresh.run(STRATEGIES[self._plan.order])
+        if not fresh.waiting:
+            self.witness = fresh
 
     def _displace(self, item: Item, start: int) -> bool:
         """Move what is undecided out of the way of ``item`` at ``start``; False, and nothing moved, if it cannot."""

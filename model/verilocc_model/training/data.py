@@ -58,8 +58,8 @@ def labelled_files(directories: Iterable[Path]) -> list[Path]:
     return sorted(found, key=lambda p: p.name)
 
 
-def read_labelled(path: Path) -> Labelled | None:
-    """One file; None where it has no assignment.
+def read_labelled(path: Path, *, labels: bool = True) -> Labelled | None:
+    """One file; None where it has no assignment, which it need not without ``labels``.
 
     Raises:
         InputError: it is none.
@@ -67,12 +67,12 @@ def read_labelled(path: Path) -> Labelled | None:
     try:
         data = path.read_bytes()
         row = json.loads(gzip.decompress(data) if path.name.endswith(".gz") else data)
-        registers = row["registers"]
-        if registers is None:
+        registers = row.get("registers")
+        if registers is None and labels:
             return None
         problem = problem_from_json(json.dumps(row["problem"]))
         known = {k: str(row[k]) for k in ("name", "source", "family", "target", "phase")}
-        return Labelled(**known, problem=problem, registers=tuple(registers))
+        return Labelled(**known, problem=problem, registers=tuple(registers or ()))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"is no labelled problem: {error}", where=str(path)) from error
 

@@ -1,0 +1,148 @@
+"""The model behind the ``Allocator`` protocol."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+
+from verilocc_mlir.allocators.protocol import Counterexample, Refutation
+from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_mlir.target.registers import physical_register
+from verilocc_model import lm
+from verilocc_model.decoding.decoder import Sampling, decode
+from verilocc_model.encoding.canonical import Canonical, canonical
+from verilocc_model.encoding.episode import Advice, Episode
+from verilocc_model.encoding.table import Table
+
+ADAPTERS = "adapters"
+"""Directory of a model's adapters, one for each family that has one."""
+
+AGAIN_TEMPERATURE = 0.7
+"""Of attempts after the first, which is not sampled."""
+
+_FAMILIES = {"gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna3", "gfx1250": "gfx1250"}
+
+
+def family_of(target: str) -> str:
+    """The architecture family of a GPU, as adapters are named: ``cdna3``, ``rdna4`` …"""
+    if target in _FAMILIES:
+        return _FAMILIES[target]
+    for prefix, family in (("gfx11", "rdna3"), ("gfx12", "rdna4")):
+        if target.startswith(prefix):
+            return family
+    return target
+
+
+class ModelAllocator:
+    """Answers with a language model, masked and looking ahead; deterministic. Attempts after a refutation are sampled,
+    and their prompt says what was refuted.
+
+    Args:
+        directory: a model as ``verilocc train`` leaves it, with adapters under ``adapters/FAMILY`` or without.
+        seconds: wall time for one answer; None: no limit.
+
+    Raises:
+        InputError: there is no model, or it is for another version.
+    """
+
+    name = "model"
+
+    def __init__(self, directory: Path, *, seconds: float | None = None) -> None:
+        card = lm.read_card(directory)
+        # A pass is small: more threads wait for each other longer than they work.
+        torch.set_num_threads(1)
+        self._limit = int(card["window"])
+        self._seconds = seconds
+        adapters = sorted(p for p in (directory / ADAPTERS).glob("*") if (p / lm.CARD).exists())
+        names = [str(card["name"])]
+        for path in adapters:
+            adapter = lm.read_card(path)
+            if adapter.get("base") != card["name"]:
+                raise InputError(
+                    f"the adapter is for {adapter.get('base')}, the model is {card['name']}", where=str(path)
+                )
+            names.append(str(adapter["name"]))
+        self.version = "+".join(names)
+        model: Any = lm.load_model(directory)
+        for path in adapters:
+            if isinstance(model, PeftModel):
+                model.load_adapter(str(path), adapter_name=path.name)
+            else:
+                model = PeftModel.from_pretrained(model, str(path), adapter_name=path.name)
+        self._model = model.eval()
+        self._families = frozenset(p.name for p in adapters)
+        self._lock = threading.Lock()
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        """The best answer of one decode.
+
+        Raises:
+            AllocationFailure: the pressure exceeds a file, no assignment without spilling was found, or time is up.
+        """
+        return self._answer(problem, Sampling(seconds=self._seconds), lambda form, table: {})
+
+    def regenerate(self, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
+        """A sampled answer; what was refuted is part of the prompt.
+
+        Raises:
+            AllocationFailure: as for ``allocate``.
+        """
+        sampling = Sampling(AGAIN_TEMPERATURE, seed=len(refuted), seconds=self._seconds)
+        found = [c for r in refuted for c in r.counterexamples]
+        return self._answer(problem, sampling, lambda form, table: advice_of(found, form, table))
+
+    def scorer(self, target: str) -> lm.LanguageModel:
+        """The model with the adapter for a GPU in place, or with none where there is none. There is one at a time."""
+        model = self._model
+        if isinstance(model, PeftModel):
+            family = family_of(target)
+            layers: Any = model.base_model
+            if family in self._families:
+                layers.enable_adapter_layers()
+                model.set_adapter(family)
+            else:
+                layers.disable_adapter_layers()
+        return lm.LanguageModel(model, self.version, self._limit)
+
+    def _answer(
+        self, problem: AllocationProblem, sampling: Sampling, advise: Callable[[Canonical, Table], Mapping[int, Advice]]
+    ) -> Proposal:
+        form = canonical(problem)
+        table = Table(form.problem)
+        table.check_pressure()
+        advice = advise(form, table)
+        with self._lock:
+            found = decode(Episode(table, advice=advice), self.scorer(problem.target), sampling)
+        return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", form.restored(found.registers))
+
+
+def advice_of(found: list[Counterexample], form: Canonical, table: Table) -> dict[int, Advice]:
+    """Counterexamples as the facts that an episode states about ranges."""
+    new = {old: k for k, old in enumerate(form.original)}
+    refuted: dict[int, list[int]] = {}
+    free: dict[int, list[int]] = {}
+    for example in found:
+        if not example.ranges:
+            continue
+        number = new[example.ranges[0]]
+        refuted.setdefault(number, []).extend(_cells(table, example.registers[:1]))
+        free.setdefault(number, []).extend(_cells(table, example.free))
+    return {n: Advice(tuple(dict.fromkeys(refuted[n])), tuple(dict.fromkeys(free.get(n, ())))) for n in refuted}
+
+
+def _cells(table: Table, registers: tuple[str, ...]) -> list[int]:
+    """First cells of registers; those that are none of the problem's are left out."""
+    found: list[int] = []
+    for name in registers:
+        try:
+            physical_register(name)
+        except UnsupportedError:
+            continue
+        found += table.cells.cells_of(name)[:1]
+    return found

@@ -1,0 +1,101 @@
+"""What ``verilocc train`` and ``verilocc eval`` do; the command line of ``verilocc_mlir`` calls it by name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.files import write_whole
+from verilocc_model import lm
+from verilocc_model.allocator import ModelAllocator
+from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report
+from verilocc_model.training.config import load_config
+from verilocc_model.training.data import held_out, labelled_files, read_labelled
+from verilocc_model.training.run import commit, train_adapter, train_base
+
+Say = Callable[[str], None]
+
+
+def train(
+    kind: str,
+    data: Sequence[Path],
+    out: Path,
+    *,
+    config: Path | None,
+    settings: dict[str, Any],
+    base: Path | None,
+    say: Say,
+) -> int:
+    """Train a base or an adapter; an exit code: 130 where it was interrupted or ran out of time, and can be resumed."""
+    wanted = load_config(config, settings)
+    if kind == "adapter":
+        if base is None:
+            raise InputError("an adapter needs a base", hint="--base=DIR")
+        done = train_adapter(base, data, wanted, out, say)
+    else:
+        done = train_base(data, wanted, out, say)
+    say(f"the model is in {out / 'model'}" + ("" if done else "; the same command goes on from the checkpoint"))
+    return ExitCode.PROVED if done else ExitCode.INTERRUPTED
+
+
+def evaluate_command(
+    data: Sequence[Path],
+    *,
+    model: Path | None,
+    config: EvalConfig,
+    hold_out: float,
+    limit: int,
+    out: Path | None,
+    say: Say,
+) -> int:
+    """Measure; ``hold_out``: only the part of the kernels kept from training, 0: all; ``limit``: problems, 0: all."""
+    loaded = ModelAllocator(model) if model is not None else None
+    files = labelled_files(data)
+    if hold_out:
+        files = [p for p in files if held_out(".".join(p.name.split(".")[:2]), hold_out)]
+    if limit:
+        # Any of them, the same ones each time.
+        files = sorted(files, key=lambda p: hashlib.blake2b(p.name.encode()).digest())[:limit]
+    if not files:
+        raise InputError("there is nothing to evaluate on", where=", ".join(map(str, data)))
+    rows: list[Row] = []
+    for number, path in enumerate(files, 1):
+        problem = read_labelled(path, labels=False)
+        if problem is None:
+            continue
+        rows += evaluate([problem], loaded.scorer if loaded else None, config)
+        if number % 20 == 0 or number == len(files):
+            say(f"{number} of {len(files)} problems")
+    about = {
+        "model": loaded.version if loaded else "",
+        "card": lm.read_card(model) if model is not None else None,
+        "commit": commit(),
+        "data": [str(d) for d in data],
+    }
+    found = report(rows, config, about)
+    for line in table(found):
+        say(line)
+    if out is not None:
+        write_whole(out, (json.dumps(found, indent=1) + "\n").encode())
+    return ExitCode.PROVED
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """A Markdown table of the cells."""
+    lines = [
+        "| target | family | source | policy | mode | problems | pass@1 | no worse | better | slowest s |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for cell in found["cells"]:
+        shares = [
+            "-" if cell[k] is None else f"{100 * cell[k]:.1f} %"
+            for k in ("pass@1", "no_worse_than_deterministic", "better_than_deterministic")
+        ]
+        names = [str(cell[k]) for k in ("target", "family", "source", "policy", "mode")]
+        fitting = f"{cell['problems'] - cell['do_not_fit']} of {cell['problems']}"
+        lines.append(f"| {' | '.join([*names, fitting, *shares])} | {cell['slowest_seconds']:.2f} |")
+    return lines

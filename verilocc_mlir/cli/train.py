@@ -1,0 +1,111 @@
+"""``verilocc train`` and ``verilocc eval``: thin, the work is in verilocc_model, which is loaded when it is needed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich_click import RichCommand, RichGroup
+
+from verilocc_mlir.cli.extras import needs_model
+
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+_DIRECTORY = click.Path(path_type=Path, file_okay=False)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _commands() -> Any:
+    needs_model()
+    return importlib.import_module("verilocc_model.commands")
+
+
+def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """``NAME=VALUE`` as settings; a value is JSON, or a text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set {pair}: NAME=VALUE is wanted")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name] = value
+    return found
+
+
+@click.group("train", cls=RichGroup, context_settings=_CONTEXT)
+def train_command() -> None:
+    """Train the model. Interrupted runs go on where they were when the same command is given again."""
+
+
+def _options(command: Any) -> Any:
+    for option in (
+        click.option("--config", type=_FILE, default=None, metavar="FILE.json", help="Settings (docs/model.md)."),
+        click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="One setting."),
+        click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="Checkpoints, metrics, the model."),
+        click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@train_command.command("base", cls=RichCommand, context_settings=_CONTEXT)
+@_options
+def train_base_command(data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...]) -> int:
+    """Train a base model from scratch on the labelled problems in DIR."""
+    done = _commands().train("base", data, out, config=config, settings=_settings(pairs), base=None, say=_say)
+    return int(done)
+
+
+@train_command.command("adapter", cls=RichCommand, context_settings=_CONTEXT)
+@click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
+@_options
+def train_adapter_command(
+    data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...], base: Path
+) -> int:
+    """Train a LoRA adapter for one architecture family on a base model."""
+    done = _commands().train("adapter", data, out, config=config, settings=_settings(pairs), base=base, say=_say)
+    return int(done)
+
+
+@click.command("eval", cls=RichCommand, context_settings=_CONTEXT)
+@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+@click.option(
+    "--model", type=_DIRECTORY, default=None, metavar="DIR", help="The model. [default: trivial policies only]"
+)
+@click.option("--mode", "modes", multiple=True, type=click.Choice(["masked", "mask-only", "unmasked"]), help="[all]")
+@click.option(
+    "--policy", "policies", multiple=True, type=click.Choice(["model", "draft", "first-fit", "random"]), help="[all]"
+)
+@click.option("--samples", type=click.IntRange(0, 1000), default=0, show_default=True, help="For pass@k.")
+@click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="An answer.")
+@click.option("--hold-out", type=click.FloatRange(0, 1), default=0.0, help="Only this part, kept from training. [all]")
+@click.option("--limit", type=click.IntRange(0), default=0, help="Problems. [all]")
+@click.option("--out", type=_FILE, default=None, metavar="FILE.json", help="Every answer, configuration and commit.")
+def eval_command(
+    data: tuple[Path, ...],
+    model: Path | None,
+    modes: tuple[str, ...],
+    policies: tuple[str, ...],
+    hold_out: float,
+    limit: int,
+    out: Path | None,
+    **measured: Any,
+) -> int:
+    """Measure the model and the trivial policies on the problems in DIR; every answer is proved."""
+    commands = _commands()
+    chosen = {k: v for k, v in (("modes", modes), ("policies", policies)) if v}
+    config = commands.EvalConfig(**chosen, **measured)
+    done = commands.evaluate_command(
+        data, model=model, config=config, hold_out=hold_out, limit=limit, out=out, say=_say
+    )
+    return int(done)
