@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -41,13 +41,18 @@ class RecordingSolver:
         return verdict
 
 
-def write_artefacts(directory: Path, inputs: Mapping[str, bytes], asked: list[tuple[Obligation, Verdict]]) -> None:
+def write_artefacts(
+    directory: Path, inputs: Mapping[str, bytes], asked: Sequence[tuple[Obligation, Verdict]]
+) -> tuple[str, ...]:
     """Write one file an obligation, then the manifest, each under a temporary name first.
 
     Args:
         directory: made if it is missing; a manifest that is there already is replaced last of all.
         inputs: the texts that were verified, by name.
         asked: obligations with their verdicts, in order.
+
+    Returns:
+        The name of each obligation's file in the directory.
 
     Raises:
         InputError: the directory cannot be made or written.
@@ -75,6 +80,7 @@ def write_artefacts(directory: Path, inputs: Mapping[str, bytes], asked: list[tu
             "obligations": rows,
         }
         _write(directory / "manifest.json", (json.dumps(manifest, indent=1) + "\n").encode())
+        return tuple(str(row["file"]) for row in rows)
     except OSError as error:
         raise InputError(f"cannot write obligations: {error.strerror}", where=str(directory)) from error
 

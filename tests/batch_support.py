@@ -6,9 +6,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from support import REPOSITORY, hear_interrupts, llc
+
+from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
 VERILOCC = [sys.executable, "-m", "verilocc_mlir.cli.main"]
 CPU = "gfx942"
@@ -28,6 +33,24 @@ define amdgpu_kernel void @times{factor}(ptr addrspace(1) %p) {{
   ret void
 }}
 """
+
+
+class Eats:
+    """Takes memory without end for ``times4``; all others as "deterministic"."""
+
+    name = "eats"
+    version = "1"
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        kept: list[bytearray] = []
+        while problem.function == "times4":
+            kept.append(bytearray(64 << 20))
+        return allocator("deterministic").allocate(problem)
+
+
+def hungry(_settings: Settings) -> Sequence[Allocator]:
+    """A ``worker.Factory``."""
+    return (Eats(),)
 
 
 def kernels(directory: Path, count: int) -> list[Path]:

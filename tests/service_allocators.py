@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -56,6 +57,20 @@ class Stubborn:
 
     def regenerate(self, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
         return spoilt(problem)
+
+
+@dataclass(frozen=True)
+class Trips:
+    """Wrong, and then it has a defect of its own."""
+
+    name: str = "trips"
+    version: str = "1"
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        return spoilt(problem)
+
+    def regenerate(self, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
+        raise IndexError(problem.function)
 
 
 @dataclass(frozen=True)
@@ -183,6 +198,28 @@ def quits(_problem: AllocationProblem) -> Proposal:
     sys.exit(3)
 
 
+def interrupts(_problem: AllocationProblem) -> Proposal:
+    raise KeyboardInterrupt
+
+
+def wrong_sizes(problem: AllocationProblem) -> Proposal:
+    return replace(right(problem), registers=tuple("vgpr0_vgpr1_vgpr2" for _ in problem.ranges))
+
+
+def other_spelling(problem: AllocationProblem) -> Proposal:
+    """The right registers, as LLVM does not write them."""
+    names = (re.sub(r"(?<=gpr)(?=[0-9])", "0", name) for name in right(problem).registers)
+    return replace(right(problem), registers=tuple(names))
+
+
+def endless_number(problem: AllocationProblem) -> Proposal:
+    return replace(right(problem), registers=tuple(f"sgpr{'9' * 5000}" for _ in problem.ranges))
+
+
+def no_tuple(problem: AllocationProblem) -> Proposal:
+    return replace(right(problem), registers=None)  # pyright: ignore[reportArgumentType]
+
+
 def none(_problem: AllocationProblem) -> Proposal:
     return None  # pyright: ignore[reportReturnType]
 
@@ -208,13 +245,15 @@ def prints(problem: AllocationProblem) -> Proposal:
 
 
 _ACTIONS = (
-    spoilt, waits, hangs, spins, spawns, eats, eats_natively, exits, crashes, raises, recurses, gives_up, quits, none,
-    too_few, unknown_registers, numbers, prints,
+    spoilt, waits, hangs, spins, spawns, eats, eats_natively, exits, crashes, raises, recurses, gives_up, quits,
+    interrupts, none, too_few, unknown_registers, wrong_sizes, other_spelling, endless_number, numbers, no_tuple,
+    prints,
 )  # fmt: skip
 _OFFERED: dict[str, Allocator] = {
     "deterministic": allocator("deterministic"),
     "learns": Learns(),
     "stubborn": Stubborn(),
+    "trips": Trips(),
     **{action.__name__.replace("_", "-"): Does(action.__name__.replace("_", "-"), action) for action in _ACTIONS},
 }
 TERMS = Terms(allocators=tuple(_OFFERED), factory=_OFFERED.__getitem__)

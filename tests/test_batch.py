@@ -281,6 +281,14 @@ def test_a_job_over_its_time_ends_with_everything_it_started(tmp_path: Path, mon
         assert all(gone(int(pid)) for pid in line.split())
 
 
+def test_a_job_over_its_memory_is_unknown_and_the_next_one_is_done() -> None:
+    given = [job(n, 3 + n) for n in range(3)]
+    results = {r.number: r for r in LocalExecutor(1, 60, "batch_support:hungry", 768).run(given)}
+    assert {n: r.outcome for n, r in results.items()} == {0: Outcome.PROVED, 1: Outcome.UNKNOWN, 2: Outcome.PROVED}
+    assert results[1].message == "out of memory: a worker has 768 MiB; give more with --memory"
+    assert not results[1].final
+
+
 def test_closing_ends_what_is_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = faulty_llc(tmp_path / "llc", "times4", 'echo $$ $PPID >> "$0.log"; sleep 600')
     monkeypatch.setenv("VERILOCC_LLC", str(slow))

@@ -47,7 +47,13 @@ def test_complete_holds_also_for_a_range_that_is_never_live() -> None:
     assert violated(asked, "") == {"complete"}
 
 
-@pytest.mark.parametrize("name", ["vgpr", "v0", "vgpr0_vgpr2", "%3", "|x|", "vgpr0)", "vgpr0_agpr1"])
+OTHER_SPELLINGS = ["vgpr00", "vgpr\u0660", "vgpr0_vgpr01", "vgpr9999", "vgpr2048", f"vgpr{'9' * 5000}"]
+"""Not how LLVM writes a register, beyond any file, and more digits than Python makes a number of."""
+
+
+@pytest.mark.parametrize(
+    "name", ["vgpr", "v0", "vgpr0_vgpr2", "%3", "|x|", "vgpr0)", "vgpr0_agpr1", *OTHER_SPELLINGS], ids=lambda n: n[:20]
+)
 def test_well_formed(name: str) -> None:
     assert violated(problem(live("vgpr_32")), name) == {"well-formed"}
 

@@ -396,6 +396,33 @@ def test_a_stream_is_answered_request_by_request(caller: Caller) -> None:
 
 @pytest.mark.long
 @needs_ray
+def test_a_request_of_a_stream_that_is_too_large_ends_it(caller: Caller) -> None:
+    good = allocation.AllocateStreamRequest(id="good", request=request()).SerializeToString()
+    given = allocation.MachineIr(text=b"\n" * (1 << 20))
+    large = allocation.AllocateStreamRequest(request=allocation.AllocateRequest(mir=given)).SerializeToString()
+    answers = caller.channel.stream_stream(STREAM)(iter([good, large]), timeout=60)
+    assert allocation.AllocateStreamResponse.FromString(next(answers)).id == "good"
+    with pytest.raises(grpc.RpcError) as raised:
+        list(answers)
+    assert reason(raised.value) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "", None)
+
+
+@pytest.mark.long
+@needs_ray
+def test_an_application_that_is_there_is_not_replaced(caller: Caller, cluster: Cluster) -> None:
+    from verilocc_mlir.service.ray_serve import Options, deployed
+    from verilocc_mlir.service.server import ServerLimits
+
+    with (
+        pytest.raises(InputError, match="has an application 'verilocc' already"),
+        deployed(Options(ServerLimits(workers=1), listen="127.0.0.1:0"), cluster),
+    ):
+        raise AssertionError
+    assert caller.allocate(request()).functions[0].outcome == verdict_pb2.OUTCOME_PROVED
+
+
+@pytest.mark.long
+@needs_ray
 def test_a_worker_that_is_killed_costs_no_answer(caller: Caller, held: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(caller.allocate, request("waiting"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import queue
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -385,10 +386,54 @@ def test_what_an_allocator_does_never_gets_past_the_proof(client: Client, vector
     assert [a.allocator for a in found.attempts] == ([name] if own else [name, "deterministic"])
 
 
-@pytest.mark.parametrize("name", ["raises", "none", "numbers"])
-def test_a_defect_of_an_allocator_is_one(client: Client, name: str) -> None:
-    failed = refusal(lambda: client.allocation.Allocate(sgpr(small_mir(), name), timeout=SECONDS))
-    assert (failed.code, failed.reason) == (grpc.StatusCode.INTERNAL, "DEFECT")
-    assert "times3" not in failed.message
-    answer = client.allocation.Allocate(sgpr(small_mir()), timeout=SECONDS)
-    assert answer.functions[0].outcome == PROVED
+DEFECTS = {
+    "raises": r"a defect of the allocator: ValueError at service_allocators\.py:\d+",
+    "recurses": r"a defect of the allocator: RecursionError at service_allocators\.py:\d+",
+    "none": "it gave no Proposal: NoneType",
+    "no-tuple": "its registers are no tuple: NoneType",
+    "numbers": "its registers are no names: int",
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_of_an_allocator_costs_its_attempt(client: Client, name: str) -> None:
+    text = small_mir()
+    given = wire.problem_message(problem_of(text))
+    for request in (sgpr(text, name, return_mir=True), allocation.AllocateRequest(problem=given, allocator=name)):
+        answer = client.allocation.Allocate(request, timeout=SECONDS)
+        (found,) = answer.functions
+        assert (found.outcome, found.allocator) == (PROVED, "deterministic")
+        first, last = found.attempts
+        assert (first.allocator, first.ended, first.HasField("proof")) == (name, "allocate", False)
+        assert re.fullmatch(DEFECTS[name], first.reason)
+        assert (last.allocator, last.reason, last.proof.outcome) == ("deterministic", "", PROVED)
+        if answer.mir:
+            check_audit(answer.mir.decode(), text, CPU)
+
+
+def test_a_defect_in_trying_again_ends_the_attempts(client: Client, vectors: str) -> None:
+    answer = client.allocation.Allocate(request_of(vectors, CPU, "vgpr", allocator="trips"), timeout=SECONDS)
+    check_against_the_library(answer, vectors, CPU, "vgpr")
+    said = [(a.allocator, a.ended, a.reason) for a in answer.functions[0].attempts]
+    assert [one[:2] for one in said] == [("trips", "prove"), ("trips", "allocate"), ("deterministic", "audit")]
+    assert said[1][2].startswith("a defect of the allocator: IndexError at ")
+
+
+MALFORMED = {
+    "too-few": (verdict_pb2.OUTCOME_INVALID, "registers, the problem"),
+    "unknown-registers": (verdict_pb2.OUTCOME_REFUTED, "well-formed"),
+    "other-spelling": (verdict_pb2.OUTCOME_REFUTED, "well-formed"),
+    "endless-number": (verdict_pb2.OUTCOME_REFUTED, "well-formed"),
+    "wrong-sizes": (verdict_pb2.OUTCOME_REFUTED, "width"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_proposal_is_refuted_with_the_reason(client: Client, name: str) -> None:
+    answer = client.allocation.Allocate(sgpr(small_mir(), name), timeout=SECONDS)
+    (found,) = answer.functions
+    assert (found.outcome, found.allocator) == (PROVED, "deterministic")
+    first = found.attempts[0]
+    outcome, why = MALFORMED[name]
+    assert (first.allocator, first.ended, first.proof.outcome) == (name, "prove", outcome)
+    assert why in first.reason

@@ -26,7 +26,9 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.service import jobs
+from verilocc_mlir.service.pace import Pace
 from verilocc_mlir.service.pool import WorkerPool
+from verilocc_mlir.service.status import ServiceError
 
 
 def request(text: str) -> bytes:
@@ -61,6 +63,71 @@ def test_the_cost_of_a_request_has_the_solver_in_it(demo_kernels: Path) -> None:
     whole, steps = asyncio.run(work())
     # The steps count their solver's time: the whole is no less than its parts.
     assert whole >= steps > 0
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_client_that_goes_away_as_its_turn_comes_is_not_worked_for(turns: int) -> None:
+    """Whatever number of the loop's turns lies between the worker that is free and the client that is gone."""
+
+    async def work() -> bool:
+        pool = WorkerPool(workers=1, max_waiting=1)
+        await pool.start()
+        try:
+            first, second = (asyncio.ensure_future(pool.run("Allocate", b"", 60)) for _ in range(2))
+            await asyncio.wait({first})
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            assert second.cancel()
+            await asyncio.wait({second})
+            gone = second.cancelled()
+            # Nothing is lost with it, neither the worker nor its place in the queue.
+            with pytest.raises(ServiceError, match="MALFORMED_REQUEST"):
+                await pool.run("Allocate", b"", 60)
+            assert (pool.counts.busy, pool.counts.waiting) == (0, 0)
+            return gone and isinstance(first.exception(), ServiceError)
+        finally:
+            await pool.close()
+
+    assert asyncio.run(work())
+
+
+def test_the_time_to_stay_away_is_what_requests_take() -> None:
+    pace = Pace()
+    assert (pace.wait(0, 2), pace.wait(4, 2)) == (1.0, 3.0)
+    pace.note(8.0)
+    assert (pace.wait(0, 2), pace.wait(4, 2)) == (8.0, 24.0)
+    for _ in range(200):
+        pace.note(0.5)
+    assert pace.wait(4, 2) == pytest.approx(1.5)
+    # One that is slow, or none that takes any time at all, does not send clients away for good or have them at once.
+    pace.note(600.0)
+    assert pace.wait(1000, 1) == 60.0
+    for _ in range(500):
+        pace.note(0.0)
+    assert pace.wait(1, 2) == 0.1
+
+
+def test_a_pool_says_what_its_own_requests_take(demo_kernels: Path) -> None:
+    payload = request(pre_ra(demo_kernels / "gemm_mma_lds.gfx942.opt.ll"))
+
+    async def work() -> tuple[float, float | None, float | None]:
+        pool = WorkerPool(workers=1, max_waiting=0)
+        await pool.start()
+        try:
+            done = await pool.run("Allocate", payload, 60)
+            busy = asyncio.ensure_future(pool.run("Allocate", payload, 60))
+            await asyncio.sleep(0)
+            with pytest.raises(ServiceError) as refused:
+                await pool.run("Allocate", payload, 60)
+            mean = pool.pace.mean
+            await busy
+        finally:
+            await pool.close()
+        return done.worked, mean, refused.value.retry_seconds
+
+    worked, mean, retry = asyncio.run(work())
+    assert mean == worked
+    assert retry == max(worked, 0.1)
 
 
 def certificate(directory: Path) -> tuple[Path, Path]:

@@ -24,24 +24,32 @@ from client_support import Certificates, answering, certificates, honest, served
 from grpc import StatusCode
 from support import pre_ra
 
+from smt_verifier.outcome import Outcome
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import run
+from verilocc_mlir.cli.server import FACTORY
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.batch.local import LocalExecutor
+from verilocc_mlir.pipeline.batch.plan import plan
+from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.settings import ServerAccess, Settings
+from verilocc_mlir.pipeline.key import Keys
+from verilocc_mlir.pipeline.settings import Emit, ServerAccess, Settings
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.problem.model import AllocationProblem
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.service.client import Client, RemoteError, RetryPolicy
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import Terms
 from verilocc_mlir.service.status import ServiceError
 from verilocc_mlir.service.wire import problem_message
+from verilocc_mlir.store import Store
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.find import find_toolchain
 
 TOKEN = "a-token-of-tests"
 QUICK = RetryPolicy(tries=4, first_seconds=0.01, most_seconds=0.02)
@@ -326,6 +334,11 @@ def test_retry_waits_no_less_than_the_server_says() -> None:
     assert policy.again(overloaded, 99, 60.0) is not None
     assert policy.again(overloaded, 1, 1.0) is None
     assert policy.again(RemoteError("a", StatusCode.UNAVAILABLE, "", ""), 3, 60.0) is None
+    crowded = RemoteError("a", StatusCode.RESOURCE_EXHAUSTED, "", "Concurrent RPC limit exceeded!")
+    assert policy.again(crowded, 2, 60.0) is not None
+    assert policy.again(crowded, 3, 60.0) is None
+    too_large = RemoteError("a", StatusCode.RESOURCE_EXHAUSTED, "", "Received message larger than max (9 vs. 8)")
+    assert policy.again(too_large, 1, 60.0) is None
 
 
 @pytest.mark.parametrize("ids", [["7"], ["0", "0"], ["-0"], ["x"], [""], ["\u0660"]])
@@ -559,6 +572,59 @@ def test_wrong_options_are_one_error(
     assert [p.name for p in tmp_path.iterdir()] == ["k.ll"]
 
 
+@dataclass(frozen=True)
+class Another:
+    """The deterministic allocator under a name that is known to a server alone."""
+
+    name: str = "another"
+    version: str = "7"
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        return allocator("deterministic").allocate(problem)
+
+
+ANOTHER = Another()
+
+
+def test_compile_asks_a_server_for_the_allocator_that_it_lists(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offers = Terms(("another", "deterministic"), factory=lambda n: ANOTHER if n == "another" else allocator(n))
+    source, report = tmp_path / "k.ll", tmp_path / "r.json"
+    source.write_text(kernel(3))
+    with serving(offers) as address, Client(address) as client:
+        for name, version in (("", "another 7"), ("another", "another 7"), ("deterministic", "deterministic 1")):
+            assert RemoteAllocator(client, allocator=name).version == version
+
+        def compiled(server: str, *options: str) -> tuple[str, set[str], str]:
+            command = ["compile", str(source), f"-mcpu={CPU}", f"--server={server}", f"--report={report}", *options]
+            assert run(command) == 0
+            found = json.loads(report.read_text())
+            used = {p["allocator"] for f in found["functions"] for p in f["phases"]}
+            return found["allocator"], used, flat(capsys.readouterr().out)
+
+        assert compiled(address, "--allocator=another")[:2] == ("another", {f"remote({address})"})
+        for name in ("another", "nonsense"):
+            asked, used, shown = compiled("local", f"--allocator={name}")
+            assert (asked, used) == (name, {"deterministic"})
+            said = f"it has no allocator called '{name}'; it has: deterministic"
+            assert f"remote: times3, SGPR: local: {said}; local allocation instead" in shown
+
+
+def test_what_is_asked_of_a_server_has_the_name_in_it(problem: AllocationProblem) -> None:
+    """The server of this test does not say what it has: the question itself shows it."""
+    names: list[str] = []
+
+    def noted(asked: allocation.AllocateRequest) -> allocation.AllocateResponse:
+        names.append(asked.allocator)
+        return honest(asked)
+
+    with answering(noted) as asked, Client(asked.address) as client:
+        RemoteAllocator(client, allocator="deterministic").allocate(problem)
+        RemoteAllocator(client).allocate(problem)
+    assert names == ["deterministic", ""]
+
+
 def many(tmp_path: Path, *options: str) -> dict[str, Any]:
     """The summary of compile-many over the kernels in ``in``."""
     summary = tmp_path / "summary.json"
@@ -592,6 +658,36 @@ def test_a_batch_keeps_results_of_a_server_apart_from_local_ones(tmp_path: Path)
         assert origins(f"--server={address}") == ({"compiled"}, {"deterministic"})
     with served(listen=[address]):
         assert origins(f"--server={address}") == ({"cache"}, remote)
+
+
+def test_a_server_that_comes_while_a_batch_runs_has_its_results_under_its_own_name(tmp_path: Path) -> None:
+    kernels(tmp_path / "in", 2)
+    address = f"unix:{tmp_path}/s"
+    settings = Settings(cpu=CPU, server=address)
+    store, inputs = Store(tmp_path / "store"), plan([tmp_path / "in"], tmp_path / "out", Emit.HSACO)
+    toolchain = find_toolchain()
+
+    def keys(version: str) -> Keys:
+        return Keys(settings, toolchain, version)
+
+    def began_with(version: str) -> set[tuple[str, bool]]:
+        """Origins, and whether the key is that of the server that allocated."""
+        executor = LocalExecutor(1, 60, FACTORY)
+        items = list(compile_batch(inputs, executor, BatchOptions(settings, keys(version), store)))
+        assert {i.outcome for i in items} == {Outcome.PROVED}
+        return {(i.origin.value, i.key == keys("deterministic 1").of(i.input_sha256)) for i in items}
+
+    (tmp_path / "out").mkdir()
+    # It was down when the run began, and nobody allocates in its name: nothing is kept.
+    assert began_with("unknown") == {("compiled", False)}
+    assert [p for p in (tmp_path / "store").rglob("*") if p.is_file()] == []
+    with served(listen=[address]):
+        # Down at the start, or another one, and there when it was asked.
+        assert began_with("unknown") == {("compiled", True)}
+        assert began_with("unknown") == {("compiled", True)}
+        assert began_with("deterministic 0") == {("compiled", True)}
+        assert began_with("deterministic 1") == {("journal", True)}
+        assert began_with("deterministic 0") == {("compiled", True)}
 
 
 def test_a_batch_has_no_server_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

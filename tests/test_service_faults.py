@@ -11,6 +11,7 @@ import signal
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,10 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.service import wire
+from verilocc_mlir.service.client import Client as OurClient
+from verilocc_mlir.service.client import RemoteError, RetryPolicy
 from verilocc_mlir.service.security import TlsFiles, TokenBook, channel_credentials
+from verilocc_mlir.service.server import ServerLimits
 from verilocc_mlir.target.targets import target
 
 MIB = 1 << 20
@@ -141,7 +145,7 @@ def test_an_idle_worker_that_died_is_not_missed(served: Served, client: Client, 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("exits", LOST), ("crashes", LOST), ("quits", LOST), ("recurses", EXHAUSTED), ("eats", EXHAUSTED),
+        ("exits", LOST), ("crashes", LOST), ("quits", LOST), ("interrupts", LOST), ("eats", EXHAUSTED),
         ("eats-natively", EXHAUSTED),
     ],
 )  # fmt: skip
@@ -255,6 +259,39 @@ def test_a_deadline_that_passes_in_the_queue(client: Client, notes: Path) -> Non
     (notes / "go").touch()
     assert busy.result().functions[0].allocator == "waits"
     check_alive(client)
+
+
+def test_a_flood_of_calls_that_need_no_worker_is_bounded(tmp_path: Path) -> None:
+    """Watchers of health, each of which stays; all the places that there are but one."""
+    limits = ServerLimits(workers=1, max_waiting=0)
+    given = {"workers": 1, "max_waiting": 0}
+    with serving_terms(f"unix:{tmp_path}/s", limits=given) as served, connected(served.address) as client:
+        watchers = [health(client.channel).Watch(health_pb2.HealthCheckRequest()) for _ in range(limits.max_calls - 1)]
+        assert {next(watcher).status for watcher in watchers} == {health_pb2.HealthCheckResponse.SERVING}
+        check_alive(client)
+        watchers.append(health(client.channel).Watch(health_pb2.HealthCheckRequest()))
+        next(watchers[-1])
+        capabilities = allocation.GetCapabilitiesRequest()
+        for call in (
+            lambda: client.allocation.GetCapabilities(capabilities, timeout=SECONDS),
+            lambda: client.allocation.Allocate(sgpr(small_mir()), timeout=SECONDS),
+            lambda: health(client.channel).Check(health_pb2.HealthCheckRequest(), timeout=SECONDS),
+            lambda: list(client.allocation.AllocateStream(iter(()), timeout=SECONDS)),
+        ):
+            failed = refusal(call)
+            assert (failed.code, failed.reason, failed.retry) == (StatusCode.RESOURCE_EXHAUSTED, "", None)
+            assert failed.message == "Concurrent RPC limit exceeded!"
+        # Our client stays away for a while, not for good: the place is free again when it comes back.
+        policy = RetryPolicy(tries=100, first_seconds=0.05, most_seconds=0.05)
+        with OurClient(served.address, policy=policy) as ours, ThreadPoolExecutor(1) as pool:
+            with OurClient(served.address, policy=RetryPolicy(tries=1)) as once, pytest.raises(RemoteError):
+                once.capabilities()
+            asked = pool.submit(ours.capabilities)
+            watchers.pop().cancel()
+            assert asked.result(SECONDS).limits.workers == 1
+        check_alive(client)
+        for watcher in watchers:
+            watcher.cancel()
 
 
 # -- messages ----------------------------------------------------------------------------------------------
@@ -615,11 +652,12 @@ def test_nothing_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
 # -- the start ---------------------------------------------------------------------------------------------
 
 
-def start_fails(*arguments: str | Path) -> str:
+def start_fails(*arguments: str | Path, **environment: str) -> str:
     """What a server says that does not come up; it ends with exit code 2 and one message."""
     done = subprocess.run(
-        [*VERILOCC, "serve", *map(str, arguments)], cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS
-    )
+        [*VERILOCC, "serve", *map(str, arguments)],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, env={**os.environ, **environment},
+    )  # fmt: skip
     assert done.returncode == 2, done
     assert "Traceback" not in done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("verilocc: error: ")]
@@ -650,6 +688,26 @@ def test_bad_addresses(tmp_path: Path) -> None:
     }.items():
         assert words in start_fails(f"--listen={address}")
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_what_says_that_it_is_ready_has_its_solvers(tmp_path: Path) -> None:
+    """Nobody has asked anything yet."""
+    with serving(listen=f"unix:{tmp_path}/s") as served, connected(served.address) as client:
+        assert health(client.channel).Check(health_pb2.HealthCheckRequest()).status == 1
+        workers = _children(served.pid)
+        assert [len(_children(worker)) for worker in workers] == [1, 1]
+        solvers = [_children(worker) for worker in workers]
+        check_alive(client)
+        assert [_children(worker) for worker in workers] == solvers
+
+
+def test_a_server_whose_solver_does_not_load_is_not_ready(tmp_path: Path) -> None:
+    (tmp_path / "z3").mkdir()
+    (tmp_path / "z3" / "__init__.py").write_text("raise ImportError('a library that is not there')\n")
+    said = start_fails(f"--listen=unix:{tmp_path}/s", PYTHONPATH=str(tmp_path))
+    assert "the solver does not answer: " in said
+    assert "a library that is not there" in said
+    assert not (tmp_path / "s").exists()
 
 
 def test_terms_that_cannot_be_loaded_are_one_message(tmp_path: Path) -> None:

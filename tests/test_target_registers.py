@@ -70,8 +70,13 @@ def test_compose_refuses_parts_that_do_not_exist(name: str, sub: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["vgpr", "vgpr1_vgpr3", "vgpr1_sgpr2", "vgpr2_vgpr1", "asyncmark", "xgpr1", "", "vgpr1_lo17"]
-)
+    "name",
+    [
+        "vgpr", "vgpr1_vgpr3", "vgpr1_sgpr2", "vgpr2_vgpr1", "asyncmark", "xgpr1", "", "vgpr1_lo17", "vgpr01",
+        "vgpr2048", "vgpr2047_vgpr2048", "ttmp1024", "sgpr\u0661", "vgpr" + "9" * 5000,
+    ],
+    ids=lambda name: name[:20],
+)  # fmt: skip
 def test_unknown_registers_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedError):
         physical_register(name)

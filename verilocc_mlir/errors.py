@@ -5,6 +5,7 @@ An error says *what* is wrong, *where*, and *what to do*; it is printed as one m
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 
 
@@ -51,3 +52,8 @@ class UnsupportedError(VeriloccError):
 
 class ToolchainError(VeriloccError):
     """LLVM or lld is missing, too old, has no AMDGPU back end, crashed or timed out."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, be it Python's or what the system was asked for."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)

@@ -16,7 +16,7 @@ KINDS = ("gemm", "attention")
 _BOTH = (False, True)
 
 _ELEMENTS: dict[str, tuple[str, ...]] = {"gemm": tuple(BITS), "attention": ("f16", "bf16")}
-_AXES: dict[str, tuple[Sequence[object], ...]] = {
+AXES: dict[str, tuple[Sequence[object], ...]] = {
     "gemm": (*[(1, 2, 4)] * 5, STAGINGS, ("nk", "kn"), EPILOGUES, *[_BOTH] * 4),
     "attention": ((32, 64, 96, 128, 256), (16, 32, 64, 128), (1, 2), (1, 2, 4), VALUES, MASKS, *[_BOTH] * 4),
 }
@@ -31,9 +31,9 @@ def space(target: str, kind: str) -> Iterator[Config]:
     Raises:
         ValueError: an unknown target or kind.
     """
-    make = _kind(kind)
-    for instruction, element in _shapes(target, kind):
-        for values in itertools.product(*_AXES[kind]):
+    make = kind_of(kind)
+    for instruction, element in matrix_shapes(target, kind):
+        for values in itertools.product(*AXES[kind]):
             config = make(target, instruction, element, *values)
             if config.valid():
                 yield config
@@ -57,7 +57,7 @@ def sample(
         ValueError: an unknown target or kind, or no further configuration was found in 10,000 draws.
     """
     generator = random.Random(seed)
-    pools = [(target, _kind(kind), _shapes(target, kind), _AXES[kind]) for target in targets for kind in kinds]
+    pools = [(target, kind_of(kind), matrix_shapes(target, kind), AXES[kind]) for target in targets for kind in kinds]
     seen: set[Config] = set()
     while len(seen) < count:
         target, make, shapes, axes = pools[len(seen) % len(pools)]
@@ -90,13 +90,23 @@ def kernels(
         yield config, to_llvm_ir(config.mlir(), config.target)
 
 
-def _kind(kind: str) -> Callable[..., Config]:
+def kind_of(kind: str) -> Callable[..., Config]:
+    """The configurations of a kind.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
     if kind not in KINDS:
         raise ValueError(f"no kernels of the kind {kind}: {', '.join(KINDS)}")
     return Gemm if kind == "gemm" else Attention
 
 
-def _shapes(target: str, kind: str) -> list[tuple[Instruction, str]]:
+def matrix_shapes(target: str, kind: str) -> list[tuple[Instruction, str]]:
+    """Instructions and element types of a target.
+
+    Raises:
+        ValueError: the target is unknown.
+    """
     if target not in TARGETS:
         raise ValueError(f"no kernels for {target}: {', '.join(TARGETS)}")
     return [(shape, element) for element in _ELEMENTS[kind] for shape in instructions(target, element)]

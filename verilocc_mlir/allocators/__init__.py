@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from verilocc_mlir.allocators.protocol import (
+    UNKNOWN_VERSION,
     AllocationFailure,
     Allocator,
     Counterexample,
@@ -13,6 +14,7 @@ from verilocc_mlir.allocators.protocol import (
 from verilocc_mlir.allocators.registry import allocator, allocator_names
 
 __all__ = [
+    "UNKNOWN_VERSION",
     "AllocationFailure",
     "Allocator",
     "Counterexample",

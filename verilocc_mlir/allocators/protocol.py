@@ -8,6 +8,9 @@ from typing import Protocol, runtime_checkable
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
+UNKNOWN_VERSION = "unknown"
+"""Of an allocator behind a server that has not said it."""
+
 
 class AllocationFailure(VeriloccError):
     """No assignment without spilling was found; ``what`` says why. The caller falls back to another allocator.
@@ -16,7 +19,7 @@ class AllocationFailure(VeriloccError):
         reason: ``"pressure"`` (more registers are needed at one point than there are: no assignment exists),
             ``"fragmentation"`` (each file is large enough by count, but this search found no place for a tuple);
             of a server, ``"declined"`` (it answered that it has no assignment) or ``"remote"`` (it gave no answer
-            that can be used).
+            that can be used); ``"defect"``: what an allocator must not do, seen by who asked it.
     """
 
     def __init__(self, what: str, *, reason: str, where: str = "", hint: str = "") -> None:

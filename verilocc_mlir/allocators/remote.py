@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 
@@ -10,14 +9,13 @@ from grpc import StatusCode
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import verdict_pb2
-from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_mlir.allocators.protocol import UNKNOWN_VERSION, AllocationFailure
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.service import wire
 from verilocc_mlir.service.client import Client, RemoteError, printable
 from verilocc_mlir.target.registers import physical_register
 
-UNKNOWN_VERSION = "unknown"
 DEFAULT_REST_SECONDS = 30.0
 """How long a server that was not there is not asked again."""
 
@@ -25,8 +23,6 @@ _VERSION_SECONDS = 5.0
 _NOT_THERE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
 _SHOWN = 60
 _MAX_NAME = 512
-_MISSPELT = re.compile(r"[a-z]0[0-9]|[0-9]{5}|[^a-z0-9_]")
-"""Numbers as LLVM does not write them, and what is in no register's name."""
 
 
 class RemoteAllocator:
@@ -47,6 +43,7 @@ class RemoteAllocator:
         self._allocator = allocator
         self._rest_seconds = rest_seconds
         self._version = ""
+        self._listed = not allocator
         self._down_until = 0.0
         self._down = ""
 
@@ -62,6 +59,11 @@ class RemoteAllocator:
                 offered = {a.name: a.version for a in said.allocators}
                 name = self._allocator or (said.allocators[0].name if said.allocators else "")
                 self._version = printable(f"{name} {offered.get(name, '')}")
+                if name not in offered:
+                    listed = printable(", ".join(offered)) or "none"
+                    self._version = ""
+                    self._rest(f"it has no allocator called {name!r}; it has: {listed}")
+                self._listed = name in offered
         return self._version or UNKNOWN_VERSION
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
@@ -73,6 +75,9 @@ class RemoteAllocator:
         """
         if time.monotonic() < self._down_until:
             raise self._failure(f"{self._down}; not asked again for a while")
+        # What it lists is asked once; where it does not say, the question itself will show.
+        if not self._listed and self.version == UNKNOWN_VERSION and time.monotonic() < self._down_until:
+            raise self._failure(self._down)
         request = allocation.AllocateRequest(problem=wire.problem_message(problem), allocator=self._allocator)
         try:
             answer = self._client.allocate(request)
@@ -84,8 +89,11 @@ class RemoteAllocator:
 
     def _noted(self, error: RemoteError) -> None:
         if error.status in _NOT_THERE:
-            self._down_until = time.monotonic() + self._rest_seconds
-            self._down = error.what
+            self._rest(error.what)
+
+    def _rest(self, why: str) -> None:
+        self._down_until = time.monotonic() + self._rest_seconds
+        self._down = why
 
     def _registers(
         self, problem: AllocationProblem, functions: Sequence[allocation.FunctionAllocation]
@@ -114,7 +122,7 @@ class RemoteAllocator:
 
 
 def _is_register(name: str) -> bool:
-    if len(name) > _MAX_NAME or _MISSPELT.search(name):
+    if len(name) > _MAX_NAME:
         return False
     try:
         physical_register(name)

@@ -12,6 +12,7 @@ from rich_click import RichCommand, RichHelpConfiguration
 
 from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
+from verilocc_mlir.cli.page import recording_for, smt_dir_option, write_recorded
 from verilocc_mlir.cli.server import (
     SERVER_OPTIONS,
     access_options,
@@ -27,8 +28,9 @@ _GROUPS: dict[str, Any] = {
         {"name": "Target, as for llc", "options": TARGET_OPTIONS},
         {
             "name": "Result",
-            "options": ["--output", "--emit", "--allow-unproved", "--report", "--save-temps", "--quiet"],
+            "options": ["--output", "--emit", "--allow-unproved", "--report", "--html", "--smt-dir"],
         },
+        {"name": "More", "options": ["--save-temps", "--quiet"]},
         {"name": "Allocation and proof", "options": PROOF_OPTIONS},
         {"name": "Server", "options": SERVER_OPTIONS},
         {"name": "LLVM", "options": LLVM_OPTIONS},
@@ -45,6 +47,8 @@ _CONTEXT = {
 @click.option("-o", "--output", metavar="OUT", default="", help="Result; - is standard output. [default: as llc]")
 @click.option("--allow-unproved", is_flag=True, help="Write the result whatever the verdict; the exit code stays.")
 @click.option("--report", "report_path", default="", metavar="FILE.json", help="Write the report as JSON; - is stdout.")
+@click.option("--html", default="", metavar="FILE", help="Write the page with pictures; - is stdout.")
+@smt_dir_option
 @click.option("--save-temps", default="", metavar="DIR", help="Keep the machine IR before and after allocation there.")
 @click.option("-q", "--quiet", is_flag=True, help="No table.")
 @server_option("local: one in this process, none: no server")
@@ -55,6 +59,8 @@ def compile_command(
     output: str,
     allow_unproved: bool,
     report_path: str,
+    html: str,
+    smt_dir: Path | None,
     save_temps: str,
     quiet: bool,
     **options: Any,
@@ -65,21 +71,27 @@ def compile_command(
     """
     settings = replace(settings_of(asked_of_server(options)), also=(Emit.MIR,) if save_temps else ())
     destination = output or default_output(source, settings.emit)
-    if report_path == destination == STDIO:
+    destinations = [path for path in (destination, report_path, html) if path]
+    if destinations.count(STDIO) > 1:
         raise InputError("the result and the report cannot both go to standard output", hint="give one a file name")
+    if html and html in (destination, report_path, source):
+        raise InputError("the page would overwrite another file", where=html, hint="give another name with --html")
     if destination == source != STDIO:
         raise InputError("the result would overwrite the input", where=source, hint="give another name with -o")
     if save_temps:
         make_directory(save_temps)
-    for path in filter(None, (destination, report_path)):
+    for path in destinations:
         check_writable(path)
-    data = _read(source)
+    data = read_source(source)
 
     from verilocc_mlir.pipeline.compile import compile_module
     from verilocc_mlir.report.json import to_json
 
+    recording = recording_for(html or smt_dir)
     with allocators_for(settings) as allocators:
-        compiled = compile_module(data, source, settings, allow_unproved=allow_unproved, allocators=allocators)
+        compiled = compile_module(
+            data, source, settings, allow_unproved=allow_unproved, allocators=allocators, recording=recording
+        )
     report = compiled.report
     if save_temps:
         for when, text in (("before", compiled.before.encode()), ("after", compiled.also.get(Emit.MIR))):
@@ -88,12 +100,14 @@ def compile_command(
     if compiled.data is not None and (report.exit_code == 0 or allow_unproved):
         write(destination, compiled.data)
         report = replace(report, output=destination)
+    if recording is not None:
+        write_recorded(html, report, recording, smt_dir)
     if report_path:
         write(report_path, to_json(report).encode())
     if not quiet:
         from verilocc_mlir.report.text import console, print_report
 
-        print_report(report, console(stderr=STDIO in (destination, report_path)))
+        print_report(report, console(stderr=STDIO in destinations))
     return int(report.exit_code)
 
 
@@ -106,7 +120,12 @@ def _stem(source: str) -> str:
     return "stdin" if source == STDIO else Path(source).stem
 
 
-def _read(source: str) -> bytes:
+def read_source(source: str) -> bytes:
+    """The input's bytes.
+
+    Raises:
+        InputError: it cannot be read, or standard input is a terminal.
+    """
     if source == STDIO:
         if sys.stdin.isatty():
             raise InputError("no input", hint="name a file, or pipe one in; see verilocc compile --help")

@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from verilocc_mlir.toolchain.find import Toolchain
 
 _DEFAULT_JOB_SECONDS = 3600.0
+_DEFAULT_MEMORY_MIB = 2048
 _GROUPS: dict[str, Any] = {
     "verilocc compile-many": [
         {"name": "Target, as for llc", "options": TARGET_OPTIONS},
         {"name": "Inputs and results", "options": ["--glob", "--output", "--emit", "--reports", "--report"]},
-        {"name": "Work", "options": ["--jobs", "--job-seconds", "--retry", "--cache", "--no-cache"]},
+        {"name": "Work", "options": ["--jobs", "--job-seconds", "--memory", "--retry", "--cache", "--no-cache"]},
         {"name": "More than one machine", "options": RAY_OPTIONS},
         {"name": "Display", "options": ["--progress", "--quiet"]},
         {"name": "Allocation and proof", "options": PROOF_OPTIONS},
@@ -84,6 +85,15 @@ _CONTEXT = {
     show_default=True,
     help="For one input; then UNKNOWN.",
 )
+@click.option(
+    "--memory",
+    "memory_mib",
+    type=click.IntRange(512),
+    default=_DEFAULT_MEMORY_MIB,
+    show_default=True,
+    metavar="MIB",
+    help="For one worker, and for each tool it starts; then UNKNOWN.",
+)
 @ray_options
 @click.option("--retry", is_flag=True, help="Try again what an earlier run did not prove.")
 @click.option(
@@ -108,6 +118,7 @@ def compile_many_command(
     patterns: tuple[str, ...],
     jobs: int,
     job_seconds: float,
+    memory_mib: int,
     ray: bool,
     ray_address: str,
     retry: bool,
@@ -154,7 +165,7 @@ def compile_many_command(
     toolchain = find_toolchain(settings.llvm)
     keys = Keys(settings, toolchain, server_version(settings))
     factory = FACTORY if settings.server else ""
-    executor = _executor(jobs, job_seconds, factory, toolchain, (ray_address or "local") if ray else None)
+    executor = _executor(jobs, job_seconds, factory, memory_mib, toolchain, (ray_address or "local") if ray else None)
     warnings: list[str] = []
     items: list[BatchItem] = []
     with _progress(len(inputs), progress and not quiet) as (show, say):
@@ -188,16 +199,18 @@ def compile_many_command(
     return int(report.exit_code)
 
 
-def _executor(jobs: int, job_seconds: float, factory: str, toolchain: Toolchain, ray_address: str | None) -> Executor:
+def _executor(
+    jobs: int, job_seconds: float, factory: str, memory_mib: int, toolchain: Toolchain, ray_address: str | None
+) -> Executor:
     """Worker processes here, or tasks of the Ray cluster at that address."""
     if ray_address is None:
         from verilocc_mlir.pipeline.batch.local import LocalExecutor
 
-        return LocalExecutor(jobs or _cores(), job_seconds, factory)
+        return LocalExecutor(jobs or _cores(), job_seconds, factory, memory_mib)
     from verilocc_mlir.pipeline.batch.on_ray import RayExecutor
     from verilocc_mlir.pipeline.key import versions
 
-    return RayExecutor(ray_address, jobs, job_seconds, versions(toolchain), factory)
+    return RayExecutor(ray_address, jobs, job_seconds, versions(toolchain), factory, memory_mib)
 
 
 def _cores() -> int:

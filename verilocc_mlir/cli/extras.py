@@ -16,7 +16,7 @@ _SERVICE = (
     "prometheus_client",
 )
 
-_MODEL = ("numpy", "torch", "transformers", "peft", "safetensors", "verilocc_model")
+_MODEL = ("numpy", "torch", "transformers", "peft", "safetensors")
 
 
 def has_service() -> bool:
@@ -46,7 +46,17 @@ def needs_ray() -> None:
 
 
 def needs_model() -> None:
+    """Raises UnsupportedError if the package ``verilocc_model`` is not installed."""
+    if not _found("verilocc_model"):
+        raise UnsupportedError(
+            "this needs the package verilocc_model, which is not installed",
+            hint="in a source tree: PYTHONPATH=model, or pip install -e .",
+        )
+
+
+def needs_language_model() -> None:
     """Raises UnsupportedError, naming the extra, if the language model cannot run here."""
+    needs_model()
     missing = [name for name in _MODEL if not _found(name)]
     if missing:
         raise UnsupportedError(

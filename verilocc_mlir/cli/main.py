@@ -20,9 +20,11 @@ from verilocc_mlir.cli.allocate import allocate_command
 from verilocc_mlir.cli.audit import audit_command
 from verilocc_mlir.cli.compile import compile_command
 from verilocc_mlir.cli.compile_many import compile_many_command
+from verilocc_mlir.cli.corpus import corpus_command
 from verilocc_mlir.cli.doctor import doctor_command
 from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.cli.recheck import recheck_command
+from verilocc_mlir.cli.report import report_command
 from verilocc_mlir.cli.serve import serve_command
 from verilocc_mlir.cli.torch import torch_command
 from verilocc_mlir.cli.train import eval_command, train_command
@@ -43,6 +45,7 @@ def cli() -> None:
 
 
 cli.add_command(compile_command)
+cli.add_command(report_command)
 cli.add_command(compile_many_command)
 cli.add_command(iree_command)
 cli.add_command(torch_command)
@@ -50,6 +53,7 @@ cli.add_command(allocate_command)
 cli.add_command(audit_command)
 cli.add_command(recheck_command)
 cli.add_command(serve_command)
+cli.add_command(corpus_command)
 cli.add_command(train_command)
 cli.add_command(eval_command)
 cli.add_command(doctor_command)

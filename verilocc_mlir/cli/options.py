@@ -35,7 +35,10 @@ _OPTIONS = (
     click.option("-O", "opt_level", type=click.IntRange(1, 3), default=3, show_default=True, help="llc's level."),
     click.option("--emit", type=click.Choice([e.value for e in Emit]), default=Emit.HSACO.value, show_default=True),
     click.option(
-        "--allocator", default=DEFAULT_ALLOCATOR, show_default=True, metavar="NAME", help="llvm: LLVM's, audited."
+        "--allocator",
+        default="",
+        metavar="NAME",
+        help=f"llvm: LLVM's, audited. [default: {DEFAULT_ALLOCATOR}; with --server the server's]",
     ),
     click.option(
         "--model",
@@ -101,7 +104,7 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
     given = dict(options)
     model: Path | None = given.pop("model", None)
     if model is not None:
-        if given["allocator"] != DEFAULT_ALLOCATOR:
+        if given["allocator"]:
             raise click.UsageError("--model: leave --allocator out, or name the model there: --allocator=model:DIR")
         given["allocator"] = f"{MODEL}:{model}"
-    return Settings.from_data(given)
+    return Settings.from_data({**given, "allocator": given["allocator"] or DEFAULT_ALLOCATOR})

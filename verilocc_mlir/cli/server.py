@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from verilocc_mlir.cli.extras import needs_service
-from verilocc_mlir.pipeline.settings import DEFAULT_SERVER_SECONDS, ServerAccess, Settings
+from verilocc_mlir.pipeline.settings import (
+    DEFAULT_ALLOCATOR,
+    DEFAULT_SERVER_SECONDS,
+    LLVM_ALLOCATOR,
+    ServerAccess,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from verilocc_mlir.allocators import Allocator
@@ -81,7 +87,14 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
     access = access_taken(options)
     server: str = options.pop("server")
     # The way to nowhere is no part of what is asked for.
-    return {**options, "server": server, "access": access} if server != NONE else options
+    if server == NONE:
+        return options
+    from verilocc_mlir.allocators import allocator_names
+
+    # One that is the server's alone has the usual one behind it; LLVM's is nobody's to ask for.
+    asked: str = options["allocator"]
+    local = asked if asked in (*allocator_names(), LLVM_ALLOCATOR) else DEFAULT_ALLOCATOR
+    return {**options, "allocator": local, "server": server, "server_allocator": asked, "access": access}
 
 
 @contextlib.contextmanager
@@ -115,7 +128,7 @@ def allocators_for(settings: Settings) -> Generator[Sequence[Allocator] | None, 
         from verilocc_mlir.allocators.remote import RemoteAllocator
         from verilocc_mlir.pipeline.compile import allocators_of
 
-        yield allocators_of(settings, lambda _: RemoteAllocator(client))
+        yield allocators_of(settings, lambda s: RemoteAllocator(client, allocator=s.server_allocator))
 
 
 def server_version(settings: Settings) -> str:
@@ -125,21 +138,21 @@ def server_version(settings: Settings) -> str:
     with client_of(settings.server, settings.access) as client:
         from verilocc_mlir.allocators.remote import RemoteAllocator
 
-        return RemoteAllocator(client).version
+        return RemoteAllocator(client, allocator=settings.server_allocator).version
 
 
 def kept_allocators(settings: Settings) -> Sequence[Allocator]:
     """The same for a process that compiles many: the channel, and what is known of the server, stay."""
     from verilocc_mlir.pipeline.compile import allocators_of
 
-    return allocators_of(settings, lambda s: _kept(s.server, s.access))
+    return allocators_of(settings, lambda s: _kept(s.server, s.server_allocator, s.access))
 
 
 @lru_cache(maxsize=1)
-def _kept(server: str, access: ServerAccess) -> RemoteAllocator:
+def _kept(server: str, name: str, access: ServerAccess) -> RemoteAllocator:
     needs_service()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from verilocc_mlir.allocators.remote import RemoteAllocator
     from verilocc_mlir.service.client import Client
 
-    return RemoteAllocator(Client(server, access))
+    return RemoteAllocator(Client(server, access), allocator=name)

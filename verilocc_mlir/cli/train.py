@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich_click import RichCommand, RichGroup
 
-from verilocc_mlir.cli.extras import needs_model
+from verilocc_mlir.cli.extras import needs_language_model
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
@@ -22,7 +22,7 @@ def _say(line: str) -> None:
 
 
 def _commands() -> Any:
-    needs_model()
+    needs_language_model()
     return importlib.import_module("verilocc_model.commands")
 
 

@@ -77,23 +77,21 @@ def try_allocators(
     made: list[Proposed] = []
     for proposed in proposals(allocators, problem, check, clock, attempts=limits.attempts):
         made.append(proposed)
-        server = proposed.server
+        whose = Attempt(proposed.allocator, "", server=proposed.server, version=proposed.version)
         proof = proof_verdict(proposed.proof) if proposed.proof is not None else None
         if proposed.proposal is None or proof is None:
-            attempts.append(
-                Attempt(proposed.allocator, "allocate", proposed.reason, server=server, cause=proposed.cause)
-            )
+            attempts.append(replace(whose, ended="allocate", reason=proposed.reason, cause=proposed.cause))
             continue
         if not proposed.proved:
-            attempts.append(Attempt(proposed.allocator, "prove", _first(proof), proof, server=server))
+            attempts.append(replace(whose, ended="prove", reason=_first(proof), proof=proof))
             continue
         try:
             with clock.measure("rewrite"):
                 rewritten = rewrite_function(file, function, problem, proposed.proposal, target)
         except UnsupportedError as error:
-            attempts.append(Attempt(proposed.allocator, "rewrite", error.what, proof, server=server))
+            attempts.append(replace(whose, ended="rewrite", reason=error.what, proof=proof))
             continue
-        attempts.append(Attempt(proposed.allocator, "audit", proof=proof, server=server))
+        attempts.append(replace(whose, ended="audit", proof=proof))
         return Candidate(tuple(attempts), tuple(made), problem, rewritten)
     return Candidate(tuple(attempts), tuple(made), problem)
 

@@ -16,6 +16,7 @@ from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
+from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, Emit, Settings
 from verilocc_mlir.problem.build import Phase as PhaseName
@@ -64,6 +65,7 @@ def compile_module(
     *,
     allow_unproved: bool = False,
     allocators: Sequence[Allocator] | None = None,
+    recording: Recording | None = None,
 ) -> Compiled:
     """Compile one LLVM IR, bitcode or pre-RA MIR file.
 
@@ -73,12 +75,13 @@ def compile_module(
         settings: what is asked for.
         allow_unproved: go on after a phase that is not proved; without it the run ends there, with its verdict.
         allocators: ours, in the order they are tried; None: those of ``allocators_of(settings)``.
+        recording: keeps what every phase was decided on, for the HTML page; costs one more run of llc a phase.
 
     Raises:
         InputError: unusable input or option. ToolchainError: a tool is missing or failed. UnsupportedError: outside
             what this version handles.
     """
-    return _Compilation(data, path, settings, allow_unproved, allocators).run()
+    return _Compilation(data, path, settings, allow_unproved, allocators, recording).run()
 
 
 def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | None = None) -> tuple[Allocator, ...]:
@@ -133,8 +136,10 @@ class _Compilation:
         settings: Settings,
         allow_unproved: bool,
         allocators: Sequence[Allocator] | None,
+        recording: Recording | None = None,
     ) -> None:
         self.start = time.monotonic()
+        self.recording = recording
         self.settings = settings
         self.allow_unproved = allow_unproved
         self.path = path
@@ -201,6 +206,7 @@ class _Compilation:
             fallback=self.settings.fallback,
             solver_seconds=self.settings.solver_seconds,
             clock=self.clock,
+            recording=self.recording,
         )
         try:
             scalar = runner.run(pre, self.path, "sgpr")
@@ -278,7 +284,7 @@ class _Compilation:
             input_sha256=self.digest,
             target=self.target.name,
             features=self.settings.features,
-            allocator=self.settings.allocator,
+            allocator=self.settings.server_allocator or self.settings.allocator,
             emit=self.settings.emit.value,
             functions=functions,
             mended=tuple(str(difference) for difference in mended),

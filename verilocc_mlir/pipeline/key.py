@@ -38,6 +38,7 @@ class Keys:
 
     def __init__(self, settings: Settings, toolchain: Toolchain, server_version: str = "") -> None:
         allocator = checked_allocator(settings)
+        self.server_version = server_version
         self._parts: dict[str, Any] = {
             "settings": {k: v for k, v in settings.to_data().items() if k not in _NOT_IN_THE_RESULT},
             "allocator_version": None if allocator is None else allocator.version,
@@ -47,9 +48,15 @@ class Keys:
             "z3": metadata.version("z3-solver"),
         }
 
-    def of(self, input_sha256: str) -> str:
-        """The key of one input, given the SHA-256 of its bytes: 64 hexadecimal digits."""
-        text = json.dumps({**self._parts, "input": input_sha256}, sort_keys=True, separators=(",", ":"))
+    def of(self, input_sha256: str, server_version: str = "") -> str:
+        """The key of one input, given the SHA-256 of its bytes: 64 hexadecimal digits.
+
+        Args:
+            input_sha256: of the input.
+            server_version: what really allocated behind the server; ``""`` for what was said to at the start.
+        """
+        parts = {**self._parts, "server_version": server_version} if server_version else self._parts
+        text = json.dumps({**parts, "input": input_sha256}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 

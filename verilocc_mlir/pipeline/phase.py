@@ -7,19 +7,22 @@ that LLVM will read.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import FunctionAudit, MoveCounts, audit_function
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.attempt import AttemptLimits, audit_verdict, audited, try_allocators
+from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, audit_verdict, audited, try_allocators
 from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.report.model import Attempt, Moves, PhaseReport
@@ -46,6 +49,9 @@ class _Function:
     attempts: list[Attempt]
     chosen: MachineFunction | None = None
     audit: FunctionAudit | None = None
+    candidate: Candidate | None = None
+    llvm: MachineFunction | None = None
+    solver: RecordingSolver | None = None
 
     def needs_llvm(self) -> bool:
         return self.chosen is None or (self.audit is not None and self.audit.outcome is not Outcome.PROVED)
@@ -58,6 +64,7 @@ class PhaseRunner:
         allocators: ours, in the order they are tried; none to take LLVM's allocation everywhere.
         llvm_allocate: MIR before the phase to MIR after LLVM's own allocation of it.
         fallback: take LLVM's allocation where ours is not proved.
+        recording: keeps what every phase was decided on; None: nobody wants to look.
     """
 
     def __init__(
@@ -69,6 +76,7 @@ class PhaseRunner:
         fallback: bool,
         solver_seconds: float,
         clock: Clock,
+        recording: Recording | None = None,
     ) -> None:
         self.allocators = tuple(allocators)
         self.target = target
@@ -76,6 +84,7 @@ class PhaseRunner:
         self.fallback = fallback
         self.solver_seconds = solver_seconds
         self.clock = clock
+        self.recording = recording
 
     def run(self, text: str, path: str, phase: Phase) -> PhaseResult:
         """Allocate ``phase`` in ``text``.
@@ -86,7 +95,7 @@ class PhaseRunner:
         """
         with self.clock.measure("parse"):
             file = parse_mir(text, path)
-        functions = [_Function(f, Clock(), []) for f in file.functions]
+        functions = self._functions(file)
         if self.allocators:
             for function in functions:
                 self._ours(file, function, phase)
@@ -94,6 +103,9 @@ class PhaseRunner:
         if any(f.needs_llvm() for f in functions) and (self.fallback or not self.allocators):
             self._take_llvm(file, text, functions, phase)
             after = self._audit_text(file, functions, phase)
+        if self.recording is not None:
+            self._compare(text, functions, phase)
+            self._record(file, functions, phase)
         missing = [f for f in functions if f.chosen is None]
         if missing:
             # Without fallback there is no text to go on with.
@@ -106,20 +118,53 @@ class PhaseRunner:
         """Audit a phase that LLVM ran already; ``reason`` says why ours did not take part."""
         with self.clock.measure("parse"):
             file, done = parse_mir(before, path), parse_mir(after, f"{path} after {phase}")
-        functions = [_Function(f, Clock(), []) for f in file.functions]
+        functions = self._functions(file)
         for function, found in zip(functions, done.functions, strict=True):
             if self.allocators:
                 function.attempts.append(Attempt(self.allocators[0].name, "build", reason))
             function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
+            function.chosen = function.llvm = found
             self._audit(file, function, found)
             self.clock.absorb(function.clock)
+        self._record(file, functions, phase)
         return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
 
+    def _functions(self, file: MirFile) -> list[_Function]:
+        recorded = self.recording is not None
+        return [_Function(f, Clock(), [], solver=RecordingSolver() if recorded else None) for f in file.functions]
+
+    def _compare(self, text: str, functions: list[_Function], phase: Phase) -> None:
+        """LLVM's own allocation of the same text, to be shown beside ours, where it was not needed."""
+        if any(f.llvm is None for f in functions):
+            with contextlib.suppress(VeriloccError), self.clock.measure("compare"):
+                versions = {f.name: f for f in parse_mir(self.llvm_allocate(text, phase), "LLVM's").functions}
+                for function in functions:
+                    function.llvm = versions.get(function.before.name)
+
+    def _record(self, file: MirFile, functions: list[_Function], phase: Phase) -> None:
+        if self.recording is None:
+            return
+        for function in functions:
+            candidate = function.candidate
+            self.recording.add(
+                file,
+                self.target,
+                phase,
+                before=function.before,
+                after=function.chosen,
+                llvm=function.llvm,
+                problem=candidate.problem if candidate is not None else None,
+                proposal=candidate.proposed[-1].proposal
+                if candidate is not None and candidate.function is not None and function.chosen is candidate.function
+                else None,
+                asked=tuple(function.solver.asked) if function.solver is not None else (),
+            )
+
     def _ours(self, file: MirFile, function: _Function, phase: Phase) -> None:
-        limits = AttemptLimits(self.solver_seconds)
+        limits = AttemptLimits(self.solver_seconds, solver=function.solver)
         candidate = try_allocators(self.allocators, file, function.before, self.target, phase, function.clock, limits)
         function.attempts += candidate.attempts
-        function.chosen = candidate.function
+        function.candidate, function.chosen = candidate, candidate.function
 
     def _take_llvm(self, file: MirFile, text: str, functions: list[_Function], phase: Phase) -> None:
         """Put LLVM's version in the place of each function that needs it."""
@@ -134,6 +179,7 @@ class PhaseRunner:
             )
         versions = {f.name: f for f in llvm.functions}
         for function in functions:
+            function.llvm = versions[function.before.name]
             if function.needs_llvm():
                 function.chosen = versions[function.before.name]
                 function.audit = None
@@ -153,7 +199,9 @@ class PhaseRunner:
 
     def _audit(self, file: MirFile, function: _Function, found: MachineFunction) -> None:
         with function.clock.measure("audit"):
-            function.audit = audit_function(file, function.before, found, self.target, timeout_s=self.solver_seconds)
+            function.audit = audit_function(
+                file, function.before, found, self.target, timeout_s=self.solver_seconds, solver=function.solver
+            )
         function.attempts[-1] = audited(function.attempts[-1], audit_verdict(function.audit))
 
     def _report(self, function: _Function, phase: Phase) -> PhaseReport:

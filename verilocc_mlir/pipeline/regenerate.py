@@ -1,21 +1,32 @@
 """The regeneration loop on one problem: propose, prove, feed counterexamples back, at most N times; then the next
 allocator.
+
+An allocator may be anybody's. Whatever it raises, and whatever it gives, ends its attempt with the reason; a lack of
+memory, an interrupt and the end of the process are not its own affair.
 """
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult
 from verilocc_mlir.allocators import AllocationFailure, Allocator, Counterexample, Refutation, Regenerating, Remote
-from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.errors import VeriloccError, is_out_of_memory
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
 DEFAULT_ATTEMPTS = 4
 """Proposals of one allocator, if it can try again."""
+
+DEFECTS = logging.getLogger("verilocc.allocators")
+"""Has the traceback of each exception that an allocator must not raise."""
+
+_DEFECT = "defect"
 
 
 @dataclass(frozen=True)
@@ -70,9 +81,11 @@ def proposals(
             try:
                 with clock.measure("allocate"):
                     proposal = _propose(allocator, problem, refuted)
-            except (AllocationFailure, UnsupportedError) as error:
-                cause = error.reason if isinstance(error, AllocationFailure) else ""
-                yield Proposed(allocator.name, allocator.version, None, None, error.what, cause, server)
+            except Exception as error:
+                if is_out_of_memory(error):
+                    raise
+                reason, cause = _failure(allocator, error)
+                yield Proposed(allocator.name, allocator.version, None, None, reason, cause, server)
                 break
             with clock.measure("prove"):
                 proof = prove(proposal)
@@ -82,8 +95,36 @@ def proposals(
 
 def _propose(allocator: Allocator, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
     if refuted and isinstance(allocator, Regenerating):
-        return allocator.regenerate(problem, refuted)
-    return allocator.allocate(problem)
+        return _checked(allocator.regenerate(problem, refuted))
+    return _checked(allocator.allocate(problem))
+
+
+def _checked(proposal: object) -> Proposal:
+    """The proposal, if its fields are what they are said to be; how many registers there are, and which, is proved.
+
+    Raises:
+        AllocationFailure: they are not.
+    """
+    if not isinstance(proposal, Proposal):
+        raise AllocationFailure(f"it gave no Proposal: {type(proposal).__name__}", reason=_DEFECT)
+    if type(proposal.registers) is not tuple:
+        raise AllocationFailure(f"its registers are no tuple: {type(proposal.registers).__name__}", reason=_DEFECT)
+    kinds = {type(name).__name__ for name in proposal.registers} - {"str"}
+    if kinds:
+        raise AllocationFailure(f"its registers are no names: {', '.join(sorted(kinds))}", reason=_DEFECT)
+    return proposal
+
+
+def _failure(allocator: Allocator, error: Exception) -> tuple[str, str]:
+    """The reason and the cause of an attempt that an exception ended."""
+    if isinstance(error, AllocationFailure):
+        return error.what, error.reason
+    if isinstance(error, VeriloccError):
+        return error.what, ""
+    DEFECTS.error("allocator %s", allocator.name, exc_info=error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    # Not in the exception's own words, which may be anything: they are in the log.
+    return f"a defect of the allocator: {type(error).__name__} at {Path(place.filename).name}:{place.lineno}", _DEFECT
 
 
 def _counterexamples(proof: ProofResult) -> tuple[Counterexample, ...]:

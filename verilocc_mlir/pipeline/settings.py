@@ -90,6 +90,8 @@ class Settings:
         llvm: directory of the LLVM tools, or an llc; None searches.
         server: address of the server that is asked before ``allocator``, ``""`` for none. Who compiles hands its
             allocator in, see ``pipeline.compile.allocators_of``.
+        server_allocator: which of the server's allocators is asked, ``""`` for its default; ``allocator`` is then the
+            local one that follows.
         access: how to get through to it.
     """
 
@@ -107,6 +109,7 @@ class Settings:
     llc_options: tuple[str, ...] = ()
     llvm: Path | None = None
     server: str = ""
+    server_allocator: str = ""
     access: ServerAccess = ServerAccess()
 
     def to_data(self) -> dict[str, Any]:

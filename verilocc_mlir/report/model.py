@@ -54,6 +54,7 @@ class Attempt:
         proof: verdict on the proposal; None where there was none to prove (LLVM proposes text, not an assignment).
         audit: verdict on the text; None where it was not reached.
         server: address of the server that was asked; ``""`` for an allocator of this process.
+        version: the allocator's, as it was then; ``""`` where none proposed.
         cause: why the allocator gave no assignment, in a word (``AllocationFailure.reason``), or ``""``.
     """
 
@@ -64,6 +65,7 @@ class Attempt:
     audit: Verdict | None = None
     server: str = ""
     cause: str = ""
+    version: str = ""
 
     @property
     def outcome(self) -> Outcome:

@@ -43,6 +43,9 @@ _BAD_INPUT = (
 )
 """What the same request meets again, however often."""
 
+_CROWDED = "Concurrent RPC limit exceeded!"
+"""grpcio's own words for more calls at once than a server of it takes; a message that is too large has the same code,
+and neither has details."""
 _Answer = TypeVar("_Answer")
 _DEFAULT_ACCESS = ServerAccess()
 _STATUS: Any = rpc_status
@@ -76,8 +79,8 @@ class RemoteError(VeriloccError):
 class RetryPolicy:
     """When a call is made again: backoff from ``first_seconds``, doubled up to ``most_seconds``, with jitter.
 
-    ``tries`` bounds the calls to a server that is not there; one that says when to come back is asked as long as the
-    call's time allows.
+    ``tries`` bounds the calls to a server that is not there, or that has too many calls to say anything; one that says
+    when to come back is asked as long as the call's time allows.
     """
 
     tries: int = 4
@@ -93,9 +96,10 @@ class RetryPolicy:
         """Seconds to wait before the next call; None where there is none: it is no use, or ``left`` is not enough."""
         told = error.retry_seconds
         overloaded = error.status is StatusCode.RESOURCE_EXHAUSTED and told is not None
-        lost = error.status is StatusCode.UNAVAILABLE and tried < self.tries
+        crowded = error.status is StatusCode.RESOURCE_EXHAUSTED and not error.reason and error.message == _CROWDED
+        passes = (crowded or error.status is StatusCode.UNAVAILABLE) and tried < self.tries
         wait = self.wait(tried, told)
-        return wait if (overloaded or lost) and wait < left else None
+        return wait if (overloaded or passes) and wait < left else None
 
 
 @dataclass(frozen=True)

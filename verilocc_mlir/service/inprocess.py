@@ -29,8 +29,9 @@ def serving(terms: Terms | None = None, limits: ServerLimits = LIMITS) -> Genera
         address = f"{SOCKET}{Path(directory) / 's'}"
         ready: Future[asyncio.AbstractEventLoop] = Future()
         ended = asyncio.Event()
+        offered = terms or Terms()
         thread = threading.Thread(
-            target=lambda: asyncio.run(_serve(address, Front(ThisProcess(terms or Terms()), limits), ready, ended)),
+            target=lambda: asyncio.run(_serve(address, Front(ThisProcess(offered), limits, offered), ready, ended)),
             name="verilocc server",
             daemon=True,
         )

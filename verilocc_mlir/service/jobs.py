@@ -6,7 +6,6 @@ a ``ServiceError``.
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.measure import measure
-from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
+from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError, is_out_of_memory
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
@@ -137,7 +136,7 @@ def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -
     except VeriloccError as error:
         raise malformed(error.render()) from error
     except (MemoryError, RecursionError, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+        if not (isinstance(error, RecursionError) or is_out_of_memory(error)):
             raise
         raise ServiceError(
             StatusCode.RESOURCE_EXHAUSTED, "MEMORY_LIMIT", "the request needs more memory than a worker has"

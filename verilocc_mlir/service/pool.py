@@ -28,8 +28,16 @@ from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS
 from verilocc_mlir.service import jobs
 from verilocc_mlir.service.logs import log
+from verilocc_mlir.service.pace import Pace
 from verilocc_mlir.service.status import ServiceError, code_of, draining, out_of_time, worker_lost
 from verilocc_mlir.service.worker import LENGTHS, frame
+
+# Not asyncio.wait_for: before Python 3.12 it forgets a cancellation that comes as the wait ends, and then the work goes
+# on that nobody waits for (github.com/python/cpython/issues/86296).
+if sys.version_info >= (3, 11):
+    from asyncio import timeout
+else:
+    from async_timeout import timeout
 
 _START = (
     "import sys; sys.path[:] = sys.argv[4:]; from verilocc_mlir.service.worker import serve; "
@@ -40,7 +48,6 @@ _START_SECONDS = 60.0
 _GRACE_SECONDS = 0.5
 """What a worker may take beyond the request's time to say so itself."""
 _TRIES = 2
-_RETRY_SECONDS = 1.0
 _KEPT = 2000
 """Bytes of what a worker says before it is ready."""
 
@@ -148,6 +155,7 @@ class WorkerPool:
     attempts: int = DEFAULT_ATTEMPTS
     terms: str = ""
     counts: PoolCounts = field(default_factory=PoolCounts)
+    pace: Pace = field(default_factory=Pace)
     _idle: list[_Worker] = field(default_factory=list[_Worker])
     _all: set[_Worker] = field(default_factory=set["_Worker"])
     _slots: asyncio.Semaphore | None = None
@@ -172,7 +180,7 @@ class WorkerPool:
                 StatusCode.RESOURCE_EXHAUSTED,
                 "OVERLOADED",
                 f"{self.counts.busy} requests are worked on and {self.counts.waiting} wait; try again later",
-                _RETRY_SECONDS * (1 + self.counts.waiting / self.workers),
+                self.pace.wait(self.counts.waiting, self.workers),
             )
         asked = time.monotonic()
         self.counts.waiting += 1
@@ -185,9 +193,11 @@ class WorkerPool:
         try:
             answer, data = await self._tried(kind, payload, asked + seconds)
         finally:
+            worked = time.monotonic() - started
+            self.pace.note(worked)
             self.counts.busy -= 1
             self._slots.release()
-        return Done(data, started - asked, time.monotonic() - started, float(answer.get("cpu", 0.0)))
+        return Done(data, started - asked, worked, float(answer.get("cpu", 0.0)))
 
     async def _tried(self, kind: str, payload: bytes, end: float) -> tuple[dict[str, Any], bytes]:
         for attempt in range(_TRIES):
@@ -196,8 +206,8 @@ class WorkerPool:
             try:
                 if left <= 0:
                     raise asyncio.TimeoutError
-                asked = worker.ask({"kind": kind, "seconds": left}, payload)
-                answer, data = await asyncio.wait_for(asked, left + _GRACE_SECONDS)
+                async with timeout(left + _GRACE_SECONDS):
+                    answer, data = await worker.ask({"kind": kind, "seconds": left}, payload)
             except (asyncio.TimeoutError, TimeoutError):
                 self._discard(worker, lost=False)
                 raise out_of_time() from None
@@ -211,6 +221,8 @@ class WorkerPool:
                 self._discard(worker, lost=False)
                 raise
             self._put_back(worker, spent=answer.get("reason") == "MEMORY_LIMIT")
+            for found in answer.get("defects", ()):
+                log("defect", logging.ERROR, message=found["message"], traceback=found["traceback"])
             if answer.get("ok"):
                 return answer, data
             if "traceback" in answer:
@@ -271,7 +283,8 @@ class WorkerPool:
         self._all.add(worker)
         self.counts.started += 1
         try:
-            await asyncio.wait_for(worker.receive(), _START_SECONDS)
+            async with timeout(_START_SECONDS):
+                await worker.receive()
         except (asyncio.TimeoutError, TimeoutError, asyncio.IncompleteReadError, ConnectionError, ValueError) as error:
             self._end(worker, lost=True)
             await asyncio.wait({worker.hearing}, timeout=_GRACE_SECONDS)
@@ -335,6 +348,7 @@ async def _within(wait: Callable[[], Awaitable[Any]], seconds: float) -> Any:
         ServiceError: it does not.
     """
     try:
-        return await asyncio.wait_for(wait(), max(seconds, 0.0))
+        async with timeout(max(seconds, 0.0)):
+            return await wait()
     except (asyncio.TimeoutError, TimeoutError):
         raise out_of_time() from None

@@ -49,6 +49,8 @@ _STATUS: Any = rpc_status
 """It has no types."""
 _NEAR = ("127.", "[::1]", "[::ffff:127.")
 _EVERYWHERE = ("0.0.0.0", "::")
+_NO_REASON = ""
+"""Of what another server's transport refuses; Serve sends no details with a stream's status in any case."""
 
 
 @dataclass(frozen=True)
@@ -136,13 +138,19 @@ def deployed(options: Options, cluster: Cluster) -> Generator[int, None, None]:
             http_options={"port": _free_port()},
             grpc_options={"port": port, "grpc_servicer_functions": [_SERVICES], "enable_reflection": True},
         )
+    elif APPLICATION in ray_serve.status().applications:
+        raise InputError(
+            f"Serve has an application {APPLICATION!r} already",
+            hint="use that one, or end it: it would be replaced now, and taken away when this command ends",
+        )
     try:
-        # Without a route over HTTP Serve has none over gRPC either; over HTTP nothing is answered there.
-        ray_serve.run(_application(ray_serve, options), name=APPLICATION, route_prefix=f"/{APPLICATION}")
         try:
+            # Without a route over HTTP Serve has none over gRPC either; over HTTP nothing is answered there.
+            ray_serve.run(_application(ray_serve, options), name=APPLICATION, route_prefix=f"/{APPLICATION}")
             _check_ingress(cluster, port)
             yield port
         finally:
+            # Also what did not come up: Serve would try again and again, for nobody.
             ray_serve.delete(APPLICATION)
     finally:
         if starts_serve and not cluster.started:
@@ -166,7 +174,7 @@ def _application(ray_serve: Any, options: Options) -> Any:
     deployment = ray_serve.deployment(
         name="Replica",
         # Above what the pool lets wait, so that it is the pool that refuses, with the reason and a time to come back.
-        max_ongoing_requests=2 * (limits.workers + limits.max_waiting) + 16,
+        max_ongoing_requests=limits.max_calls,
         autoscaling_config={
             "min_replicas": options.replicas[0],
             "max_replicas": options.replicas[1],
@@ -320,7 +328,7 @@ class Replica:
         call = _Call(grpc_context)
         try:
             await self._admitted(call)
-            async for answer in self._front.allocate_stream(requests, _as_context(call)):
+            async for answer in self._front.allocate_stream(self._bounded(requests), _as_context(call)):
                 yield _Message(answer)
         except _EndedError:
             # Serve sends the code and the message of what is raised here; details go only with a message, and a
@@ -337,6 +345,18 @@ class Replica:
         except _EndedError:
             # With what is raised Serve sends no details; an answer is not sent with a status other than OK.
             return _Message(b"")
+
+    async def _bounded(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The requests of a stream up to one that is too large, which ends it."""
+        limit = self._options.limits.max_request_bytes
+        async for request in requests:
+            if len(request) > limit:
+                raise ServiceError(
+                    StatusCode.RESOURCE_EXHAUSTED,
+                    _NO_REASON,
+                    f"the request has {len(request)} bytes, {limit} are allowed",
+                )
+            yield request
 
     async def _admitted(self, call: _Call, size: int = 0) -> None:
         """What another server leaves to its transport."""

@@ -41,6 +41,7 @@ _QUOTING = (StatusCode.INVALID_ARGUMENT, StatusCode.FAILED_PRECONDITION, StatusC
 """Errors whose message may have part of the request in it, which the log never has."""
 _FLUSH_SECONDS = 1.0
 """For answers on their way out when the server ends, and for the health service's watchers, who are cut off then."""
+_OTHER_CALLS = 64
 _Parsed = TypeVar("_Parsed", allocation.AllocateStreamRequest, allocation.GetCapabilitiesRequest)
 _HEALTH: Any = health
 _HEALTH_GRPC: Any = health_pb2_grpc
@@ -68,6 +69,14 @@ class ServerLimits:
     workers: int = 2
     max_waiting: int = 64
     streams: int = 2
+
+    @property
+    def max_calls(self) -> int:
+        """Calls of all methods that are open at once: twice those that have a worker or wait for one, so that it is
+        the pool that refuses a call too many, with a time to come back; and some that need none of both (capabilities,
+        health's watchers, reflection, streams).
+        """
+        return 2 * (self.workers + self.max_waiting) + _OTHER_CALLS
 
 
 @dataclass
@@ -344,12 +353,13 @@ class Server:
         self.front = front
         self.health = _HEALTH.aio.HealthServicer()
         self._server = grpc.aio.server(
+            maximum_concurrent_rpcs=front.limits.max_calls,
             options=[
                 ("grpc.max_receive_message_length", front.limits.max_request_bytes),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-            ]
+            ],
         )
         self._server.add_generic_rpc_handlers((_handlers(front),))
         _HEALTH_GRPC.add_HealthServicer_to_server(self.health, self._server)

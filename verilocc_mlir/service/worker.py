@@ -1,9 +1,10 @@
 """A worker process: one request at a time, from a pipe to a pipe, within a memory limit.
 
 A frame is two big-endian 32-bit lengths, a JSON header and a body. A request's header has ``kind`` and ``seconds``; an
-answer's has ``ok`` and ``cpu`` (seconds), for an error the fields of ``ServiceError``, and for a defect
-``traceback``, which has nothing of the request. The end of the pipe, which comes with the server's death however it
-died, ends the process in the middle of its work, and all it started.
+answer's has ``ok`` and ``cpu`` (seconds), for an error the fields of ``ServiceError``, for a defect ``traceback``, and
+``defects`` (``message`` and ``traceback``) for those of allocators; none of them has anything of the request. The end
+of the pipe, which comes with the server's death however it died, ends the process in the middle of its work, and all it
+started.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import logging
 import os
 import resource
 import signal
@@ -24,13 +26,42 @@ from typing import IO, Any
 
 from grpc import StatusCode
 
+from smt_verifier.outcome import Outcome
+from smt_verifier.smt import Obligation, default_solver
+from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes
 from verilocc_mlir.pipeline.clock import cpu_seconds
+from verilocc_mlir.pipeline.regenerate import DEFECTS
 from verilocc_mlir.service import jobs
 from verilocc_mlir.service.status import ServiceError, defect, number
 
 LENGTHS = struct.Struct(">II")
 _CPU_MARGIN_S = 30
+_SOLVER_SECONDS = 15.0
+"""For the question that shows that it is there; it has three times as much in all, within the time for a start."""
+_MAX_DEFECTS = 8
+"""Different ones that an answer tells of."""
+
+
+class _Defects(logging.Handler):
+    """Keeps what allocators of one request raised, each once, without its words: they may quote the request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: dict[str, dict[str, str]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one."""
+        if record.exc_info and (error := record.exc_info[1]) is not None and len(self._found) < _MAX_DEFECTS:
+            text = "".join(traceback.format_tb(error.__traceback__))
+            message = f"{record.getMessage()}: {type(error).__name__}"
+            self._found[f"{message}\n{text}"] = {"message": message, "traceback": text}
+
+    def take(self) -> list[dict[str, str]]:
+        """What there is since the last call."""
+        found = list(self._found.values())
+        self._found.clear()
+        return found
 
 
 def frame(header: dict[str, Any], body: bytes) -> bytes:
@@ -53,9 +84,14 @@ def serve(memory_mib: int, attempts: int, terms: str) -> None:
         signal.signal(number_, signal.SIG_IGN)  # the server hears them and ends this process when it is done
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    default_solver().start()
     offered = replace(terms_called(terms), attempts=attempts)
     requests: SimpleQueue[tuple[dict[str, Any], bytes]] = SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
+    defects = _Defects()
+    DEFECTS.addHandler(defects)
+    DEFECTS.propagate = False
+    _check_solver()
     answers.write(frame({"ok": True, "ready": os.getpid()}, b""))
     answers.flush()
     while True:
@@ -64,11 +100,24 @@ def serve(memory_mib: int, attempts: int, terms: str) -> None:
         before = cpu_seconds()
         answer, result = _answer(header, body, offered)
         answer["cpu"] = cpu_seconds() - before
+        answer["defects"] = defects.take()
         answers.write(frame(answer, result))
         answers.flush()
         if answer.get("reason") == "MEMORY_LIMIT":
             # What is left of the heap after a failed allocation is nobody's business.
             os._exit(0)
+
+
+def _check_solver() -> None:
+    """Ask the solver something; it stays, and the first request does not wait until it has loaded.
+
+    Raises:
+        ToolchainError: nothing could be proved here.
+    """
+    goal = Obligation("ready", "QF_BV", "(declare-const x Bool)\n", (("tautology", "(or x (not x))"),))
+    verdict = default_solver().check(goal, _SOLVER_SECONDS)
+    if verdict.outcome is not Outcome.PROVED:
+        raise ToolchainError(f"the solver does not answer: {verdict.reason or verdict.outcome}")
 
 
 def _answer(header: dict[str, Any], body: bytes, terms: jobs.Terms) -> tuple[dict[str, Any], bytes]:

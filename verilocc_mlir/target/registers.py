@@ -67,6 +67,7 @@ class Bank(Enum):
 
 
 BANK_BASE = {Bank.VGPR: VGPR_BASE, Bank.AGPR: AGPR_BASE, Bank.SGPR: SGPR_BASE, Bank.TTMP: TTMP_BASE}
+_BANK_END = {Bank.VGPR: AGPR_BASE, Bank.AGPR: SGPR_BASE, Bank.SGPR: TTMP_BASE, Bank.TTMP: SPECIAL_BASE}
 
 _special_units: dict[str, tuple[int, ...]] = {}
 _next_unit = SPECIAL_BASE
@@ -76,8 +77,9 @@ for _name, _count in SPECIAL_REGISTERS:
 for _name, _halves in _PARTS.items():
     _special_units[_name] = tuple(_unit for _half in _halves for _unit in _special_units[_half])
 
-_NUMBERED = re.compile(r"(vgpr|agpr|sgpr|ttmp)(\d+)(?:_(lo16|hi16))?\Z")
-_TUPLE_PART = re.compile(r"(vgpr|agpr|sgpr|ttmp)(\d+)\Z")
+# Numbers as LLVM writes them, no other spelling: a name that is taken for a register is printed as it is.
+_NUMBERED = re.compile(r"(vgpr|agpr|sgpr|ttmp)(0|[1-9][0-9]{0,3})(?:_(lo16|hi16))?\Z")
+_TUPLE_PART = re.compile(r"(vgpr|agpr|sgpr|ttmp)(0|[1-9][0-9]{0,3})\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,8 @@ def physical_register(name: str) -> PhysicalRegister:
         return PhysicalRegister(name, Bank.SPECIAL, -1, ())
     if name in _special_units:
         return PhysicalRegister(name, Bank.SPECIAL, -1, _special_units[name])
-    if match := _NUMBERED.match(name):
-        bank = Bank(match[1])
-        number = int(match[2])
+    match = _NUMBERED.match(name)
+    if match is not None and _has(bank := Bank(match[1]), number := int(match[2])):
         base = BANK_BASE[bank] + 2 * number
         halves = {None: (0, 1), "lo16": (0,), "hi16": (1,)}[match[3]]
         return PhysicalRegister(name, bank, number, tuple(base + h for h in halves))
@@ -122,14 +123,19 @@ def physical_register(name: str) -> PhysicalRegister:
     first = parts[0]
     if first is not None:
         numbers = [int(p[2]) for p in parts if p is not None and p[1] == first[1]]
-        if numbers == list(range(numbers[0], numbers[0] + len(parts))):
-            bank = Bank(first[1])
+        bank = Bank(first[1])
+        if numbers == list(range(numbers[0], numbers[0] + len(parts))) and _has(bank, numbers[-1]):
             base = BANK_BASE[bank] + 2 * numbers[0]
             return PhysicalRegister(name, bank, numbers[0], tuple(range(base, base + 2 * len(parts))))
     raise UnsupportedError(
         f"unknown physical register ${name}",
         hint="report the file: the register table of verilocc_mlir/target/registers.py lacks this name",
     )
+
+
+def _has(bank: Bank, number: int) -> bool:
+    """Whether there are units for that register; beyond its file's end they would be another file's."""
+    return BANK_BASE[bank] + 2 * number < _BANK_END[bank]
 
 
 @lru_cache(maxsize=None)

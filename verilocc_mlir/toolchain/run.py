@@ -235,8 +235,10 @@ def _kill(group: int) -> None:
 
 
 def _read(stream: IO[bytes], limit: int) -> bytes:
+    size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
-    return stream.read(limit)
+    # A read makes room for all that it may give: for what is there, then, not for the limit.
+    return stream.read(min(size, limit))
 
 
 def _title(argv: tuple[str, ...], stage: str) -> str:

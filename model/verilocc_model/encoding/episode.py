@@ -124,6 +124,7 @@ class Episode:
         self._plan = _Plan()
         self._planned = 0
         self._witnesses: dict[tuple[int, int, int], Placement] = {}
+        self._plain_of: dict[int, int] = {}
         self._too_few = -1
         self._contradictions = 0
         self._tried: set[tuple[int, int, int, int]] = set()
@@ -260,6 +261,10 @@ class Episode:
             self.copy = before
             for member, item, offset in changed:
                 self._item_of[member], self._offset_of[member] = item, offset
+            # A plan drafted ahead was for these joins.
+            self._witnesses.clear()
+            self._tried.clear()
+            self._plain_of.clear()
 
         self._undo.append(undo)
         return True
@@ -279,8 +284,11 @@ class Episode:
         if self._planned == 0:
             items = list(dict.fromkeys(self._item_of))
             widest = max(items, key=lambda i: (i.width, i.area), default=None)
-            facts = ("planning", _number(len(items)), self.table.features.item_shape(widest) if widest else NONE)
-            return Question("planning", facts, self._draft_order(), final=True)
+            facts = ["planning", _number(len(items)), self.table.features.item_shape(widest) if widest else NONE]
+            for order in range(len(STRATEGIES)):
+                grant = self._plain(order)
+                facts += [f"order{order}", f"grant{grant}" if grant >= 0 else NONE]
+            return Question("planning", tuple(facts), self._draft_order(), final=True)
         if self._planned == 1:
             return Question("planning", (), self._draft_grant(), final=True)
         facts = tuple(_number(c.get("agpr", 0)) for c in self.shares)
@@ -322,14 +330,25 @@ class Episode:
         level = next((k for k in self.table.steps if self._reached(k)), -1)
         if level < 0:
             raise self._no_witness()
-        low, high = 0, level
-        while low < high:
-            middle = (low + high) // 2
-            if self._reached(middle, steps=0):
-                high = middle
-            else:
-                low = middle + 1
-        return f"grant{low}"
+        plain = self._plain(self._plan.order)
+        return f"grant{min(plain, level) if plain >= 0 else level}"
+
+    def _plain(self, order: int) -> int:
+        """The fewest registers, as an index of the grants, with which first fit in an order goes through; -1: none."""
+        found = self._plain_of.get(order)
+        if found is None:
+            before = self._plan.order
+            self._plan.order = order
+            low, high = 0, len(self.table.grants)
+            while low < high:
+                middle = (low + high) // 2
+                if self._reached(middle, steps=0):
+                    high = middle
+                else:
+                    low = middle + 1
+            self._plan.order = before
+            found = self._plain_of[order] = low if low < len(self.table.grants) else -1
+        return found
 
     def _draft_share(self) -> str:
         if not self.lookahead:

@@ -41,6 +41,7 @@ class Result:
         seconds: elapsed time of the work itself.
         keyed: it is what was asked for. A local result where a server was to allocate is delivered, but neither kept
             nor taken for done.
+        server_version: what allocated behind the server, as it said then; ``""`` where no server took part.
     """
 
     number: int
@@ -51,6 +52,7 @@ class Result:
     final: bool = True
     seconds: float = 0.0
     keyed: bool = True
+    server_version: str = ""
 
 
 class Executor(Protocol):

@@ -25,10 +25,12 @@ from verilocc_mlir.pipeline.batch.jobs import Job, Result
 from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes, frame, read_frame
 
 _START = (
-    "import sys; sys.path[:] = sys.argv[2:]; from verilocc_mlir.pipeline.batch.worker import serve; serve(sys.argv[1])"
+    "import sys; sys.path[:] = sys.argv[3:]; from verilocc_mlir.pipeline.batch.worker import serve; "
+    "serve(sys.argv[1], int(sys.argv[2]))"
 )
 """The worker finds modules where this process does, and never in the directory the user happens to be in."""
 
+DEFAULT_MEMORY_MIB = 2048
 _START_SECONDS = 120.0
 _GRACE_SECONDS = 5.0
 _MAX_JOBS = 200
@@ -54,12 +56,16 @@ class LocalExecutor:
         workers: how many; each does one job at a time.
         job_seconds: elapsed time that a job may take; then it is UNKNOWN.
         factory: what gives a worker its allocators, as for ``worker.serve``.
+        memory_mib: address space of a worker, and of each tool that it starts; then the job is UNKNOWN.
     """
 
-    def __init__(self, workers: int, job_seconds: float, factory: str = "") -> None:
+    def __init__(
+        self, workers: int, job_seconds: float, factory: str = "", memory_mib: int = DEFAULT_MEMORY_MIB
+    ) -> None:
         self._workers = workers
         self._job_seconds = job_seconds
         self._factory = factory
+        self._memory_mib = memory_mib
 
     def run(self, jobs: Iterable[Job]) -> Generator[Result, None, None]:
         """See ``Executor``. A worker that dies has its job tried once more by another.
@@ -67,7 +73,7 @@ class LocalExecutor:
         Raises:
             ToolchainError: workers do not start at all.
         """
-        crew = Crew(self._job_seconds, self._factory)
+        crew = Crew(self._job_seconds, self._factory, self._memory_mib)
         waiting: set[Future[Result]] = set()
         pool = ThreadPoolExecutor(max_workers=self._workers)
         try:
@@ -94,11 +100,12 @@ class Crew:
     """Workers of this process, idle or at work; as many as jobs are done at once.
 
     Args:
-        job_seconds, factory: as for ``LocalExecutor``.
+        job_seconds, factory, memory_mib: as for ``LocalExecutor``.
     """
 
-    def __init__(self, job_seconds: float, factory: str) -> None:
+    def __init__(self, job_seconds: float, factory: str, memory_mib: int) -> None:
         self._job_seconds = job_seconds
+        self._memory_mib = memory_mib
         self._factory = factory
         self._lock = threading.Lock()
         self._stopped = False
@@ -124,7 +131,11 @@ class Crew:
                 self._end(worker)
                 reason = str(ended)
                 continue
-            self._give_back(worker)
+            # What is left of a heap after a failed allocation is nobody's business.
+            if header["spent"]:
+                self._end(worker)
+            else:
+                self._give_back(worker)
             return _result(job, header, data, time.monotonic() - start)
         return self._unknown(job, f"{reason}, twice", start)
 
@@ -150,7 +161,7 @@ class Crew:
                 raise _Stopped
             if self._idle:
                 return self._idle.pop()
-            worker = _Worker(self._factory)
+            worker = _Worker(self._factory, self._memory_mib)
             self._all.add(worker)
         try:
             worker.begin()
@@ -178,14 +189,14 @@ class Crew:
 class _Worker:
     """One process."""
 
-    def __init__(self, factory: str) -> None:
+    def __init__(self, factory: str, memory_mib: int) -> None:
         self._mark = secrets.token_hex(16)
         self._late = False
         self._jobs = 0
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-c", _START, factory, *sys.path],
+                [sys.executable, "-c", _START, factory, str(memory_mib), *sys.path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -282,4 +293,5 @@ def _result(job: Job, header: dict[str, Any], data: bytes, seconds: float) -> Re
         final=header["final"],
         seconds=seconds,
         keyed=header["keyed"],
+        server_version=header["server_version"],
     )

@@ -18,7 +18,7 @@ from typing import Any
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.pipeline.batch.jobs import Job, Result
-from verilocc_mlir.pipeline.batch.local import Crew
+from verilocc_mlir.pipeline.batch.local import DEFAULT_MEMORY_MIB, Crew
 from verilocc_mlir.pipeline.key import versions
 from verilocc_mlir.ray_cluster import RUNTIME, connected, load_ray
 from verilocc_mlir.toolchain.find import find_toolchain
@@ -45,17 +45,24 @@ class RayExecutor:
         at_once: tasks that are given to the cluster at a time, and the CPUs of a local one; 0: as many as it has CPUs.
         job_seconds: elapsed time that a job may take once it has begun; then it is UNKNOWN.
         expected: ``key.versions`` of this machine; a node with others is refused, its results would be other ones.
-        factory: as for ``LocalExecutor``.
+        factory, memory_mib: as for ``LocalExecutor``.
     """
 
     def __init__(
-        self, address: str, at_once: int, job_seconds: float, expected: Mapping[str, str], factory: str = ""
+        self,
+        address: str,
+        at_once: int,
+        job_seconds: float,
+        expected: Mapping[str, str],
+        factory: str = "",
+        memory_mib: int = DEFAULT_MEMORY_MIB,
     ) -> None:
         self._address = address
         self._at_once = at_once
         self._job_seconds = job_seconds
         self._expected = dict(expected)
         self._factory = factory
+        self._memory_mib = memory_mib
 
     def run(self, jobs: Iterable[Job]) -> Generator[Result, None, None]:
         """See ``Executor``. A Ray worker or node that dies has its job tried once more by another.
@@ -75,7 +82,7 @@ class RayExecutor:
         waiting: dict[Any, Job] = {}
         try:
             for job in jobs:
-                waiting[task.remote(job, self._job_seconds, self._factory, self._expected)] = job
+                waiting[task.remote(job, self._job_seconds, self._factory, self._memory_mib, self._expected)] = job
                 # One more than are done at once: no CPU waits while this thread deals with a result.
                 while len(waiting) > at_once:
                     yield from self._ready(ray, waiting)
@@ -106,14 +113,14 @@ class RayExecutor:
             yield found
 
 
-def _do(job: Job, seconds: float, factory: str, expected: Mapping[str, str]) -> Result | _Unfit:
+def _do(job: Job, seconds: float, factory: str, memory_mib: int, expected: Mapping[str, str]) -> Result | _Unfit:
     """One job, in a Ray worker."""
     try:
         here = _versions(job.settings.llvm)
         other = [f"{name} is {here[name]!r}, not {value!r}" for name, value in expected.items() if here[name] != value]
         if other:
             return _Unfit("; ".join(other), _node(), _SAME)
-        return _crew(seconds, factory).do(job)
+        return _crew(seconds, factory, memory_mib).do(job)
     except VeriloccError as error:
         return _Unfit(f"{error.where}: {error.what}" if error.where else error.what, _node(), error.hint)
 
@@ -124,9 +131,9 @@ def _versions(llvm: Path | None) -> dict[str, str]:
 
 
 @functools.cache
-def _crew(seconds: float, factory: str) -> Crew:
+def _crew(seconds: float, factory: str, memory_mib: int) -> Crew:
     """Workers of this Ray worker: one, as it has one task at a time."""
-    return Crew(seconds, factory)
+    return Crew(seconds, factory, memory_mib)
 
 
 def _node() -> str:

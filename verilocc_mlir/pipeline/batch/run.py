@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import UNKNOWN_VERSION
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.pipeline.batch.jobs import Executor, Job, Result
 from verilocc_mlir.pipeline.batch.journal import Journal
@@ -150,23 +151,30 @@ class _Run:
         return self._deliver(one, item, parts[_RESULT], json.loads(parts[_REPORT]))
 
     def _finish(self, one: _Todo, result: Result) -> BatchItem:
+        key = self._key(one, result)
         item = BatchItem(
             shown(one.given.source),
             one.digest,
-            one.key if result.keyed else "",
+            key,
             result.outcome,
             seconds=result.seconds,
             message=result.message,
             final=result.final,
         )
         store = self._options.store
-        if store is not None and result.keyed and result.data is not None and result.report is not None:
+        if store is not None and key and result.data is not None and result.report is not None:
             parts = {_RESULT: result.data, _REPORT: render(result.report).encode()}
             try:
-                store.put(one.key, parts)
+                store.put(key, parts)
             except OSError as error:
                 self._warn("store", f"results are not kept in {shown(store.directory)}: {error.strerror}")
         return self._deliver(one, item, result.data, result.report)
+
+    def _key(self, one: _Todo, result: Result) -> str:
+        """By who really allocated: a server may come, or be replaced, while the run goes on. ``""`` for no key."""
+        if not result.keyed or (not result.server_version and self._options.keys.server_version == UNKNOWN_VERSION):
+            return ""
+        return self._options.keys.of(one.digest, result.server_version)
 
     def _deliver(self, one: _Todo, item: BatchItem, data: bytes | None, report: Mapping[str, Any] | None) -> BatchItem:
         """Write the files, then the journal's line."""

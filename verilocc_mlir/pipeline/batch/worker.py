@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -20,8 +21,8 @@ from queue import SimpleQueue
 from typing import IO, Any
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.errors import ToolchainError, VeriloccError
+from verilocc_mlir.allocators import UNKNOWN_VERSION, Allocator
+from verilocc_mlir.errors import ToolchainError, VeriloccError, is_out_of_memory
 from verilocc_mlir.pipeline.compile import allocators_of, compile_module
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.report.json import to_data
@@ -72,12 +73,17 @@ Factory = Callable[[Settings], Sequence[Allocator]]
 """Gives the allocators for a job. What it makes (channels) it keeps: it is called for every job."""
 
 
-def serve(factory: str = "") -> None:
+def serve(factory: str, memory_mib: int) -> None:
     """Answer jobs until the pipe ends.
 
     Args:
         factory: ``module:attribute`` of a ``Factory``; ``""`` for the allocators of this process.
+        memory_mib: limit of the address space of this process, and of each tool that it starts; the solver's processes
+            have their own.
     """
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    wanted = memory_mib << 20
+    resource.setrlimit(resource.RLIMIT_AS, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most))
     module, _, attribute = factory.partition(":")
     allocators: Factory = getattr(importlib.import_module(module), attribute) if factory else allocators_of
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends this process
@@ -89,7 +95,7 @@ def serve(factory: str = "") -> None:
     threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
     while True:
         job, data = jobs.get()
-        answers.write(_answer(job, data, allocators))
+        answers.write(_answer(job, data, allocators, memory_mib))
         answers.flush()
 
 
@@ -102,7 +108,7 @@ def _listen(stream: IO[bytes], jobs: SimpleQueue[_Frame]) -> None:
         os._exit(0)
 
 
-def _answer(job: dict[str, Any], data: bytes, allocators: Factory) -> bytes:
+def _answer(job: dict[str, Any], data: bytes, allocators: Factory, memory_mib: int) -> bytes:
     path: str = job["path"]
     try:
         settings = Settings.from_data(job["settings"])
@@ -110,9 +116,10 @@ def _answer(job: dict[str, Any], data: bytes, allocators: Factory) -> bytes:
     except VeriloccError as error:
         # A tool that is missing or late may be there, or in time, another day.
         return _failure(_outcome(error), _line(error, path), final=not isinstance(error, ToolchainError))
-    except MemoryError:
-        return _failure(Outcome.UNKNOWN, "out of memory", final=False)
     except Exception as error:
+        if is_out_of_memory(error):
+            what = f"out of memory: a worker has {memory_mib} MiB; give more with --memory"
+            return _failure(Outcome.UNKNOWN, what, final=False, spent=True)
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
         return _failure(
@@ -120,20 +127,27 @@ def _answer(job: dict[str, Any], data: bytes, allocators: Factory) -> bytes:
         )
     report = compiled.report
     proved = report.outcome is Outcome.PROVED and compiled.data is not None
+    attempts = [a for f in report.functions for p in f.phases for a in p.attempts]
+    versions = {a.version for a in attempts if a.server}
     header = {
         "outcome": str(report.outcome),
         "message": "" if proved else _reason(report),
         "final": True,
+        "spent": False,
         "proved": proved,
-        "keyed": not any(p.forsaken for f in report.functions for p in f.phases),
+        # A server that was replaced meanwhile is two servers; one that does not say what it has, none that is known.
+        "keyed": not any(p.forsaken for f in report.functions for p in f.phases)
+        and len(versions) <= 1
+        and not versions & {"", UNKNOWN_VERSION},
+        "server_version": next(iter(versions), ""),
         "report": to_data(report),
     }
     return frame(header, compiled.data if proved and compiled.data is not None else b"")
 
 
-def _failure(outcome: Outcome, message: str, *, final: bool) -> bytes:
-    header = {"outcome": str(outcome), "message": " ".join(message.split()), "final": final}
-    return frame({**header, "proved": False, "keyed": True, "report": None})
+def _failure(outcome: Outcome, message: str, *, final: bool, spent: bool = False) -> bytes:
+    header = {"outcome": str(outcome), "message": " ".join(message.split()), "final": final, "spent": spent}
+    return frame({**header, "proved": False, "keyed": True, "server_version": "", "report": None})
 
 
 def _outcome(error: VeriloccError) -> Outcome:

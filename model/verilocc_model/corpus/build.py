@@ -1,0 +1,187 @@
+"""Making the data set: kernels of the stream, their problems, proved labels; what repeats is left out.
+
+Kernels are made in parallel and taken in the stream's order, so the same parameters and versions give the same data set
+whatever the number of processes, and however often it was interrupted. A kernel that takes longer than
+``KernelLimits.seconds`` is the exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from verilocc_mlir.store import Store
+from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_mlir.toolchain.staged import CompileOptions, StagedCompiler
+from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
+from verilocc_model.corpus.ir import ir
+from verilocc_model.corpus.labels import DEFAULT_TEACHERS, teach, teacher
+from verilocc_model.corpus.problems import problem_demands, stated_problems
+from verilocc_model.corpus.records import Record
+from verilocc_model.corpus.shards import ShardWriter
+from verilocc_model.corpus.sources import source
+from verilocc_model.corpus.split import split_of
+from verilocc_model.corpus.stream import cells
+from verilocc_model.corpus.workers import Done, run
+
+_SHARD_KERNELS = 64
+
+
+@dataclass(frozen=True)
+class KernelLimits:
+    """What one kernel may take: instructions before allocation, elapsed seconds, seconds for one question."""
+
+    instructions: int = 4000
+    seconds: float = 180.0
+    solver_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides a data set's contents.
+
+    Attributes:
+        kernels: how many of the stream.
+        families: None for all.
+        teachers: as ``labels.teacher`` takes them.
+    """
+
+    kernels: int
+    seed: int = 0
+    targets: tuple[str, ...] = TARGETS
+    sources: tuple[str, ...] = SOURCES
+    families: tuple[str, ...] | None = None
+    teachers: tuple[str, ...] = DEFAULT_TEACHERS
+    limits: KernelLimits = field(default_factory=KernelLimits)
+
+    def parameters(self) -> dict[str, Any]:
+        """JSON values; ``kernels`` is left out: a data set may be made longer."""
+        return {name: value for name, value in asdict(self).items() if name != "kernels"}
+
+
+def make(
+    recipe: Recipe,
+    directory: Path,
+    *,
+    jobs: int = 1,
+    store: Store | None = None,
+    progress: Callable[[Mapping[str, Any], int], None] = lambda _row, _left: None,
+) -> list[dict[str, Any]]:
+    """Make or continue the data set; returns the journal.
+
+    Args:
+        store: keeps the kernels' IR.
+        progress: called with each kernel's row of the journal and how many are left.
+
+    Raises:
+        InputError: another data set is there; no such teacher. ToolchainError: a front end or LLVM is missing.
+
+    Interrupted, it keeps what is done and raises on.
+    """
+    toolchain = find_toolchain()
+    for name in recipe.teachers:
+        teacher(name, StagedCompiler(toolchain, CompileOptions("")))
+    versions = {name: source(name).version() for name in recipe.sources} | {"llvm": toolchain.version_text}
+    writer = ShardWriter(directory, recipe.parameters(), versions)
+    done = {row["cell"] for row in writer.journal}
+    stream = cells(recipe.seed, targets=recipe.targets, sources=recipe.sources, families=recipe.families)
+    todo = [cell for cell in islice(stream, recipe.kernels) if cell.name not in done]
+    seen = _Seen(writer.journal)
+    lines: list[str] = []
+    rows: list[dict[str, Any]] = []
+    results = run(partial(kernel_records, recipe=recipe, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds)
+    try:
+        for number, one in enumerate(results, 1):
+            row, kept = _journal_row(one, seen)
+            rows.append(row)
+            lines += kept
+            progress(row, len(todo) - number)
+            if len(rows) >= _SHARD_KERNELS:
+                writer.add(lines, rows)
+                lines, rows = [], []
+    finally:
+        results.close()
+        if rows:
+            writer.add(lines, rows)
+    return writer.journal
+
+
+def kernel_records(cell: Cell, recipe: Recipe, store: Store | None = None) -> list[tuple[str, dict[str, Any]]]:
+    """Each problem of a kernel as a line, with what the journal says of it.
+
+    Raises:
+        VeriloccError: the kernel cannot be made or stated.
+    """
+    limits = recipe.limits
+    options = CompileOptions(cell.target, verify=False, timeout=limits.seconds, input_name=cell.name)
+    compiler = StagedCompiler(find_toolchain(), options)
+    teachers = [(name, teacher(name, compiler)) for name in recipe.teachers]
+    found: list[tuple[str, dict[str, Any]]] = []
+    text = ir(cell, store)
+    for stated in stated_problems(
+        text, compiler, most_instructions=limits.instructions, solver_seconds=limits.solver_seconds
+    ):
+        labels, refused = teach(stated, teachers, timeout_s=limits.solver_seconds)
+        demand = problem_demands(stated.problem)
+        record = Record(cell, stated.problem, stated.function.instruction_count, demand, labels, refused)
+        facts = {
+            "phase": stated.problem.phase,
+            "structure": record.structure,
+            "instructions": record.instructions,
+            "ranges": len(stated.problem.ranges),
+            "fits": record.fits,
+            "ranks": {label.allocator: label.rank for label in labels},
+            "refused": {one.allocator: f"{one.stage}: {one.reason}" for one in refused},
+        }
+        found.append((record.to_json(), facts))
+    return found
+
+
+class _Seen:
+    """Structures that are in the data set already."""
+
+    def __init__(self, journal: Sequence[Mapping[str, Any]]) -> None:
+        self._split: dict[str, str] = {}
+        self._targets: set[tuple[str, str]] = set()
+        for row in journal:
+            for one in row["records"]:
+                if one["outcome"] == "kept":
+                    self._split[one["structure"]] = row["split"]
+                    self._targets.add((one["structure"], row["target"]))
+
+    def outcome(self, structure: str, cell: Cell) -> str:
+        """``kept``; ``duplicate`` of one for the same target; ``leak``, where one is in another part."""
+        split = split_of(cell)
+        if self._split.setdefault(structure, split) != split:
+            return "leak"
+        if (structure, cell.target) in self._targets:
+            return "duplicate"
+        self._targets.add((structure, cell.target))
+        return "kept"
+
+
+def _journal_row(done: Done[Cell], seen: _Seen) -> tuple[dict[str, Any], list[str]]:
+    """The journal's row of a kernel, and the lines that are kept."""
+    cell = done.task
+    lines: list[str] = []
+    records: list[dict[str, Any]] = []
+    for line, facts in done.result or ():
+        outcome = seen.outcome(facts["structure"], cell)
+        records.append({**facts, "outcome": outcome})
+        if outcome == "kept":
+            lines.append(line)
+    row = {
+        "cell": cell.name,
+        "source": cell.source,
+        "family": cell.family,
+        "target": cell.target,
+        "split": split_of(cell),
+        "failure": done.failure,
+        "seconds": round(done.seconds, 2),
+        "records": records,
+    }
+    return row, lines

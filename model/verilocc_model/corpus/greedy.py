@@ -1,0 +1,191 @@
+"""LLVM's own allocation as a proposal, where it gives each live range one register.
+
+Greedy splits, spills and rematerialises; its text then has instructions that the one before has not. Without that, the
+rewriter (VirtRegMap.cpp) only puts registers in place of virtual ones and deletes copies that have become identities.
+So both texts are walked in step, and every operand says where its register is. Copies are matched last, when the
+places of their ends are known. Whether the result is an allocation at all is for ``prove`` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
+from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_mlir.target.lanes import lane_list, subregister_lanes
+from verilocc_mlir.target.registers import physical_register, register_of_units
+
+NAME = "llvm-greedy"
+_COPIES = frozenset({"COPY", "KILL"})
+"""The rewriter makes a KILL of an identity that says something besides."""
+
+
+class NotExpressible(Exception):
+    """Greedy did more than to give each live range a register; the message says what was met first."""
+
+
+def greedy_proposal(
+    problem: AllocationProblem, before: MachineFunction, after: MachineFunction, version: str
+) -> Proposal:
+    """Read LLVM's allocation of a phase off its text.
+
+    Args:
+        problem: of ``before``.
+        before: the function as it entered the phase.
+        after: the function after ``virtregrewriter`` of the phase, made of ``before``.
+        version: of LLVM, for the proposal's ``allocator``.
+
+    Raises:
+        NotExpressible: some live range has more than one place.
+    """
+    places = _Places(problem)
+    if len(before.blocks) != len(after.blocks):
+        raise NotExpressible("blocks were added")
+    copies: list[tuple[list[Instruction], list[Instruction]]] = []
+    for left, right in zip(before.blocks, after.blocks, strict=True):
+        copies += _walk(left.instructions, right.instructions, places)
+    # Copies tell of ends that nothing else tells of, so the sure ones come first.
+    copies.sort(key=lambda pair: sum(not places.knows(copy) for copy in pair[0]))
+    for ours, theirs in copies:
+        _match_copies(ours, theirs, places)
+    return Proposal(PROBLEM_VERSION, f"{NAME}/{version}", places.registers())
+
+
+class _Places:
+    """The first unit of each live range's register, as far as it is known."""
+
+    def __init__(self, problem: AllocationProblem) -> None:
+        self._problem = problem
+        self._start: dict[int, int] = {}
+        self._members = {int(live.name[1:]) for live in problem.ranges}
+
+    def start(self, operand: Operand) -> int | None:
+        """First unit of an operand, virtual or physical; None where it is not known."""
+        if operand.phys:
+            units = physical_register(operand.phys).units
+            return units[0] if units else None
+        start = self._start.get(operand.vreg)
+        return None if start is None else start + _first_lane(operand)
+
+    def concerns(self, operand: Operand) -> bool:
+        """Whether it is a register of this phase."""
+        return operand.vreg in self._members
+
+    def knows(self, copy: Instruction) -> bool:
+        """Whether the places of both ends are known."""
+        return all(self.start(op) is not None for op in (*copy.defs[:1], *copy.operands[:1]))
+
+    def learn(self, operands: Iterable[Operand], others: Sequence[Operand]) -> None:
+        """Operands of an instruction and of the one in its place."""
+        for operand, other in zip(operands, others, strict=False):
+            if not self.concerns(operand):
+                continue
+            units = physical_register(other.phys).units if other.phys else ()
+            if not units:
+                raise NotExpressible(f"{operand.text} became {other.text}")
+            self.put(operand.vreg, units[0] - _first_lane(operand))
+
+    def put(self, vreg: int, start: int) -> None:
+        known = self._start.setdefault(vreg, start)
+        if known != start:
+            raise NotExpressible(f"%{vreg} is in two places")
+
+    def join(self, copy: Instruction) -> None:
+        """A copy that became an identity: its ends are in one place."""
+        a, b = copy.defs[0], copy.operands[0]
+        at_a, at_b = self.start(a), self.start(b)
+        if at_a is None and at_b is None:
+            raise NotExpressible("a deleted copy between registers that nothing else mentions")
+        if at_a is None and at_b is not None and self.concerns(a):
+            self.put(a.vreg, at_b - _first_lane(a))
+        elif at_b is None and at_a is not None and self.concerns(b):
+            self.put(b.vreg, at_a - _first_lane(b))
+        elif at_a != at_b:
+            raise NotExpressible(f"a copy is gone, and its ends differ: {copy}")
+
+    def registers(self) -> tuple[str, ...]:
+        """A register for every live range."""
+        names: list[str] = []
+        for live in self._problem.ranges:
+            start = self._start.get(int(live.name[1:]))
+            if start is None:
+                raise NotExpressible(f"nothing mentions {live.name}")
+            try:
+                names.append(register_of_units(tuple(range(start, start + live.lanes))))
+            except UnsupportedError as error:
+                raise NotExpressible(error.what) from error
+        return tuple(names)
+
+
+def _first_lane(operand: Operand) -> int:
+    return lane_list(subregister_lanes(operand.sub))[0] if operand.sub else 0
+
+
+def _walk(
+    before: tuple[Instruction, ...], after: tuple[Instruction, ...], places: _Places
+) -> list[tuple[list[Instruction], list[Instruction]]]:
+    """Learn from everything but copies; returns the copies between two such instructions, on both sides."""
+    left, right = _runs(before), _runs(after)
+    if len(left) != len(right):
+        raise NotExpressible("instructions were added or removed")
+    found: list[tuple[list[Instruction], list[Instruction]]] = []
+    for (ours, a), (theirs, b) in zip(left, right, strict=True):
+        if ours or theirs:
+            found.append((ours, theirs))
+        if a is None or b is None:
+            continue
+        if a.opcode != b.opcode or len(a.defs) != len(b.defs) or len(a.operands) > len(b.operands):
+            raise NotExpressible(f"{a.opcode} became {b.opcode}")
+        places.learn(a.all_operands[: len(a.defs)], b.defs)
+        places.learn(a.operands, b.operands)
+    return found
+
+
+def _runs(instructions: tuple[Instruction, ...]) -> list[tuple[list[Instruction], Instruction | None]]:
+    """Each instruction with the copies before it; at the end, copies with none."""
+    found: list[tuple[list[Instruction], Instruction | None]] = []
+    copies: list[Instruction] = []
+    for instruction in instructions:
+        if instruction.opcode.startswith("DBG_"):
+            continue
+        if instruction.opcode in _COPIES:
+            copies.append(instruction)
+            continue
+        found.append((copies, instruction))
+        copies = []
+    return [*found, (copies, None)]
+
+
+def _match_copies(ours: list[Instruction], theirs: list[Instruction], places: _Places) -> None:
+    """Every copy of ours is among theirs, in order, or its ends are in one place."""
+    waiting = list(theirs)
+    gone: list[Instruction] = []
+    for copy in ours:
+        if waiting and _may_be(copy, waiting[0], places):
+            other = waiting.pop(0)
+            places.learn(copy.defs, other.defs)
+            places.learn(copy.operands, other.operands)
+        else:
+            gone.append(copy)
+    if waiting:
+        raise NotExpressible("copies were added")
+    for copy in gone:
+        if copy.opcode == "COPY":
+            places.join(copy)
+
+
+def _may_be(copy: Instruction, other: Instruction, places: _Places) -> bool:
+    """Whether ``other`` can be what became of ``copy``."""
+    if other.opcode == "KILL" and copy.opcode == "COPY" and not other.defs:
+        return False
+    pairs = [*zip(copy.defs, other.defs, strict=False), *zip(copy.operands, other.operands, strict=False)]
+    for operand, there in pairs:
+        known = places.start(operand)
+        if known is not None and there.phys and known != places.start(there):
+            return False
+        # Registers of later phases stay virtual; LLVM numbers them anew as it reads the text.
+        stays = operand.vreg >= 0 and not places.concerns(operand)
+        if stays != (there.vreg >= 0) or (stays and operand.sub != there.sub):
+            return False
+    return len(copy.operands) <= len(other.operands)

@@ -1,0 +1,62 @@
+"""LLVM IR of a cell: one text that says everything, the processor and its features included, kept by content.
+
+``llc -mtriple=amdgcn-amd-amdhsa -O3 FILE.ll`` (LLVM 22 or later) compiles it. Nothing in it depends on the machine or
+the directory that it was made in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from verilocc_mlir.store import Store
+from verilocc_mlir.toolchain.ir_compat import downgrade
+from verilocc_model.corpus.cells import Cell
+from verilocc_model.corpus.function_attributes import with_attributes
+from verilocc_model.corpus.repository import ROOT
+from verilocc_model.corpus.sources import source
+
+_CODE = {
+    "mlir": (Path(__file__).parent / "sources", ROOT / "examples" / "mlir_kernels"),
+    "triton": (Path(__file__).parent / "sources", ROOT / "examples" / "triton_kernels.py"),
+    "iree": (Path(__file__).parent / "sources",),
+}
+
+
+def ir(cell: Cell, store: Store | None = None) -> str:
+    """The IR of ``cell``, from ``store`` where it is there.
+
+    Raises:
+        VeriloccError: the front end is missing, or cannot make this kernel.
+    """
+    made_by = source(cell.source)
+    key = hashlib.sha256(json.dumps([_code(cell.source), made_by.version(), cell.key]).encode()).hexdigest()
+    kept = store.get(key) if store is not None else None
+    if kept is not None:
+        return kept["ir"].decode()
+    text = canonical(made_by.make(cell), cell)
+    if store is not None:
+        store.put(key, {"ir": text.encode()})
+    return text
+
+
+@lru_cache(maxsize=None)
+def _code(name: str) -> str:
+    """Digest of the code that makes a source's IR, so that nothing older is taken from a store."""
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for place in _CODE[name]:
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def canonical(text: str, cell: Cell) -> str:
+    """A front end's IR for LLVM 22, with its processor and limits, without comments that name how it was made."""
+    text = downgrade(text, where=cell.name).text
+    text = re.sub(r"^(?:;.*)?\n", "", text, flags=re.M)
+    text = re.sub(r"^source_filename = .*\n", f'source_filename = "{cell.name}"\n', text, flags=re.M)
+    limits = {name: str(value) for name, value in cell.limits}
+    return f"; {cell}\n{with_attributes(text, {'target-cpu': cell.target, **limits})}"

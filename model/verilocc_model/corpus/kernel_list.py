@@ -1,0 +1,158 @@
+"""A fixed list of kernels, committed: cells, and the SHA-256 of their IR, which is made again from them.
+
+Form: ``{"version": 1, "made_with": {source: versions}, "kernels": [{"name", "cell", "function", "sha256",
+"instructions", "llvm": {"vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills"}}]}``; ``instructions`` are those of
+the machine IR before allocation, ``llvm`` is what a plain llc made of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.files import write_whole
+from verilocc_mlir.store import Store
+from verilocc_model.corpus.cells import Cell
+from verilocc_model.corpus.ir import ir
+from verilocc_model.corpus.workers import run
+
+LIST_VERSION = 1
+_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Registers and spills of one kernel, as its code object's metadata has them."""
+
+    vgprs: int
+    agprs: int
+    sgprs: int
+    vgpr_spills: int
+    sgpr_spills: int
+
+
+@dataclass(frozen=True)
+class ListedKernel:
+    """One kernel of a list.
+
+    Attributes:
+        function: its symbol.
+        sha256: of its IR's bytes.
+        instructions: of its machine IR before allocation.
+        llvm: what LLVM's own allocation came to.
+    """
+
+    cell: Cell
+    function: str
+    sha256: str
+    instructions: int
+    llvm: Counts
+
+    @property
+    def name(self) -> str:
+        """The cell's; its IR is in ``NAME.ll``."""
+        return self.cell.name
+
+
+def write_list(path: Path, kernels: Sequence[ListedKernel], made_with: dict[str, str]) -> None:
+    """Write a list, one kernel a line."""
+    rows = [
+        json.dumps(
+            {
+                "name": k.name,
+                "cell": k.cell.to_data(),
+                "function": k.function,
+                "sha256": k.sha256,
+                "instructions": k.instructions,
+                "llvm": asdict(k.llvm),
+            }
+        )
+        for k in kernels
+    ]
+    head = f'{{"version": {LIST_VERSION},\n "made_with": {json.dumps(made_with, sort_keys=True)},\n "kernels": [\n'
+    write_whole(path, (head + ",\n".join(rows) + "\n]}\n").encode())
+
+
+def read_list(path: Path) -> tuple[ListedKernel, ...]:
+    """Read a list.
+
+    Raises:
+        InputError: it cannot be read, or is no list of this version.
+    """
+    try:
+        data: dict[str, Any] = json.loads(path.read_text())
+        if data["version"] != LIST_VERSION:
+            raise InputError(f"version {data['version']!r} is not {LIST_VERSION}", where=str(path))
+        return tuple(
+            ListedKernel(
+                Cell.from_data(row["cell"]),
+                str(row["function"]),
+                str(row["sha256"]),
+                int(row["instructions"]),
+                Counts(**row["llvm"]),
+            )
+            for row in data["kernels"]
+        )
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"this is no list of kernels: {error}", where=str(path)) from error
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One kernel's IR file: ``path``, or None and why there is none; ``same`` as when the list was made."""
+
+    kernel: ListedKernel
+    path: Path | None
+    same: bool
+    failure: str = ""
+
+
+def export(
+    kernels: Sequence[ListedKernel],
+    directory: Path,
+    *,
+    store: Store | None = None,
+    jobs: int = 1,
+    progress: Callable[[Exported], None] = lambda _: None,
+) -> tuple[Exported, ...]:
+    """Make the IR of ``kernels`` into ``directory``; a file that is there and right is not made again.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Exported] = {}
+    todo: list[ListedKernel] = []
+    for kernel in kernels:
+        path = directory / f"{kernel.name}.ll"
+        if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == kernel.sha256:
+            found[kernel.name] = Exported(kernel, path, True)
+            progress(found[kernel.name])
+        else:
+            todo.append(kernel)
+    by_cell = {kernel.cell: kernel for kernel in todo}
+    for done in run(partial(_make, store=store), list(by_cell), jobs=jobs, seconds=_SECONDS):
+        kernel = by_cell[done.task]
+        if done.failure:
+            one = Exported(kernel, None, False, done.failure)
+        else:
+            data = str(done.result).encode()
+            path = directory / f"{kernel.name}.ll"
+            write_whole(path, data)
+            same = hashlib.sha256(data).hexdigest() == kernel.sha256
+            one = Exported(kernel, path, same, "" if same else "the IR is not that of the list: another version?")
+        found[kernel.name] = one
+        progress(one)
+    return tuple(found[kernel.name] for kernel in kernels)
+
+
+def _make(cell: Cell, store: Store | None) -> str:
+    return ir(cell, store)

@@ -1,0 +1,158 @@
+"""The data set on disk: shards of compressed lines, a journal of the kernels done, a manifest.
+
+``DIR/problems-NNNNN.jsonl.zst`` are records, a line each, Zstandard-compressed; ``DIR/journal.jsonl`` has a line for
+each kernel, written when the disk has its shard; ``DIR/manifest.json`` has the parameters, the versions, and each
+shard's SHA-256. A run that was cut off leaves at most a shard that the journal does not name; the next one removes
+it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.files import write_whole
+from verilocc_model.corpus.records import Record
+
+DATA_VERSION = 1
+MANIFEST, JOURNAL = "manifest.json", "journal.jsonl"
+_SHARD = re.compile(r"problems-(\d{5})\.jsonl\.zst")
+_LEVEL = 12
+
+
+class ShardWriter:
+    """Appends to a data set, or begins one.
+
+    Args:
+        directory: made if it is not there.
+        parameters: what decides the contents. They must be those of the data set that is there.
+        versions: of what the contents are made with, likewise.
+
+    Raises:
+        InputError: there is another data set.
+    """
+
+    def __init__(self, directory: Path, parameters: Mapping[str, Any], versions: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._head = {"version": DATA_VERSION, "parameters": dict(parameters), "made_with": dict(versions)}
+        directory.mkdir(parents=True, exist_ok=True)
+        manifest = directory / MANIFEST
+        if manifest.exists():
+            found = read_manifest(directory)
+            for name in self._head:
+                if found.get(name) != json.loads(json.dumps(self._head[name])):
+                    raise InputError(
+                        f"the data set there has other {name}: {found.get(name)}",
+                        where=str(manifest),
+                        hint="continue it with those, or choose another directory",
+                    )
+        self.journal = list(read_journal(directory))
+        self._shards: dict[str, dict[str, Any]] = {}
+        for row in self.journal:
+            if row["shard"] and row["shard"] not in self._shards:
+                self._shards[row["shard"]] = {"records": 0, "sha256": _digest(directory / row["shard"])}
+            if row["shard"]:
+                self._shards[row["shard"]]["records"] += sum(one["outcome"] == "kept" for one in row["records"])
+        for path in directory.iterdir():
+            if _SHARD.fullmatch(path.name) and path.name not in self._shards:
+                path.unlink()
+        self._write_manifest()
+
+    def add(self, lines: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+        """A shard with ``lines``, none if there are none, then the journal's ``rows`` of the kernels it is of."""
+        name = ""
+        if lines:
+            last = max((int(match[1]) for shard in self._shards if (match := _SHARD.fullmatch(shard))), default=-1)
+            name = f"problems-{last + 1:05}.jsonl.zst"
+            data = _zstandard().ZstdCompressor(level=_LEVEL).compress("".join(f"{x}\n" for x in lines).encode())
+            write_whole(self._directory / name, data, durable=True)
+            self._shards[name] = {"records": len(lines), "sha256": hashlib.sha256(data).hexdigest()}
+        with (self._directory / JOURNAL).open("ab") as stream:
+            for row in rows:
+                whole = {**row, "shard": name}
+                stream.write(json.dumps(whole, sort_keys=True).encode() + b"\n")
+                self.journal.append(whole)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self._write_manifest()
+
+    def _write_manifest(self) -> None:
+        data = {**self._head, "kernels": len(self.journal), "shards": self._shards}
+        write_whole(self._directory / MANIFEST, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode())
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest.
+
+    Raises:
+        InputError: there is none, or none of this version.
+    """
+    path = directory / MANIFEST
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"this is no data set: {error}", where=str(path)) from error
+    if found.get("version") != DATA_VERSION:
+        raise InputError(f"version {found.get('version')!r} is not {DATA_VERSION}", where=str(path))
+    return found
+
+
+def read_journal(directory: Path) -> Iterator[dict[str, Any]]:
+    """The journal's lines; one that was cut off does not count."""
+    path = directory / JOURNAL
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        data = data[: data.rfind(b"\n") + 1]
+        write_whole(path, data)
+    yield from map(json.loads, data.splitlines())
+
+
+def read_lines(directory: Path) -> Iterator[str]:
+    """The records' lines, in the order of the shards.
+
+    Raises:
+        InputError: a shard is missing or damaged.
+    """
+    shards: dict[str, dict[str, Any]] = read_manifest(directory)["shards"]
+    for name, facts in sorted(shards.items()):
+        path = directory / name
+        if _digest(path) != facts["sha256"]:
+            raise InputError("the shard is not the one that the manifest names", where=str(path))
+        data: bytes = _zstandard().ZstdDecompressor().decompress(path.read_bytes())
+        yield from data.decode().splitlines()
+
+
+def read_records(directory: Path) -> Iterator[Record]:
+    """All records. ``Record.split`` and ``Record.held_out`` say what each may be used for.
+
+    Raises:
+        InputError: as ``read_lines``; a line is no record.
+    """
+    for number, line in enumerate(read_lines(directory), 1):
+        try:
+            yield Record.from_json(line)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"record {number} is none: {error}", where=str(directory)) from error
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"a shard cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _zstandard() -> Any:
+    try:
+        return importlib.import_module("zstandard")
+    except ImportError as error:
+        raise UnsupportedError(f"this needs Zstandard: {error}", hint="pip install 'verilocc-mlir[corpus]'") from error

@@ -1,0 +1,41 @@
+"""Where kernels come from. Each module has ``FAMILIES``, ``draw`` and ``make``; see ``Source``."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Mapping
+from typing import Protocol, cast
+
+from verilocc_model.corpus.cells import Cell
+
+
+class Source(Protocol):
+    """A module of this package."""
+
+    FAMILIES: Mapping[str, tuple[str, ...]]
+    """For each target the families that it can make for it."""
+
+    def draw(self, generator: random.Random, family: str, target: str) -> Cell | None:
+        """A cell without limits, drawn at random; None where the draw is no valid kernel.
+
+        The draws must not depend on ``target`` but for their validity, so that targets share configurations.
+        """
+        ...
+
+    def make(self, cell: Cell) -> str:
+        """LLVM IR of the one kernel of ``cell``, optimised, without its limits.
+
+        Raises:
+            VeriloccError: the front end is missing, or cannot make it.
+        """
+        ...
+
+    def version(self) -> str:
+        """Versions of all that the IR depends on."""
+        ...
+
+
+def source(name: str) -> Source:
+    """The source called ``name``; what it needs is loaded when it makes its first kernel."""
+    return cast("Source", importlib.import_module(f"{__name__}.{name}"))

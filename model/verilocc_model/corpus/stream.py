@@ -1,0 +1,80 @@
+"""All cells, in an order that a seed decides: every target, source and family from the start, none twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
+from verilocc_model.corpus.sources import source
+
+_WEIGHTS = {"gemm": 6, "mha": 5, "conv": 1, "softmax": 1, "layernorm": 1, "elementwise": 1}
+"""How many cells of a family come in one round."""
+
+_TRIES = 400
+_CDNA_LIMITS = (
+    {"amdgpu-waves-per-eu": "2,2"},
+    {"amdgpu-waves-per-eu": "4,4"},
+    {"amdgpu-waves-per-eu": "6,6"},
+    {"amdgpu-num-vgpr": "96"},
+    {"amdgpu-agpr-alloc": "0"},
+)
+_RDNA_LIMITS = (
+    {"amdgpu-waves-per-eu": "8,8"},
+    {"amdgpu-waves-per-eu": "10,10"},
+    {"amdgpu-waves-per-eu": "12,12"},
+    {"amdgpu-num-vgpr": "96"},
+    {"amdgpu-num-vgpr": "128"},
+)
+_LIMITED = 0.3
+"""Share of the cells that get a smaller register budget than the target's."""
+
+
+def cells(
+    seed: int = 0,
+    *,
+    targets: Sequence[str] = TARGETS,
+    sources: Sequence[str] = SOURCES,
+    families: Sequence[str] | None = None,
+) -> Iterator[Cell]:
+    """Different cells without end, or until no pool has a further one; the same for the same arguments.
+
+    Each pool (source, family, target) has draws of its own, and those of two targets begin alike, so the same
+    configurations come for several targets.
+    """
+    alive = [
+        (_pool(seed, name, family, target), _WEIGHTS[family])
+        for name in sources
+        for target in targets
+        for family in source(name).FAMILIES.get(target, ())
+        if families is None or family in families
+    ]
+    while alive:
+        left: list[tuple[Iterator[Cell], int]] = []
+        for pool, weight in alive:
+            taken = [cell for _, cell in zip(range(weight), pool, strict=False)]
+            yield from taken
+            if len(taken) == weight:
+                left.append((pool, weight))
+        alive = left
+
+
+def _pool(seed: int, name: str, family: str, target: str) -> Iterator[Cell]:
+    # Draws and limits have generators of their own: a draw that is not valid for one target must not shift the rest.
+    draws = random.Random(f"{seed}/{name}/{family}")
+    seen: set[Cell] = set()
+    tries = 0
+    while tries < _TRIES:
+        tries += 1
+        one = random.Random(draws.getrandbits(64))
+        cell = source(name).draw(one, family, target)
+        if cell is None:
+            continue
+        if one.random() < _LIMITED:
+            limits = one.choice(_CDNA_LIMITS if target.startswith("gfx9") else _RDNA_LIMITS)
+            cell = Cell.of(name, family, target, dict(cell.shape), dict(cell.config), limits)
+        if cell in seen:
+            continue
+        seen.add(cell)
+        tries = 0
+        yield cell

@@ -1,0 +1,171 @@
+"""``verilocc corpus``: kernels and the data set made of them (package ``verilocc_model``)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+from rich_click import RichCommand, RichGroup
+
+from verilocc_mlir.cli.extras import needs_model
+from verilocc_mlir.errors import ExitCode, InputError
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+@click.group("corpus", cls=RichGroup, context_settings=_HELP)
+def corpus_command() -> None:
+    """Kernels of many sources, and the data set of allocation problems made of them."""
+    needs_model()
+
+
+def _filters(command: Any) -> Any:
+    for option in (
+        click.option("--family", "families", multiple=True, help="Only this one; may be given again."),
+        click.option("--source", "sources", multiple=True, help="Only this one; may be given again."),
+        click.option("--target", "targets", multiple=True, help="Only this one; may be given again."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Which cells, in which order."),
+    ):
+        command = option(command)
+    return command
+
+
+def _store_option(command: Any) -> Any:
+    return click.option(
+        "--store", "store_path", type=click.Path(path_type=Path), metavar="DIR", help="Keep the kernels' IR there."
+    )(command)
+
+
+def _cells(seed: int, targets: tuple[str, ...], sources: tuple[str, ...], families: tuple[str, ...]) -> Any:
+    from verilocc_model.corpus.cells import FAMILIES, SOURCES, TARGETS
+    from verilocc_model.corpus.stream import cells
+
+    checks = ((targets, TARGETS, "target"), (sources, SOURCES, "source"), (families, FAMILIES, "family"))
+    for given, known, what in checks:
+        for name in given:
+            if name not in known:
+                raise InputError(f"there is no {what} {name!r}", hint=f"choose of: {', '.join(known)}")
+    return cells(seed, targets=targets or TARGETS, sources=sources or SOURCES, families=families or None)
+
+
+@corpus_command.command("list", cls=RichCommand, context_settings=_HELP)
+@_filters
+@click.option("--count", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_command(
+    count: int, as_json: bool, seed: int, targets: tuple[str, ...], sources: tuple[str, ...], families: tuple[str, ...]
+) -> None:
+    """Name the first cells of a seed; nothing is compiled."""
+    for cell in islice(_cells(seed, targets, sources, families), count):
+        click.echo(json.dumps({"name": cell.name, **cell.to_data()}) if as_json else str(cell))
+
+
+@corpus_command.command("export", cls=RichCommand, context_settings=_HELP)
+@click.option("--list", "list_path", type=click.Path(path_type=Path), required=True, metavar="FILE.json",
+              help="The kernels, such as benchmarks/kernel_corpus.json.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where NAME.ll go.")
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Kernels at once.")
+@_store_option
+def export_command(list_path: Path, out: Path, jobs: int, store_path: Path | None) -> int:
+    """Make the LLVM IR of listed kernels again; exit code 1 if some differ from the list, or cannot be made."""
+    from verilocc_mlir.store import Store
+    from verilocc_model.corpus.kernel_list import Exported, export, read_list
+
+    kernels = read_list(list_path)
+    counts: Counter[str] = Counter()
+
+    def show(one: Exported) -> None:
+        counts["same" if one.same else "other" if one.path else "failed"] += 1
+        if one.failure:
+            click.echo(f"{one.kernel.name}: {one.failure}", err=True)
+        if sys.stderr.isatty():
+            click.echo(f"\r{counts.total()}/{len(kernels)}", err=True, nl=False)
+
+    export(kernels, out, store=Store(store_path) if store_path else None, jobs=jobs, progress=show)
+    click.echo(f"{counts['same']} of {len(kernels)} kernels are as listed, {counts['other']} differ, "
+               f"{counts['failed']} could not be made: {out}")  # fmt: skip
+    return ExitCode.PROVED if counts["same"] == len(kernels) else ExitCode.REFUTED
+
+
+@corpus_command.command("make", cls=RichCommand, context_settings=_HELP)
+@_filters
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The data set.")
+@click.option("--kernels", type=click.IntRange(1), default=1000, show_default=True, help="How many, in all.")
+@click.option("--teacher", "teachers", multiple=True, metavar="NAME",
+              help="An allocator, or llvm-greedy. [default: llvm-greedy, deterministic]")  # fmt: skip
+@click.option("--most-instructions", type=click.IntRange(1), default=4000, show_default=True, help="Of a kernel.")
+@click.option("--kernel-seconds", type=click.FloatRange(0, min_open=True), default=180.0, show_default=True,
+              help="For one kernel; then it is left out.")  # fmt: skip
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Kernels at once.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no kernels as they are done.")
+@_store_option
+def make_command(
+    out: Path, kernels: int, teachers: tuple[str, ...], most_instructions: int, kernel_seconds: float, jobs: int,
+    quiet: bool, store_path: Path | None, seed: int, targets: tuple[str, ...], sources: tuple[str, ...],
+    families: tuple[str, ...],
+) -> int:  # fmt: skip
+    """Make the data set, or go on with it: problems of kernels and labels that are proved.
+
+    Started again with the same options it continues where it was; with more --kernels it grows.
+    """
+    from verilocc_mlir.store import Store
+    from verilocc_model.corpus.build import KernelLimits, Recipe, make
+    from verilocc_model.corpus.cells import SOURCES, TARGETS
+    from verilocc_model.corpus.labels import DEFAULT_TEACHERS
+
+    _cells(seed, targets, sources, families)
+    recipe = Recipe(
+        kernels, seed, targets or TARGETS, sources or SOURCES, families or None, teachers or DEFAULT_TEACHERS,
+        KernelLimits(most_instructions, kernel_seconds),
+    )  # fmt: skip
+
+    def show(row: Any, left: int) -> None:
+        if not quiet:
+            said = row["failure"] or ", ".join(
+                f"{one['phase']} {one['ranges']} ranges {one['outcome']}, {len(one['ranks'])} labels"
+                for one in row["records"]
+            )
+            click.echo(f"{left} left  {row['cell']} {row['seconds']:.1f} s: {said}", err=True)
+
+    try:
+        journal = make(recipe, out, jobs=jobs, store=Store(store_path) if store_path else None, progress=show)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; what is done is kept in {out}, and the same command goes on from there", err=True)
+        return ExitCode.INTERRUPTED
+    kept = sum(one["outcome"] == "kept" for row in journal for one in row["records"])
+    click.echo(f"{out}: {kept} problems of {len(journal)} kernels")
+    return ExitCode.PROVED
+
+
+@corpus_command.command("show", cls=RichCommand, context_settings=_HELP)
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+def show_command(directory: Path, as_json: bool) -> None:
+    """Count what a data set holds."""
+    from verilocc_model.corpus.shards import read_journal, read_manifest
+    from verilocc_model.corpus.summary import summary
+
+    read_manifest(directory)
+    found = summary(list(read_journal(directory)))
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    left_out = f"{found['duplicates']} duplicates, {found['leaks']} that are in another part too"
+    click.echo(f"{found['problems']} problems of {found['kernels']} kernels, {found['kernels_failed']} failed")
+    click.echo(f"left out: {left_out}")
+    click.echo(f"parts: {found['splits']}; base model's training: {found['base_training']}")
+    for phase, facts in found["phases"].items():
+        click.echo(f"{phase}: {facts['problems']} problems, {facts['fit']} fit, {facts['without_label']} without label")
+        for name, one in facts["teachers"].items():
+            where = one["labels_where_it_fits"]
+            click.echo(f"  {name}: {one['labels']} labels, {one['best']} best; of those that fit {where}")
+    cells: list[dict[str, Any]] = found["cells"]
+    if cells:
+        click.echo("  ".join(f"{name:>11}" for name in cells[0]))
+    for row in cells:
+        click.echo("  ".join(f"{value!s:>11}" for value in row.values()))

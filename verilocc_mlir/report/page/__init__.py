@@ -1,0 +1,1 @@
+"""A compilation as one HTML file with pictures: ``html.to_html``."""

@@ -1,0 +1,234 @@
+"""The picture of one phase as JSON: registers by slots, in boxes; everything that the script draws or shows.
+
+Keys, ``DATA_VERSION`` 1. Slots are four an instruction of the text before the phase (``problem/model.py``).
+
+* ``instructions``: texts, memory operands left out; ``blocks``: ``[first instruction, label, loop depth]``;
+  ``loops``: ``[first instruction, instruction after the last, depth]``; ``slots``: how many.
+* ``rows``: names of the registers, one a row; ``banks``: ``[bank, first row, how many]``.
+* ``ranges``: ``[name, class, width, weight, definitions, uses]``, the last two as instruction numbers.
+* ``placements``: one or two of ``{name, used, boxes, registers}``; a box is ``[range, first row, rows, half, start
+  slot, end slot]`` with half 1 low, 2 high, 3 both; ``registers`` says in words where each range is.
+* ``fixed``: boxes of what something else holds, by number of its reason; ``reasons``.
+* ``difference``: for each range, where LLVM's allocation of the same text puts it: an index of ``differenceNames``;
+  empty where there is nothing to compare.
+* ``use``, ``demand``: ``[slot, registers]``, each until the next; ``steps``: ``[registers, waves]``; ``budget``:
+  registers that may be used.
+* ``moves``: ``[slot, kind]`` of what the list beside the picture says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verilocc_mlir.problem.model import AllocationProblem
+from verilocc_mlir.report.page.boxes import Box, assigned_boxes, fixed_boxes, registers_of, row_name
+from verilocc_mlir.report.page.follow import Followed, follow
+from verilocc_mlir.report.page.model import PhaseRecord
+from verilocc_mlir.report.page.moves import MoveRow, move_rows
+from verilocc_mlir.report.page.pressure import demand, in_use, loops, peak, wave_steps
+from verilocc_mlir.target.registers import (
+    AGPR_BASE,
+    SGPR_BASE,
+    VGPR_BASE,
+    Bank,
+    physical_register,
+    unit_bank,
+)
+from verilocc_mlir.target.targets import Target
+
+DATA_VERSION = 1
+DIFFERENCES = ("not comparable", "same registers", "other registers", "other bank", "split or spilled there")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One phase, worked out.
+
+    Attributes:
+        data: for the script; see the module.
+        moves: rows of what moves in the text that was used.
+        removed: copies that are gone.
+        registers: for each bank the numbers of registers used and the highest plus one, of the allocation used.
+        peak_use: most registers that hold something at once, and where; None without an allocation.
+        peak_demand: most registers wanted at once, and the slot.
+        budget: registers that may be used.
+    """
+
+    data: dict[str, Any]
+    moves: tuple[MoveRow, ...]
+    removed: int
+    registers: tuple[tuple[str, int, int], ...]
+    peak_use: tuple[int, int] | None
+    peak_demand: tuple[int, int]
+    budget: int
+
+
+def picture(record: PhaseRecord, target: Target, allocator: str) -> Picture | None:
+    """The phase as a picture; None where its problem could not be stated.
+
+    Raises:
+        UnsupportedError: a text with registers or spill code of a form that is not known.
+    """
+    problem = record.problem
+    if problem is None:
+        return None
+    used = follow(record.before, record.after, problem) if record.after is not None else None
+    theirs = follow(record.before, record.llvm, problem) if record.llvm is not None else None
+    placements: list[tuple[str, bool, list[Box]]] = []
+    if record.proposal is not None and record.after is not None:
+        placements.append((allocator, True, assigned_boxes(problem, record.proposal)))
+    elif used is not None:
+        placements.append((allocator, True, used.boxes))
+    if theirs is not None and record.after is not record.llvm:
+        placements.append(("llvm", False, theirs.boxes))
+    taken, reasons = fixed_boxes(problem)
+    rows = _Rows(problem.phase, [box for _, _, boxes in placements for box in boxes], taken)
+    wanted = demand(problem)
+    shown = placements[0][2] if placements and placements[0][1] else []
+    use = in_use([*shown, *(b for b in taken if not reasons[b.owner].startswith("clobbered"))])
+    registers = [registers_of(boxes) for _, _, boxes in placements]
+    moves = move_rows(record, used.moves if used else (), wanted, "LLVM" if record.proposal is None else allocator)
+    budget = sum(len(b.registers) for b in problem.budgets)
+    most = max(budget, peak(wanted)[0], len(rows.units)) + 2
+    data: dict[str, Any] = {
+        "version": DATA_VERSION,
+        "function": record.function,
+        "phase": record.phase,
+        "slots": problem.slots,
+        "instructions": [str(i).split(" :: ")[0] for b in record.before.blocks for i in b.instructions],
+        "blocks": [
+            [start // 4, f"bb.{b.number}", depth]
+            for b, start, depth in zip(record.before.blocks, problem.block_starts, problem.block_depths, strict=True)
+        ],
+        "loops": loops(record.before),
+        "rows": [row_name(unit) for unit in rows.units],
+        "banks": rows.banks,
+        "ranges": _ranges(problem),
+        "placements": [
+            {
+                "name": name,
+                "used": is_used,
+                "boxes": rows.placed(boxes),
+                "registers": [of.get(live.id, "") for live in problem.ranges],
+            }
+            for (name, is_used, boxes), of in zip(placements, registers, strict=True)
+        ],
+        "fixed": rows.placed(taken),
+        "reasons": reasons,
+        "difference": _differences(problem, placements, theirs),
+        "differenceNames": DIFFERENCES,
+        "use": use,
+        "demand": wanted,
+        "steps": wave_steps(target, problem.phase, most),
+        "budget": budget,
+        "moves": [[4 * row.index, row.kind] for row in moves],
+    }
+    return Picture(
+        data,
+        tuple(moves),
+        used.removed if used else 0,
+        tuple(_counts(shown)),
+        peak(use) if shown else None,
+        peak(wanted),
+        budget,
+    )
+
+
+class _Rows:
+    """The registers that a picture has rows for: of each bank, from number 0 to the highest one that holds a range."""
+
+    def __init__(self, phase: str, boxes: Iterable[Box], fixed: Iterable[Box]) -> None:
+        ends: dict[Bank, int] = {}
+        for box in boxes:
+            bank = unit_bank(box.unit)
+            ends[bank] = max(ends.get(bank, 0), box.unit + 2 * box.registers)
+        if not ends:
+            for box in fixed:
+                bank = unit_bank(box.unit)
+                ends[bank] = max(ends.get(bank, 0), box.unit + 2 * box.registers)
+        order = ((Bank.SGPR, SGPR_BASE), (Bank.VGPR, VGPR_BASE), (Bank.AGPR, AGPR_BASE))
+        self.units: list[int] = []
+        self.banks: list[list[object]] = []
+        for bank, base in order:
+            if bank in ends:
+                self.banks.append([bank.value, len(self.units), (ends[bank] - base) // 2])
+                self.units += range(base, ends[bank], 2)
+        if Bank.SPECIAL in ends:
+            vcc = physical_register("vcc").units[::2]
+            self.banks.append([Bank.SPECIAL.value, len(self.units), len(vcc)])
+            self.units += vcc
+        self._row = {unit: k for k, unit in enumerate(self.units)}
+
+    def placed(self, boxes: Iterable[Box]) -> list[list[int]]:
+        """Boxes by row; what has no row is cut off."""
+        found: list[list[int]] = []
+        for box in boxes:
+            row = self._row.get(box.unit)
+            if row is None:
+                continue
+            count = next(k for k in range(box.registers, 0, -1) if box.unit + 2 * (k - 1) in self._row)
+            found.append([box.owner, row, count, box.half, box.start, box.end])
+        return found
+
+
+def _ranges(problem: AllocationProblem) -> list[list[object]]:
+    return [
+        [
+            live.name,
+            live.register_class,
+            live.width,
+            live.weight,
+            sorted({p.slot // 4 for p in live.points if p.kind != "use"}),
+            sorted({p.slot // 4 for p in live.points if p.kind == "use"}),
+        ]
+        for live in problem.ranges
+    ]
+
+
+def _differences(
+    problem: AllocationProblem, placements: Sequence[tuple[str, bool, list[Box]]], theirs: Followed | None
+) -> list[int]:
+    """For each range an index of ``DIFFERENCES``; empty where LLVM's is the only allocation, or there is none."""
+    if theirs is None or len(placements) < 2:
+        return []
+    ours, other = _covered(placements[0][2]), _covered(theirs.boxes)
+    length = _lives(placements[0][2]), _lives(theirs.boxes)
+    found: list[int] = []
+    for live in problem.ranges:
+        a, b = ours.get(live.id, frozenset()), other.get(live.id, frozenset())
+        if not a and not b:
+            found.append(0)
+        elif len(b) > len(a) or length[1].get(live.id, 0) < length[0].get(live.id, 0):
+            found.append(4)
+        elif a == b:
+            found.append(1)
+        else:
+            found.append(2 if {unit_bank(u) for u in a} == {unit_bank(u) for u in b} else 3)
+    return found
+
+
+def _covered(boxes: Iterable[Box]) -> dict[int, frozenset[int]]:
+    """Lower units of the registers each owner has anywhere."""
+    found: dict[int, set[int]] = {}
+    for box in boxes:
+        found.setdefault(box.owner, set()).update(range(box.unit, box.unit + 2 * box.registers, 2))
+    return {owner: frozenset(units) for owner, units in found.items()}
+
+
+def _lives(boxes: Iterable[Box]) -> dict[int, int]:
+    """Registers times instructions of each owner."""
+    found: dict[int, int] = {}
+    for box in boxes:
+        # Boundaries of both kinds of boxes may differ by parts of an instruction.
+        found[box.owner] = found.get(box.owner, 0) + box.registers * (box.end // 4 - box.start // 4)
+    return found
+
+
+def _counts(boxes: Iterable[Box]) -> Iterable[tuple[str, int, int]]:
+    units = {unit for box in boxes for unit in range(box.unit, box.unit + 2 * box.registers, 2)}
+    for bank, base in ((Bank.SGPR, SGPR_BASE), (Bank.VGPR, VGPR_BASE), (Bank.AGPR, AGPR_BASE)):
+        numbers = [(unit - base) // 2 for unit in units if unit_bank(unit) is bank]
+        if numbers:
+            yield bank.value, len(numbers), max(numbers) + 1

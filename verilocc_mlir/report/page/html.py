@@ -1,0 +1,182 @@
+"""A compilation as one HTML file that needs nothing else: pictures, moves, verdicts, resources.
+
+Everything that comes from the input goes through Jinja's escaping, or into a JSON block in which ``<``, ``>`` and ``&``
+are written as escapes, so that no text can end it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources
+from verilocc_mlir.report.page.data import Picture, picture
+from verilocc_mlir.report.page.model import CostRow, PageInput, PhaseRecord
+from verilocc_mlir.report.page.moves import summary
+from verilocc_mlir.report.page.pressure import wave_steps
+from verilocc_mlir.report.page.verdicts import Asked, asked
+
+MAX_MOVES = 400
+"""Rows of moves shown for a phase; the heaviest are kept, in program order."""
+
+_TITLES = {"sgpr": "SGPR phase", "wwm": "whole-wave phase", "vgpr": "VGPR phase"}
+_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+@dataclass(frozen=True)
+class ResourceRow:
+    """One resource, ours and LLVM's; ``better`` is 1 where ours is, -1 where LLVM's is, else 0."""
+
+    title: str
+    ours: str
+    llvm: str
+    better: int
+
+
+def to_html(report: Report, given: PageInput) -> str:
+    """The whole page.
+
+    Args:
+        report: what the run says.
+        given: what it was decided on, in the order of the run.
+    """
+    links: dict[int, tuple[str, ...]] = {}
+    first = 0
+    for number, record in enumerate(given.phases):
+        links[number] = given.links[first : first + len(record.asked)]
+        first += len(record.asked)
+    records = {(r.function, r.phase): (r, links[k]) for k, r in enumerate(given.phases)}
+    functions = [_function(f, k, records, given) for k, f in enumerate(report.functions)]
+    return _template().render(
+        report=report,
+        name="standard input" if report.input == "-" else report.input.rpartition("/")[2],
+        functions=functions,
+        css=_asset("page.css"),
+        js=_asset("page.js"),
+        linked=bool(given.links),
+    )
+
+
+def safe_json(data: Mapping[str, Any]) -> str:
+    """JSON that may stand in a ``script`` element whatever its strings are."""
+    return json.dumps(data, separators=(",", ":")).translate(_ESCAPES)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("verilocc_mlir.report.page", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _template() -> Template:
+    return _environment().get_template("page.html.j2")
+
+
+def _asset(name: str) -> Markup:
+    """A file of ours, put in as it is."""
+    loader = _environment().loader
+    assert loader is not None
+    return Markup(loader.get_source(_environment(), name)[0])
+
+
+def _function(
+    function: FunctionReport,
+    number: int,
+    records: Mapping[tuple[str, str], tuple[PhaseRecord, tuple[str, ...]]],
+    given: PageInput,
+) -> dict[str, Any]:
+    phases = [
+        _phase(phase, f"f{number}-{phase.phase}", *records.get((function.name, phase.phase), (None, ())), given)
+        for phase in function.phases
+    ]
+    costs = given.costs.get(function.name, ())
+    return {
+        "id": f"f{number}",
+        "report": function,
+        "resources": _resources(function.resources, function.greedy),
+        "phases": phases,
+        "costs": [_cost(row) for row in costs],
+        "outcome": str(max((p.outcome for p in function.phases), key=_gravity, default="unknown")),
+        "obligations": sum(p.obligations for p in function.phases),
+    }
+
+
+def _gravity(outcome: object) -> int:
+    return ("proved", "unknown", "invalid", "refuted").index(str(outcome))
+
+
+def _phase(
+    phase: PhaseReport, identifier: str, record: PhaseRecord | None, links: tuple[str, ...], given: PageInput
+) -> dict[str, Any]:
+    shown: Picture | None = None
+    missing = "nothing was kept of this phase"
+    if record is not None:
+        missing = "the allocation problem of this phase cannot be stated"
+        try:
+            shown = picture(record, given.target, phase.allocator)
+        except VeriloccError as error:
+            missing = error.what
+    rows = list(shown.moves) if shown else []
+    heaviest = sorted(range(len(rows)), key=lambda k: (-rows[k].weight, k))[:MAX_MOVES]
+    steps = wave_steps(given.target, phase.phase, max(shown.budget, shown.peak_demand[0]) + 2) if shown else []
+    return {
+        "id": identifier,
+        "report": phase,
+        "title": _TITLES.get(phase.phase, phase.phase),
+        "picture": shown,
+        "missing": missing,
+        "json": Markup(safe_json(shown.data)) if shown else "",
+        "summary": [(title, count, _number(weight)) for title, count, weight in summary(rows)],
+        "moves": [rows[k] for k in sorted(heaviest)],
+        "left_out": len(rows) - len(heaviest),
+        "asked": asked(record, links) if record is not None else list[Asked](),
+        "steps": steps,
+        "seconds": sorted(phase.seconds.items(), key=lambda item: -item[1]),
+    }
+
+
+# Registers that win no wave are neither better nor worse.
+_FIELDS = (
+    ("waves per SIMD, at most", "waves", 1),
+    ("SGPRs", "sgprs", 0),
+    ("vector registers", "vgprs", 0),
+    ("of them AGPRs", "agprs", 0),
+    ("SGPRs spilled", "sgpr_spills", -1),
+    ("VGPRs spilled", "vgpr_spills", -1),
+    ("scratch bytes a lane", "scratch_bytes", -1),
+)
+
+
+def _resources(ours: Resources | None, llvm: Resources | None) -> list[ResourceRow]:
+    if ours is None and llvm is None:
+        return []
+    rows: list[ResourceRow] = []
+    for title, name, sign in _FIELDS:
+        a, b = (None if r is None else getattr(r, name) for r in (ours, llvm))
+        better = 0 if a is None or b is None else sign * ((a > b) - (a < b))
+        rows.append(ResourceRow(title, "?" if a is None else str(a), "?" if b is None else str(b), better))
+    return rows
+
+
+def _cost(row: CostRow) -> ResourceRow:
+    unit = f" {row.unit}" if row.unit else ""
+    llvm = "?" if row.llvm is None else _number(row.llvm) + unit
+    better = 0 if row.llvm is None else (row.ours < row.llvm) - (row.ours > row.llvm)
+    return ResourceRow(row.component, _number(row.ours) + unit, llvm, better)
+
+
+def _number(value: float) -> str:
+    """``1,234``, ``0.25``, ``1,000,000``."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}" if abs(value) < 100 else f"{value:,.1f}"

@@ -1,0 +1,117 @@
+"""Pressure over the program, the register counts at which a wave is lost, and the loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from verilocc_mlir.analysis.cfg import control_flow
+from verilocc_mlir.analysis.loops import find_loops
+from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.problem.model import AllocationProblem
+from verilocc_mlir.report.page.boxes import Box
+from verilocc_mlir.target.occupancy import waves_by_sgprs, waves_by_vectors
+from verilocc_mlir.target.targets import Target
+
+Curve = list[tuple[int, int]]
+"""``(slot, value)``: the value from that slot to the next entry's; starts at slot 0."""
+
+
+def demand(problem: AllocationProblem) -> Curve:
+    """32-bit registers of which some half must be kept, whatever the assignment."""
+    return _sum(
+        (start, end, _registers(group.lanes))
+        for live in problem.ranges
+        for group in live.groups
+        for start, end in group.segments
+    )
+
+
+def in_use(boxes: Iterable[Box]) -> Curve:
+    """32-bit registers that hold something; a register of which both halves do counts once."""
+    halves: dict[tuple[int, int], int] = {}
+    whole: list[tuple[int, int, int]] = []
+    by_register: dict[int, list[tuple[int, int]]] = {}
+    for box in boxes:
+        if box.half == 3:
+            whole.append((box.start, box.end, box.registers))
+        else:
+            for k in range(box.registers):
+                by_register.setdefault(box.unit + 2 * k, []).append((box.start, box.end))
+    for segments in by_register.values():
+        for start, end in _union(segments):
+            halves[start, end] = halves.get((start, end), 0) + 1
+    return _sum([*whole, *((start, end, count) for (start, end), count in halves.items())])
+
+
+def peak(curve: Curve) -> tuple[int, int]:
+    """The highest value and the first slot at which it is reached."""
+    slot, value = max(curve, key=lambda point: (point[1], -point[0]))
+    return value, slot
+
+
+def at(curve: Curve, slot: int) -> int:
+    """The value at a slot."""
+    low, high = 0, len(curve)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if curve[middle][0] <= slot:
+            low = middle
+        else:
+            high = middle
+    return curve[low][1]
+
+
+def wave_steps(target: Target, phase: str, most: int) -> list[tuple[int, int]]:
+    """``(registers, waves)``: with so many registers that many waves fit, with one more fewer; up to ``most``.
+
+    Vector registers are VGPRs and AGPRs together where the file is unified. Scalar ones include those that the hardware
+    adds (VCC, XNACK_MASK, FLAT_SCRATCH); on gfx10 and later they cost no wave.
+    """
+    count = waves_by_sgprs if phase == "sgpr" else waves_by_vectors
+    steps = [(n, count(target, n)) for n in range(most) if count(target, n + 1) < count(target, n)]
+    return [(n, waves) for n, waves in steps if n]
+
+
+def loops(function: MachineFunction) -> list[tuple[int, int, int]]:
+    """``(first instruction, instruction after the last, depth)`` of each loop, in pieces where its blocks lie apart."""
+    cfg = control_flow(function)
+    forest = find_loops(cfg)
+    found: list[tuple[int, int, int]] = []
+    for number, loop in enumerate(forest.loops):
+        pieces: list[tuple[int, int, int]] = []
+        for block in sorted(forest.blocks(number)):
+            start, end = cfg.first[block], cfg.first[block + 1]
+            if pieces and pieces[-1][1] == start:
+                pieces[-1] = (pieces[-1][0], end, loop.depth)
+            else:
+                pieces.append((start, end, loop.depth))
+        found += pieces
+    return found
+
+
+def _registers(lanes: int) -> int:
+    return sum(1 for k in range(0, lanes.bit_length(), 2) if lanes >> k & 3)
+
+
+def _union(segments: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(segments):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _sum(parts: Iterable[tuple[int, int, int]]) -> Curve:
+    changes: dict[int, int] = {0: 0}
+    for start, end, amount in parts:
+        changes[start] = changes.get(start, 0) + amount
+        changes[end] = changes.get(end, 0) - amount
+    curve: Curve = []
+    total = 0
+    for slot in sorted(changes):
+        total += changes[slot]
+        if not curve or curve[-1][1] != total:
+            curve.append((slot, total))
+    return curve

@@ -1,0 +1,96 @@
+"""Rows about what was asked of the solver, rule by rule and block by block."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from smt_verifier.outcome import Outcome, combine
+from smt_verifier.smt import Verdict
+from verilocc_mlir.report.page.model import PhaseRecord
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRow:
+    """One rule of a proof, or one block of an audit.
+
+    Attributes:
+        what: the rule's stable name, or ``values in block 3``.
+        goals: how many goals of it were asked.
+        false: how many of them have a counterexample.
+        outcome: of these goals; None where others of the same question are false and none of these was found to be.
+        link: relative address of the obligation's file, or ``""``.
+    """
+
+    what: str
+    goals: int
+    false: int
+    outcome: Outcome | None
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The rows of one proof, or of all blocks of one audit."""
+
+    title: str
+    rows: tuple[VerdictRow, ...]
+
+    @property
+    def goals(self) -> int:
+        """In all rows."""
+        return sum(row.goals for row in self.rows)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The gravest of the rows."""
+        return combine(row.outcome for row in self.rows if row.outcome is not None)
+
+
+def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
+    """What was asked in a phase, in order: proofs of proposals, then audits of texts.
+
+    Args:
+        record: the phase.
+        links: addresses of the files of its obligations, or empty.
+    """
+    found: list[Asked] = []
+    blocks: list[VerdictRow] = []
+    seen: set[str] = set()
+    proofs = audits = 0
+
+    def end_of_audit() -> None:
+        nonlocal audits
+        if blocks:
+            audits += 1
+            found.append(Asked(f"audit {audits}" if audits > 1 else "audit of the text", tuple(blocks)))
+        blocks.clear()
+        seen.clear()
+
+    for k, (obligation, verdict) in enumerate(record.asked):
+        link = links[k] if links else ""
+        false = set(verdict.violated)
+        if obligation.name.startswith("prove/"):
+            end_of_audit()
+            proofs += 1
+            goals = Counter(name.partition("/")[0] for name, _ in obligation.goals)
+            wrong = Counter(name.partition("/")[0] for name, _ in obligation.goals if name in false)
+            rows = tuple(
+                VerdictRow(rule, n, wrong[rule], _outcome(verdict, wrong[rule]), link) for rule, n in goals.items()
+            )
+            # Without live ranges there is a question without goals; it has a file all the same.
+            rows = rows or (VerdictRow("nothing to place", 0, 0, verdict.outcome, link),)
+            found.append(Asked(f"proof of proposal {proofs}" if proofs > 1 else "proof of the proposal", rows))
+            continue
+        block = obligation.name.rpartition("/block-")[2]
+        if block in seen:
+            end_of_audit()
+        seen.add(block)
+        blocks.append(VerdictRow(f"values in block {block}", len(obligation.goals), len(false), verdict.outcome, link))
+    end_of_audit()
+    return found
+
+
+def _outcome(verdict: Verdict, false: int) -> Outcome | None:
+    """Of a rule's goals. The solver does not say whether it came to the end of the false ones before its limit."""
+    return verdict.outcome if verdict.outcome is not Outcome.REFUTED or false else None
