@@ -100,6 +100,7 @@ class Episode:
         mask: take only answers that the mask allows.
         lookahead: keep a witness; needs ``mask``.
         advice: by range id, what refutations of earlier proposals said.
+        plain: where to keep what first fit needs in each order, for further episodes that join the same copies.
 
     Raises:
         AllocationFailure: with ``lookahead``, no assignment was found even without a model.
@@ -112,6 +113,7 @@ class Episode:
         mask: bool = True,
         lookahead: bool = True,
         advice: Mapping[int, Advice] | None = None,
+        plain: dict[int, int] | None = None,
     ) -> None:
         self.table = table
         self._mask = mask
@@ -124,7 +126,7 @@ class Episode:
         self._plan = _Plan()
         self._planned = 0
         self._witnesses: dict[tuple[int, int, int], Placement] = {}
-        self._plain_of: dict[int, int] = {}
+        self._plain_of: dict[int, int] = {} if plain is None else plain
         self._too_few = -1
         self._contradictions = 0
         self._tried: set[tuple[int, int, int, int]] = set()
@@ -339,7 +341,13 @@ class Episode:
         if found is None:
             before = self._plan.order
             self._plan.order = order
-            low, high = 0, len(self.table.grants)
+            low, high, last = 0, 0, len(self.table.grants) - 1
+            # It is near the least that could do, as a rule: steps that double, then halves.
+            while not self._reached(high, steps=0):
+                low = high + 1
+                if low > last:
+                    break
+                high = min(2 * high + 1, last)
             while low < high:
                 middle = (low + high) // 2
                 if self._reached(middle, steps=0):
@@ -347,7 +355,7 @@ class Episode:
                 else:
                     low = middle + 1
             self._plan.order = before
-            found = self._plain_of[order] = low if low < len(self.table.grants) else -1
+            found = self._plain_of[order] = low if low <= last else -1
         return found
 
     def _draft_share(self) -> str:

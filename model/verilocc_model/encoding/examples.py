@@ -77,10 +77,14 @@ def windows_of(
     Raises:
         InputError: the assignment breaks a rule that the mask enforces; it cannot have been proved.
     """
+    form = canonical(problem)
+    table = Table(form.problem)
+    starts = cells_of(table, form.permuted(tuple(registers)))
     turns: list[tuple[tuple[str, ...], Turn]] = []
+    plain: dict[int, int] = {}
     least = -1
     for order in range(len(STRATEGIES)):
-        found = told(problem, registers, order, advice=advice)
+        found = told(table, starts, order, advice=advice, plain=plain)
         odd = sum(t.answer not in POINTERS for _, t in found if t.stage == "placing")
         if least < 0 or odd < least:
             turns, least = found, odd
@@ -94,17 +98,18 @@ def windows_of(
 
 
 def told(
-    problem: AllocationProblem,
-    registers: Sequence[str],
+    table: Table,
+    starts: list[int],
     order: int,
     *,
     advice: Mapping[int, Advice] | None = None,
+    plain: dict[int, int] | None = None,
 ) -> list[tuple[tuple[str, ...], Turn]]:
-    """Header and turn for every question, answered so that the assignment comes out, items placed in ``order``."""
-    form = canonical(problem)
-    table = Table(form.problem)
-    starts = cells_of(table, form.permuted(tuple(registers)))
-    episode = Episode(table, lookahead=False, advice=advice)
+    """Header and turn for every question, answered so that range *i* starts at cell ``starts[i]``.
+
+    Items are placed in ``order``; ``plain`` as for ``Episode``.
+    """
+    episode = Episode(table, lookahead=False, advice=advice, plain=plain)
     found: list[tuple[tuple[str, ...], Turn]] = []
     while (question := episode.question()) is not None:
         header = episode.header()
@@ -112,7 +117,7 @@ def told(
         if not episode.answer(answer):
             raise InputError(
                 f"the assignment breaks a rule: {answer!r} is not allowed",
-                where=f"function {problem.function}, {question.stage}",
+                where=f"function {table.problem.function}, {question.stage}",
                 hint="only proved assignments can be labels",
             )
         found.append((header, Turn(question.stage, question.facts, answer)))

@@ -45,7 +45,7 @@ class Labelled:
 
 
 def labelled_files(directories: Iterable[Path]) -> list[Path]:
-    """Files of labelled problems, sorted by name.
+    """Files of labelled problems in an order that has nothing to do with what they are: the first ones are any.
 
     Raises:
         InputError: a directory is none.
@@ -55,7 +55,7 @@ def labelled_files(directories: Iterable[Path]) -> list[Path]:
         if not directory.is_dir():
             raise InputError("is no directory of labelled problems", where=str(directory))
         found += [p for p in directory.rglob("*.json*") if p.name.endswith(_SUFFIXES)]
-    return sorted(found, key=lambda p: p.name)
+    return sorted(found, key=lambda p: hashlib.blake2b(p.name.encode()).digest())
 
 
 def read_labelled(path: Path, *, labels: bool = True) -> Labelled | None:
