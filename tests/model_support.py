@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from allocators_support import run_phase
-from support import cpu_of, kernel_directory, pre_ra
+from support import REPOSITORY, cpu_of, pre_ra
 
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import Phase, build_problem
@@ -18,8 +18,8 @@ from verilocc_mlir.target.targets import target
 
 
 def kernel(name: str) -> Path:
-    """A kernel of the shared set by name, ``gemm_naive.gfx942``."""
-    return kernel_directory() / f"{name}.ll"
+    """A kernel of the repository's ten by name, ``gemm_mma_lds.gfx942``."""
+    return REPOSITORY / "examples" / "kernels" / f"{name}.opt.ll"
 
 
 @lru_cache(maxsize=None)

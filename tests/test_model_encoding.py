@@ -15,20 +15,27 @@ from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.examples import told, windows_of
+from verilocc_model.encoding.examples import Turn, cells_of, told, windows_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import words
 
 KERNELS: list[tuple[str, Phase]] = [
-    ("gemm_naive.gfx942", "sgpr"),
+    ("gemm_mma_lds.gfx942", "sgpr"),
     ("gemm_mma_lds.gfx1100", "vgpr"),
     ("attn_d64.gfx90a", "vgpr"),
-    ("attn_d64.gfx1201.opt", "sgpr"),
+    ("attn_d64.gfx1201", "sgpr"),
 ]
 
 
 def nameless(problem: AllocationProblem) -> AllocationProblem:
     return replace(problem, ranges=tuple(replace(r, name="") for r in problem.ranges))
+
+
+def turns_of(problem: AllocationProblem, proposal: Proposal, order: int) -> list[Turn]:
+    """An assignment as questions and answers."""
+    form = canonical(problem)
+    table = Table(form.problem)
+    return [turn for _, turn in told(table, cells_of(table, form.permuted(proposal.registers)), order)]
 
 
 def replay(problem: AllocationProblem, answers: list[str]) -> tuple[str, ...]:
@@ -49,7 +56,7 @@ def test_names_and_block_order_leave_the_canonical_form(name: str, phase: Phase,
 
 
 def test_a_changed_problem_has_another_form() -> None:
-    problem, _ = answered("gemm_naive.gfx942")
+    problem, _ = answered("gemm_mma_lds.gfx942")
     first = problem.ranges[0]
     changed = replace(problem, ranges=(replace(first, align=first.align * 2), *problem.ranges[1:]))
     assert nameless(canonical(problem).problem) != nameless(canonical(changed).problem)
@@ -59,7 +66,7 @@ def test_a_changed_problem_has_another_form() -> None:
 def test_an_assignment_is_told_and_heard_again(name: str, phase: Phase) -> None:
     problem, proposal = answered(name, phase)
     for order in range(3):
-        answers = [turn.answer for _, turn in told(problem, proposal.registers, order)]
+        answers = [turn.answer for turn in turns_of(problem, proposal, order)]
         assert replay(problem, answers) == proposal.registers
 
 
@@ -70,7 +77,7 @@ def test_random_assignments_are_told_and_heard_again(seed: int) -> None:
         proposal = allocator("deterministic").allocate(problem)
     except AllocationFailure:
         pytest.skip("does not fit")
-    answers = [turn.answer for _, turn in told(problem, proposal.registers, seed % 3)]
+    answers = [turn.answer for turn in turns_of(problem, proposal, seed % 3)]
     heard = replay(problem, answers)
     assert heard == proposal.registers
     assert not violations(problem, Proposal(PROBLEM_VERSION, "heard", heard))

@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from peft import PeftModel
-
 from verilocc_mlir.allocators.protocol import Counterexample, Refutation
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.target.registers import physical_register
-from verilocc_model import lm
+from verilocc_model.card import CARD, read_card
 from verilocc_model.decoding.decoder import Sampling, decode
+from verilocc_model.decoding.scorer import Scorer
 from verilocc_model.encoding.canonical import Canonical, canonical
 from verilocc_model.encoding.episode import Advice, Episode
 from verilocc_model.encoding.table import Table
@@ -54,30 +52,31 @@ class ModelAllocator:
     name = "model"
 
     def __init__(self, directory: Path, *, seconds: float | None = None) -> None:
-        card = lm.read_card(directory)
-        # A pass is small: more threads wait for each other longer than they work.
-        torch.set_num_threads(1)
+        card = read_card(directory)
+        self._directory = directory
         self._limit = int(card["window"])
         self._seconds = seconds
-        adapters = sorted(p for p in (directory / ADAPTERS).glob("*") if (p / lm.CARD).exists())
+        self._adapters = sorted(p for p in (directory / ADAPTERS).glob("*") if (p / CARD).exists())
         names = [str(card["name"])]
-        for path in adapters:
-            adapter = lm.read_card(path)
+        for path in self._adapters:
+            adapter = read_card(path)
             if adapter.get("base") != card["name"]:
                 raise InputError(
                     f"the adapter is for {adapter.get('base')}, the model is {card['name']}", where=str(path)
                 )
             names.append(str(adapter["name"]))
         self.version = "+".join(names)
-        model: Any = lm.load_model(directory)
-        for path in adapters:
-            if isinstance(model, PeftModel):
-                model.load_adapter(str(path), adapter_name=path.name)
-            else:
-                model = PeftModel.from_pretrained(model, str(path), adapter_name=path.name)
-        self._model = model.eval()
-        self._families = frozenset(p.name for p in adapters)
+        self._model: Any = None
         self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Load the weights, which the first answer does otherwise.
+
+        Raises:
+            InputError: they cannot be loaded.
+        """
+        with self._lock:
+            self._load()
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
         """The best answer of one decode.
@@ -97,18 +96,40 @@ class ModelAllocator:
         found = [c for r in refuted for c in r.counterexamples]
         return self._answer(problem, sampling, lambda form, table: advice_of(found, form, table))
 
-    def scorer(self, target: str) -> lm.LanguageModel:
+    def scorer(self, target: str) -> Scorer:
         """The model with the adapter for a GPU in place, or with none where there is none. There is one at a time."""
+        self._load()
+        from verilocc_model.lm import LanguageModel
+
         model = self._model
-        if isinstance(model, PeftModel):
+        if self._adapters:
             family = family_of(target)
             layers: Any = model.base_model
-            if family in self._families:
+            if any(path.name == family for path in self._adapters):
                 layers.enable_adapter_layers()
                 model.set_adapter(family)
             else:
                 layers.disable_adapter_layers()
-        return lm.LanguageModel(model, self.version, self._limit)
+        return LanguageModel(model, self.version, self._limit)
+
+    def _load(self) -> None:
+        if self._model is not None:
+            return
+        # Seconds, and hundreds of megabytes: not before it is needed.
+        import torch
+        from peft import PeftModel
+
+        from verilocc_model.lm import load_model
+
+        # A pass is small: more threads wait for each other longer than they work.
+        torch.set_num_threads(1)
+        model: Any = load_model(self._directory)
+        for number, path in enumerate(self._adapters):
+            if number:
+                model.load_adapter(str(path), adapter_name=path.name)
+            else:
+                model = PeftModel.from_pretrained(model, str(path), adapter_name=path.name)
+        self._model = model.eval()
 
     def _answer(
         self, problem: AllocationProblem, sampling: Sampling, advise: Callable[[Canonical, Table], Mapping[int, Advice]]

@@ -9,8 +9,8 @@ from typing import Any
 
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.files import write_whole
-from verilocc_model import lm
 from verilocc_model.allocator import ModelAllocator
+from verilocc_model.card import read_card
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report
 from verilocc_model.training.config import load_config
 from verilocc_model.training.data import held_out, labelled_files, read_labelled
@@ -70,7 +70,7 @@ def evaluate_command(
             say(f"{number} of {len(files)} problems")
     about = {
         "model": loaded.version if loaded else "",
-        "card": lm.read_card(model) if model is not None else None,
+        "card": read_card(model) if model is not None else None,
         "commit": commit(),
         "data": [str(d) for d in data],
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from verilocc_mlir.errors import InputError
 from verilocc_model.decoding.scorer import Scores
-from verilocc_model.encoding.vocabulary import BEGIN, PAD, VOCABULARY_VERSION, words
+from verilocc_model.encoding.vocabulary import BEGIN, PAD, words
 from verilocc_model.training.config import TrainConfig
 
-CARD = "verilocc.json"
-"""Beside the weights: name, version, vocabulary version, window, what it was trained on."""
+# Weights are read and written in a moment, and standard error is for what people must know.
+transformers_logging.disable_progress_bar()
 
 
 def new_model(config: TrainConfig) -> PreTrainedModel:
@@ -44,28 +44,6 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
 def parameters(model: PreTrainedModel) -> int:
     """How many there are."""
     return sum(p.numel() for p in model.parameters())
-
-
-def read_card(directory: Path) -> dict[str, Any]:
-    """What is written beside the weights.
-
-    Raises:
-        InputError: the directory has no model of ours, or one for another vocabulary.
-    """
-    path = directory / CARD
-    try:
-        card = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise InputError(
-            "has no allocation model", where=str(directory), hint=f"a model is a directory with {CARD}: {error}"
-        ) from error
-    if card.get("vocabulary") != VOCABULARY_VERSION:
-        raise InputError(
-            f"the model speaks vocabulary {card.get('vocabulary')}, this version {VOCABULARY_VERSION}",
-            where=str(directory),
-            hint="train it again, or use the version of verilocc it was made for",
-        )
-    return card
 
 
 def load_model(directory: Path) -> PreTrainedModel:

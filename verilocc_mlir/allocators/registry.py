@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,11 @@ def allocator(name: str) -> Allocator:
 
 @lru_cache(maxsize=4)
 def _model(directory: str) -> Allocator:
-    """A model is loaded once in a process."""
+    """A model is loaded once in a process, and its weights not before they are needed."""
     try:
+        for name in ("torch", "transformers", "peft"):
+            if find_spec(name) is None:
+                raise ModuleNotFoundError(name=name)
         module: Any = importlib.import_module("verilocc_model.allocator")
     except ModuleNotFoundError as error:
         raise UnsupportedError(

@@ -16,6 +16,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.version import __version__
 from verilocc_model import lm
+from verilocc_model.card import CARD, read_card
 from verilocc_model.encoding.examples import Window
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
 from verilocc_model.training import checkpoint
@@ -95,7 +96,7 @@ def train_adapter(base: Path, directories: Sequence[Path], config: TrainConfig, 
     Raises:
         InputError: no data; no base; another configuration was begun in ``out``.
     """
-    card = lm.read_card(base)
+    card = read_card(base)
     _same_run(out, config)
     found = checkpoint.find(out)
     frozen = lm.load_model(base)
@@ -153,7 +154,7 @@ def _finish(out: Path, model: Any, config: TrainConfig, trainer: Trainer, about:
         "seed": config.seed,
         "validation": rows[-1]["validation"] if rows else {},
     }
-    write_whole(final / lm.CARD, json.dumps(card, indent=1).encode())
+    write_whole(final / CARD, json.dumps(card, indent=1).encode())
     write_whole(out / "metrics.json", json.dumps({"config": config.to_data(), "rows": rows}, indent=1).encode())
     plot(rows, out / "metrics.svg")
 
