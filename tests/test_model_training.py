@@ -31,7 +31,8 @@ from verilocc_model.encoding.table import Table
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, pass_at, summary
 from verilocc_model.price import Price
 from verilocc_model.training.config import TrainConfig, load_config
-from verilocc_model.training.data import Labelled, encoded, read_labelled
+from verilocc_model.training.data import encoded
+from verilocc_model.training.entries import Labelled, entries, read_file
 from verilocc_model.training.run import train_adapter, train_base
 
 SMALL = TrainConfig(
@@ -197,17 +198,16 @@ def test_refutations_become_facts() -> None:
 
 def test_a_labelled_file_is_read_and_a_poisoned_one_is_caught(tmp_path: Path) -> None:
     path = write_labelled(tmp_path, "gemm_mma_lds.gfx942", "vgpr")
-    found = read_labelled(path)
-    assert found is not None
-    assert encoded(path, 512, tmp_path / "cache") == encoded(path, 512, tmp_path / "cache")
+    (entry,) = entries([tmp_path], 0.0)
+    assert encoded(entry, 512, tmp_path / "cache") == encoded(entry, 512, tmp_path / "cache") != []
     row = json.loads(gzip.decompress(path.read_bytes()))
     row["registers"] = [row["registers"][0]] * len(row["registers"])
     path.write_bytes(gzip.compress(json.dumps(row).encode()))
     with pytest.raises(InputError, match=r"breaks a rule|no register"):
-        encoded(path, 512, None)
+        encoded(entry, 512, None)
     path.write_bytes(b"not gzip")
     with pytest.raises(InputError, match="is no labelled problem"):
-        read_labelled(path)
+        read_file(path)
 
 
 def test_the_trivial_policies_are_measured_without_a_model() -> None:

@@ -12,8 +12,8 @@ from verilocc_mlir.files import write_whole
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report
-from verilocc_model.training.config import load_config
-from verilocc_model.training.data import held_out, labelled_files, read_labelled
+from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
+from verilocc_model.training.entries import entries
 from verilocc_model.training.run import commit, train_adapter, train_base
 
 Say = Callable[[str], None]
@@ -46,39 +46,34 @@ def evaluate_command(
     *,
     model: Path | None,
     config: EvalConfig,
-    hold_out: float,
+    everything: bool,
     limit: int,
     out: Path | None,
     say: Say,
 ) -> int:
-    """Measure; ``hold_out``: only the part of the kernels kept from training, 0: all; ``limit``: problems, 0: all."""
+    """Measure on what the base was not trained on, or on ``everything``; ``limit``: problems, 0: all."""
     loaded = ModelAllocator(model) if model is not None else None
-    files = labelled_files(data)
-    if hold_out:
-        files = [p for p in files if held_out(".".join(p.name.split(".")[:2]), hold_out)]
-    if limit:
-        files = files[:limit]
-    if not files:
+    found = [e for e in entries(data, DEFAULT_HOLD_OUT) if everything or e.unseen]
+    # The first of them are any of them.
+    chosen = found[:limit] if limit else found
+    if not chosen:
         raise InputError("there is nothing to evaluate on", where=", ".join(map(str, data)))
     rows: list[Row] = []
-    for number, path in enumerate(files, 1):
-        problem = read_labelled(path, labels=False)
-        if problem is None:
-            continue
-        rows += evaluate([problem], loaded.scorer if loaded else None, config)
-        if number % 20 == 0 or number == len(files):
-            say(f"{number} of {len(files)} problems")
+    for number, entry in enumerate(chosen, 1):
+        rows += evaluate([entry.read()], loaded.scorer if loaded else None, config)
+        if number % 20 == 0 or number == len(chosen):
+            say(f"{number} of {len(chosen)} problems")
     about = {
         "model": loaded.version if loaded else "",
         "card": read_card(model) if model is not None else None,
         "commit": commit(),
         "data": [str(d) for d in data],
     }
-    found = report(rows, config, about)
-    for line in table(found):
+    summed = report(rows, config, about)
+    for line in table(summed):
         say(line)
     if out is not None:
-        write_whole(out, (json.dumps(found, indent=1) + "\n").encode())
+        write_whole(out, (json.dumps(summed, indent=1) + "\n").encode())
     return ExitCode.PROVED
 
 

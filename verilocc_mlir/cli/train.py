@@ -88,7 +88,7 @@ def train_adapter_command(
 @click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="An answer.")
-@click.option("--hold-out", type=click.FloatRange(0, 1), default=0.0, help="Only this part, kept from training. [all]")
+@click.option("--all", "everything", is_flag=True, help="Also what the base was trained on.")
 @click.option("--limit", type=click.IntRange(0), default=0, help="Problems. [all]")
 @click.option("--out", type=_FILE, default=None, metavar="FILE.json", help="Every answer, configuration and commit.")
 def eval_command(
@@ -96,7 +96,7 @@ def eval_command(
     model: Path | None,
     modes: tuple[str, ...],
     policies: tuple[str, ...],
-    hold_out: float,
+    everything: bool,
     limit: int,
     out: Path | None,
     **measured: Any,
@@ -106,6 +106,6 @@ def eval_command(
     chosen = {k: v for k, v in (("modes", modes), ("policies", policies)) if v}
     config = commands.EvalConfig(**chosen, **measured)
     done = commands.evaluate_command(
-        data, model=model, config=config, hold_out=hold_out, limit=limit, out=out, say=_say
+        data, model=model, config=config, everything=everything, limit=limit, out=out, say=_say
     )
     return int(done)

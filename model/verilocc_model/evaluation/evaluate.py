@@ -26,7 +26,7 @@ from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.price import Price, price_of
-from verilocc_model.training.data import Labelled
+from verilocc_model.training.entries import Labelled
 
 MODES = ("masked", "mask-only", "unmasked")
 POLICIES = ("model", "draft", "first-fit", "random")

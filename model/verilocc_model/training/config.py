@@ -9,6 +9,8 @@ from typing import Any
 
 from verilocc_mlir.errors import InputError
 
+DEFAULT_HOLD_OUT = 0.03
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -23,14 +25,15 @@ class TrainConfig:
         tokens: tokens to train on in all.
         minutes: wall time of this run at most, 0: no limit. The run can be resumed.
         planning_weight: weight of an answer that plans, against one that joins or places: a function has three.
+        planning_repeats: how often a pass shows the plans apart from what follows them.
         advice_rate: part of the examples that are shown with made-up refutations.
-        hold_out: part of the examples kept for validation.
+        hold_out: part of the kernels kept for validation, where the data do not say it themselves.
         checkpoint_minutes: between checkpoints.
         seed: of weights, order and advice.
         threads: of torch; 0: torch's choice.
         bf16: matrix products in bfloat16.
         rank, alpha, dropout: of a LoRA adapter.
-        targets: train on problems of these GPUs only; none: all.
+        targets: train on problems of these GPUs only; none: all but the one that is held out.
     """
 
     hidden: int = 256
@@ -46,8 +49,9 @@ class TrainConfig:
     tokens: int = 20_000_000
     minutes: float = 0.0
     planning_weight: float = 4.0
+    planning_repeats: int = 4
     advice_rate: float = 0.1
-    hold_out: float = 0.03
+    hold_out: float = DEFAULT_HOLD_OUT
     checkpoint_minutes: float = 5.0
     seed: int = 0
     threads: int = 0

@@ -1,17 +1,10 @@
-"""Labelled problems from files, as windows of tokens, as batches.
-
-A labelled problem is a JSON file, gzip-compressed or not, with ``problem`` (as ``verilocc_mlir.problem.schema`` writes
-it), ``registers`` (a proved assignment, by range id; null where there is none), and what it is of: ``name``,
-``source``, ``family``, ``target``, ``phase``.
-"""
+"""Labelled problems as windows of tokens, as batches."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,83 +12,27 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from verilocc_mlir.errors import InputError
-from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.problem.schema import problem_from_json
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Advice
 from verilocc_model.encoding.examples import Window, cells_of, windows_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION, words
-
-_SUFFIXES = (".json", ".json.gz")
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """A problem with a proved assignment."""
-
-    name: str
-    source: str
-    family: str
-    target: str
-    phase: str
-    problem: AllocationProblem
-    registers: tuple[str, ...]
+from verilocc_model.training.entries import Entry, Labelled
 
 
-def labelled_files(directories: Iterable[Path]) -> list[Path]:
-    """Files of labelled problems in an order that has nothing to do with what they are: the first ones are any.
-
-    Raises:
-        InputError: a directory is none.
-    """
-    found: list[Path] = []
-    for directory in directories:
-        if not directory.is_dir():
-            raise InputError("is no directory of labelled problems", where=str(directory))
-        found += [p for p in directory.rglob("*.json*") if p.name.endswith(_SUFFIXES)]
-    return sorted(found, key=lambda p: hashlib.blake2b(p.name.encode()).digest())
-
-
-def read_labelled(path: Path, *, labels: bool = True) -> Labelled | None:
-    """One file; None where it has no assignment, which it need not without ``labels``.
-
-    Raises:
-        InputError: it is none.
-    """
-    try:
-        data = path.read_bytes()
-        row = json.loads(gzip.decompress(data) if path.name.endswith(".gz") else data)
-        registers = row.get("registers")
-        if registers is None and labels:
-            return None
-        problem = problem_from_json(json.dumps(row["problem"]))
-        known = {k: str(row[k]) for k in ("name", "source", "family", "target", "phase")}
-        return Labelled(**known, problem=problem, registers=tuple(registers or ()))
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"is no labelled problem: {error}", where=str(path)) from error
-
-
-def held_out(name: str, part: float) -> bool:
-    """Whether a kernel belongs to the ``part`` kept for validation: by its name, so all of its phases go together."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "big") < part * 2**32
-
-
-def encoded(path: Path, window: int, cache: Path | None, advice_rate: float = 0.0) -> list[Window]:
+def encoded(entry: Entry, window: int, cache: Path | None, advice_rate: float = 0.0) -> list[Window]:
     """The windows of a labelled problem; kept in ``cache``, from where they are read the next time."""
     kept: Path | None = None
     if cache is not None:
-        stat = path.stat()
-        key = f"{VOCABULARY_VERSION}/{window}/{advice_rate}/{path.resolve()}/{stat.st_size}/{stat.st_mtime_ns}"
+        key = f"{VOCABULARY_VERSION}/{window}/{advice_rate}/{entry.key}"
         kept = cache / f"{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.npz"
         if kept.exists():
             return _unpacked(kept)
-    found = read_labelled(path)
-    if found is None:
+    found = entry.read()
+    if not found.registers:
         return []
     # Few of the examples show refutations: the same ones in every run.
-    generator = random.Random(path.name)
+    generator = random.Random(entry.key)
     advice = made_up(found, generator) if generator.random() < advice_rate else None
     windows = windows_of(found.problem, found.registers, limit=window, advice=advice)
     if kept is not None:
@@ -158,6 +95,21 @@ def batches(windows: Sequence[Window], batch_tokens: int, planning_weight: float
     generator.shuffle(groups)
     for group in groups:
         yield _batch([windows[k] for k in group], planning_weight)
+
+
+def plans(windows: Sequence[Window]) -> list[Window]:
+    """The windows that plan, each cut off behind its plan.
+
+    A function has three answers that plan and hundreds that place, and the few decide more: shown apart, they can be
+    learned often at little cost.
+    """
+    planning = _planning_answers()
+    found: list[Window] = []
+    for window in windows:
+        last = max((a for a in window.answers if window.tokens[a] in planning), default=-1)
+        if last >= 0:
+            found.append(Window(window.tokens[: last + 1], tuple(a for a in window.answers if a <= last)))
+    return found
 
 
 @lru_cache(maxsize=1)

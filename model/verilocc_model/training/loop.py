@@ -18,7 +18,7 @@ from torch.nn import functional
 from verilocc_model.encoding.examples import Window
 from verilocc_model.training import checkpoint
 from verilocc_model.training.config import TrainConfig
-from verilocc_model.training.data import Batch, batches
+from verilocc_model.training.data import Batch, batches, plans
 
 METRICS = "metrics.jsonl"
 
@@ -74,8 +74,9 @@ class Trainer:
         with _interruptible() as interrupted:
             while progress.tokens < config.tokens:
                 training, validation = data()
+                shown = [*training, *(plans(training) * config.planning_repeats)]
                 for batch in batches(
-                    training, config.batch_tokens, config.planning_weight, config.seed * 1000 + progress.epoch
+                    shown, config.batch_tokens, config.planning_weight, config.seed * 1000 + progress.epoch
                 ):
                     loss, count = self._step(batch)
                     progress.step += 1

@@ -21,7 +21,8 @@ from verilocc_model.encoding.examples import Window
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
 from verilocc_model.training import checkpoint
 from verilocc_model.training.config import TrainConfig
-from verilocc_model.training.data import encoded, held_out, labelled_files
+from verilocc_model.training.data import encoded
+from verilocc_model.training.entries import entries
 from verilocc_model.training.loop import METRICS, Trainer
 
 ENCODING_SECONDS = 60.0
@@ -31,7 +32,7 @@ Say = Callable[[str], None]
 
 
 class Data:
-    """Windows of all labelled problems in some directories, read anew at each call, encoded once.
+    """Windows of the labelled problems in some directories that a run may see, read anew at each call, encoded once.
 
     Raises:
         InputError: there are none.
@@ -42,30 +43,25 @@ class Data:
         self._config = config
         self._cache = cache
         self._say = say
-        self._kept: dict[tuple[Path, int], list[Window]] = {}
+        self._kept: dict[str, tuple[bool, list[Window]]] = {}
 
     def __call__(self) -> tuple[list[Window], list[Window]]:
         config = self._config
-        training: list[Window] = []
-        validation: list[Window] = []
-        files = [(path, path.stat().st_mtime_ns) for path in labelled_files(self._directories)]
-        kept = {key: self._kept[key] for key in files if key in self._kept}
+        found = [e for e in entries(self._directories, config.hold_out) if e.trains(config.targets)]
+        kept = {e.key: self._kept[e.key] for e in found if e.key in self._kept}
         stop = time.monotonic() + ENCODING_SECONDS
-        for path, changed in files:
-            if (path, changed) in kept or (kept and time.monotonic() > stop):
+        for entry in found:
+            if entry.key in kept or (kept and time.monotonic() > stop):
                 continue
-            if config.targets and not any(f".{target}." in path.name for target in config.targets):
-                continue
-            kept[path, changed] = encoded(path, config.window, self._cache, config.advice_rate)
+            windows = encoded(entry, config.window, self._cache, config.advice_rate)
+            kept[entry.key] = entry.part == "train", windows
         self._kept = kept
-        for (path, _), windows in kept.items():
-            # SOURCE.NAME.TARGET.PHASE.N.json: all phases and targets of a kernel go together.
-            name = ".".join(path.name.split(".")[:2])
-            (validation if held_out(name, config.hold_out) else training).extend(windows)
+        training = [w for train, windows in kept.values() if train for w in windows]
+        validation = [w for train, windows in kept.values() if not train for w in windows]
         if not training:
             raise InputError("there is nothing to train on", where=", ".join(map(str, self._directories)))
         self._say(
-            f"{len(self._kept)} of {len(files)} problems, {sum(len(w.tokens) for w in training):,} tokens to train on, "
+            f"{len(self._kept)} of {len(found)} problems, {sum(len(w.tokens) for w in training):,} tokens to train on, "
             f"{sum(len(w.tokens) for w in validation):,} held out"
         )
         return training, validation or training[:64]
