@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,15 @@ from verilocc_mlir.service.client import Client
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_model import lm
-from verilocc_model.allocator import ModelAllocator, advice_of, family_of
+from verilocc_model.advice import advice_of
+from verilocc_model.allocator import ModelAllocator, family_of
 from verilocc_model.card import CARD, read_card
+from verilocc_model.decoding.scorer import FirstFit, Scores
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.vocabulary import words
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, pass_at, summary
+from verilocc_model.evaluation.journal import Journal
 from verilocc_model.price import Price
 from verilocc_model.training.config import TrainConfig, load_config
 from verilocc_model.training.data import encoded
@@ -221,6 +226,55 @@ def test_the_trivial_policies_are_measured_without_a_model() -> None:
     cells = {(c["policy"], c["mode"]): c for c in summary(rows)}
     assert cells["draft", "masked"]["pass@1"] == 1.0
     assert cells["random", "masked"]["no_worse_than_deterministic"] == 0.0
+
+
+def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:
+    config = EvalConfig(modes=("masked",), policies=("draft",))
+    rows = list(evaluate(problems()[:1], None, config))
+    path = tmp_path / "rows"
+    Journal(path, {"model": "one"}).add("a", rows)
+    with path.open("a") as stream:
+        stream.write('{"key": "b", "ro')
+    journal = Journal(path, {"model": "one"})
+    assert journal.rows_of("a") == rows
+    assert journal.rows_of("b") is None
+    journal.add("b", rows)
+    assert Journal(path, {"model": "one"}).rows_of("b") == rows
+    with pytest.raises(InputError, match="another model"):
+        Journal(path, {"model": "two"})
+
+
+def test_what_is_measured_is_written(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write_labelled(data, "gemm_mma_lds.gfx942", "sgpr")
+    out = tmp_path / "found.json"
+    arguments = ["eval", str(data), "--all", "--mode", "masked", "--policy", "first-fit", "--out", str(out)]
+    assert CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False).return_value == 0
+    found = json.loads(out.read_text())
+    assert found["config"]["policies"] == ["first-fit"]
+    assert [c["pass@1"] for c in found["cells"]] == [1.0]
+    assert [r["name"] for r in found["rows"]] == ["gemm_mma_lds.gfx942"]
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_second_attempt_is_told_what_was_refuted() -> None:
+    class Wrong(FirstFit):
+        """Names no register: every answer is refuted."""
+
+        def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
+            scores = super().extend(tokens, positions)
+            scores[:, words().ids["x7"]] = 100.0
+            return scores
+
+    config = EvalConfig(modes=("unmasked",), policies=("model",), feedback=True)
+    rows = list(evaluate(problems()[:1], lambda target: Wrong(), config))
+    assert [(r.sample, r.told, r.outcome) for r in rows] == [
+        (-1, False, "refuted"), (0, False, "refuted"), (0, True, "refuted"),
+    ]  # fmt: skip
+    (cell,) = summary(rows)
+    assert cell["second_attempt_told"] == cell["second_attempt_blind"] == 0.0
+    assert rows[2].tokens > rows[1].tokens
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.allocators.protocol import Counterexample, Refutation
-from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.allocators.protocol import Refutation
+from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_mlir.target.registers import physical_register
+from verilocc_model.advice import advice_of
 from verilocc_model.card import CARD, read_card
 from verilocc_model.decoding.decoder import Sampling, decode
 from verilocc_model.decoding.scorer import Scorer
@@ -141,29 +141,3 @@ class ModelAllocator:
         with self._lock:
             found = decode(Episode(table, advice=advice), self.scorer(problem.target), sampling)
         return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", form.restored(found.registers))
-
-
-def advice_of(found: list[Counterexample], form: Canonical, table: Table) -> dict[int, Advice]:
-    """Counterexamples as the facts that an episode states about ranges."""
-    new = {old: k for k, old in enumerate(form.original)}
-    refuted: dict[int, list[int]] = {}
-    free: dict[int, list[int]] = {}
-    for example in found:
-        if not example.ranges:
-            continue
-        number = new[example.ranges[0]]
-        refuted.setdefault(number, []).extend(_cells(table, example.registers[:1]))
-        free.setdefault(number, []).extend(_cells(table, example.free))
-    return {n: Advice(tuple(dict.fromkeys(refuted[n])), tuple(dict.fromkeys(free.get(n, ())))) for n in refuted}
-
-
-def _cells(table: Table, registers: tuple[str, ...]) -> list[int]:
-    """First cells of registers; those that are none of the problem's are left out."""
-    found: list[int] = []
-    for name in registers:
-        try:
-            physical_register(name)
-        except UnsupportedError:
-            continue
-        found += table.cells.cells_of(name)[:1]
-    return found

@@ -85,6 +85,7 @@ def train_adapter_command(
     "--policy", "policies", multiple=True, type=click.Choice(["model", "draft", "first-fit", "random"]), help="[all]"
 )
 @click.option("--samples", type=click.IntRange(0, 1000), default=0, show_default=True, help="For pass@k.")
+@click.option("--feedback", is_flag=True, help="Second attempts after a refutation, told why and blind.")
 @click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="An answer.")

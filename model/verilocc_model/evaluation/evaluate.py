@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove import prove
-from verilocc_mlir.allocators import allocator
+from smt_verifier.prove import Violation, prove
+from verilocc_mlir.allocators import Counterexample, allocator
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
+from verilocc_model.advice import advice_of
 from verilocc_model.decoding.decoder import Decoded, Sampling, decode
 from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer
 from verilocc_model.encoding.canonical import canonical
@@ -40,6 +41,8 @@ class EvalConfig:
         modes: of ``MODES``.
         policies: of ``POLICIES``.
         samples: further, sampled answers of the model in each mode, for pass@k and the best of n.
+        feedback: where the model's unmasked answer is refuted, as many second attempts that are told why, and as many
+            that are not, one at least.
         temperature: of the samples.
         seed: of samples and of the random policy.
         seconds: wall time for one answer.
@@ -48,6 +51,7 @@ class EvalConfig:
     modes: tuple[str, ...] = MODES
     policies: tuple[str, ...] = POLICIES
     samples: int = 0
+    feedback: bool = False
     temperature: float = 0.7
     seed: int = 0
     seconds: float = 60.0
@@ -57,8 +61,9 @@ class EvalConfig:
 class Row:
     """One answer to one problem; ``sample`` is -1 for the answer that is not sampled.
 
-    ``price`` and ``deterministic`` (the other allocator's) are None without an answer. ``decode_seconds`` is CPU time
-    of building tables and decoding, ``wall_seconds`` wall time of that and of the proof.
+    ``told``: it is a second attempt that was told what was refuted. ``price``, ``deterministic`` and ``greedy`` (the
+    other allocators') are None without an answer. ``decode_seconds`` is CPU time of building tables and decoding,
+    ``wall_seconds`` wall time of that and of the proof.
     """
 
     name: str
@@ -70,10 +75,12 @@ class Row:
     policy: str
     mode: str
     sample: int
+    told: bool
     outcome: str
     reason: str
     price: Price | None
     deterministic: Price | None
+    greedy: Price | None
     questions: int
     agreed: int
     refused: int
@@ -101,24 +108,39 @@ def evaluate(problems: Iterable[Labelled], model: Callable[[str], Scorer] | None
 
 
 def _of_problem(asked: Labelled, model: Callable[[str], Scorer] | None, config: EvalConfig) -> Iterator[Row]:
-    form = canonical(asked.problem)
-    table = Table(form.problem)
-    rival: Price | None = None
-    try:
-        found = allocator("deterministic").allocate(asked.problem)
-        rival = price_of(table, cells_of(table, form.permuted(found.registers)))
-    except AllocationFailure:
-        pass
+    rivals = _rivals(asked)
     for policy in config.policies:
         for mode in config.modes:
-            if policy == "draft" and mode != "masked":
+            if (policy == "draft" and mode != "masked") or (policy == "model" and model is None):
                 continue
-            if policy == "model" and model is None:
+
+            def answer(sample: int, refuted: tuple[Violation, ...] = ()) -> tuple[Row, tuple[Violation, ...]]:
+                scorer = _scorer(policy, asked.target, model, config.seed)  # noqa: B023 -- called in this round only
+                return _answered(asked, rivals, scorer, policy, mode, sample, refuted, config)  # noqa: B023
+
+            first, violations = answer(-1)
+            yield first
+            if policy != "model":
                 continue
-            count = config.samples if policy == "model" else 0
-            for sample in range(-1, count):
-                scorer = _scorer(policy, asked.target, model, config.seed)
-                yield _answered(asked, rival, scorer, policy, mode, sample, config)
+            again = mode == "unmasked" and config.feedback and bool(violations)
+            for sample in range(max(config.samples, int(again))):
+                yield answer(sample)[0]
+                if again:
+                    yield answer(sample, violations)[0]
+
+
+def _rivals(asked: Labelled) -> tuple[Price | None, Price | None]:
+    """What the deterministic allocator's answer costs, and LLVM's greedy one's."""
+    form = canonical(asked.problem)
+    table = Table(form.problem)
+    mine: Price | None = None
+    try:
+        found = allocator("deterministic").allocate(asked.problem)
+        mine = price_of(table, cells_of(table, form.permuted(found.registers)))
+    except AllocationFailure:
+        pass
+    llvm = price_of(table, cells_of(table, form.permuted(asked.greedy))) if asked.greedy else None
+    return mine, llvm
 
 
 def _scorer(policy: str, target: str, model: Callable[[str], Scorer] | None, seed: int) -> Scorer | None:
@@ -128,36 +150,47 @@ def _scorer(policy: str, target: str, model: Callable[[str], Scorer] | None, see
 
 
 def _answered(
-    asked: Labelled, rival: Price | None, scorer: Scorer | None, policy: str, mode: str, sample: int, config: EvalConfig
-) -> Row:
+    asked: Labelled,
+    rivals: tuple[Price | None, Price | None],
+    scorer: Scorer | None,
+    policy: str,
+    mode: str,
+    sample: int,
+    refuted: tuple[Violation, ...],
+    config: EvalConfig,
+) -> tuple[Row, tuple[Violation, ...]]:
     sampling = Sampling(config.temperature if sample >= 0 else 0.0, config.seed * 1000 + sample, config.seconds)
     start, cpu = time.perf_counter(), time.process_time()
     done = Decoded()
     outcome, reason = "failed", ""
     price: Price | None = None
+    violations: tuple[Violation, ...] = ()
     form = canonical(asked.problem)
     table = Table(form.problem)
     try:
         table.check_pressure()
-        episode = Episode(table, mask=mode != "unmasked", lookahead=mode == "masked")
+        advice = advice_of([Counterexample(v.rule, v.ranges, v.slot, v.lanes, v.registers, v.free) for v in refuted],
+                           form, table)  # fmt: skip
+        episode = Episode(table, mask=mode != "unmasked", lookahead=mode == "masked", advice=advice)
         done = decode(episode, scorer, sampling) if scorer is not None else _drafted(episode)
         cpu = time.process_time() - cpu
         registers = form.restored(done.registers)
         proof = prove(asked.problem, Proposal(PROBLEM_VERSION, policy, registers), timeout_s=config.seconds)
-        outcome = str(proof.outcome).lower()
+        outcome, violations = str(proof.outcome).lower(), proof.violations
         if proof.outcome is Outcome.PROVED:
             price = price_of(table, episode.starts)
-        elif proof.violations:
-            reason = proof.violations[0].rule
+        elif violations:
+            reason = violations[0].rule
     except AllocationFailure as failure:
         cpu = time.process_time() - cpu
         reason = failure.reason
     wall = time.perf_counter() - start
-    return Row(
+    row = Row(
         asked.name, asked.source, asked.family, asked.target, asked.phase, len(asked.problem.ranges), policy, mode,
-        sample, outcome, reason, price, rival, done.questions, done.agreed,
+        sample, bool(refuted), outcome, reason, price, *rivals, done.questions, done.agreed,
         done.refused, done.passes, done.tokens, round(cpu, 4), round(wall, 4),
     )  # fmt: skip
+    return row, violations
 
 
 def _drafted(episode: Episode) -> Decoded:
@@ -190,14 +223,13 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
         first = [r for r in mine if r.sample < 0]
         fitting = [r for r in first if r.reason != "pressure"]
         proved = [r for r in fitting if r.proved]
-        compared = [(r.price, r.deterministic) for r in proved if r.price is not None and r.deterministic is not None]
         entry: dict[str, Any] = {
             **dict(zip(("target", "family", "source", "policy", "mode"), key, strict=True)),
             "problems": len(first),
             "do_not_fit": len(first) - len(fitting),
             "pass@1": _share(len(proved), len(fitting)),
-            "no_worse_than_deterministic": _share(sum(mine <= theirs for mine, theirs in compared), len(compared)),
-            "better_than_deterministic": _share(sum(mine < theirs for mine, theirs in compared), len(compared)),
+            **_against("deterministic", [(r.price, r.deterministic) for r in proved]),
+            **_against("greedy", [(r.price, r.greedy) for r in proved]),
             "tokens": sum(r.tokens for r in first),
             "decode_seconds": round(sum(r.decode_seconds for r in first), 2),
             "slowest_seconds": max((r.wall_seconds for r in first), default=0.0),
@@ -207,19 +239,45 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return found
 
 
+def _against(name: str, pairs: Iterable[tuple[Price | None, Price | None]]) -> dict[str, Any]:
+    """Shares of the problems that both have an answer to."""
+    both = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+    return {
+        f"compared_to_{name}": len(both),
+        f"no_worse_than_{name}": _share(sum(mine <= theirs for mine, theirs in both), len(both)),
+        f"better_than_{name}": _share(sum(mine < theirs for mine, theirs in both), len(both)),
+    }
+
+
 def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
+    """pass@k of the samples, the best of all answers against the others', and second attempts, told and blind."""
+    found: dict[str, Any] = {}
+    told = [r for r in rows if r.told]
+    if told:
+        again = {r.name + r.phase for r in told}
+        blind = [r for r in rows if r.sample >= 0 and not r.told and r.name + r.phase in again]
+        found["refuted_at_first"] = len(again)
+        found["second_attempt_told"] = _share(sum(r.proved for r in told), len(told))
+        found["second_attempt_blind"] = _share(sum(r.proved for r in blind), len(blind))
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        if row.sample >= 0 and row.name + row.phase in fitting:
+        if not row.told and row.name + row.phase in fitting:
             groups.setdefault(row.name + row.phase, []).append(row)
-    if not groups:
-        return {}
-    samples = min(len(g) for g in groups.values())
-    found: dict[str, Any] = {"samples": samples}
+    samples = min((sum(r.sample >= 0 for r in g) for g in groups.values()), default=0)
+    if not samples:
+        return found
+    found["samples"] = samples
     for k in (1, 10, 100):
         if k <= samples:
-            rates = [pass_at(k, sum(r.proved for r in g), len(g)) for g in groups.values()]
+            drawn = [[r.proved for r in g if r.sample >= 0] for g in groups.values()]
+            rates = [pass_at(k, sum(one), len(one)) for one in drawn]
             found[f"sampled_pass@{k}"] = round(sum(rates) / len(rates), 4)
+    for name in ("deterministic", "greedy"):
+        best = [
+            (min((r.price for r in g if r.price is not None), default=None), getattr(g[0], name))
+            for g in groups.values()
+        ]
+        found.update({f"best_{k}": v for k, v in _against(name, best).items()})
     return found
 
 
