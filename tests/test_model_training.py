@@ -35,10 +35,11 @@ from verilocc_model.encoding.vocabulary import words
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, pass_at, summary
 from verilocc_model.evaluation.journal import Journal
 from verilocc_model.price import Price
+from verilocc_model.training.adapt import adapt
 from verilocc_model.training.config import TrainConfig, load_config
 from verilocc_model.training.data import encoded
 from verilocc_model.training.entries import Labelled, entries, read_file
-from verilocc_model.training.run import train_adapter, train_base
+from verilocc_model.training.run import train_base
 
 SMALL = TrainConfig(
     hidden=64, layers=2, heads=2, kv_heads=2, inner=128, window=512, batch_tokens=2048, learning_rate=3e-3, warmup=10,
@@ -150,26 +151,30 @@ def test_names_and_block_order_leave_the_models_answer(trained: Path) -> None:
     assert {renamed[r.name]: s for r, s in zip(one.ranges, first.registers, strict=True)} == by_name
 
 
-def test_an_adapter_is_trained_found_and_switched(trained: Path, tmp_path: Path) -> None:
+def test_a_model_is_adapted_to_a_gpu_that_the_base_may_not_see(trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    write_labelled(data, "gemm_mma_lds.gfx1100", "vgpr")
-    out = tmp_path / "rdna3"
-    config = load_config(None, {**SMALL.to_data(), "tokens": 4000, "targets": ["gfx1100"], "rank": 4})
-    assert train_adapter(trained / "model", [data], config, out, lambda line: None)
-    model = tmp_path / "model"
-    (model / "adapters").mkdir(parents=True)
-    for path in (trained / "model").iterdir():
-        (model / path.name).write_bytes(path.read_bytes())
-    (out / "model").rename(model / "adapters" / "rdna3")
+    for name in ("gemm_mma_lds.gfx1201", "gemm_mma_lds.gfx942"):
+        write_labelled(data, name, "vgpr")
+    (seen,) = [e for e in entries([data], 0.0) if e.trains(())]
+    assert seen.target == "gfx942"
+    lines: list[str] = []
+    config = replace(SMALL, tokens=4000, rank=4)
+    model = adapt("gfx1201", trained / "model", [data], tmp_path / "out", lines.append, config=config)
+    assert "1 of 1 problems" in " ".join(lines)
     found = ModelAllocator(model)
     assert found.version.count("+") == 1
-    for name in ("gemm_mma_lds.gfx1100", "gemm_mma_lds.gfx942"):
+    assert [p.name for p in (model / "adapters").iterdir()] == ["rdna4"]
+    for name in ("gemm_mma_lds.gfx1201", "gemm_mma_lds.gfx942"):
         problem, _ = answered(name, "vgpr")
         assert prove(problem, found.allocate(problem)).outcome is Outcome.PROVED
-    # The base answers for a family without an adapter as it does alone.
+    # The base answers for a family without an adapter as it does alone, also after the adapter was in place.
     problem, _ = answered("gemm_mma_lds.gfx942", "vgpr")
     assert found.allocate(problem).registers == ModelAllocator(trained / "model").allocate(problem).registers
+    card = json.loads((model / "adapters" / "rdna4" / CARD).read_text())
+    (model / "adapters" / "rdna4" / CARD).write_text(json.dumps({**card, "base": "another"}))
+    with pytest.raises(InputError, match="the adapter is for another"):
+        ModelAllocator(model)
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
@@ -297,6 +302,7 @@ def test_families() -> None:
         (["train", "base", "DIR", "--out", "OUT"], "nothing to train on"),
         (["train", "base", "DIR", "--out", "OUT", "--set", "hiden=3"], "no setting 'hiden'"),
         (["train", "base", "DIR", "--out", "OUT", "--set", "hidden=big"], "hidden must be of type int"),
+        (["adapt", "--target", "gfx1", "--base", "DIR", "--out", "OUT", "DIR"], "gfx1"),
         (["train", "adapter", "DIR", "--out", "OUT", "--base", "DIR"], "has no allocation model"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report
 from verilocc_model.evaluation.journal import Journal
+from verilocc_model.training.adapt import ADAPTATION, adapt
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
 from verilocc_model.training.entries import entries
 from verilocc_model.training.run import commit, train_adapter, train_base
@@ -41,6 +42,15 @@ def train(
         done = train_base(data, wanted, out, say)
     say(f"the model is in {out / 'model'}" + ("" if done else "; the same command goes on from the checkpoint"))
     return ExitCode.PROVED if done else ExitCode.INTERRUPTED
+
+
+def adapt_command(
+    target: str, base: Path, data: Sequence[Path], out: Path, minutes: float, kernels: int, say: Say
+) -> int:
+    """Adapt a model to a GPU."""
+    model = adapt(target, base, data, out, say, config=replace(ADAPTATION, minutes=minutes), kernels=kernels)
+    say(f"the model is in {model}")
+    return ExitCode.PROVED
 
 
 def evaluate_command(

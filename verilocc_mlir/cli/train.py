@@ -75,6 +75,20 @@ def train_adapter_command(
     return int(done)
 
 
+@click.command("adapt", cls=RichCommand, context_settings=_CONTEXT)
+@click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
+@click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="At most.")
+@click.option("--kernels", type=click.IntRange(1), default=None, help="Train on this many at most. [all]")
+@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="OUT/model is the adapted model.")
+@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+def adapt_command(
+    target: str, base: Path, minutes: float, kernels: int | None, out: Path, data: tuple[Path, ...]
+) -> int:
+    """Adapt a model to a GPU that it has not seen, with the labelled problems for it in DIR."""
+    return int(_commands().adapt_command(target, base, data, out, minutes, kernels or 0, _say))
+
+
 @click.command("eval", cls=RichCommand, context_settings=_CONTEXT)
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
 @click.option(

@@ -38,7 +38,10 @@ class Data:
         InputError: there are none.
     """
 
-    def __init__(self, directories: Sequence[Path], config: TrainConfig, cache: Path, say: Say) -> None:
+    def __init__(
+        self, directories: Sequence[Path], config: TrainConfig, cache: Path, say: Say, kernels: int = 0
+    ) -> None:
+        self._kernels = kernels
         self._directories = tuple(directories)
         self._config = config
         self._cache = cache
@@ -48,6 +51,9 @@ class Data:
     def __call__(self) -> tuple[list[Window], list[Window]]:
         config = self._config
         found = [e for e in entries(self._directories, config.hold_out) if e.trains(config.targets)]
+        if self._kernels:
+            chosen = set(list(dict.fromkeys(e.kernel for e in found))[: self._kernels])
+            found = [e for e in found if e.kernel in chosen]
         kept = {e.key: self._kept[e.key] for e in found if e.key in self._kept}
         stop = time.monotonic() + ENCODING_SECONDS
         for entry in found:
@@ -86,8 +92,12 @@ def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say:
     return done
 
 
-def train_adapter(base: Path, directories: Sequence[Path], config: TrainConfig, out: Path, say: Say) -> bool:
+def train_adapter(
+    base: Path, directories: Sequence[Path], config: TrainConfig, out: Path, say: Say, *, kernels: int = 0
+) -> bool:
     """Train a LoRA adapter on a base of ours in ``out``, or go on with the one begun there.
+
+    ``kernels``: train on this many at most, 0: on all.
 
     Raises:
         InputError: no data; no base; another configuration was begun in ``out``.
@@ -113,7 +123,7 @@ def train_adapter(base: Path, directories: Sequence[Path], config: TrainConfig, 
     trainer = Trainer(model, config, out, say)
     if found:
         trainer.resume(found)
-    done = trainer.run(Data(directories, config, out / "windows", say))
+    done = trainer.run(Data(directories, config, out / "windows", say, kernels))
     _finish(out, model, config, trainer, {"kind": "adapter", "base": card["name"], "targets": list(config.targets)})
     return done
 
