@@ -45,7 +45,7 @@ def train(
 
 
 def adapt_command(
-    target: str, base: Path, data: Sequence[Path], out: Path, minutes: float, kernels: int, say: Say
+    target: str, base: Path, data: Sequence[Path], out: Path, *, minutes: float, kernels: int, say: Say
 ) -> int:
     """Adapt a model to a GPU."""
     model = adapt(target, base, data, out, say, config=replace(ADAPTATION, minutes=minutes), kernels=kernels)

@@ -86,7 +86,8 @@ def adapt_command(
     target: str, base: Path, minutes: float, kernels: int | None, out: Path, data: tuple[Path, ...]
 ) -> int:
     """Adapt a model to a GPU that it has not seen, with the labelled problems for it in DIR."""
-    return int(_commands().adapt_command(target, base, data, out, minutes, kernels or 0, _say))
+    done = _commands().adapt_command(target, base, data, out, minutes=minutes, kernels=kernels or 0, say=_say)
+    return int(done)
 
 
 @click.command("eval", cls=RichCommand, context_settings=_CONTEXT)
