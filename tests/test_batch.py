@@ -247,7 +247,7 @@ def test_a_verdict_that_is_not_proved_has_its_reason_and_no_data(demo_kernels: P
     text = (demo_kernels / "attn_d64.gfx942.opt.ll").read_text()
     agprs = '"amdgpu-agpr-alloc"="0"'
     tight = text.replace(agprs, f'{agprs} "amdgpu-waves-per-eu"="8,8"').encode()
-    (result,) = LocalExecutor(1, 60).run([Job(0, "tight.ll", tight, Settings(cpu=CPU, fallback=False))])
+    (result,) = LocalExecutor(1, 60).run([Job(0, "tight.ll", tight, Settings(cpu=CPU, fallback=False, spill=False))])
     assert (result.outcome, result.data, result.final) == (Outcome.UNKNOWN, None, True)
     assert "attn, VGPR: " in result.message
     assert "VGPRs are needed at once" in result.message

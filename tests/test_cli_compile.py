@@ -206,7 +206,7 @@ class Clashing:
 def test_refuted_is_exit_code_1_and_writes_nothing(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(compile_module, "allocator", lambda _: Clashing())
+    monkeypatch.setattr(compile_module, "allocator", lambda _, seconds: Clashing())
     out, report = tmp_path / "k.hsaco", tmp_path / "k.json"
     command = ["compile", str(small), "-mcpu=gfx942", "-o", str(out), f"--report={report}"]
     assert run([*command, "--no-fallback"]) == 1
@@ -233,10 +233,10 @@ def test_giving_up_without_fallback_is_exit_code_3(demo_kernels: Path, tmp_path:
     source, out, report = tmp_path / "k.ll", tmp_path / "k.hsaco", tmp_path / "k.json"
     source.write_text(text.replace(agprs, f'{agprs} "amdgpu-waves-per-eu"="8,8"'))
     command = ["compile", str(source), "-mcpu=gfx942", "-o", str(out), f"--report={report}", "-q"]
-    assert run([*command, "--no-fallback"]) == 3
+    assert run([*command, "--no-fallback", "--no-spill"]) == 3
     assert not out.exists()
     assert json.loads(report.read_text())["outcome"] == "unknown"
-    assert run(command) == 0
+    assert run([*command, "--no-spill"]) == 0
     phase = json.loads(report.read_text())["functions"][0]["phases"][-1]
     assert (phase["allocator"], phase["fallback"]) == ("llvm", True)
     assert "VGPRs are needed at once" in phase["fallback_reason"]
@@ -415,3 +415,12 @@ def test_save_temps_keeps_the_machine_ir_before_and_after(small: Path, tmp_path:
     assert before.functions[0].registers
     assert not after.functions[0].registers
     assert after.functions[0].name == "small"
+
+
+def test_the_exact_allocator_end_to_end(small: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ortools", reason="OR-Tools is an extra: requirements/exact.txt")
+    out, report = tmp_path / "k.hsaco", tmp_path / "k.json"
+    options = ["-mcpu=gfx942", "--allocator=exact", "--allocator-seconds=20", "--no-fallback", "-q"]
+    assert run(["compile", str(small), *options, "-o", str(out), f"--report={report}"]) == 0
+    phases = json.loads(report.read_text())["functions"][0]["phases"]
+    assert {(p["allocator"], p["fallback"]) for p in phases} == {("exact", False)}

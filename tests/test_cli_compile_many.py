@@ -170,7 +170,7 @@ def test_the_exit_code_is_the_gravest(batch: Batch, demo_kernels: Path) -> None:
     text = (demo_kernels / "attn_d64.gfx942.opt.ll").read_text()
     agprs = '"amdgpu-agpr-alloc"="0"'
     (batch.source / "tight.ll").write_text(text.replace(agprs, f'{agprs} "amdgpu-waves-per-eu"="8,8"'))
-    found = batch.run("--no-fallback", "--reports")
+    found = batch.run("--no-fallback", "--no-spill", "--reports")
     assert found["exit_code"] == 3
     tight = next(i for i in found["inputs"] if i["input"].endswith("tight.ll"))
     assert (tight["outcome"], tight["output"]) == ("unknown", None)
@@ -178,7 +178,7 @@ def test_the_exit_code_is_the_gravest(batch: Batch, demo_kernels: Path) -> None:
     assert json.loads((batch.out / "tight.report.json").read_text())["output"] is None
     assert len(batch.entries()) == 1
     (batch.source / "bad.ll").write_text("hello")
-    assert batch.run("--no-fallback")["exit_code"] == 2
+    assert batch.run("--no-fallback", "--no-spill")["exit_code"] == 2
 
 
 def test_a_result_that_cannot_be_written_is_an_error_of_its_input(batch: Batch) -> None:

@@ -248,7 +248,7 @@ def test_what_cannot_be_proved_is_tritons(monkeypatch: pytest.MonkeyPatch) -> No
             right = super().allocate(problem)
             return replace(right, registers=(right.registers[0],) * len(right.registers))
 
-    monkeypatch.setitem(registry._FACTORIES, "broken", Broken)
+    monkeypatch.setitem(registry._FACTORIES, "broken", lambda seconds: Broken())
     plain = build_sum()
     hook.install(allocator="broken", fallback=False)
     kernel = build_sum()

@@ -13,6 +13,7 @@ from smt_verifier.prove import ProofResult
 from verilocc_mlir.allocators import AllocationFailure, Allocator, allocator
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline import attempt as attempt_module
+from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner, _without_attributes
 from verilocc_mlir.problem.build import Phase
@@ -63,7 +64,13 @@ def runner(
     chosen: Allocator | None, *, fallback: bool = True, llvm: Callable[[str, Phase], str] = llvm_allocate
 ) -> PhaseRunner:
     return PhaseRunner(
-        () if chosen is None else (chosen,), target(CPU), llvm, fallback=fallback, solver_seconds=60.0, clock=Clock()
+        () if chosen is None else (chosen,),
+        target(CPU),
+        llvm,
+        fallback=fallback,
+        spills=SpillLimits(),
+        solver_seconds=60.0,
+        clock=Clock(),
     )
 
 

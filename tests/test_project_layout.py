@@ -56,10 +56,14 @@ def test_import_arrows_hold() -> None:
         ("verilocc_mlir/report/model.py", "import verilocc_mlir.hooks", "nothing but the command line knows them"),
         ("verilocc_mlir/hooks/vmfb.py", "import verilocc_mlir.cli", "hooks do not know the command line"),
         ("verilocc_mlir/hooks/vmfb.py", "import torch", "loaded when they are first needed"),
+        ("verilocc_mlir/cost/model.py", "import verilocc_mlir.toolchain.run", "only cost.read drives tools"),
+        ("verilocc_mlir/cost/flow.py", "import verilocc_mlir.pipeline", "cost is a model of text"),
         ("verilocc_mlir/pipeline/batch/run.py", "import ray", "Ray is loaded by its executor"),
         ("model/verilocc_model/price.py", "import torch", "encoding and decoding need neither torch"),
         ("verilocc_mlir/pipeline/phase.py", "import verilocc_model", "nothing of the compiler but its command line"),
         ("model/verilocc_model/corpus/cells.py", "import verilocc_mlir.cli", "the corpus loads front ends"),
+        ("verilocc_mlir/allocators/exact/solver.py", "import ortools", "OR-Tools is loaded by allocators.exact"),
+        ("verilocc_mlir/allocators/search.py", "import verilocc_mlir.allocators.exact", "loaded by name only"),
     ],
 )
 def test_a_broken_arrow_is_caught(copy: Path, module: str, line: str, contract: str) -> None:

@@ -18,9 +18,10 @@ from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.analysis.liveness import LaneSegments
 from verilocc_mlir.analysis.pressure import peak_pressure
 from verilocc_mlir.cli.main import run
+from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.recording import Recording
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.report.page.boxes import assigned_boxes
 from verilocc_mlir.report.page.follow import follow
 from verilocc_mlir.report.page.html import MAX_MOVES, safe_json, to_html
@@ -81,7 +82,7 @@ def tight_text() -> str:
 @lru_cache(maxsize=1)
 def tight() -> tuple[Compiled, Recording]:
     """LLVM's allocation of it, which spills."""
-    return compiled(tight_text(), "gfx942")
+    return compiled(tight_text(), "gfx942", spill=False)
 
 
 @pytest.mark.parametrize("name", ["gemm_mma_lds.gfx942", "attn_d64.gfx1100"])
@@ -296,9 +297,7 @@ def test_a_kernel_without_registers_has_a_page() -> None:
 
 
 def test_without_an_allocation_there_is_the_demand() -> None:
-    text = (KERNELS / "attn_d64.gfx942.opt.ll").read_text()
-    agprs = '"amdgpu-agpr-alloc"="0"'
-    done, recording = compiled(text.replace(agprs, f'{agprs} "amdgpu-waves-per-eu"="8,8"'), "gfx942", fallback=False)
+    done, recording = compiled(tight_text(), "gfx942", fallback=False, spill=False)
     assert done.report.outcome is Outcome.UNKNOWN
     page = page_of(done, recording)
     data = page.data()[-1]
@@ -320,6 +319,27 @@ def test_actions_and_costs_given_in_are_shown() -> None:
     assert any(re.search(r"VALU issue.*1,200 cycles.*1,500.5 cycles", row) for row in rows)
     assert any(re.search(r"LDS.*3.*\?", row) for row in rows)
     assert "not measured on a GPU" in page.text
+
+
+def test_costs_are_those_of_the_code() -> None:
+    done, recording = compiled((KERNELS / "gemm_mma_lds.gfx942.opt.ll").read_text(), "gfx942", also=("asm",))
+    (name,) = (f.name for f in done.report.functions)
+    cost = cost_of_assembly(done.also[Emit.ASM].decode(), target("gfx942"))[name]
+    rows = {row.component: row for row in recording.costs[name]}
+    assert (rows["total"].ours, rows["LDS"].ours, rows["matrix unit"].ours) == (cost.cycles, cost.lds, cost.mfma)
+    assert rows["total"].llvm is not None
+    page = page_of(done, recording, costs=recording.costs)
+    assert any(re.search(rf"total.*{cost.cycles:,.0f} cycles", e.text) for e in page.of("tr"))
+
+
+def test_our_spills_say_why() -> None:
+    done, recording = compiled(tight_text(), "gfx942", effort="fast")
+    phase = done.report.functions[0].phases[-1]
+    assert (phase.fallback, phase.outcome) == (False, Outcome.PROVED)
+    assert phase.spills
+    page = page_of(done, recording)
+    for action in recording.phases[-1].actions:
+        assert action.reason in page.text
 
 
 def record_with(*questions: tuple[Obligation, Verdict]) -> PhaseRecord:
@@ -392,7 +412,7 @@ def test_compile_writes_the_page_beside_the_result(tmp_path: Path) -> None:
         (SMALL.replace("%NAME%", "k"), "-mcpu=gfx1", 2, False),
         (SMALL.replace("%NAME%", "k"), "-mcpu=gfx942 -o {source}", 2, False),
         (SMALL.replace("%NAME%", "k"), "-mcpu=gfx942 -o {source}/no/p.html", 2, False),
-        (tight_text(), "-mcpu=gfx942 --no-fallback", 3, True),
+        (tight_text(), "-mcpu=gfx942 --no-fallback --no-spill", 3, True),
     ],
     ids=["no IR", "no target", "over its input", "no directory", "not allocated"],
 )

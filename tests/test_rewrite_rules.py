@@ -43,8 +43,8 @@ class TestOperands:
 """,
             {"%0": "vgpr4_vgpr5_vgpr6_vgpr7"},
         )
-        assert lines(done)[1].startswith("S_NOP 0, implicit ")
-        names = [o.phys for o in done.blocks[0].instructions[1].operands[1:]]
+        assert lines(done)[0].startswith("S_NOP 0, implicit ")
+        names = [o.phys for o in done.blocks[0].instructions[0].operands[1:]]
         assert names == ["vgpr5_vgpr6", "vgpr7", "vgpr4_vgpr5_vgpr6_vgpr7"]
 
     def test_class_type_and_kill_flag_go_and_renamable_comes(self) -> None:

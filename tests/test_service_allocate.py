@@ -363,16 +363,27 @@ def test_what_cannot_be_learnt_falls_back_after_so_many_attempts(client: Client,
     assert answer.versions.allocator == "stubborn 1"
 
 
-def test_too_many_registers_is_a_result_with_a_reason(client: Client) -> None:
+def test_too_many_registers_are_spilled_where_the_text_is_wanted(client: Client) -> None:
     text = readable(run_llc(CROWDED, CPU, "-stop-before=greedy,2", mir=False))
     answer = client.allocation.Allocate(request_of(text, CPU, "vgpr"), timeout=SECONDS)
+    (found,) = answer.functions
+    assert (found.outcome, found.allocator) == (PROVED, "deterministic")
+    assert found.spills
+    assert all(s.registers and s.reason for s in found.spills)
+    check_audit(answer.mir.decode(), text, CPU)
+
+
+def test_too_many_registers_is_a_result_with_a_reason(client: Client) -> None:
+    text = readable(run_llc(CROWDED, CPU, "-stop-before=greedy,2", mir=False))
+    request = request_of(text, CPU, "vgpr")
+    request.return_mir = False
+    answer = client.allocation.Allocate(request, timeout=SECONDS)
     (found,) = answer.functions
     assert found.outcome == verdict_pb2.OUTCOME_UNKNOWN
     assert "161 AGPRs and VGPRs are needed at once, 128 are free" in found.reason
     assert (found.allocator, list(found.assignments), found.HasField("cost")) == ("", [], False)
     assert [(a.ended, a.HasField("proof")) for a in found.attempts] == [("allocate", False)]
-    # The text is as it was; other functions of it would have had their registers.
-    assert parse_mir(answer.mir.decode()).functions[0] == parse_mir(text).functions[0]
+    assert (answer.mir, list(found.spills)) == (b"", [])
 
 
 @pytest.mark.parametrize("name", ["spoilt", "gives-up", "too-few", "unknown-registers", "prints"])

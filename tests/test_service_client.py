@@ -29,6 +29,7 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators import AllocationFailure, allocator
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.cli.server import FACTORY
@@ -119,6 +120,7 @@ class Failing:
         return honest(request)
 
 
+DETERMINISTIC = f"{DeterministicAllocator.name} {DeterministicAllocator.version}"
 LOST = ServiceError(StatusCode.UNAVAILABLE, "WORKER_LOST", "gone", 0.0)
 FULL = ServiceError(StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED", "try later", 0.01)
 
@@ -135,7 +137,7 @@ def test_a_server_allocates_as_the_local_allocator_does(problem: AllocationProbl
             assert remote.allocate(problem).registers == allocator("deterministic").allocate(problem).registers
             assert (remote.name, remote.address) == (f"remote({address})", address)
             said = client.capabilities()
-            assert remote.version == "deterministic 1" == said.versions.allocator
+            assert remote.version == DETERMINISTIC == said.versions.allocator
             assert RemoteAllocator(client).version == remote.version
 
 
@@ -593,7 +595,7 @@ def test_compile_asks_a_server_for_the_allocator_that_it_lists(
     source, report = tmp_path / "k.ll", tmp_path / "r.json"
     source.write_text(kernel(3))
     with serving(offers) as address, Client(address) as client:
-        for name, version in (("", "another 7"), ("another", "another 7"), ("deterministic", "deterministic 1")):
+        for name, version in (("", "another 7"), ("another", "another 7"), ("deterministic", DETERMINISTIC)):
             assert RemoteAllocator(client, allocator=name).version == version
 
         def compiled(server: str, *options: str) -> tuple[str, set[str], str]:
@@ -675,7 +677,7 @@ def test_a_server_that_comes_while_a_batch_runs_has_its_results_under_its_own_na
         executor = LocalExecutor(1, 60, FACTORY)
         items = list(compile_batch(inputs, executor, BatchOptions(settings, keys(version), store)))
         assert {i.outcome for i in items} == {Outcome.PROVED}
-        return {(i.origin.value, i.key == keys("deterministic 1").of(i.input_sha256)) for i in items}
+        return {(i.origin.value, i.key == keys(DETERMINISTIC).of(i.input_sha256)) for i in items}
 
     (tmp_path / "out").mkdir()
     # It was down when the run began, and nobody allocates in its name: nothing is kept.
@@ -686,7 +688,7 @@ def test_a_server_that_comes_while_a_batch_runs_has_its_results_under_its_own_na
         assert began_with("unknown") == {("compiled", True)}
         assert began_with("unknown") == {("compiled", True)}
         assert began_with("deterministic 0") == {("compiled", True)}
-        assert began_with("deterministic 1") == {("journal", True)}
+        assert began_with(DETERMINISTIC) == {("journal", True)}
         assert began_with("deterministic 0") == {("compiled", True)}
 
 

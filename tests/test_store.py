@@ -18,7 +18,7 @@ from support import REPOSITORY
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline import key as key_module
 from verilocc_mlir.pipeline.key import Keys, source_digest
-from verilocc_mlir.pipeline.settings import Emit, ServerAccess, Settings
+from verilocc_mlir.pipeline.settings import Effort, Emit, ServerAccess, Settings
 from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 
@@ -179,8 +179,11 @@ CHANGED = Settings(
     triple="amdgcn-amd-amdhsa",
     opt_level=2,
     allocator="llvm",
+    allocator_seconds=1.0,
+    effort=Effort.BEST,
     emit=Emit.OBJ,
     also=(Emit.MIR,),
+    spill=False,
     fallback=False,
     verify=False,
     solver_seconds=1.0,
@@ -188,6 +191,7 @@ CHANGED = Settings(
     llc_options=("-fp-contract=fast",),
     llvm=Path("/nowhere"),
     server="127.0.0.1:1",
+    server_allocator="another",
     access=ServerAccess(
         Path("ca.pem"), Path("cert.pem"), Path("key.pem"), Path("token.txt"), insecure=True, seconds=1.0
     ),

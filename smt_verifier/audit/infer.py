@@ -4,9 +4,8 @@ what it says.
 
 from __future__ import annotations
 
-from smt_verifier.audit.product import Assume, Product
+from smt_verifier.audit.product import Product
 from smt_verifier.audit.relation import Claims, observe
-from smt_verifier.audit.state import Terms
 from verilocc_mlir.errors import UnsupportedError
 
 _MAX_ROUNDS = 100
@@ -33,7 +32,7 @@ def infer(product: Product) -> list[Claims | None]:
                 continue
             pending.discard(block)
             executor.reset()
-            state = product.entry_state(block, entries[block], _believe(executor.terms))
+            state = product.entry_state(block, entries[block], executor.terms.believe)
             executor.run(product.steps[block], state)
             for successor in product.successors[block]:
                 seen = observe(executor, product.leave(block, successor, state), successor, product.live[successor])
@@ -43,10 +42,3 @@ def infer(product: Product) -> list[Claims | None]:
                     entries[successor] = new
                     pending.add(successor)
     raise UnsupportedError("the relation between both sides did not settle")
-
-
-def _believe(terms: Terms) -> Assume:
-    def believe(pre: int, post: int) -> None:
-        terms.alternatives.setdefault(pre, set()).add(post)
-
-    return believe

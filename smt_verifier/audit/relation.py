@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from smt_verifier.audit.execute import Executor
-from smt_verifier.audit.lanes import GHOST, key_name
+from smt_verifier.audit.lanes import GHOST, STACK, key_name
 from smt_verifier.audit.masks import Variable
 from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Expression, Mask, State, Terms
 
@@ -162,12 +162,12 @@ def observe(executor: Executor, state: State, block: int, live: set[int]) -> Cla
     terms = executor.terms
     expressions = [e for e in executor.expressions if e.key is not None]
     scalar = _relation(state.pre, state.post, live, terms)
-    scalar.facts = _facts(executor, state, None, expressions)
+    scalar.facts = _facts(executor, state, None, expressions, live)
     masks = executor.masks.live_masks(state, block)
     atoms: dict[frozenset[Mask], Relation] = {}
     for atom in state.atoms:
         relation = _relation(atom.pre, atom.post, live if atom.active else None, terms)
-        relation.facts = _facts(executor, state, atom, expressions)
+        relation.facts = _facts(executor, state, atom, expressions, live if atom.active else None)
         signature = frozenset(v for v, name in masks.items() if name in atom.signature) | atom.signature & _FLAGS
         mine = atoms.get(signature)
         atoms[signature] = relation if mine is None else mine.meet(relation)
@@ -199,15 +199,18 @@ def _relation(pre: dict[int, int], post: dict[int, int], live: set[int] | None, 
     return relation
 
 
-def _facts(executor: Executor, state: State, atom: Atom | None, expressions: list[Expression]) -> frozenset[Fact]:
-    """Lanes that hold the result of an operation on lanes; what remembers an argument of a repeated operation may be
-    the result of another one.
+def _facts(
+    executor: Executor, state: State, atom: Atom | None, expressions: list[Expression], live: set[int] | None
+) -> frozenset[Fact]:
+    """Lanes that hold the result of an operation on lanes: that which it was made in, and copies of it. What remembers
+    an argument of a repeated operation may be the result of another one.
     """
     table = atom.pre if atom is not None else state.pre
-    remembered: dict[int, list[int]] = {}
+    wanted = {e.term for e in expressions}
+    copies: dict[int, list[int]] = {}
     for key, term in table.items():
-        if key >= GHOST:
-            remembered.setdefault(term, []).append(key)
+        if term in wanted and (key >= GHOST or (key < STACK and (live is None or key in live))):
+            copies.setdefault(term, []).append(key)
     found: set[Fact] = set()
     for e in expressions:
         assert e.key is not None
@@ -216,6 +219,6 @@ def _facts(executor: Executor, state: State, atom: Atom | None, expressions: lis
         if [pre_term(executor, state, atom, k) for k in e.argument_keys] != list(e.arguments):
             continue
         holders = {e.key} if pre_term(executor, state, atom, e.key) == e.term else set[int]()
-        for key in holders.union(remembered.get(e.term, ())):
+        for key in holders.union(copies.get(e.term, ())):
             found.add((e.operation, e.index, key, e.argument_keys))
     return frozenset(found)

@@ -104,14 +104,16 @@ class Terms:
     """Makes terms and remembers where each came from, for messages.
 
     ``maybe_undefined`` holds pre-RA terms of lanes that are undefined on some paths; each has a Boolean of its own in
-    the solver. ``alternatives`` and ``results`` serve inference alone: post-RA terms that a pre-RA term is believed
-    equal to, and terms that are results of one pure operation on arguments believed equal.
+    the solver. ``alternatives``, ``believers`` and ``results`` serve inference alone: post-RA terms that a pre-RA term
+    is believed equal to, the same the other way round, and terms that are results of one pure operation on arguments
+    believed equal.
     """
 
     origin: list[str] = field(default_factory=lambda: ["undefined"])
     _rows: list[range] = field(default_factory=list[range])
     maybe_undefined: set[int] = field(default_factory=set[int])
     alternatives: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    believers: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
     results: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
 
     def fresh(self, origin: str) -> int:
@@ -139,6 +141,17 @@ class Terms:
         for table in (self.alternatives, self.results):
             if pre in table:
                 yield table[pre]
+        if self.results:
+            # What a lane of another register with the same value is the result of, this one is.
+            for post in self.alternatives.get(pre, ()):
+                for other in self.believers[post]:
+                    if other != pre and other in self.results and other not in self.maybe_undefined:
+                        yield self.results[other]
+
+    def believe(self, pre: int, post: int) -> None:
+        """Inference takes them to be equal."""
+        self.alternatives.setdefault(pre, set()).add(post)
+        self.believers.setdefault(post, set()).add(pre)
 
     def alike(self, one: int, other: int) -> bool:
         """Whether inference takes two terms to be equal, whichever side each is of."""

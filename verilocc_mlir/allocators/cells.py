@@ -13,6 +13,9 @@ from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, t
 
 _FILES = ("vgpr", "agpr", "sgpr")
 
+_FILE_ALIGN = 8
+"""A file's first cell is a multiple of this: cells tell the bank (number modulo 4) of a register, halves or not."""
+
 
 @dataclass(frozen=True)
 class CellMap:
@@ -87,6 +90,7 @@ def cell_map(problem: AllocationProblem) -> CellMap:
     expensive: set[int] = set()
     size = 0
     for bank in _FILES:
+        size = -(-size // _FILE_ALIGN) * _FILE_ALIGN
         base[bank] = size
         budget = budgets.get(bank)
         count = 1 + max(budget.registers) if budget and budget.registers else 0

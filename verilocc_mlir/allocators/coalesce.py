@@ -37,6 +37,12 @@ def coalesce(problem: AllocationProblem, singles: list[Item], table: CandidateTa
     return list(dict.fromkeys(item_of))
 
 
+def meet(first: Item, second: Item, distance: int) -> bool:
+    """Whether ``second``, ``distance`` cells above ``first``, would hold a cell of it at the same time."""
+    held = dict(first.cells)
+    return any(held.get(offset + distance, 0) & mask for offset, mask in second.cells)
+
+
 def lane_offset(lanes: int, halves: int) -> int | None:
     """A distance in 16-bit lanes as cells; None where cells are too coarse for it."""
     scaled = lanes * halves

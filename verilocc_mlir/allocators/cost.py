@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset
-from verilocc_mlir.problem.model import AllocationProblem, Occupancy
+from verilocc_mlir.problem.model import AllocationProblem, Occupancy, Relation
 from verilocc_mlir.target.occupancy import extra_sgprs, waves_by_sgprs
 from verilocc_mlir.target.targets import target
 
@@ -36,13 +36,17 @@ def scalar_waves(problem: AllocationProblem, count: int) -> int:
     return waves_by_sgprs(machine, count + extra_sgprs(machine, vcc=True, flat_scratch=True))
 
 
+SAVE_AND_RESTORE = 2.0
+"""Estimated executions that a callee-saved register costs when it is used."""
+
+
 class Cost(NamedTuple):
     """Smaller is better, first field first.
 
     Attributes:
         lost_waves: waves fewer than the most a SIMD holds.
         saves_and_copies: estimated executions of copies left in the code, and of the save and restore of each
-            callee-saved register used.
+            callee-saved register used; and the weights of the machine's preferences that are not met, where they count.
         registers: 32-bit registers of the files counted, AGPRs after aligned VGPRs where they share a file.
     """
 
@@ -51,10 +55,37 @@ class Cost(NamedTuple):
     registers: int
 
 
-class CostModel:
-    """Costs of complete assignments of one problem."""
+class CellRelation(NamedTuple):
+    """A ``Relation`` in cells: ``b`` at ``distance`` from ``a`` where ``modulus`` is 0, else anywhere but there, modulo
+    ``modulus``."""
 
-    def __init__(self, problem: AllocationProblem, cells: CellMap) -> None:
+    a: int
+    b: int
+    distance: int
+    modulus: int
+
+    def holds(self, a: int, b: int) -> bool:
+        """Whether it holds for starts ``a`` and ``b``."""
+        apart = b - a - self.distance
+        return apart % self.modulus != 0 if self.modulus else apart == 0
+
+
+def cell_relation(relation: Relation, cells: CellMap) -> CellRelation:
+    """A relation of registers as one of cells; both ranges start at whole registers."""
+    distance = (relation.a_lane - relation.b_lane) * cells.halves // 2
+    return CellRelation(relation.a, relation.b, distance, relation.modulus * cells.halves)
+
+
+class CostModel:
+    """Costs of complete assignments of one problem.
+
+    Args:
+        problem: the problem.
+        cells: its cell array.
+        preferences: whether the machine's preferences count.
+    """
+
+    def __init__(self, problem: AllocationProblem, cells: CellMap, *, preferences: bool = True) -> None:
         self._problem = problem
         self._cells = cells
         self._pairs = [
@@ -63,6 +94,12 @@ class CostModel:
         self._fixed = [
             (a.a, goal, a.weight) for a in problem.affinities if a.b < 0 and (goal := fixed_start(cells, a)) is not None
         ]
+
+        self.preferences = tuple(
+            (tuple(cell_relation(r, cells) for r in p.relations), p.weight)
+            for p in (problem.preferences if preferences else ())
+        )
+        """Relations that must all hold, and what it costs if they do not."""
 
     def of(self, starts: Sequence[int]) -> Cost:
         """Cost when range *i* starts at cell ``starts[i]``."""
@@ -78,12 +115,19 @@ class CostModel:
                 dear.update(cells.expensive.intersection(range(start, start + span)))
         left = sum(w for a, b, distance, w in self._pairs if distance is None or starts[b] != starts[a] + distance)
         left += sum(w for a, goal, w in self._fixed if starts[a] != goal)
-        copies = left + 2.0 * len(dear) / cells.halves
-        occupancy = self._problem.occupancy
+        for relations, weight in self.preferences:
+            if not all(r.holds(starts[r.a], starts[r.b]) for r in relations):
+                left += weight
+        copies = left + SAVE_AND_RESTORE * len(dear) / cells.halves
         if self._problem.phase == "sgpr":
             total = highest["sgpr"]
-            return Cost(
-                occupancy.max_waves - min(scalar_waves(self._problem, total), occupancy.max_waves), copies, total
-            )
-        total = file_total(highest["vgpr"], highest["agpr"], occupancy)
-        return Cost(occupancy.max_waves - vector_waves(total, occupancy), copies, total)
+        else:
+            total = file_total(highest["vgpr"], highest["agpr"], self._problem.occupancy)
+        return Cost(self.lost_waves(total), copies, total)
+
+    def lost_waves(self, registers: int) -> int:
+        """Waves fewer than the most a SIMD holds, with ``registers`` of the phase's file."""
+        occupancy = self._problem.occupancy
+        if self._problem.phase == "sgpr":
+            return occupancy.max_waves - min(scalar_waves(self._problem, registers), occupancy.max_waves)
+        return occupancy.max_waves - vector_waves(registers, occupancy)

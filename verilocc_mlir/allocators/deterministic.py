@@ -9,16 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, ceilings, demands, room, splits
-from verilocc_mlir.allocators.cells import CellMap, cell_map
-from verilocc_mlir.allocators.coalesce import coalesce
-from verilocc_mlir.allocators.cost import Cost, CostModel, align_up
-from verilocc_mlir.allocators.hints import Hints
-from verilocc_mlir.allocators.items import CandidateTable, Item, single_items
-from verilocc_mlir.allocators.packing import fixed_occupation
+from verilocc_mlir.allocators.cost import Cost, align_up
+from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.search import Placement, Strategy, by_area, by_start, by_width
-from verilocc_mlir.allocators.timeline import Timeline
-from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
 STRATEGIES = (
     Strategy("joined ranges in program order", by_start, coalesced=True),
@@ -27,6 +23,8 @@ STRATEGIES = (
     Strategy("widest first", by_width, coalesced=False),
     Strategy("largest first", by_area, coalesced=False),
     Strategy("widest first, single registers from above", by_width, coalesced=False, narrow_down=True),
+    Strategy("joined ranges, widest first, snug", by_width, coalesced=True, narrow_down=True, snug=True),
+    Strategy("widest first, snug", by_width, coalesced=False, narrow_down=True, snug=True),
 )
 """Tried in this order under each ceiling."""
 
@@ -37,11 +35,26 @@ LAST_REPAIR_STEPS = 1500
 """Evictions allowed under the last ceiling, past which the allocator gives up."""
 
 
+HURRIED_REPAIR_STEPS = 100
+"""The same where a problem with more room can be had."""
+
+
 class DeterministicAllocator:
-    """See the module."""
+    """See the module.
+
+    Args:
+        repair_steps: evictions allowed under a ceiling; None: ``REPAIR_STEPS``, ``LAST_REPAIR_STEPS`` under the last.
+    """
 
     name = "deterministic"
-    version = "1"
+    version = "2"
+
+    def __init__(self, repair_steps: int | None = None) -> None:
+        self._repair_steps = repair_steps
+
+    def hurried(self) -> DeterministicAllocator:
+        """The same, giving up sooner."""
+        return DeterministicAllocator(HURRIED_REPAIR_STEPS)
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
         """Place every live range, or say why not.
@@ -49,12 +62,9 @@ class DeterministicAllocator:
         Raises:
             AllocationFailure: the pressure exceeds a file, or no place was found for a tuple.
         """
-        search = _Search(problem)
-        starts = search.solve()
-        names = tuple(
-            search.cells.name(start, live_range) for start, live_range in zip(starts, problem.ranges, strict=True)
-        )
-        return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", names)
+        # Its searches do not look for them: counted, they would only hide what fewer registers win.
+        search = _Search(problem, preferences=False)
+        return search.proposal(search.solve(self._repair_steps), f"{self.name}/{self.version}")
 
 
 @dataclass(frozen=True)
@@ -65,21 +75,10 @@ class _Answer:
     starts: list[int]
 
 
-class _Search:
-    """Tables for one problem, and the walk over ceilings and strategies."""
+class _Search(Tables):
+    """The walk over ceilings and strategies."""
 
-    def __init__(self, problem: AllocationProblem) -> None:
-        self.problem = problem
-        self.timeline = Timeline(problem)
-        self.cells: CellMap = cell_map(problem)
-        self.singles: list[Item] = single_items(problem, self.timeline, self.cells)
-        self.fixed: list[int] = fixed_occupation(problem, self.timeline, self.cells)
-        self.table = CandidateTable(problem, self.cells)
-        self.joined: list[Item] = coalesce(problem, self.singles, self.table, self.cells)
-        self.hints = Hints(problem, self.cells)
-        self.cost = CostModel(problem, self.cells)
-
-    def solve(self) -> list[int]:
+    def solve(self, repair_steps: int | None) -> list[int]:
         """First cell of every range.
 
         Raises:
@@ -97,7 +96,8 @@ class _Search:
             if best is not None:
                 return self._tighten(best, where).starts
             if closest is not None:
-                if closest.repair(self._parts, LAST_REPAIR_STEPS if number == len(tries) else REPAIR_STEPS):
+                steps = LAST_REPAIR_STEPS if number == len(tries) else REPAIR_STEPS
+                if closest.repair(self._parts, steps if repair_steps is None else repair_steps):
                     return closest.starts
                 stuck = closest.waiting[-1]
         raise self._fragmented(stuck)

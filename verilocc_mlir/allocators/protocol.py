@@ -17,6 +17,7 @@ class AllocationFailure(VeriloccError):
 
     Attributes:
         reason: ``"pressure"`` (more registers are needed at one point than there are: no assignment exists),
+            ``"infeasible"`` (each file is large enough at each point, and it is proved that there is no assignment),
             ``"fragmentation"`` (each file is large enough by count, but this search found no place for a tuple);
             of a server, ``"declined"`` (it answered that it has no assignment) or ``"remote"`` (it gave no answer
             that can be used); ``"defect"``: what an allocator must not do, seen by who asked it.
@@ -46,6 +47,15 @@ class Allocator(Protocol):
             AllocationFailure: it cannot be answered without spilling, or not by this allocator.
         """
         ...
+
+
+@runtime_checkable
+class Patient(Protocol):
+    """An allocator that goes to some lengths before it gives up; ``hurried`` is the same one giving up sooner, for
+    when a problem with more room can be made.
+    """
+
+    def hurried(self) -> Allocator: ...
 
 
 @runtime_checkable

@@ -18,7 +18,22 @@ MODEL = "model"
 """The language model in the directory that ``$VERILOCC_MODEL`` names; ``model:DIR`` names one itself."""
 MODEL_VARIABLE = "VERILOCC_MODEL"
 
-_FACTORIES: dict[str, Callable[[], Allocator]] = {"deterministic": DeterministicAllocator}
+DEFAULT_SECONDS = 60.0
+
+
+def _deterministic(seconds: float) -> Allocator:
+    del seconds  # it has no clock
+    return DeterministicAllocator()
+
+
+def _exact(seconds: float) -> Allocator:
+    # Loaded when it is asked for: it needs an extra.
+    from verilocc_mlir.allocators.exact import ExactAllocator
+
+    return ExactAllocator(seconds, order="waves")
+
+
+_FACTORIES: dict[str, Callable[[float], Allocator]] = {"deterministic": _deterministic, "exact": _exact}
 
 
 def allocator_names() -> tuple[str, ...]:
@@ -26,12 +41,16 @@ def allocator_names() -> tuple[str, ...]:
     return tuple(sorted((*_FACTORIES, MODEL)))
 
 
-def allocator(name: str) -> Allocator:
+def allocator(name: str, *, seconds: float = DEFAULT_SECONDS) -> Allocator:
     """The allocator called ``name``.
+
+    Args:
+        name: one of ``allocator_names()``.
+        seconds: wall time for one problem, for those that search as long as they are let.
 
     Raises:
         InputError: there is none of that name, or no model in the directory named.
-        UnsupportedError: the language model's packages are not installed.
+        UnsupportedError: it needs packages that are not installed; the hint names the extra.
     """
     kind, _, where = name.partition(":")
     if kind == MODEL:
@@ -42,7 +61,7 @@ def allocator(name: str) -> Allocator:
     factory = _FACTORIES.get(name)
     if factory is None:
         raise InputError(f"no allocator called {name!r}", hint=f"choose one of: {', '.join(allocator_names())}")
-    return factory()
+    return factory(seconds)
 
 
 @lru_cache(maxsize=4)

@@ -39,12 +39,14 @@ class Strategy:
         order: in which order.
         coalesced: place ranges joined by copies as one.
         narrow_down: fill single registers from the ceiling downwards, which leaves the low end to tuples.
+        snug: put tuples at multiples of their size first, so that the room between them fits tuples again.
     """
 
     name: str
     order: Order
     coalesced: bool
     narrow_down: bool = False
+    snug: bool = False
 
 
 class Placement:
@@ -67,13 +69,13 @@ class Placement:
         self._hints = hints
         self._cells = cells
         self._ceiling = ceiling
-        self._cache: dict[tuple[Candidates, int, bool], Candidates] = {}
+        self._cache: dict[tuple[Candidates, int, bool, int], Candidates] = {}
         self._sets: dict[Candidates, frozenset[int]] = {}
 
-    def candidates(self, item: Item, *, down: bool = False) -> Candidates:
-        """Where the item may start under the ceiling."""
+    def candidates(self, item: Item, *, down: bool = False, multiple: int = 1) -> Candidates:
+        """Where the item may start under the ceiling; ``multiple``: registers whose multiples come first."""
         every = self._table.of(item)
-        key = (every, item.reach, down)
+        key = (every, item.reach, down, multiple)
         found = self._cache.get(key)
         if found is None:
             found = below(every, self._cells, self._ceiling, item.reach)
@@ -81,6 +83,11 @@ class Placement:
                 # VCC stays the last resort, where nothing hints at it.
                 numbered = self._cells.stop["sgpr"]
                 found = (*(c for c in found[::-1] if c < numbered), *(c for c in found if c >= numbered))
+            if multiple > 1:
+                grid = multiple * self._cells.halves
+                base = self._cells.base
+                ahead = {c for c in found if not (c - base[self._cells.register_of(c)[0]]) % grid}
+                found = (*(c for c in found if c in ahead), *(c for c in found if c not in ahead))
             self._cache[key] = found
             self._sets[found] = frozenset(found)
         return found
@@ -89,8 +96,10 @@ class Placement:
         """Place what fits in the strategy's order; returns the area that found no place."""
         left: list[Item] = []
         for item in sorted(self.waiting, key=strategy.order):
-            down = strategy.narrow_down and item.width <= self._cells.halves
-            if not self.place(item, self.candidates(item, down=down)):
+            width = item.width // self._cells.halves
+            down = strategy.narrow_down and width <= 1
+            multiple = 1 << (width - 1).bit_length() if strategy.snug and width > 1 else 1
+            if not self.place(item, self.candidates(item, down=down, multiple=multiple)):
                 left.append(item)
         self.waiting = left
         return sum(item.area for item in left)

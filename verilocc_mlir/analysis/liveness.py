@@ -14,7 +14,9 @@ there on either, until a real definition joins in (LLVM counts it as a definitio
 gives that reading). The instruction itself occupies its register for the one slot in which it writes, as a dead
 definition does, and so may stay in the text without harm to a neighbour. A register that may hold a value already is
 held, as in LLVM: SIOptimizeVGPRLiveRange writes ``IMPLICIT_DEF`` at the end of a region whose *inactive* lanes still
-need the old value, so what comes between it and the join must leave the register alone.
+need the old value, so what comes between it and the join must leave the register alone. Where no lane is ever inactive
+that was active before (``inactive_lanes`` is false: scalars, and functions that never write EXEC) it ends both and
+occupies nothing: it must then be left out of the text.
 
 Segments are in the slot numbering of ``problem/model.py``.
 """
@@ -80,6 +82,7 @@ def lane_liveness(
     chosen: Callable[[int], bool] = lambda _: True,
     *,
     implicit_def_holds: bool = False,
+    inactive_lanes: bool = True,
 ) -> LaneLiveness:
     """Live ranges of the virtual registers for which ``chosen`` is true.
 
@@ -89,13 +92,15 @@ def lane_liveness(
         classes: ``virtual_classes(function)``.
         chosen: which registers to look at; the others cost next to nothing.
         implicit_def_holds: count ``IMPLICIT_DEF`` as an ordinary definition, as LLVM does.
+        inactive_lanes: lanes that ``IMPLICIT_DEF`` does not reach may still need what the register holds.
 
     Raises:
         InputError: a subregister outside of its register.
     """
     accesses = lane_accesses(function, cfg, classes, chosen)
-    live_in, live_out, defined_in = _solve(accesses, cfg, implicit_def_holds)
-    segments = _segments(accesses, cfg, live_in, live_out, defined_in, implicit_def_holds)
+    ends = not inactive_lanes and not implicit_def_holds
+    live_in, live_out, defined_in = _solve(accesses, cfg, implicit_def_holds, ends)
+    segments = _segments(accesses, cfg, live_in, live_out, defined_in, implicit_def_holds, ends)
     ranges = {vreg: _group(atoms, accesses.lanes, segments) for vreg, atoms in accesses.atoms.items()}
     return LaneLiveness(accesses, ranges, live_in, live_out)
 
@@ -122,7 +127,7 @@ def bit_set(members: set[int]) -> int:
 
 
 def _solve(
-    accesses: LaneAccesses, cfg: ControlFlow, implicit_def_holds: bool
+    accesses: LaneAccesses, cfg: ControlFlow, implicit_def_holds: bool, implicit_def_ends: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Live-in, live-out and defined-in sets of every block."""
     count = len(accesses.blocks)
@@ -142,8 +147,9 @@ def _solve(
         has: set[int] = set()
         gone: set[int] = set()
         for access in block:
-            gone.update(access.undefines)
-            has.difference_update(access.undefines)
+            ended_here = access.undefines + access.implicit if implicit_def_ends else access.undefines
+            gone.update(ended_here)
+            has.difference_update(ended_here)
             for atoms in (access.early, access.writes, access.implicit if implicit_def_holds else ()):
                 has.update(atoms)
                 gone.difference_update(atoms)
@@ -220,6 +226,7 @@ def _segments(
     live_out: tuple[int, ...],
     defined_in: tuple[int, ...],
     implicit_def_holds: bool,
+    implicit_def_ends: bool,
 ) -> list[list[Segment]]:
     """Segments of every atom, latest first; they may touch or overlap."""
     count = len(accesses.owner)
@@ -230,7 +237,9 @@ def _segments(
         open_atoms = set(set_bits(live_out[position]))
         for atom in open_atoms:
             end[atom] = boundary
-        holding = _implicit_holds(accesses.blocks[position], defined_in[position], implicit_def_holds)
+        holding = _implicit_holds(
+            accesses.blocks[position], defined_in[position], implicit_def_holds, ends=implicit_def_ends
+        )
         for access in reversed(accesses.blocks[position]):
             slot = 4 * access.index
             written: list[tuple[int, tuple[int, ...]]] = [(slot + 2, access.writes), (slot + 1, access.early)]
@@ -240,7 +249,8 @@ def _segments(
                 else:
                     end[atom] = -1
                     open_atoms.discard(atom)
-                    found[atom].append((slot + 2, slot + 3))
+                    if not implicit_def_ends:
+                        found[atom].append((slot + 2, slot + 3))
             for start, atoms in written:
                 for atom in atoms:
                     stop = end[atom]
@@ -266,10 +276,12 @@ def _segments(
     return found
 
 
-def _implicit_holds(block: tuple[Access, ...], defined_in: int, always: bool) -> dict[int, set[int]]:
+def _implicit_holds(block: tuple[Access, ...], defined_in: int, always: bool, *, ends: bool) -> dict[int, set[int]]:
     """For each IMPLICIT_DEF of a block, by instruction index, the atoms for which it counts as a definition."""
     if not any(access.implicit for access in block):
         return {}
+    if ends:
+        return {access.index: set() for access in block}
     holding: dict[int, set[int]] = {}
     has = set(set_bits(defined_in))
     for access in block:

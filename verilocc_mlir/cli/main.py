@@ -21,6 +21,7 @@ from verilocc_mlir.cli.audit import audit_command
 from verilocc_mlir.cli.compile import compile_command
 from verilocc_mlir.cli.compile_many import compile_many_command
 from verilocc_mlir.cli.corpus import corpus_command
+from verilocc_mlir.cli.cost import compare_command, cost_command
 from verilocc_mlir.cli.doctor import doctor_command
 from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.cli.recheck import recheck_command
@@ -52,6 +53,8 @@ cli.add_command(torch_command)
 cli.add_command(allocate_command)
 cli.add_command(audit_command)
 cli.add_command(recheck_command)
+cli.add_command(cost_command)
+cli.add_command(compare_command)
 cli.add_command(serve_command)
 cli.add_command(corpus_command)
 cli.add_command(train_command)

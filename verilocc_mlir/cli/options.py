@@ -11,8 +11,10 @@ import click
 from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.pipeline.settings import (
     DEFAULT_ALLOCATOR,
+    DEFAULT_ALLOCATOR_SECONDS,
     DEFAULT_SOLVER_SECONDS,
     DEFAULT_TOOL_SECONDS,
+    Effort,
     Emit,
     Settings,
 )
@@ -21,10 +23,22 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SECONDS = click.FloatRange(0, min_open=True)
 
 TARGET_OPTIONS = ["--mcpu", "--mattr", "--mtriple", "-O"]
-PROOF_OPTIONS = ["--allocator", "--model", "--fallback", "--solver-seconds"]
+PROOF_OPTIONS = ["--allocator", "--model", "--allocator-seconds", "--spill", "--fallback", "--solver-seconds"]
 LLVM_OPTIONS = ["--llvm", "--llc", "--verify", "--tool-seconds"]
 RAY_OPTIONS = ["--ray", "--ray-address"]
 """Their names, in groups for the help."""
+
+_EFFORTS = [e.value for e in Effort]
+
+
+def _checked_levels(_context: click.Context, _parameter: click.Parameter, levels: tuple[str, ...]) -> tuple[str, ...]:
+    """``-O3`` and ``-O=best`` alike: a short option keeps the sign."""
+    found = tuple(level.removeprefix("=") for level in levels)
+    for level in found:
+        if level not in ("1", "2", "3", *_EFFORTS):
+            raise click.BadParameter(f"{level!r} is none of 1, 2, 3, {', '.join(_EFFORTS)}")
+    return found
+
 
 _OPTIONS = (
     click.option(
@@ -32,13 +46,21 @@ _OPTIONS = (
     ),
     click.option("--mattr", "features", default="", metavar="LIST", help="Target features, as llc takes them."),
     click.option("--mtriple", "triple", default="", metavar="TRIPLE", help="Checked only: must be an AMDGPU's."),
-    click.option("-O", "opt_level", type=click.IntRange(1, 3), default=3, show_default=True, help="llc's level."),
+    click.option(
+        "-O",
+        "levels",
+        multiple=True,
+        metavar="LEVEL",
+        callback=_checked_levels,
+        help="1, 2, 3: llc's level [default: 3]; fast, balanced, best: how many allocations are tried [default: fast].",
+    ),
     click.option("--emit", type=click.Choice([e.value for e in Emit]), default=Emit.HSACO.value, show_default=True),
     click.option(
         "--allocator",
         default="",
         metavar="NAME",
-        help=f"llvm: LLVM's, audited. [default: {DEFAULT_ALLOCATOR}; with --server the server's]",
+        help=f"deterministic; exact: the fewest waves lost, then copies, by CP-SAT; llvm: LLVM's, audited. "
+        f"[default: {DEFAULT_ALLOCATOR}; with --server the server's]",
     ),
     click.option(
         "--model",
@@ -47,6 +69,14 @@ _OPTIONS = (
         metavar="DIR",
         help="Ask the language model there, then the deterministic allocator.",
     ),
+    click.option(
+        "--allocator-seconds",
+        type=_SECONDS,
+        default=DEFAULT_ALLOCATOR_SECONDS,
+        show_default=True,
+        help="For one phase of a function, with exact.",
+    ),
+    click.option("--spill/--no-spill", default=True, help="Spill where registers do not suffice. [default: on]"),
     click.option(
         "--fallback/--no-fallback", default=True, help="Take LLVM's allocation where ours fails. [default: on]"
     ),
@@ -101,10 +131,15 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
     Raises:
         click.UsageError: a model and another allocator.
     """
-    given = dict(options)
+    given: dict[str, Any] = {**options, "allocator": options["allocator"] or DEFAULT_ALLOCATOR}
     model: Path | None = given.pop("model", None)
     if model is not None:
-        if given["allocator"]:
+        if options["allocator"]:
             raise click.UsageError("--model: leave --allocator out, or name the model there: --allocator=model:DIR")
         given["allocator"] = f"{MODEL}:{model}"
-    return Settings.from_data({**given, "allocator": given["allocator"] or DEFAULT_ALLOCATOR})
+    for level in given.pop("levels"):
+        if level.isdigit():
+            given["opt_level"] = int(level)
+        else:
+            given["effort"] = level
+    return Settings.from_data(given)

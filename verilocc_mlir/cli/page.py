@@ -96,5 +96,5 @@ def write_page(
         start = Path.cwd() if path == STDIO else Path(path).resolve().parent
         directory = Path(os.path.relpath(obligations.resolve(), start)).as_posix()
         links = tuple(f"{quote(directory)}/{name}" for name in files)
-    given = PageInput(target(report.target), tuple(recording.phases), links)
+    given = PageInput(target(report.target), tuple(recording.phases), links, recording.costs)
     write(path, to_html(report, given).encode())

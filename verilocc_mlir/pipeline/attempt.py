@@ -1,15 +1,21 @@
-"""Attempts at one function in one phase: build, allocate, prove, rewrite. The audit comes after, on the text."""
+"""Attempts at one function in one phase: build, allocate, prove, rewrite. The audit comes after, on the text.
+
+Where the registers do not suffice, or no place is found for a tuple, the function gets spill code and is tried again,
+with a little more room each time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult, prove
 from smt_verifier.smt import Solver
-from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.allocators import Allocator, Patient
+from verilocc_mlir.analysis.lanes import virtual_classes
+from verilocc_mlir.banks import in_vgprs
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.pipeline.clock import Clock
@@ -18,9 +24,14 @@ from verilocc_mlir.problem.build import Phase, build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.report.model import Attempt, Finding, Verdict
 from verilocc_mlir.rewrite import rewrite_function
+from verilocc_mlir.spilling import SpillAction, Spiller
 from verilocc_mlir.target.targets import Target
 
 _FINDINGS_KEPT = 20
+_FOR_LACK_OF_ROOM = ("pressure", "fragmentation", "infeasible")
+
+SPARE_REGISTERS = (0, 2, 4, 8, 16, 24, 32)
+"""Registers left free at every point when spilling, tried in this order: tuples need room to be placed."""
 
 
 @dataclass(frozen=True)
@@ -30,25 +41,50 @@ class Candidate:
     Attributes:
         attempts: as they are reported.
         proposed: the same as they were made; one fewer if the problem could not be built.
-        problem: the question, None if it could not be built.
+        problem: the question of the last attempt, None if none could be built.
         function: the function with its registers, None if no attempt was proved and rewritten.
+        spills: what was spilled for the last attempt.
     """
 
     attempts: tuple[Attempt, ...]
     proposed: tuple[Proposed, ...] = ()
     problem: AllocationProblem | None = None
     function: MachineFunction | None = None
+    spills: tuple[SpillAction, ...] = ()
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether the last attempt ended because there were not enough registers, or none together for a tuple."""
+        return self.function is None and bool(self.proposed) and self.proposed[-1].cause in _FOR_LACK_OF_ROOM
+
+
+@dataclass(frozen=True)
+class SpillLimits:
+    """How registers are spilled.
+
+    Attributes:
+        spare: registers left free at every point, each tried in turn; none: nothing is spilled.
+        load_ahead: load what was spilled before it is used, where registers are free.
+        always: spill so much at once, also where everything fits (for more waves).
+    """
+
+    spare: tuple[int, ...] = SPARE_REGISTERS
+    load_ahead: bool = True
+    always: bool = False
 
 
 @dataclass(frozen=True)
 class AttemptLimits:
     """``solver_seconds`` for one question to ``solver`` (None: the default one); ``attempts`` of an allocator that can
-    try again.
+    try again; ``spills``: what is done where registers do not suffice; ``same_text``: nothing is spilled, and no
+    instruction changed, so that the assignment is one of the text as it is.
     """
 
     solver_seconds: float
     attempts: int = DEFAULT_ATTEMPTS
     solver: Solver | None = None
+    spills: SpillLimits = field(default_factory=SpillLimits)
+    same_text: bool = False
 
 
 def try_allocators(
@@ -64,11 +100,67 @@ def try_allocators(
 
     Errors that mean "not by this allocator" end an attempt with their reason; all others are raised.
     """
+    given = function if limits.same_text else _banked(function, target, phase)
     try:
         with clock.measure("build"):
-            problem = build_problem(file, function, target, phase)
+            problem = build_problem(file, given, target, phase)
     except UnsupportedError as error:
         return Candidate((Attempt(allocators[0].name, "build", error.what),))
+    tried = _try(allocators, file, given, problem, target, clock, limits)
+    if tried.lacks_room and given is not function:
+        # Both files together have more room.
+        given = function
+        with clock.measure("build"):
+            problem = build_problem(file, given, target, phase)
+        tried = _after(tried, _try(allocators, file, given, problem, target, clock, limits))
+    if limits.same_text or not limits.spills.spare or not (tried.lacks_room or limits.spills.always):
+        return tried
+    with clock.measure("spill"):
+        spiller = Spiller(given, problem, target)
+    for number, spare in enumerate(limits.spills.spare):
+        if not (tried.lacks_room or (limits.spills.always and not number)):
+            break
+        with clock.measure("spill"):
+            relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead)
+        if relieved is None:
+            break
+        if not relieved.actions:
+            continue
+        with clock.measure("build"):
+            smaller = build_problem(file, relieved.function, target, phase)
+        last = spare == limits.spills.spare[-1]
+        chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
+        again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
+        tried = replace(_after(tried, again), spills=relieved.actions)
+    return tried
+
+
+def _banked(function: MachineFunction, target: Target, phase: Phase) -> MachineFunction:
+    """The function with a file chosen for each value that may live in either."""
+    if phase != "vgpr" or not target.unified_vgpr:
+        return function
+    return in_vgprs(function, virtual_classes(function)) or function
+
+
+def _after(earlier: Candidate, later: Candidate) -> Candidate:
+    """``later``, with the attempts before it."""
+    return replace(
+        later,
+        attempts=(*earlier.attempts, *later.attempts),
+        proposed=(*earlier.proposed, *later.proposed),
+    )
+
+
+def _try(
+    allocators: Sequence[Allocator],
+    file: MirFile,
+    function: MachineFunction,
+    problem: AllocationProblem,
+    target: Target,
+    clock: Clock,
+    limits: AttemptLimits,
+) -> Candidate:
+    """Each allocator on ``problem``, which is that of ``function``."""
 
     def check(proposal: Proposal) -> ProofResult:
         return prove(problem, proposal, timeout_s=limits.solver_seconds, solver=limits.solver)

@@ -6,21 +6,27 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.allocators.improve import Improving
 from verilocc_mlir.allocators.registry import MODEL
+from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.effort import LLVM, OURS, Variant, ahead, cheapest, loses, variants
 from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, Emit, Settings
 from verilocc_mlir.problem.build import Phase as PhaseName
 from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
+from verilocc_mlir.report.page.costs import cost_rows
+from verilocc_mlir.report.page.model import CostRow
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
@@ -117,13 +123,31 @@ def checked_allocator(settings: Settings) -> Allocator | None:
 
     Raises:
         InputError: there is no such allocator, triple or processor.
+        UnsupportedError: the allocator needs a package that is not installed.
     """
-    found = None if settings.allocator == LLVM_ALLOCATOR else allocator(settings.allocator)
+    found = (
+        None
+        if settings.allocator == LLVM_ALLOCATOR
+        else allocator(settings.allocator, seconds=settings.allocator_seconds)
+    )
     if settings.triple and not settings.triple.startswith("amdgcn"):
         raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
     if settings.cpu:
         target(split_target_id(settings.cpu)[0])
     return found
+
+
+@dataclass
+class _Result:
+    """What one variant came to."""
+
+    variant: Variant
+    text: str | None = None
+    phases: dict[str, list[PhaseReport]] = field(default_factory=dict[str, list[PhaseReport]])
+    recording: Recording | None = None
+    checked: CheckedObject | None = None
+    ours: dict[str, Resources] = field(default_factory=dict[str, Resources])
+    greedy: dict[str, Resources] = field(default_factory=dict[str, Resources])
 
 
 class _Compilation:
@@ -156,6 +180,7 @@ class _Compilation:
         self.target: Target = target(self.input.cpu)
         self.compiler = StagedCompiler(self.toolchain, _tool_options(settings, self.input))
         self.file = MirFile("", ())
+        self.scalar: dict[bool, _Result] = {}
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
 
@@ -184,50 +209,153 @@ class _Compilation:
             self.file = parse_mir(pre, self.path)
         if not self.file.functions:
             raise InputError("no function has a body", where=self.path, hint="give a module that defines a function")
-        done = self._phases(pre)
-        if done is None:
-            return Compiled(None, self._report({}, {}, ()), before=pre)
+        kept = self._phases(pre, OURS)
         # Machine IR has no reference: what LLVM makes of it has lost the same fields.
         reference = None if self.input.kind == "mir" else greedy.result()
-        obj = self.compiler.finish(done)
-        with self.clock.measure("check object"):
-            checked = check_object(obj, mir=pre, cpu=self.target.name, reference=reference, where=self.path)
-        data = self._emit(done, checked, self.settings.emit)
-        also = {emit: self._emit(done, checked, emit) for emit in self.settings.also}
-        resources = self._resources(checked.data, greedy.result(), done, llvm)
-        return Compiled(data, self._report(*resources, checked.mended), also, pre)
+        if kept.text is not None:
+            self._finish(kept, pre, reference, greedy.result(), llvm)
+        others = variants(self.settings.effort, self.target, min((r.waves for r in kept.ours.values()), default=0))
+        if self.allocators and others:
+            kept = self._cheapest(kept, others, pre, llvm("asm").result())
+        elif self.allocators and self.settings.fallback and loses(kept.ours, kept.greedy):
+            kept = self._unless_llvms(kept, pre, reference, greedy.result(), llvm)
+        self.phases = kept.phases
+        if self.recording is not None and kept.recording is not None:
+            self.recording.phases[:], self.recording.target = kept.recording.phases, kept.recording.target
+        if kept.text is None:
+            return Compiled(None, self._report({}, {}, ()), before=pre)
+        if kept.checked is None:
+            self._finish(kept, pre, reference, greedy.result(), llvm)
+        assert kept.checked is not None
+        if self.recording is not None:
+            self.recording.costs.update(self._costs(kept.text, llvm))
+        data = self._emit(kept.text, kept.checked, self.settings.emit)
+        also = {emit: self._emit(kept.text, kept.checked, emit) for emit in self.settings.also}
+        return Compiled(data, self._report(kept.ours, kept.greedy, kept.checked.mended), also, pre)
 
-    def _phases(self, pre: str) -> str | None:
-        """The text after the last phase; None if a phase is not proved and that ends the run."""
-        runner = PhaseRunner(
-            self.allocators,
-            self.target,
-            lambda text, phase: self.compiler.llvm_allocate(text, _PHASES[phase]),
-            fallback=self.settings.fallback,
-            solver_seconds=self.settings.solver_seconds,
-            clock=self.clock,
-            recording=self.recording,
+    def _finish(
+        self,
+        result: _Result,
+        pre: str,
+        reference: bytes | None,
+        greedy: bytes,
+        llvm: Callable[[FileKind], Future[bytes]],
+    ) -> None:
+        """The object of a text, checked, and what its functions take."""
+        assert result.text is not None
+        obj = self.compiler.finish(result.text)
+        with self.clock.measure("check object"):
+            result.checked = check_object(obj, mir=pre, cpu=self.target.name, reference=reference, where=self.path)
+        result.ours, result.greedy = self._resources(result.checked.data, greedy, result.text, llvm)
+
+    def _unless_llvms(
+        self,
+        ours: _Result,
+        pre: str,
+        reference: bytes | None,
+        greedy: bytes,
+        llvm: Callable[[FileKind], Future[bytes]],
+    ) -> _Result:
+        """Ours, or LLVM's allocation of the same text if that stands better."""
+        other = self._phases(pre, LLVM)
+        if other.text is None:
+            return ours
+        self._finish(other, pre, reference, greedy, llvm)
+        if not ahead(other.ours, ours.ours):
+            return ours
+        self.notes.append("LLVM's allocation was kept: ours has fewer waves or spills more")
+        return other
+
+    def _cheapest(self, ours: _Result, others: Sequence[Variant], pre: str, greedy: bytes) -> _Result:
+        """The result with the least modelled cost."""
+        results = [ours]
+        for variant in others:
+            if variant.llvm and not self.settings.fallback:
+                continue
+            result = self._phases(pre, variant)
+            if result.text is not None and result.text not in [r.text for r in results]:
+                results.append(result)
+        results = [r for r in results if r.text is not None] or [ours]
+        if len(results) == 1:
+            return results[0]
+        texts = [self.compiler.finish(r.text, "asm").decode() for r in results if r.text is not None]
+        with self.clock.measure("cost"):
+            costs = [cost_of_assembly(text, self.target, where=self.path) for text in texts]
+            chosen = cheapest(costs, cost_of_assembly(greedy.decode(), self.target, where=self.path))
+        said = ", ".join(
+            f"{r.variant.name} {sum(c.cycles for c in cost.values()):.0f}"
+            for r, cost in zip(results, costs, strict=True)
         )
+        self.notes.append(f"modelled cycles of what was tried: {said}; kept: {results[chosen].variant.name}")
+        return results[chosen]
+
+    def _phases(self, pre: str, variant: Variant) -> _Result:
+        """All phases in one way; no text if a phase is not proved and that ends the run.
+
+        What is before the vector phase is done once for all of ours: variants differ in vector registers alone.
+        """
+        if variant.llvm not in self.scalar:
+            self.scalar[variant.llvm] = self._before_vectors(pre, LLVM if variant.llvm else OURS)
+        first = self.scalar[variant.llvm]
+        recording = replace(first.recording, phases=[*first.recording.phases]) if first.recording else None
+        phases = {name: [*reports] for name, reports in first.phases.items()}
+        result = _Result(variant, phases=phases, recording=recording)
+        if first.text is None:
+            return result
+        runner = self._runner(self._allocators(variant), variant.spills, recording)
+        try:
+            vector = runner.run(first.text, self.path, "vgpr")
+            if self._goes_on(result, vector.reports):
+                result.text = vector.text
+        except NoAllocation as stopped:
+            self._goes_on(result, stopped.reports)
+        return result
+
+    def _before_vectors(self, pre: str, variant: Variant) -> _Result:
+        """The phases before that of the vector registers; the text as it enters that one."""
+        recording = Recording() if self.recording is not None else None
+        result = _Result(variant, recording=recording)
+        runner = self._runner(self._allocators(variant), variant.spills, recording)
         try:
             scalar = runner.run(pre, self.path, "sgpr")
-            if not self._goes_on(scalar.reports):
-                return None
+            if not self._goes_on(result, scalar.reports):
+                return result
             text = self.compiler.resume(scalar.text, done=Phase.SGPR, until=Phase.VGPR)
             if has_wwm_registers(text):
                 whole_wave = self.compiler.wwm_phase(scalar.text)
                 found = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", _WWM_REASON)
-                if not self._goes_on(found.reports):
-                    return None
-            vector = runner.run(text, self.path, "vgpr")
-            return vector.text if self._goes_on(vector.reports) else None
+                if not self._goes_on(result, found.reports):
+                    return result
+            result.text = text
         except NoAllocation as stopped:
-            self._goes_on(stopped.reports)
-            return None
+            self._goes_on(result, stopped.reports)
+        return result
 
-    def _goes_on(self, reports: Mapping[str, PhaseReport]) -> bool:
+    def _runner(
+        self, allocators: tuple[Allocator, ...], spills: SpillLimits, recording: Recording | None
+    ) -> PhaseRunner:
+        return PhaseRunner(
+            allocators,
+            self.target,
+            lambda text, phase: self.compiler.llvm_allocate(text, _PHASES[phase]),
+            fallback=self.settings.fallback,
+            spills=spills if self.settings.spill else SpillLimits(spare=()),
+            solver_seconds=self.settings.solver_seconds,
+            clock=self.clock,
+            recording=recording,
+        )
+
+    def _allocators(self, variant: Variant) -> tuple[Allocator, ...]:
+        if variant.llvm:
+            return ()
+        if variant.improved:
+            return tuple(Improving(a, self.settings.allocator_seconds) for a in self.allocators)
+        return self.allocators
+
+    def _goes_on(self, result: _Result, reports: Mapping[str, PhaseReport]) -> bool:
         """Keep the reports; False where a phase that is not proved ends the run."""
         for name, report in reports.items():
-            self.phases.setdefault(name, []).append(report)
+            result.phases.setdefault(name, []).append(report)
         return self.allow_unproved or all(r.outcome is Outcome.PROVED for r in reports.values())
 
     def _resources(
@@ -241,6 +369,13 @@ class _Compilation:
                 for name, resources in device_resources(text.decode(), self.target).items():
                     kernels.setdefault(name, resources)
         return found
+
+    def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
+        """The cost model's figures for the page, by function."""
+        texts = self.compiler.finish(done, "asm"), llvm("asm").result()
+        with self.clock.measure("cost"):
+            ours, greedy = (cost_of_assembly(t.decode(), self.target, where=self.path) for t in texts)
+        return {name: cost_rows(cost, greedy.get(name)) for name, cost in ours.items()}
 
     def _kernels(self, elf: bytes) -> dict[str, Resources]:
         functions = {f.name: f for f in self.file.functions}

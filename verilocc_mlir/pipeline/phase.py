@@ -20,12 +20,14 @@ from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, audit_verdict, audited, try_allocators
+from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, SpillLimits, audit_verdict, audited, try_allocators
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.report.model import Attempt, Moves, PhaseReport
+from verilocc_mlir.report.page.model import Action
+from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
 
 _ATTRIBUTE_GROUP = re.compile(r" #\d+\b")
@@ -49,6 +51,7 @@ class _Function:
     attempts: list[Attempt]
     chosen: MachineFunction | None = None
     audit: FunctionAudit | None = None
+    spills: tuple[SpillAction, ...] = ()
     candidate: Candidate | None = None
     llvm: MachineFunction | None = None
     solver: RecordingSolver | None = None
@@ -64,6 +67,7 @@ class PhaseRunner:
         allocators: ours, in the order they are tried; none to take LLVM's allocation everywhere.
         llvm_allocate: MIR before the phase to MIR after LLVM's own allocation of it.
         fallback: take LLVM's allocation where ours is not proved.
+        spills: what is done where registers do not suffice.
         recording: keeps what every phase was decided on; None: nobody wants to look.
     """
 
@@ -74,6 +78,7 @@ class PhaseRunner:
         llvm_allocate: Callable[[str, Phase], str],
         *,
         fallback: bool,
+        spills: SpillLimits,
         solver_seconds: float,
         clock: Clock,
         recording: Recording | None = None,
@@ -82,6 +87,7 @@ class PhaseRunner:
         self.target = target
         self.llvm_allocate = llvm_allocate
         self.fallback = fallback
+        self.spills = spills
         self.solver_seconds = solver_seconds
         self.clock = clock
         self.recording = recording
@@ -146,6 +152,9 @@ class PhaseRunner:
             return
         for function in functions:
             candidate = function.candidate
+            # With spill code in it, the question was another function's: what was done is then read off the text.
+            exact = candidate if candidate is not None and not candidate.spills else None
+            ours = exact is not None and exact.function is not None and function.chosen is exact.function
             self.recording.add(
                 file,
                 self.target,
@@ -153,18 +162,17 @@ class PhaseRunner:
                 before=function.before,
                 after=function.chosen,
                 llvm=function.llvm,
-                problem=candidate.problem if candidate is not None else None,
-                proposal=candidate.proposed[-1].proposal
-                if candidate is not None and candidate.function is not None and function.chosen is candidate.function
-                else None,
+                problem=exact.problem if exact is not None else None,
+                proposal=exact.proposed[-1].proposal if exact is not None and ours else None,
                 asked=tuple(function.solver.asked) if function.solver is not None else (),
+                actions=[Action(s.kind, s.register, s.point, s.reason, s.cost) for s in function.spills],
             )
 
     def _ours(self, file: MirFile, function: _Function, phase: Phase) -> None:
-        limits = AttemptLimits(self.solver_seconds, solver=function.solver)
+        limits = AttemptLimits(self.solver_seconds, solver=function.solver, spills=self.spills)
         candidate = try_allocators(self.allocators, file, function.before, self.target, phase, function.clock, limits)
         function.attempts += candidate.attempts
-        function.candidate, function.chosen = candidate, candidate.function
+        function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills
 
     def _take_llvm(self, file: MirFile, text: str, functions: list[_Function], phase: Phase) -> None:
         """Put LLVM's version in the place of each function that needs it."""
@@ -183,6 +191,7 @@ class PhaseRunner:
             if function.needs_llvm():
                 function.chosen = versions[function.before.name]
                 function.audit = None
+                function.spills = ()
                 function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
 
     def _audit_text(self, file: MirFile, functions: list[_Function], phase: Phase) -> str:
@@ -210,7 +219,8 @@ class PhaseRunner:
         moves = Moves(counts.copies_before, counts.copies_after, counts.saves, counts.reloads, counts.rematerialised)
         # Of the last of ours: what is said of a server that was asked first has a line of its own.
         reason = function.attempts[-2].reason if fallback else ""
-        return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, dict(function.clock.seconds))
+        seconds = dict(function.clock.seconds)
+        return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, seconds, function.spills)
 
 
 def _without_attributes(preamble: str) -> list[str]:

@@ -10,16 +10,20 @@ from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.problem.build import Phase, build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.report.page.model import Action, PhaseRecord
+from verilocc_mlir.report.page.model import Action, CostRow, PhaseRecord
 from verilocc_mlir.target.targets import Target
 
 
 @dataclass
 class Recording:
-    """The phases of one run in their order, and the GPU; ``target`` is None until a phase is done."""
+    """The phases of one run in their order, and the GPU; ``target`` is None until a phase is done.
+
+    ``costs`` are the cost model's figures of the result and of LLVM's own, by function; none where there is no result.
+    """
 
     phases: list[PhaseRecord] = field(default_factory=list[PhaseRecord])
     target: Target | None = None
+    costs: dict[str, tuple[CostRow, ...]] = field(default_factory=dict[str, "tuple[CostRow, ...]"])
 
     def add(
         self,

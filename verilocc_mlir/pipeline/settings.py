@@ -12,6 +12,7 @@ LLVM_ALLOCATOR = "llvm"
 """Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
 
 DEFAULT_ALLOCATOR = "deterministic"
+DEFAULT_ALLOCATOR_SECONDS = 60.0
 DEFAULT_SOLVER_SECONDS = 60.0
 DEFAULT_TOOL_SECONDS = 300.0
 
@@ -31,6 +32,14 @@ class Emit(Enum):
     def suffix(self) -> str:
         """File name suffix, dot included; as llc's for assembly and objects."""
         return {Emit.MIR: ".mir", Emit.ASM: ".s", Emit.OBJ: ".o", Emit.HSACO: ".hsaco"}[self]
+
+
+class Effort(Enum):
+    """How much is done for a good allocation (``pipeline/effort.py``)."""
+
+    FAST = "fast"
+    BALANCED = "balanced"
+    BEST = "best"
 
 
 @dataclass(frozen=True)
@@ -80,8 +89,11 @@ class Settings:
         triple: ``-mtriple`` as the user gave it; must name an AMDGPU.
         opt_level: llc's ``-O``.
         allocator: a name of ``verilocc_mlir.allocators``, or ``llvm``.
+        allocator_seconds: for one phase of one function, where the allocator searches as long as it is let (``exact``).
         emit: form of the result.
         also: further forms of it that are wanted.
+        effort: how many allocations are tried.
+        spill: spill where registers do not suffice; without it such a function is LLVM's, or a failure.
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
         verify: run llc's machine verifier on what it resumes from.
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
@@ -100,8 +112,11 @@ class Settings:
     triple: str = ""
     opt_level: int = 3
     allocator: str = DEFAULT_ALLOCATOR
+    allocator_seconds: float = DEFAULT_ALLOCATOR_SECONDS
     emit: Emit = Emit.HSACO
     also: tuple[Emit, ...] = ()
+    effort: Effort = Effort.FAST
+    spill: bool = True
     fallback: bool = True
     verify: bool = True
     solver_seconds: float = DEFAULT_SOLVER_SECONDS
@@ -118,6 +133,7 @@ class Settings:
         return {
             **values,
             "emit": self.emit.value,
+            "effort": self.effort.value,
             "also": [emit.value for emit in self.also],
             "llc_options": list(self.llc_options),
             "llvm": None if self.llvm is None else str(self.llvm),
@@ -136,6 +152,7 @@ class Settings:
         values: dict[str, Any] = {
             **data,
             "emit": Emit(data.get("emit", Emit.HSACO.value)),
+            "effort": Effort(data.get("effort", Effort.FAST.value)),
             "also": tuple(Emit(value) for value in data.get("also", ())),
             "llc_options": tuple(data.get("llc_options", ())),
             "llvm": None if llvm is None else Path(llvm),

@@ -7,9 +7,11 @@ are ignored, those already placed are fixed occupations.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
+from verilocc_mlir.analysis.execution import has_inactive_lanes
 from verilocc_mlir.analysis.lanes import is_debug, lane_mask, virtual_classes
 from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness
 from verilocc_mlir.analysis.loops import find_loops
@@ -27,6 +29,7 @@ from verilocc_mlir.problem.model import (
     Occupancy,
     Point,
 )
+from verilocc_mlir.problem.preferences import preferences
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.callingconv import callee_saved
 from verilocc_mlir.target.classes import RegisterClass
@@ -83,9 +86,9 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
     classes = virtual_classes(function)
     flags = {v: function.registers[v].flags if v in function.registers else () for v in classes}
     members = {v for v, cls in classes.items() if phase_of(cls, flags[v]) == phase}
-    live = lane_liveness(function, cfg, classes, members.__contains__)
+    live = phase_liveness(function, cfg, classes, members.__contains__, phase)
     budgets, special = _budgets(file, function, target, phase)
-    points = _points(function, cfg, depths, classes, members)
+    points = _points(function, cfg, depths, classes, members, not _inactive_lanes(function, phase))
     # Renaming must not matter: ranges are numbered by their first definition, or first mention where there is none.
     order = sorted(
         (v for v in classes if v in members),
@@ -97,6 +100,7 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
     allowed = frozenset(u for b in budgets for n in b.registers for u in _register_units(Bank(b.bank), n)) | frozenset(
         u for name in special for u in physical_register(name).units
     )
+    ranges = tuple(_live_range(ids[v], v, classes[v], live, points[v], hints.get(v, ""), banks) for v in order)
     return AllocationProblem(
         version=PROBLEM_VERSION,
         target=target.name,
@@ -105,13 +109,30 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
         slots=cfg.slots,
         block_starts=cfg.block_starts,
         block_depths=depths,
-        ranges=tuple(_live_range(ids[v], v, classes[v], live, points[v], hints.get(v, ""), banks) for v in order),
+        ranges=ranges,
         affinities=affinities(function, cfg, depths, classes, ids, allowed, hints),
         fixed=fixed_occupations(function, cfg, allowed.__contains__, allowed),
         budgets=budgets,
         occupancy=Occupancy(target.vgpr_granule, target.vgpr_total, target.max_waves, target.unified_vgpr),
         special=special,
+        preferences=preferences(function, cfg, depths, classes, ids, ranges, target) if phase == "vgpr" else (),
     )
+
+
+def phase_liveness(
+    function: MachineFunction,
+    cfg: ControlFlow,
+    classes: dict[int, RegisterClass],
+    chosen: Callable[[int], bool],
+    phase: str,
+) -> LaneLiveness:
+    """Live ranges of a phase's registers."""
+    return lane_liveness(function, cfg, classes, chosen, inactive_lanes=_inactive_lanes(function, phase))
+
+
+def _inactive_lanes(function: MachineFunction, phase: str) -> bool:
+    """Whether registers of a phase have lanes that may be inactive; scalars have not."""
+    return phase != "sgpr" and has_inactive_lanes(function)
 
 
 def _register_units(bank: Bank, number: int) -> tuple[int, int]:
@@ -145,13 +166,20 @@ def _points(
     depths: tuple[int, ...],
     classes: dict[int, RegisterClass],
     members: set[int],
+    ends: bool,
 ) -> dict[int, tuple[Point, ...]]:
-    """Uses and definitions of each register, in slot order; operands of one instruction and kind are one point."""
+    """Uses and definitions of each register, in slot order; operands of one instruction and kind are one point.
+
+    ``ends``: ``IMPLICIT_DEF`` ends what a register held (``lane_liveness``, no inactive lanes).
+    """
     found: dict[int, list[Point]] = {v: [] for v in members}
     masks: dict[int, int] = {}
     for block, start, depth in zip(function.blocks, cfg.first, depths, strict=False):
         for index, instruction in enumerate(block.instructions, start):
             if instruction.opcode == "BUNDLE" or is_debug(instruction):
+                continue
+            if ends and instruction.opcode == "IMPLICIT_DEF":
+                # It occupies nothing and is left out of the text.
                 continue
             touched: dict[tuple[int, str], int] = {}
             for operand in instruction.all_operands:

@@ -108,6 +108,36 @@ class Affinity:
 
 
 @dataclass(frozen=True, slots=True)
+class Relation:
+    """How the registers of two ranges are to relate.
+
+    ``a``/``b`` are range ids, ``a_lane``/``b_lane`` 16-bit lanes that start a register. ``modulus`` 0: the registers
+    are the same one; otherwise their numbers differ modulo ``modulus``.
+    """
+
+    a: int
+    a_lane: int
+    b: int
+    b_lane: int
+    modulus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Something that the machine does better where all ``relations`` hold; never needed for correctness.
+
+    ``kind`` says what: ``"vopd"`` (two operations issue as one), ``"mfma-chain"`` (a matrix operation continues another
+    without a wait). ``weight`` is in estimated executions of a copy, as ``Affinity.weight``, and well below one for
+    each execution; ``slot`` is the (second) instruction's.
+    """
+
+    kind: str
+    relations: tuple[Relation, ...]
+    weight: float
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
 class FixedOccupation:
     """Units that something else holds: a physical live range, a call's clobbers.
 
@@ -167,6 +197,8 @@ class AllocationProblem:
     occupancy: Occupancy
     special: tuple[str, ...] = ()
     """Special registers that may be handed out besides the banks, e.g. ``("vcc",)`` or ``("vcc_lo",)``."""
+    preferences: tuple[Preference, ...] = ()
+    """What this machine does better with some registers than with others, in slot order."""
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,16 @@ _T = TypeVar("_T")
 BANKS = ("agpr", "sgpr", "special", "vgpr")
 PHASES = ("sgpr", "wwm", "vgpr")
 POINT_KINDS = ("def", "early-def", "use")
+PREFERENCE_KINDS = ("mfma-chain", "vopd")
 _ENUMS: dict[tuple[str, str], tuple[str, ...]] = {
     ("AllocationProblem", "phase"): PHASES,
     ("BankBudget", "bank"): BANKS,
     ("LiveRange", "banks"): BANKS,
     ("Point", "kind"): POINT_KINDS,
+    ("Preference", "kind"): PREFERENCE_KINDS,
 }
+_MAY_BE_MISSING = frozenset({("AllocationProblem", "preferences")})
+"""Fields that came later: documents without them are older, not wrong."""
 _MAY_BE_NEGATIVE = frozenset({("Affinity", "b")})
 
 
@@ -160,9 +164,9 @@ def _object(kind: type, value: object, path: str) -> object:
         if name not in fields:
             raise InputError(f"unknown field {name!r}", where=path)
     for name in fields:
-        if name not in given:
+        if name not in given and (kind.__name__, name) not in _MAY_BE_MISSING:
             raise InputError(f"field {name!r} is missing", where=path)
-    return kind(**{n: _as(t, given[n], f"{path}.{n}", (kind.__name__, n)) for n, t in fields.items()})
+    return kind(**{n: _as(t, given[n], f"{path}.{n}", (kind.__name__, n)) for n, t in fields.items() if n in given})
 
 
 def _array(items: tuple[Any, ...], value: object, path: str, field: tuple[str, str]) -> object:
@@ -213,6 +217,14 @@ def _check_problem(problem: AllocationProblem) -> None:
                 raise InputError(f"range {end} has no such lanes", where=f"{path}.{name}_lane")
         if (affinity.b == -1) != bool(affinity.fixed):
             raise InputError("needs either a second range or a fixed register", where=f"{path}.fixed")
+    for k, preference in enumerate(problem.preferences):
+        for j, relation in enumerate(preference.relations):
+            path = f"$.preferences[{k}].relations[{j}]"
+            for name, end, lane in (("a", relation.a, relation.a_lane), ("b", relation.b, relation.b_lane)):
+                if end >= len(problem.ranges):
+                    raise InputError(f"there is no range {end}", where=f"{path}.{name}")
+                if lane >= problem.ranges[end].lanes or lane % 2:
+                    raise InputError(f"no register of range {end} starts there", where=f"{path}.{name}_lane")
     for k, fixed in enumerate(problem.fixed):
         _check_segments(fixed.segments, f"$.fixed[{k}].segments", problem.slots)
     for k, budget in enumerate(problem.budgets):
@@ -267,7 +279,7 @@ def _define(cls: type, definitions: dict[str, Any]) -> dict[str, Any]:
         definitions[cls.__name__] = {
             "type": "object",
             "properties": {n: _schema_of(t, (cls.__name__, n), definitions) for n, t in fields.items()},
-            "required": sorted(fields),
+            "required": sorted(n for n in fields if (cls.__name__, n) not in _MAY_BE_MISSING),
             "additionalProperties": False,
         }
     return {"$ref": f"#/$defs/{cls.__name__}"}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.spilling.actions import SpillAction
 
 REPORT_VERSION = 1
 """Version of the JSON form; raised whenever ``schema.json`` changes."""
@@ -95,7 +96,9 @@ class Moves:
 
 @dataclass(frozen=True, slots=True)
 class PhaseReport:
-    """One phase (``sgpr``, ``wwm``, ``vgpr``) of one function. The last attempt is the one whose text was used."""
+    """One phase (``sgpr``, ``wwm``, ``vgpr``) of one function. The last attempt is the one whose text was used;
+    ``spills`` is what it took to make room for it.
+    """
 
     phase: str
     attempts: tuple[Attempt, ...]
@@ -103,6 +106,7 @@ class PhaseReport:
     fallback_reason: str
     moves: Moves
     seconds: dict[str, float] = field(default_factory=dict[str, float], hash=False)
+    spills: tuple[SpillAction, ...] = ()
 
     @property
     def allocator(self) -> str:

@@ -6,6 +6,7 @@ The rules are those of VirtRegRewriter::rewrite and handleIdentityCopy:
 * a definition loses ``undef`` and ``internal``: it now defines a whole physical register;
 * a read of lanes of which none is live is ``undef``, or the machine verifier finds an undefined register;
 * an operand that was virtual is ``renamable``;
+* an ``IMPLICIT_DEF`` whose register the problem does not hold for it is left out: others may have it;
 * a copy onto itself vanishes; one that reads ``undef`` or has further operands tells something, and becomes a KILL.
 
 ``killed`` is left off operands that were virtual: it speaks of the virtual register, whose lanes may go on living.
@@ -50,6 +51,8 @@ class InstructionRewriter:
             op.vreg in places for op in instruction.defs
         ):
             return instruction
+        if instruction.opcode == "IMPLICIT_DEF" and self._occupies_nothing(instruction.defs[0], index):
+            return None
         if instruction.opcode.startswith("DBG_"):
             return replace(instruction, operands=tuple(self._debug(op, index) for op in instruction.operands))
         changed = replace(
@@ -86,6 +89,10 @@ class InstructionRewriter:
         if not place.live_lanes(4 * index + 1) & self._touched(operand, place):
             return _NO_REGISTER
         return _physical(operand, place, undef=False)
+
+    def _occupies_nothing(self, operand: Operand, index: int) -> bool:
+        place = self._places.get(operand.vreg)
+        return place is not None and not place.live_lanes(4 * index + 2) & self._touched(operand, place)
 
     def _touched(self, operand: Operand, place: Placed) -> int:
         return subregister_lanes(operand.sub) if operand.sub else full_lanes(16 * place.live_range.lanes)

@@ -40,6 +40,7 @@ from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.report.model import Attempt
 from verilocc_mlir.service import wire
 from verilocc_mlir.service.status import ServiceError, duration, malformed, out_of_time
+from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import TARGETS, Target, target
 from verilocc_mlir.toolchain.inputs import load_input, named_processors
 from verilocc_mlir.version import __version__
@@ -249,7 +250,10 @@ class _Allocation:
         return [one.message() for one in found], text.encode()
 
     def _function(self, file: MirFile, function: MachineFunction, machine: Target, phase: Phase) -> _Function:
-        limits = AttemptLimits(DEFAULT_SOLVER_SECONDS, self.attempts, self.solver)
+        # Who does not take the text gets an assignment of the one that was sent.
+        limits = AttemptLimits(
+            DEFAULT_SOLVER_SECONDS, self.attempts, self.solver, same_text=not self.request.return_mir
+        )
         _ = self.deadline.left
         candidate = try_allocators(self.allocators, file, function, machine, phase, self.clock, limits)
         proposed = candidate.proposed
@@ -257,7 +261,8 @@ class _Allocation:
             self._attempt(attempt, proposed[n] if n < len(proposed) else None)
             for n, attempt in enumerate(candidate.attempts)
         ]
-        return _Function(function, attempts, candidate.problem, proposed[-1] if proposed else None, candidate.function)
+        last = proposed[-1] if proposed else None
+        return _Function(function, attempts, candidate.problem, last, candidate.function, candidate.spills)
 
     def _audit(self, one: _Function, file: MirFile, after: MachineFunction, machine: Target) -> bool:
         with self.clock.measure("audit"):
@@ -302,12 +307,18 @@ class _Function:
     problem: AllocationProblem | None
     proposed: Proposed | None
     rewritten: MachineFunction | None
+    spills: tuple[SpillAction, ...] = ()
     audit: FunctionAudit | None = None
 
     def message(self) -> allocation.FunctionAllocation:
         if self.rewritten is None or self.problem is None or self.proposed is None:
             return _not_allocated(self.before.name, self.attempts)
-        return _allocated(self.before.name, self.problem, self.proposed, self.attempts)
+        found = _allocated(self.before.name, self.problem, self.proposed, self.attempts)
+        found.spills.extend(
+            allocation.Spill(virtual_register=s.register, kind=s.kind, registers=s.parts, cost=s.cost, reason=s.reason)
+            for s in self.spills
+        )
+        return found
 
 
 def _allocated(

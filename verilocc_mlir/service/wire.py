@@ -22,6 +22,8 @@ from verilocc_mlir.problem.model import (
     LiveRange,
     Occupancy,
     Point,
+    Preference,
+    Relation,
     Segment,
 )
 from verilocc_mlir.problem.schema import problem_from_json, to_json
@@ -90,6 +92,18 @@ def problem_message(problem: AllocationProblem) -> problem_pb2.AllocationProblem
             granule=occupancy.granule, file=occupancy.file, max_waves=occupancy.max_waves, unified=occupancy.unified
         ),
         special=problem.special,
+        preferences=[
+            problem_pb2.Preference(
+                kind=p.kind,
+                relations=[
+                    problem_pb2.Relation(a=r.a, a_lane=r.a_lane, b=r.b, b_lane=r.b_lane, modulus=r.modulus)
+                    for r in p.relations
+                ],
+                weight=p.weight,
+                slot=p.slot,
+            )
+            for p in problem.preferences
+        ],
     )
 
 
@@ -104,7 +118,8 @@ def problem_of(message: problem_pb2.AllocationProblem) -> AllocationProblem:
     kinds = {p.kind for r in message.ranges for p in r.points}
     if not kinds <= set(_KIND_NAMES):
         raise InputError("a point without kind", where="problem.ranges.points.kind")
-    if not all(map(math.isfinite, (*(r.weight for r in message.ranges), *(a.weight for a in message.affinities)))):
+    weights = (weighed.weight for many in (message.ranges, message.affinities, message.preferences) for weighed in many)
+    if not all(map(math.isfinite, weights)):
         raise InputError("a weight that is no number", where="problem.ranges.weight")
     occupancy = message.occupancy
     problem = AllocationProblem(
@@ -123,6 +138,15 @@ def problem_of(message: problem_pb2.AllocationProblem) -> AllocationProblem:
         budgets=tuple(BankBudget(b.bank, tuple(b.registers), tuple(b.expensive)) for b in message.budgets),
         occupancy=Occupancy(occupancy.granule, occupancy.file, occupancy.max_waves, occupancy.unified),
         special=tuple(message.special),
+        preferences=tuple(
+            Preference(
+                p.kind,
+                tuple(Relation(r.a, r.a_lane, r.b, r.b_lane, r.modulus) for r in p.relations),
+                p.weight,
+                p.slot,
+            )
+            for p in message.preferences
+        ),
     )
     # The JSON form's checks are the problem's: one place says what a problem is.
     return problem_from_json(to_json(problem))

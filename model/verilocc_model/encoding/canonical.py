@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
-from verilocc_mlir.problem.model import Affinity, AllocationProblem, LaneGroup, LiveRange, Segment
+from verilocc_mlir.problem.model import Affinity, AllocationProblem, LaneGroup, LiveRange, Preference, Segment
 
 _ROUNDS = 3
 
@@ -61,6 +61,10 @@ def canonical(problem: AllocationProblem) -> Canonical:
         (replace(f, segments=moved.segments(f.segments)) for f in problem.fixed),
         key=lambda f: (f.units, f.segments, f.reason),
     )
+    preferences = sorted(
+        (_moved_preference(p, new, moved) for p in problem.preferences),
+        key=lambda p: (p.slot, p.kind, [astuple(r) for r in p.relations]),
+    )
     return Canonical(
         replace(
             problem,
@@ -69,6 +73,7 @@ def canonical(problem: AllocationProblem) -> Canonical:
             ranges=ranges,
             affinities=tuple(affinities),
             fixed=tuple(fixed),
+            preferences=tuple(preferences),
         ),
         tuple(r.id for r in order),
     )
@@ -238,3 +243,8 @@ def _moved_affinity(affinity: Affinity, new: dict[int, int], moved: _Layout) -> 
         return replace(affinity, a=a, b=b, slot=slot)
     # A mere hint has no direction.
     return replace(affinity, a=b, b=a, a_lane=affinity.b_lane, b_lane=affinity.a_lane, slot=slot)
+
+
+def _moved_preference(preference: Preference, new: dict[int, int], moved: _Layout) -> Preference:
+    relations = sorted((replace(r, a=new[r.a], b=new[r.b]) for r in preference.relations), key=astuple)
+    return replace(preference, relations=tuple(relations), slot=moved.slot(preference.slot))

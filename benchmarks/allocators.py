@@ -1,0 +1,323 @@
+"""LLVM's allocators and ours side by side on the kernels of ``kernel_corpus.json``.
+
+    .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
+    .venv/bin/python benchmarks/allocators.py DIR [--jobs 2] [--only TEXT] [--log FILE.jsonl]
+        [--efforts fast,balanced,best] [--exact-every 5] [--exact-seconds 10] [--out FILE.json]
+
+Per kernel, from the final machine code of each: modelled cycles (``verilocc_mlir.cost``; not measured), waves, vector
+registers, registers stored and reloaded by estimated executions, copies, CPU seconds. LLVM's: greedy as it is,
+greedy with ``amdgpu-agpr-alloc`` "0" (gfx90a, gfx942, gfx950; "llvm" is the better of the two by modelled cycles), and
+basic. Ours: ``verilocc compile`` with each effort, every allocation in it audited: ``fast`` is the deterministic
+allocator, ``best`` the search. On every so many kernels the exact allocator as well, with what it proves: no allocation
+has fewer registers, or fewer copies in as many waves. Copies between VGPRs and AGPRs are counted in the final code.
+
+The log keeps each kernel as it is done; run again with the same log to go on. A log of other code is refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
+from verilocc_mlir.allocators.exact import ExactAllocator
+from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.effort import spill_traffic
+from verilocc_mlir.pipeline.key import source_digest
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_mlir.toolchain.inputs import load_input
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.staged import CompileOptions, StagedCompiler
+
+LIST = Path(__file__).parent / "kernel_corpus.json"
+RESULT = Path(__file__).parent / "results" / "allocators.json"
+_DEFINE = re.compile(r"^(define [^\n]*?amdgpu_kernel[^\n]*?)( #\d+)?( !\w[^\n{]*)? \{$", re.MULTILINE)
+_BASIC = ("-sgpr-regalloc=basic", "-wwm-regalloc=basic", "-vgpr-regalloc=basic")
+_BETTER = 0.999
+"""Modelled cycles below this share of LLVM's count as better, above its inverse as worse."""
+
+
+def figures(cost: KernelCost, seconds: float) -> dict[str, Any]:
+    """What is kept of one result."""
+    return {
+        "cycles": round(cost.cycles, 1),
+        "bound": cost.bound,
+        "waves": cost.occupancy,
+        "vectors": cost.vectors,
+        "agprs": cost.agprs,
+        "sgprs": cost.sgprs,
+        "spill_static": cost.spill_stores.static + cost.spill_reloads.static + cost.lane_saves.static,
+        "spill_traffic": round(spill_traffic(cost), 1),
+        "copies": round(cost.copies.weighted, 1),
+        "accumulator_copies": round(cost.accumulator_copies.weighted, 1),
+        "dual": round(cost.dual.weighted, 1),
+        "cpu_seconds": round(seconds, 3),
+    }
+
+
+def llvms(ir: str, cpu: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A direct compile by LLVM."""
+    compiler = StagedCompiler(find_toolchain(None), CompileOptions(cpu, extra=options))
+    source = to_pre_ra(compiler, load_input(ir.encode(), path="kernel", cpu=cpu, toolchain=compiler.toolchain).text).ir
+    before = len(compiler.runs)
+    text = compiler.direct(source, "asm").decode()
+    seconds = sum(run.cpu_seconds for run in compiler.runs[before:])
+    return figures(one(cost_of_assembly(text, target(cpu))), seconds)
+
+
+def one(costs: Mapping[str, KernelCost]) -> KernelCost:
+    """The kernel of a module that has one."""
+    return next(c for c in costs.values() if c.is_kernel)
+
+
+def ours(ir: str, cpu: str, effort: Effort, allocators: tuple[Allocator, ...] | None = None) -> dict[str, Any]:
+    """A compilation of ours."""
+    start = cpu_now()
+    settings = Settings(cpu=cpu, emit=Emit.ASM, effort=effort)
+    compiled = compile_module(ir.encode(), "kernel.ll", settings, allocators=allocators)
+    seconds = cpu_now() - start
+    report = compiled.report
+    if compiled.data is None or report.outcome is not Outcome.PROVED:
+        return {"error": f"{report.outcome}", "cpu_seconds": round(seconds, 3)}
+    kernel = next(f for f in report.functions if f.is_kernel)
+    found = figures(one(cost_of_assembly(compiled.data.decode(), target(cpu))), seconds)
+    direct = sum(s.seconds for s in report.steps if s.name == "direct")
+    return {
+        **found,
+        "proved": True,
+        "obligations": sum(p.obligations for p in kernel.phases),
+        "allocators": {p.phase: p.allocator for p in kernel.phases},
+        "spilled_ranges": sum(len(p.spills) for p in kernel.phases),
+        "llc_cpu_seconds": round(direct, 3),
+        "notes": list(report.notes),
+    }
+
+
+class Telling(ExactAllocator):
+    """The exact allocator, which keeps its results, and beside each the cost of the deterministic allocator's."""
+
+    def __init__(self, seconds: float, kept: list[dict[str, Any]], hurried: bool = False) -> None:
+        super().__init__(seconds, order="waves", hurried=hurried)
+        self._kept = kept
+
+    def hurried(self) -> Telling:
+        return Telling(self.time_limit_s, self._kept, True)
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        found = self.solve(problem)
+        tables = Tables(problem)
+        ours = tables.cost.of(tables.starts(DeterministicAllocator().allocate(problem)))
+        self._kept.append(
+            {
+                "phase": problem.phase,
+                "ranges": len(problem.ranges),
+                "registers": found.registers,
+                "registers_bound": found.registers_bound,
+                "registers_deterministic": ours.registers,
+                "copies": round(found.copies, 2),
+                "copies_bound": round(found.copies_bound, 2),
+                "copies_deterministic": round(ours.saves_and_copies, 2),
+                "waves_lost": found.cost.lost_waves,
+                "waves_lost_deterministic": ours.lost_waves,
+            }
+        )
+        return found.proposal
+
+
+def exact(ir: str, cpu: str, seconds: float) -> dict[str, Any]:
+    """A compilation with the exact allocator, and its bounds on each phase."""
+    kept: list[dict[str, Any]] = []
+    return {**ours(ir, cpu, Effort.FAST, (Telling(seconds, kept),)), "phases": kept}
+
+
+def cpu_now() -> float:
+    """CPU seconds of this process and its children so far."""
+    return sum(
+        u.ru_utime + u.ru_stime
+        for u in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    )
+
+
+def without_agprs(ir: str) -> str:
+    """The IR with ``"amdgpu-agpr-alloc"="0"`` on its kernels."""
+    return _DEFINE.sub(lambda m: f'{m[1]} "amdgpu-agpr-alloc"="0"{m[2] or ""}{m[3] or ""} {{', ir)
+
+
+def measure(name: str, cpu: str, path: str, efforts: tuple[str, ...], exact_seconds: float) -> dict[str, Any]:
+    """All results of one kernel."""
+    ir = Path(path).read_text()
+    row: dict[str, Any] = {"name": name, "target": cpu}
+    jobs: dict[str, Any] = {
+        "greedy": lambda: llvms(ir, cpu),
+        "basic": lambda: llvms(ir, cpu, _BASIC),
+    }
+    if target(cpu).unified_vgpr and '"amdgpu-agpr-alloc"' not in ir:
+        jobs["greedy_no_agprs"] = lambda: llvms(without_agprs(ir), cpu)
+    for effort in efforts:
+        jobs[effort] = lambda effort=effort: ours(ir, cpu, Effort(effort))
+    if exact_seconds:
+        jobs["exact"] = lambda: exact(ir, cpu, exact_seconds)
+    for label, job in jobs.items():
+        try:
+            row[label] = job()
+        except VeriloccError as error:
+            row[label] = {"error": str(error)[:300]}
+    return row
+
+
+def best_of_llvm(row: Mapping[str, Any]) -> dict[str, Any]:
+    """LLVM's greedy in its better setting."""
+    settings = [row[k] for k in ("greedy", "greedy_no_agprs") if k in row and "error" not in row[k]]
+    return min(settings, key=lambda f: f["cycles"])
+
+
+def summary(rows: Iterable[Mapping[str, Any]], effort: str) -> dict[str, Any]:
+    """One effort against LLVM's better setting."""
+    pairs = [(best_of_llvm(r), r[effort], r) for r in rows if "error" not in r[effort] and "error" not in r["greedy"]]
+    troubled = [(a, b) for a, b, _ in pairs if a["spill_traffic"] > 0 or a["accumulator_copies"] > 0]
+    rest = [(a, b) for a, b, _ in pairs if not (a["spill_traffic"] > 0 or a["accumulator_copies"] > 0)]
+    spilling = [(a, b) for a, b, _ in pairs if a["spill_traffic"] > 0]
+
+    def ratio(found: list[tuple[dict[str, Any], dict[str, Any]]]) -> float | None:
+        if not found:
+            return None
+        return round(math.exp(statistics.fmean(math.log(b["cycles"] / a["cycles"]) for a, b in found)), 4)
+
+    return {
+        "kernels": len(pairs),
+        "proved": sum(bool(b.get("proved")) for _, b, _ in pairs),
+        "ours_in_every_phase": sum(set(b["allocators"].values()) <= {"deterministic"} for _, b, _ in pairs),
+        "cycles_ratio_where_llvm_spills_or_copies_between_files": ratio(troubled),
+        "kernels_there": len(troubled),
+        "cycles_ratio_elsewhere": ratio(rest),
+        "cycles_ratio": ratio([(a, b) for a, b, _ in pairs]),
+        "cheaper": sum(b["cycles"] < _BETTER * a["cycles"] for a, b, _ in pairs),
+        "dearer": sum(b["cycles"] > a["cycles"] / _BETTER for a, b, _ in pairs),
+        "fewer_waves": [r["name"] for a, b, r in pairs if b["waves"] < a["waves"]],
+        "more_waves": sum(b["waves"] > a["waves"] for a, b, _ in pairs),
+        "llvm_spills": len(spilling),
+        "spill_less": sum(b["spill_traffic"] < a["spill_traffic"] for a, b in spilling),
+        "spill_nothing": sum(b["spill_traffic"] == 0 for _, b in spilling),
+        "spill_more": [r["name"] for a, b, r in pairs if b["spill_traffic"] > a["spill_traffic"]],
+        "accumulator_copies_llvm": sum(a["accumulator_copies"] > 0 for a, _, _ in pairs),
+        "accumulator_copies_ours": [r["name"] for _, b, r in pairs if b["accumulator_copies"] > 0],
+        "cpu_seconds": round(sum(b["cpu_seconds"] for _, b, _ in pairs), 1),
+        "llc_cpu_seconds": round(sum(a["cpu_seconds"] for a, _, _ in pairs), 1),
+    }
+
+
+def exact_summary(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the exact allocator proved, and how far the deterministic one is from it."""
+    phases = [p for r in rows if "exact" in r for p in r["exact"].get("phases", ())]
+    return {
+        "kernels": sum("exact" in r for r in rows),
+        "proved": sum(bool(r["exact"].get("proved")) for r in rows if "exact" in r),
+        "phases": len(phases),
+        "registers_closed": sum(p["registers_bound"] >= p["registers"] for p in phases),
+        "copies_closed": sum(p["copies_bound"] >= p["copies"] for p in phases),
+        "deterministic_at_register_bound": sum(p["registers_deterministic"] <= p["registers_bound"] for p in phases),
+        "deterministic_as_many_waves": sum(p["waves_lost_deterministic"] <= p["waves_lost"] for p in phases),
+        "deterministic_as_few_copies": sum(p["copies_deterministic"] <= p["copies"] for p in phases),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--efforts", default="fast,balanced,best")
+    parser.add_argument("--exact-every", type=int, default=5, metavar="N", help="0: never")
+    parser.add_argument("--exact-seconds", type=float, default=10.0, help="for one phase")
+    parser.add_argument("--log", type=Path, default=Path("out/allocators.jsonl"))
+    parser.add_argument("--out", type=Path, default=RESULT)
+    given = parser.parse_args()
+    efforts = tuple(given.efforts.split(","))
+    kernels = [k for k in json.loads(LIST.read_text())["kernels"] if given.only in k["name"]]
+    given.log.parent.mkdir(parents=True, exist_ok=True)
+    done: dict[str, dict[str, Any]] = {}
+    digest = source_digest()
+    if given.log.exists():
+        for line in given.log.read_text().splitlines():
+            row = json.loads(line)
+            if row["sources"] != digest or row["efforts"] != given.efforts:
+                print(f"{given.log} is of other code or efforts; remove it, or name another", file=sys.stderr)
+                return 2
+            done[row["name"]] = row
+    start = time.monotonic()
+    with_exact = {k["name"] for k in kernels[:: given.exact_every]} if given.exact_every else set[str]()
+    # In an order that mixes targets, so that a part of a run is a sample of the whole.
+    left = sorted((k for k in kernels if k["name"] not in done), key=lambda k: k["sha256"])
+    with ProcessPoolExecutor(given.jobs) as pool, given.log.open("a") as log:
+        waiting = {
+            pool.submit(
+                measure,
+                k["name"],
+                k["cell"]["target"],
+                str(given.directory / f"{k['name']}.ll"),
+                efforts,
+                given.exact_seconds if k["name"] in with_exact else 0.0,
+            ): k["name"]
+            for k in left
+        }
+        try:
+            for number, future in enumerate(as_completed(waiting), 1):
+                row = {**future.result(), "sources": digest, "efforts": given.efforts}
+                done[row["name"]] = row
+                log.write(json.dumps(row) + "\n")
+                log.flush()
+                print(f"{number} of {len(left)}, {time.monotonic() - start:.0f} s: {line_of(row, efforts)}", flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            print(f"interrupted; {len(done)} of {len(kernels)} are in {given.log}", file=sys.stderr)
+            return 130
+    rows = [done[k["name"]] for k in kernels]
+    result = {
+        "command": f"benchmarks/allocators.py DIR --efforts={given.efforts} --exact-every={given.exact_every} "
+        f"--exact-seconds={given.exact_seconds:g}",
+        "note": "cycles are modelled, not measured",
+        "summary": {effort: summary(rows, effort) for effort in efforts},
+        "exact": exact_summary(rows),
+        "kernels": [{k: v for k, v in r.items() if k not in ("sources", "efforts")} for r in rows],
+    }
+    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result["summary"], indent=1))
+    return 0
+
+
+def line_of(row: Mapping[str, Any], efforts: tuple[str, ...]) -> str:
+    """Progress in a line."""
+    if "error" in row["greedy"]:
+        return f"{row['name']}: {row['greedy']['error'][:80]}"
+    llvm = best_of_llvm(row)
+    parts = [f"llvm {llvm['cycles']:.0f} w{llvm['waves']} s{llvm['spill_traffic']:.0f}"]
+    for effort in efforts:
+        found = row[effort]
+        parts.append(
+            f"{effort} {found['error'][:40]}"
+            if "error" in found
+            else f"{effort} {found['cycles']:.0f} w{found['waves']} s{found['spill_traffic']:.0f}"
+        )
+    return f"{row['name']}: " + "; ".join(parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""The exact allocator: the fewest registers, then the fewest copies, each with a proved bound."""
+
+from __future__ import annotations
+
+import operator
+import time
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from verilocc_mlir.allocators.cost import Cost
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
+from verilocc_mlir.allocators.exact.copies import Cheapest, fewest_copies, no_dearer
+from verilocc_mlir.allocators.exact.layout import Layout
+from verilocc_mlir.allocators.exact.registers import Fewest, Progress, fewest_registers
+from verilocc_mlir.allocators.exact.solver import Budget, load
+from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
+
+DEFAULT_SECONDS = 60.0
+
+Order = Literal["registers", "waves"]
+"""What comes first: the fewest registers; or the fewest lost waves, so that copies are not paid with registers that win
+nothing."""
+
+_COPIES_PART = 0.25
+"""Of the budget, kept for copies while the register count is not closed."""
+
+_NARROWING_PART = 0.2
+_NARROWING_STEPS = 4
+"""Of what is left, and questions, for fewer registers at no cost in copies."""
+
+
+@dataclass(frozen=True)
+class ExactResult:
+    """A placement and what is proved about it.
+
+    Attributes:
+        proposal: the placement.
+        cost: what it costs.
+        registers: its register count; with a unified file, AGPRs after aligned VGPRs.
+        registers_bound: no placement has fewer.
+        copies: ``Cost.saves_and_copies`` of it.
+        copies_bound: no placement in as many registers, or as many waves (``Order``), costs less.
+        seconds: wall time.
+    """
+
+    proposal: Proposal
+    cost: Cost
+    registers: int
+    registers_bound: int
+    copies: float
+    copies_bound: float
+    seconds: float
+
+    @property
+    def registers_optimal(self) -> bool:
+        """Whether no placement has fewer registers."""
+        return self.registers_bound >= self.registers
+
+    @property
+    def copies_optimal(self) -> bool:
+        """Whether the copies are the least there can be in this many registers or waves."""
+        return self.copies_bound >= self.copies
+
+    @property
+    def gap(self) -> int:
+        """Registers between the placement and the bound; 0 is proved optimal."""
+        return max(0, self.registers - self.registers_bound)
+
+
+class ExactAllocator:
+    """CP-SAT over the whole problem, warm-started by the deterministic allocator.
+
+    Args:
+        time_limit_s: wall time at most.
+        work_limit: CP-SAT's deterministic time at most; 0: as many units as ``time_limit_s`` has seconds. Where it ends
+            the search before the wall time does, the answer is the same on every run and machine.
+        seed: of the solver's random choices.
+        workers: threads of the solver. With more than one, equal problems get equal answers only where both are proved
+            optimal.
+        order: see ``Order``. With ``"waves"`` the register bound is still the bound on registers.
+        progress: told of each step.
+        hurried: give up at once where the deterministic allocator, hurried too, finds no place.
+
+    Raises:
+        UnsupportedError: OR-Tools is not installed.
+    """
+
+    name = "exact"
+    version = "1"
+
+    def __init__(
+        self,
+        time_limit_s: float = DEFAULT_SECONDS,
+        *,
+        work_limit: float = 0.0,
+        seed: int = 0,
+        workers: int = 1,
+        order: Order = "registers",
+        progress: Progress | None = None,
+        hurried: bool = False,
+    ) -> None:
+        load()
+        self.time_limit_s = time_limit_s
+        self.work_limit = work_limit or time_limit_s
+        self.seed = seed
+        self.workers = workers
+        self.order: Order = order
+        self.progress = progress
+        self._hurried = hurried
+
+    def hurried(self) -> ExactAllocator:
+        """The same, giving up sooner: for when a problem with more room can be had."""
+        return ExactAllocator(
+            self.time_limit_s,
+            work_limit=self.work_limit,
+            seed=self.seed,
+            workers=self.workers,
+            order=self.order,
+            progress=self.progress,
+            hurried=True,
+        )
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        """The best placement found in the time.
+
+        Raises:
+            AllocationFailure: as for ``solve``.
+        """
+        return self.solve(problem).proposal
+
+    def solve(self, problem: AllocationProblem) -> ExactResult:
+        """The best placement found in the time, with its bounds.
+
+        Raises:
+            AllocationFailure: ``reason`` is ``"pressure"`` (more registers are needed at one point than there are),
+                ``"infeasible"`` (proved: each point fits, and yet there is no placement without spilling or splitting)
+                or ``"fragmentation"`` (none was found in the time, and none was ruled out).
+        """
+        began = time.monotonic()
+        tables = Tables(problem)
+        layout = Layout(tables)
+        starts = _warm_start(problem, tables, self._hurried)
+        budget = Budget(self.work_limit, self.time_limit_s, self.seed, self.workers)
+        fewest = self._registers(layout, starts, budget)
+        if fewest.starts is None:
+            raise _failure(problem, fewest, layout.top)
+        if self.order == "registers":
+            cheapest = fewest_copies(layout, fewest.registers, fewest.starts, budget)
+        else:
+            cheapest = _fewest_copies_in_as_many_waves(layout, starts, fewest, budget)
+        cost = tables.cost.of(cheapest.starts)
+        return ExactResult(
+            proposal=tables.proposal(cheapest.starts, f"{self.name}/{self.version}"),
+            cost=cost,
+            registers=cost.registers,
+            registers_bound=fewest.bound,
+            copies=cheapest.copies,
+            copies_bound=cheapest.bound,
+            seconds=time.monotonic() - began,
+        )
+
+    def _registers(self, layout: Layout, starts: list[int] | None, budget: Budget) -> Fewest:
+        """The first objective, on a part of the budget."""
+        part = replace(budget, work=budget.work * (1 - _COPIES_PART), seconds=budget.seconds * (1 - _COPIES_PART))
+        before = part.work
+        lost = layout.tables.cost.lost_waves
+        fewest = fewest_registers(
+            layout,
+            starts,
+            part,
+            enough=operator.ge if self.order == "registers" else lambda bound, found: lost(bound) >= lost(found),
+            progress=self.progress,
+        )
+        budget.work -= before - part.work
+        return fewest
+
+
+def _fewest_copies_in_as_many_waves(
+    layout: Layout, given: list[int] | None, fewest: Fewest, budget: Budget
+) -> Cheapest:
+    """Fewest copies in all the registers that lose no further wave; then as few of those as cost no copy."""
+    cost = layout.tables.cost
+    lost = cost.lost_waves(fewest.registers)
+    total = fewest.registers
+    while total < layout.top and cost.lost_waves(total + 1) == lost:
+        total += 1
+    starts = fewest.starts or []
+    if given is not None and cost.of(given) < cost.of(starts):
+        starts = given
+    cheapest = fewest_copies(layout, total, starts, replace(budget, work=budget.work * (1 - _NARROWING_PART)))
+    low, high = fewest.bound, cost.of(cheapest.starts).registers
+    for _ in range(_NARROWING_STEPS):
+        if low >= high or budget.spent:
+            break
+        middle = (low + high) // 2
+        work = budget.work * _NARROWING_PART / _NARROWING_STEPS
+        found = no_dearer(layout, middle, cheapest.copies, cheapest.starts, budget, work)
+        if found:
+            high = cost.of(found).registers
+            cheapest = replace(cheapest, starts=found)
+        else:
+            low = middle + 1
+    return cheapest
+
+
+def _warm_start(problem: AllocationProblem, tables: Tables, hurried: bool) -> list[int] | None:
+    first = DeterministicAllocator()
+    try:
+        return tables.starts((first.hurried() if hurried else first).allocate(problem))
+    except AllocationFailure as failure:
+        if failure.reason == "pressure" or hurried:
+            raise
+        return None
+
+
+def _failure(problem: AllocationProblem, fewest: Fewest, top: int) -> AllocationFailure:
+    proved = fewest.bound > top
+    return AllocationFailure(
+        "proved: each point fits the registers, and yet there is no placement"
+        if proved
+        else "no placement found in the time, and none ruled out",
+        reason="infeasible" if proved else "fragmentation",
+        where=f"function {problem.function}",
+        hint="spill or split a live range" if proved else "allow more time, or spill or split a live range",
+    )

@@ -1,0 +1,205 @@
+"""The cheapest placement under a ceiling: copies left in the code, callee-saved registers used, preferences not met."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset, meet
+from verilocc_mlir.allocators.cost import SAVE_AND_RESTORE, cell_relation
+from verilocc_mlir.allocators.exact.layout import Layout
+from verilocc_mlir.allocators.exact.model import PackingModel
+from verilocc_mlir.allocators.exact.solver import SCALE, Answer, Budget, load
+from verilocc_mlir.problem.model import Preference
+
+
+@dataclass(frozen=True)
+class Cheapest:
+    """What is known of the copies.
+
+    Attributes:
+        starts: a placement of that cost.
+        copies: ``Cost.saves_and_copies`` of it.
+        bound: no placement under the ceiling costs less.
+    """
+
+    starts: list[int]
+    copies: float
+    bound: float
+
+    @property
+    def closed(self) -> bool:
+        """Whether the placement is optimal."""
+        return self.bound >= self.copies - 0.5 / SCALE
+
+
+def fewest_copies(layout: Layout, total: int, starts: list[int], budget: Budget) -> Cheapest:
+    """The least cost in copies among the placements in ``total`` registers.
+
+    Args:
+        layout: the problem.
+        total: registers.
+        starts: a placement in no more than that.
+        budget: what may be used; all of it, if it is not closed before.
+    """
+    copies = layout.tables.cost.of(starts).saves_and_copies
+    if copies == 0 or budget.spent:
+        return Cheapest(starts, copies, 0.0 if copies else copies)
+    model = PackingModel(layout, total)
+    Objective(model).minimize()
+    model.hint(starts)
+    answer = model.ask(budget, budget.work, portfolio=True)
+    return _better(layout, model, answer, starts, copies)
+
+
+def no_dearer(layout: Layout, total: int, at_most: float, starts: list[int], budget: Budget, work: float) -> list[int]:
+    """A placement in ``total`` registers that costs no more in copies than ``at_most``; empty where none was found."""
+    model = PackingModel(layout, total)
+    Objective(model).limit(at_most)
+    model.hint(starts)
+    answer = model.ask(budget, work)
+    return model.starts(answer, starts) if answer.found else []
+
+
+def _better(layout: Layout, model: PackingModel, answer: Answer, starts: list[int], copies: float) -> Cheapest:
+    bound = max(answer.bound / SCALE, 0.0)
+    if not answer.found:
+        return Cheapest(starts, copies, min(bound, copies))
+    found = model.starts(answer, starts)
+    cost = layout.tables.cost.of(found).saves_and_copies
+    best, value = (found, cost) if cost < copies else (starts, copies)
+    return Cheapest(best, value, value if answer.optimal else min(bound, value))
+
+
+class Objective:
+    """Adds to a model the literals of copies and saves, weighted as ``CostModel`` weighs them, in 1/``SCALE``.
+
+    Args:
+        model: the model.
+        kept: first cells of the ranges that do not move, where positions are cells.
+    """
+
+    def __init__(self, model: PackingModel, kept: Sequence[int] = ()) -> None:
+        self._model = model
+        self._kept = kept
+        self._layout = model.layout
+        self._terms: list[Any] = []
+        self._constant = 0
+        if not model.possible:
+            return
+        for (a, b, distance), weight in _pairs(self._layout).items():
+            self._pair(a, b, distance, weight)
+        for (a, goal), weight in _goals(self._layout).items():
+            self._goal(a, goal, weight)
+        self._residues: dict[tuple[int, int], Any] = {}
+        for preference in self._layout.tables.problem.preferences:
+            self._prefer(preference)
+        self._saves()
+
+    def minimize(self) -> None:
+        """Make the sum the model's objective."""
+        if self._model.possible:
+            self._model.model.minimize(sum(self._terms) + self._constant)
+
+    def limit(self, at_most: float) -> None:
+        """Allow no greater sum."""
+        if self._model.possible:
+            self._model.model.add(sum(self._terms) + self._constant <= round(at_most * SCALE))
+
+    def _pair(self, a: int, b: int, distance: int | None, weight: int) -> None:
+        positions = self._model.positions
+        if distance is None or meet(self._layout.items[a], self._layout.items[b], distance):
+            self._constant += weight
+            return
+        if a not in positions and b not in positions:
+            self._constant += weight * (self._kept[b] != self._kept[a] + distance)
+            return
+        first, second = (positions[n] if n in positions else self._kept[n] for n in (a, b))
+        joined = self._model.model.new_bool_var("")
+        self._model.model.add(second - first == distance).only_enforce_if(joined)
+        self._terms.append(weight * (1 - joined))
+
+    def _goal(self, a: int, goal: int, weight: int) -> None:
+        file = self._layout.file_of(goal)
+        if goal not in self._layout.rooms[a].starts.get(file, ()):
+            self._constant += weight
+            return
+        if a not in self._model.positions:
+            self._constant += weight * (self._kept[a] != goal)
+            return
+        joined = self._model.model.new_bool_var("")
+        self._model.model.add(self._model.positions[a] == self._model.frame.at(goal)).only_enforce_if(joined)
+        literal = self._model.within[a].get(file)
+        if literal is None:
+            self._model.model.add(joined == 0)
+        elif not isinstance(literal, int):
+            self._model.model.add_implication(joined, literal)
+        self._terms.append(weight * (1 - joined))
+
+    def _prefer(self, preference: Preference) -> None:
+        weight = round(preference.weight * SCALE)
+        relations = [cell_relation(r, self._layout.tables.cells) for r in preference.relations]
+        positions = self._model.positions
+        free = [r for r in relations if r.a in positions or r.b in positions]
+        kept = [r for r in relations if r.a not in positions and r.b not in positions]
+        items = self._layout.items
+        if any(not r.holds(self._kept[r.a], self._kept[r.b]) for r in kept) or any(
+            not r.modulus and meet(items[r.a], items[r.b], r.distance) for r in free
+        ):
+            self._constant += weight
+            return
+        if not free:
+            return
+        model = self._model.model
+        met = model.new_bool_var("")
+        for relation in free:
+            if not relation.modulus:
+                apart = self._position(relation.b) - self._position(relation.a)
+                model.add(apart == relation.distance).only_enforce_if(met)
+                continue
+            m = relation.modulus
+            apart = self._residue(relation.b, m) - self._residue(relation.a, m)
+            allowed = [d for d in range(1 - m, m) if (d - relation.distance) % m]
+            inside = load().Domain.from_values(allowed)
+            model.add_linear_expression_in_domain(apart, inside).only_enforce_if(met)
+        self._terms.append(weight * (1 - met))
+
+    def _position(self, number: int) -> Any:
+        return self._model.positions.get(number, self._kept[number] if self._kept else 0)
+
+    def _residue(self, number: int, modulus: int) -> Any:
+        if number not in self._model.positions:
+            return self._kept[number] % modulus
+        found = self._residues.get((number, modulus))
+        if found is None:
+            found = self._residues[number, modulus] = self._model.model.new_int_var(0, modulus - 1, "")
+            self._model.model.add_modulo_equality(found, self._model.positions[number], modulus)
+        return found
+
+    def _saves(self) -> None:
+        cells = self._layout.tables.cells
+        price = round(SAVE_AND_RESTORE * SCALE / cells.halves)
+        for cell in sorted(cells.expensive):
+            used = self._model.model.new_bool_var("")
+            self._model.reserve(cell, used)
+            self._terms.append(price * used)
+
+
+def _pairs(layout: Layout) -> dict[tuple[int, int, int | None], int]:
+    found: dict[tuple[int, int, int | None], int] = {}
+    for affinity in layout.tables.problem.affinities:
+        if affinity.b >= 0 and affinity.weight:
+            distance = lane_offset(affinity.a_lane - affinity.b_lane, layout.tables.cells.halves)
+            key = (affinity.a, affinity.b, distance)
+            found[key] = found.get(key, 0) + round(affinity.weight * SCALE)
+    return found
+
+
+def _goals(layout: Layout) -> dict[tuple[int, int], int]:
+    found: dict[tuple[int, int], int] = {}
+    for affinity in layout.tables.problem.affinities:
+        goal = fixed_start(layout.tables.cells, affinity) if affinity.b < 0 else None
+        if goal is not None and affinity.weight:
+            found[affinity.a, goal] = found.get((affinity.a, goal), 0) + round(affinity.weight * SCALE)
+    return found

@@ -1,0 +1,93 @@
+"""Moments that say everything about interference: those at which no other moment beside them has all that is live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verilocc_mlir.allocators.items import Item
+from verilocc_mlir.allocators.tables import Tables
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Neighbouring cells of a live range that are live at the same instants.
+
+    Attributes:
+        offset: first cell, relative to the range's.
+        size: number of cells.
+        runs: half-open intervals of positions in the list of instants.
+    """
+
+    offset: int
+    size: int
+    runs: tuple[tuple[int, int], ...]
+
+
+class Instants:
+    """The instants of a problem, as bits of its timeline, ascending.
+
+    A bit is left out where all that is live then is live at the bit kept next to it, too. Two cells are live together
+    at some time if and only if they are at an instant, so what is said of the instants holds for the whole problem.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        live = _live_cells(tables)
+        kept: list[int] = []
+        for bit, now in enumerate(live):
+            while kept and not live[kept[-1]] & ~now:
+                kept.pop()
+            if now and not (kept and not now & ~live[kept[-1]]):
+                kept.append(bit)
+        self.bits: tuple[int, ...] = tuple(kept)
+        self.load: dict[int, int] = {bit: live[bit].bit_count() for bit in kept}
+        """Cells held at each instant, by ranges and by what is fixed."""
+
+    def tightest(self, cells: int) -> tuple[int, ...]:
+        """Those at which at least that many cells are held."""
+        return tuple(bit for bit in self.bits if self.load[bit] >= cells)
+
+
+def _live_cells(tables: Tables) -> list[int]:
+    """For each bit of the timeline, the set of what is held, as an integer: a bit for each cell of each range."""
+    live = [0] * len(tables.timeline.boundaries)
+    masks = [mask for item in tables.singles for _, mask in item.cells] + [mask for mask in tables.fixed if mask]
+    for number, mask in enumerate(masks):
+        for start, stop in runs(mask):
+            for bit in range(start, stop):
+                live[bit] |= 1 << number
+    return live
+
+
+def pieces(item: Item, instants: tuple[int, ...]) -> list[Piece]:
+    """A range's rectangles, in the order of their offsets, reduced to some instants."""
+    found: list[Piece] = []
+    for offset, mask in item.cells:
+        held = tuple(runs(at_instants(mask, instants)))
+        if not held:
+            continue
+        last = found[-1] if found else None
+        if last is not None and last.offset + last.size == offset and last.runs == held:
+            found[-1] = Piece(last.offset, last.size + 1, held)
+        else:
+            found.append(Piece(offset, 1, held))
+    return found
+
+
+def at_instants(mask: int, instants: tuple[int, ...]) -> int:
+    """A mask of the timeline as a mask over the list of instants."""
+    return sum(1 << k for k, bit in enumerate(instants) if mask >> bit & 1)
+
+
+def runs(mask: int) -> list[tuple[int, int]]:
+    """Half-open intervals of the ones of ``mask``."""
+    found: list[tuple[int, int]] = []
+    position = 0
+    while mask:
+        zeros = (mask & -mask).bit_length() - 1
+        mask >>= zeros
+        ones = (~mask & (mask + 1)).bit_length() - 1
+        mask >>= ones
+        found.append((position + zeros, position + zeros + ones))
+        position += zeros + ones
+    return found

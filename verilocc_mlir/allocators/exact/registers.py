@@ -1,0 +1,115 @@
+"""The fewest registers: bounds from below by counting and refuted totals, from above by placements found."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from verilocc_mlir.allocators.exact.bound import counted_bound, shared_bound
+from verilocc_mlir.allocators.exact.layout import Layout
+from verilocc_mlir.allocators.exact.model import PackingModel
+from verilocc_mlir.allocators.exact.solver import Budget
+
+Progress = Callable[[str], None]
+
+_FIRST_SLICE = 2.0
+"""Work spent on a total before others have their turn."""
+
+_SLACKS = (4, 24)
+"""Instants within so many cells of a total are asked about first: if they do not fit, nothing does."""
+
+_RELAXED_PART = 0.3
+"""Of a slice, for each relaxation."""
+
+
+@dataclass(frozen=True)
+class Fewest:
+    """What is known of the register count.
+
+    Attributes:
+        starts: a placement with ``registers``; None if none was found.
+        registers: its count.
+        bound: no placement has fewer.
+    """
+
+    starts: list[int] | None
+    registers: int
+    bound: int
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is left to find out: an optimal placement, or a proof that there is none."""
+        return self.bound >= self.registers
+
+
+def fewest_registers(
+    layout: Layout,
+    starts: list[int] | None,
+    budget: Budget,
+    *,
+    enough: Callable[[int, int], bool] = operator.ge,
+    progress: Progress | None = None,
+) -> Fewest:
+    """Close in on the fewest registers.
+
+    Args:
+        layout: the problem.
+        starts: a placement to begin with, None if there is none yet.
+        budget: what may be used.
+        enough: of the bound and the count of a placement: whether to stop.
+        progress: told of each step.
+    """
+    bound = counted_bound(layout)
+    # Without a placement, one more than the file has stands for "none".
+    registers = layout.tables.cost.of(starts).registers if starts is not None else layout.top + 1
+    if bound >= registers or (starts is not None and enough(bound, registers)):
+        return Fewest(starts, registers, bound)
+    if layout.unified:
+        bound = max(bound, shared_bound(layout, budget, _FIRST_SLICE))
+    unknown: set[int] = set()
+    share = _FIRST_SLICE
+    while bound < registers and not (starts is not None and enough(bound, registers)) and not budget.spent:
+        open_totals = [t for t in range(bound, registers) if t not in unknown]
+        if not open_totals:
+            # All of them had their turn: again, longer.
+            unknown.clear()
+            share *= 3
+            continue
+        total = _next_total(open_totals, bound, starts is None)
+        found = _try_total(layout, total, starts, budget, share)
+        if isinstance(found, list):
+            starts, registers = found, layout.tables.cost.of(found).registers
+        elif found:
+            bound = total + 1
+        else:
+            unknown.add(total)
+        unknown = {t for t in unknown if bound <= t < registers}
+        if progress is not None:
+            progress(f"{layout.tables.problem.function}: {bound} to {registers} registers")
+    return Fewest(starts, registers, bound)
+
+
+def _next_total(totals: list[int], bound: int, any_placement: bool) -> int:
+    """The bound itself is most often the answer; then from the middle; all of the file while there is no placement."""
+    if any_placement:
+        return totals[-1]
+    return bound if totals[0] == bound else totals[len(totals) // 2]
+
+
+def _try_total(layout: Layout, total: int, starts: list[int] | None, budget: Budget, work: float) -> list[int] | bool:
+    """A placement in ``total`` registers; True if there is none, False if that was not found out."""
+    every = layout.instants.bits
+    before = 0
+    for slack in _SLACKS:
+        some = layout.instants.tightest(total * layout.tables.cells.halves - slack)
+        if not before < len(some) < len(every) // 2:
+            continue
+        before = len(some)
+        if PackingModel(layout, total, instants=some).ask(budget, work * _RELAXED_PART).refuted:
+            return True
+    model = PackingModel(layout, total)
+    if starts is not None and model.possible:
+        model.hint(starts)
+    answer = model.ask(budget, work)
+    return model.starts(answer) if answer.found else answer.refuted

@@ -1,0 +1,126 @@
+"""CP-SAT of OR-Tools, loaded when it is first needed; the budget of a search, and one question to the solver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from verilocc_mlir.errors import UnsupportedError
+
+EXTRA = "exact"
+SCALE = 1000
+"""Objectives are whole numbers: thousandths of an estimated execution."""
+
+
+def load() -> Any:
+    """The module ``ortools.sat.python.cp_model``.
+
+    Raises:
+        UnsupportedError: OR-Tools is not installed; the hint names the extra.
+    """
+    try:
+        return import_module("ortools.sat.python.cp_model")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"exact allocation needs OR-Tools, and it cannot be loaded: {error}",
+            hint=f"pip install 'verilocc-mlir[{EXTRA}]'; beside the service's packages: docs/allocator.md",
+        ) from error
+
+
+def available() -> bool:
+    """Whether OR-Tools can be loaded."""
+    try:
+        load()
+    except UnsupportedError:
+        return False
+    return True
+
+
+@dataclass
+class Budget:
+    """What a search may still use.
+
+    ``work`` is CP-SAT's deterministic time, which runs at about the speed of a second and is the same on every machine;
+    ``seconds`` of wall time cut the search off where the machine is slower. An answer that no cut-off touched is the
+    same again.
+    """
+
+    work: float
+    seconds: float
+    seed: int = 0
+    workers: int = 1
+    stop: Callable[[], bool] | None = None
+    _until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._until = time.monotonic() + self.seconds
+
+    @property
+    def seconds_left(self) -> float:
+        """Wall time to the cut-off."""
+        return self._until - time.monotonic()
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing is left, or someone asked to stop."""
+        return self.work <= 0 or self.seconds_left <= 0 or (self.stop is not None and self.stop())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the solver said of a model.
+
+    Attributes:
+        found: there is a solution, to be read with ``value``.
+        refuted: it is proved that there is none.
+        optimal: no other solution has a smaller objective.
+        bound: no solution has an objective smaller than this.
+        value: the value of a variable of the model in the solution.
+    """
+
+    found: bool
+    refuted: bool
+    optimal: bool
+    bound: float
+    value: Callable[[Any], int]
+
+
+def ask(model: Any, budget: Budget, work: float, *, portfolio: bool = False) -> Answer:
+    """Solve with at most ``work`` of the budget.
+
+    Args:
+        model: a ``CpModel``.
+        budget: is charged with what was used.
+        work: deterministic time for this question.
+        portfolio: take turns between search strategies, neighbourhood searches among them: better for objectives.
+    """
+    cp_model = load()
+    solver = cp_model.CpSolver()
+    given = solver.parameters
+    given.num_workers = budget.workers
+    given.random_seed = budget.seed
+    given.max_deterministic_time = max(min(work, budget.work), 1e-3)
+    given.max_time_in_seconds = max(budget.seconds_left, 1e-3)
+    # Several workers race; in turns they do not, and the answer stays the same.
+    given.interleave_search = portfolio or budget.workers > 1
+    watch = _stopper(cp_model, budget) if budget.stop is not None else None
+    status = solver.solve(model, watch)
+    budget.work -= max(float(solver.response_proto.deterministic_time), 1e-3)
+    if status == cp_model.MODEL_INVALID:
+        raise AssertionError(f"the model is not valid: {model.validate()}")
+    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    refuted = status == cp_model.INFEASIBLE
+    bound = float(solver.best_objective_bound) if not refuted else 0.0
+    return Answer(found, refuted, status == cp_model.OPTIMAL, bound, solver.value)
+
+
+def _stopper(cp_model: Any, budget: Budget) -> Any:
+    class Stopper(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            if budget.spent:
+                self.stop_search()
+
+    return Stopper()

@@ -1,0 +1,133 @@
+"""Local moves: join a copy's ends, swap two ranges, shift one, lower what reaches highest."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset, meet
+from verilocc_mlir.allocators.improve.state import State
+
+_WAYS = 3
+"""Places tried for each range of a preference."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A copy that would vanish: range ``b`` at ``distance`` from ``a``; with ``b`` -1, ``a`` at cell ``distance``."""
+
+    a: int
+    b: int
+    distance: int
+    weight: float
+
+
+def wishes(state: State) -> list[Wish]:
+    """Every copy that some placement could do without, heaviest first."""
+    tables, singles = state.tables, state.tables.singles
+    found: list[Wish] = []
+    for affinity in tables.problem.affinities:
+        if affinity.b < 0:
+            goal = fixed_start(tables.cells, affinity)
+            if goal is not None and tables.table.allows(affinity.a, goal):
+                found.append(Wish(affinity.a, -1, goal, affinity.weight))
+            continue
+        distance = lane_offset(affinity.a_lane - affinity.b_lane, tables.cells.halves)
+        if distance is not None and not meet(singles[affinity.a], singles[affinity.b], distance):
+            found.append(Wish(affinity.a, affinity.b, distance, affinity.weight))
+    return sorted((w for w in found if w.weight), key=lambda w: (-w.weight, w.a, w.b))
+
+
+def unmet(state: State, every: list[Wish]) -> list[Wish]:
+    """Those whose copy is still there."""
+    return [w for w in every if state.starts[w.a] != (w.distance if w.b < 0 else state.starts[w.b] - w.distance)]
+
+
+def local_moves(state: State, every: list[Wish], rng: random.Random, count: int) -> None:
+    """Make ``count`` moves; the placement never gets worse."""
+    for _ in range(count):
+        open_wishes = unmet(state, every)
+        which = rng.random()
+        if open_wishes and which < 0.4:
+            _join(state, rng.choices(open_wishes, [w.weight for w in open_wishes])[0], rng)
+        elif which < 0.8 and state.tables.cost.preferences:
+            _prefer(state, rng)
+        else:
+            rng.choice((_swap, _shift, _lower))(state, rng)
+
+
+def _join(state: State, wish: Wish, rng: random.Random) -> None:
+    starts, table = state.starts, state.tables.table
+    if wish.b < 0:
+        state.move([(wish.a, wish.distance)])
+        return
+    ways = [(wish.b, starts[wish.a] + wish.distance), (wish.a, starts[wish.b] - wish.distance)]
+    rng.shuffle(ways)
+    for number, start in ways:
+        if table.allows(number, start) and state.move([(number, start)]):
+            return
+    # Neither end's place will do: both somewhere else.
+    start = rng.choice(table.by_range[wish.a])
+    if table.allows(wish.b, start + wish.distance):
+        state.move([(wish.a, start), (wish.b, start + wish.distance)])
+
+
+def _prefer(state: State, rng: random.Random) -> None:
+    """Move one range so that what the machine prefers there is met."""
+    starts = state.starts
+    open_ones = [
+        (relations, weight)
+        for relations, weight in state.tables.cost.preferences
+        if not all(r.holds(starts[r.a], starts[r.b]) for r in relations)
+    ]
+    if not open_ones:
+        return
+    relations, _ = rng.choices(open_ones, [weight for _, weight in open_ones])[0]
+    numbers = sorted({n for r in relations for n in (r.a, r.b)})
+    rng.shuffle(numbers)
+    for number in numbers:
+        ways = [
+            start
+            for start in state.candidates(state.tables.singles[number])
+            if all(
+                r.holds(start if r.a == number else starts[r.a], start if r.b == number else starts[r.b])
+                for r in relations
+            )
+        ]
+        for start in rng.sample(ways, min(_WAYS, len(ways))):
+            if state.move([(number, start)]):
+                return
+
+
+def _swap(state: State, rng: random.Random) -> None:
+    a, b = (rng.randrange(len(state.starts)) for _ in range(2))
+    table = state.tables.table
+    if a != b and table.allows(a, state.starts[b]) and table.allows(b, state.starts[a]):
+        state.move([(a, state.starts[b]), (b, state.starts[a])])
+
+
+def _shift(state: State, rng: random.Random) -> None:
+    number = rng.randrange(len(state.starts))
+    candidates = state.candidates(state.tables.singles[number])
+    if candidates:
+        state.move([(number, rng.choice(candidates))])
+
+
+def _lower(state: State, rng: random.Random) -> None:
+    """Move one of the ranges that reach the top of a file to any lower place."""
+    cells = state.tables.cells
+    tops = {
+        cells.base[bank] + registers * cells.halves: cells.base[bank]
+        for bank, registers in state.used.items()
+        if registers
+    }
+    highest = [
+        (number, start, tops[start + item.reach])
+        for number, (item, start) in enumerate(zip(state.tables.singles, state.starts, strict=True))
+        if start + item.reach in tops
+    ]
+    if highest:
+        number, start, base = rng.choice(highest)
+        lower = [c for c in state.tables.table.by_range[number] if base <= c < start]
+        if lower:
+            state.move([(number, rng.choice(lower))])

@@ -1,0 +1,156 @@
+"""A complete placement that can be changed, and changed back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from verilocc_mlir.allocators.bounds import Ceiling
+from verilocc_mlir.allocators.cost import Cost, align_up
+from verilocc_mlir.allocators.items import Candidates, Item
+from verilocc_mlir.allocators.packing import Packing, below
+from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.errors import InputError
+
+_EJECTIONS = 12
+"""Ranges that one change may push aside, each in turn pushing others."""
+
+
+class State:
+    """A placement and its cost.
+
+    Raises:
+        InputError: ``starts`` puts two values into one place at a time.
+    """
+
+    def __init__(self, tables: Tables, starts: Sequence[int]) -> None:
+        self.tables = tables
+        self.starts = list(starts)
+        self.packing = Packing(tables.fixed)
+        for item, start in zip(tables.singles, starts, strict=True):
+            if not self.packing.fits(item, start):
+                name = tables.problem.ranges[item.members[0][0]].name
+                raise InputError(f"{name} has no room where it is", where="proposal")
+            self.packing.place(item, start)
+        self.cost: Cost = tables.cost.of(self.starts)
+        self._below: dict[tuple[Candidates, int], Candidates] = {}
+        self.used: Ceiling = {}
+        self.ceilings: tuple[Ceiling, ...] = ()
+        """Ways to use more registers of a file without losing a wave."""
+        self._settle()
+
+    def _used(self) -> Ceiling:
+        """Registers of each file in use."""
+        cells = self.tables.cells
+        found: Ceiling = dict.fromkeys(("vgpr", "agpr", "sgpr"), 0)
+        for item, start in zip(self.tables.singles, self.starts, strict=True):
+            if start < cells.stop["sgpr"]:
+                bank, number = cells.register_of(start + item.reach - 1)
+                found[bank] = max(found[bank], number + 1)
+        return found
+
+    def adopt(self, starts: Sequence[int]) -> bool:
+        """Take over a placement known to be valid, if it costs no more; whether it did."""
+        cost = self.tables.cost.of(starts)
+        if cost > self.cost:
+            return False
+        for number, start in enumerate(starts):
+            if start != self.starts[number]:
+                self.packing.remove(self.tables.singles[number])
+        for number, start in enumerate(starts):
+            if start != self.starts[number]:
+                self.packing.place(self.tables.singles[number], start)
+        self.starts, self.cost = list(starts), cost
+        self._settle()
+        return True
+
+    def move(self, wanted: Iterable[tuple[int, int]]) -> bool:
+        """Put ranges at starts, pushing others aside, which find other places; kept only where it costs no more.
+
+        Args:
+            wanted: range ids and first cells that they are allowed.
+
+        Returns:
+            Whether the placement changed.
+        """
+        before: dict[int, int] = {}
+        queue: list[int] = []
+        pinned: set[int] = set()
+        done = True
+        for number, start in wanted:
+            pinned.add(number)
+            done = done and self._put(number, start, before, queue, pinned)
+        while done and queue:
+            number = queue.pop(0)
+            start = self._room(number)
+            done = start >= 0 and len(before) <= _EJECTIONS and self._put(number, start, before, queue, pinned)
+        if done:
+            cost = self.tables.cost.of(self.starts)
+            if cost <= self.cost:
+                self.cost = cost
+                self._settle()
+                return True
+        self._undo(before)
+        return False
+
+    def _settle(self) -> None:
+        used = self._used()
+        if used != self.used:
+            self.used = used
+            self.ceilings = self._ceilings()
+            self._highest = {bank: max(c[bank] for c in self.ceilings) for bank in used}
+            self._below.clear()
+
+    def _ceilings(self) -> tuple[Ceiling, ...]:
+        used, cells = self.used, self.tables.cells
+        lost = self.tables.cost.lost_waves
+        total = self.cost.registers
+        top = sum(cells.stop[bank] - cells.base[bank] for bank in used) // cells.halves
+        while total < top and lost(total + 1) == self.cost.lost_waves:
+            total += 1
+        if not self.tables.problem.occupancy.unified or not used["agpr"]:
+            return (dict.fromkeys(used, total),)
+        vgprs = max(used["vgpr"], (total - used["agpr"]) // 4 * 4)
+        agprs = max(used["agpr"], total - align_up(used["vgpr"], 4))
+        return ({**used, "vgpr": vgprs}, {**used, "agpr": agprs})
+
+    def _put(self, number: int, start: int, before: dict[int, int], queue: list[int], pinned: set[int]) -> bool:
+        item = self.tables.singles[number]
+        if item in self.packing.placed:
+            before.setdefault(number, self.packing.remove(item))
+        if any(self.tables.fixed[start + offset] & mask for offset, mask in item.cells):
+            return False
+        for other in self.packing.conflicts(item, start):
+            ejected = other.members[0][0]
+            if ejected in pinned:
+                return False
+            before.setdefault(ejected, self.packing.remove(other))
+            queue.append(ejected)
+        self.packing.place(item, start)
+        self.starts[number] = start
+        return True
+
+    def _room(self, number: int) -> int:
+        item = self.tables.singles[number]
+        placed = [s if i in self.packing.placed else -1 for i, s in zip(self.tables.singles, self.starts, strict=True)]
+        for start in self.tables.hints.starts(item, placed):
+            if self.tables.table.allows(number, start) and self.packing.fits(item, start):
+                return start
+        return self.packing.first_fit(item, self.candidates(item))
+
+    def candidates(self, item: Item) -> Candidates:
+        """Where a range may start without a wave lost for it alone."""
+        every = self.tables.table.of(item)
+        key = (every, item.reach)
+        found = self._below.get(key)
+        if found is None:
+            found = self._below[key] = below(every, self.tables.cells, self._highest, item.reach)
+        return found
+
+    def _undo(self, before: dict[int, int]) -> None:
+        for number in before:
+            item = self.tables.singles[number]
+            if item in self.packing.placed:
+                self.packing.remove(item)
+        for number, start in before.items():
+            self.packing.place(self.tables.singles[number], start)
+            self.starts[number] = start

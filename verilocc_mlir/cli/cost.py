@@ -1,0 +1,124 @@
+"""``verilocc cost`` and ``verilocc compare``: what final machine code costs, by the model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from rich_click import RichCommand, RichHelpConfiguration
+
+from verilocc_mlir.cli.output import STDIO
+from verilocc_mlir.errors import InputError
+
+if TYPE_CHECKING:
+    from verilocc_mlir.cost.model import CostedFile
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_OPTIONS = (
+    click.option("--mcpu", "cpu", default="", metavar="CPU", help="Target. [default: the one the file names]"),
+    click.option("--mattr", "features", default="", metavar="LIST", help="For machine IR: features, as for llc."),
+    click.option("--ir", default="", metavar="FILE.ll", help="IR of the kernels, for constant trip counts."),
+    click.option("--json", "as_json", is_flag=True, help="JSON instead of tables."),
+    click.option(
+        "--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc."
+    ),
+    click.option(
+        "--tool-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True,
+        help="For one run of an LLVM tool.",
+    ),
+)  # fmt: skip
+
+
+def _context(command: str) -> dict[str, Any]:
+    groups = [
+        {"name": "Target and trip counts", "options": ["--mcpu", "--mattr", "--ir"]},
+        {"name": "Result", "options": ["--json"]},
+        {"name": "LLVM", "options": ["--llvm", "--tool-seconds"]},
+    ]
+    configuration = RichHelpConfiguration(option_groups={f"verilocc {command}": groups})  # pyright: ignore[reportArgumentType]
+    return {"help_option_names": ["-h", "--help"], "rich_help_config": configuration}
+
+
+def _cost_options(command: _Command) -> _Command:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("cost", cls=RichCommand, context_settings=_context("cost"))
+@click.argument("source", metavar="FILE")
+@_cost_options
+def cost_command(source: str, as_json: bool, **options: Any) -> int:
+    """What the kernels of FILE cost by the model: a code object, llc's assembly (.s) or machine IR (.mir).
+
+    Modelled, not measured: for ranking allocations of one kernel. Registers that are not assigned yet, LLVM assigns.
+    """
+    file = _costed(source, options)
+    if as_json:
+        from verilocc_mlir.report.cost.json import cost_json
+        from verilocc_mlir.version import __version__
+
+        click.echo(cost_json(file, __version__), nl=False)
+    else:
+        from verilocc_mlir.report.cost.text import print_costs
+        from verilocc_mlir.report.text import console
+
+        print_costs(file, console())
+    return 0
+
+
+@click.command("compare", cls=RichCommand, context_settings=_context("compare"))
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@_cost_options
+def compare_command(first: str, second: str, as_json: bool, **options: Any) -> int:
+    """What the kernels of A and B cost by the model, side by side, and which component the difference comes from.
+
+    A and B are as for verilocc cost, and for one target.
+    """
+    from verilocc_mlir.cost.compare import compare
+
+    a, b = _costed(first, options), _costed(second, options)
+    if a.target != b.target:
+        raise InputError(f"{first} is for {a.target}, {second} for {b.target}: their cycles cannot be compared")
+    if not a.functions.keys() & b.functions.keys():
+        raise InputError(f"{first} and {second} have no function of one name")
+    rows = compare(a.functions, b.functions)
+    if as_json:
+        from verilocc_mlir.report.cost.json import comparison_json
+        from verilocc_mlir.version import __version__
+
+        click.echo(comparison_json(a, b, rows, __version__), nl=False)
+    else:
+        from verilocc_mlir.report.cost.text import print_comparison
+        from verilocc_mlir.report.text import console
+
+        print_comparison(a, b, rows, console())
+    return 0
+
+
+def _costed(source: str, options: dict[str, Any]) -> CostedFile:
+    from verilocc_mlir.cost.read import ReadOptions, cost_of_file
+    from verilocc_mlir.toolchain.inputs import decode
+
+    ir = options["ir"]
+    asked = ReadOptions(
+        options["cpu"],
+        options["features"],
+        decode(_read(ir), ir) if ir else "",
+        options["llvm"],
+        options["tool_seconds"],
+    )
+    return cost_of_file(_read(source), "<stdin>" if source == STDIO else source, asked)
+
+
+def _read(source: str) -> bytes:
+    if source == STDIO:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(source).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=source) from error

@@ -1,0 +1,129 @@
+"""Two costs of one kernel side by side, and which component explains the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from verilocc_mlir.cost.model import Count, KernelCost
+
+LATENCY_PARTS = ("waits", "dependencies", "busy", "hazards", "branches", "issue")
+"""What makes up L: five kinds of standing still, and issuing."""
+COUNTS = (
+    "instructions", "copies", "accumulator_copies", "scalar_copies", "spill_stores", "spill_reloads", "lane_saves",
+    "lane_reloads", "scratch", "dual", "dual_blocked", "nops", "bank_conflicts",
+)  # fmt: skip
+COMPONENTS = ("latency", "valu", "mfma", "lds", "memory", "salu")
+"""Fields of which the total is the greatest; ``latency`` first divided by the occupancy."""
+TITLES = {
+    "latency": "latency over occupancy",
+    "valu": "VALU issue",
+    "mfma": "matrix unit",
+    "lds": "LDS",
+    "memory": "vector memory",
+    "salu": "scalar issue",
+    "waits": "waits for memory",
+    "dependencies": "waits for registers",
+    "busy": "waits for a busy unit",
+    "hazards": "hazard padding",
+    "branches": "taken branches",
+    "issue": "instructions issued",
+}
+CAUSES = (
+    ("spill_reloads", "reloads"),
+    ("spill_stores", "spill stores"),
+    ("lane_reloads", "reloads from lanes"),
+    ("lane_saves", "saves to lanes"),
+    ("accumulator_copies", "accumulator copies"),
+    ("copies", "copies"),
+    ("scalar_copies", "scalar copies"),
+    ("dual", "dual issues"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One function in two compilations.
+
+    Attributes:
+        name: of the function.
+        first: its cost in the first, None where it is not there.
+        second: its cost in the second, likewise.
+        percent: how much dearer the second is, in percent of the first; None where there is nothing to compare.
+        explanation: the component that the difference comes from, and what is counted beside it; ``""`` for none.
+    """
+
+    name: str
+    first: KernelCost | None
+    second: KernelCost | None
+    percent: float | None
+    explanation: str
+
+
+def compare(first: Mapping[str, KernelCost], second: Mapping[str, KernelCost]) -> tuple[Comparison, ...]:
+    """Every function of either side, in the order of the first, then what only the second has."""
+    return tuple(_compare(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second]))
+
+
+def percent(first: float, second: float) -> float | None:
+    """How much more ``second`` is, in percent of ``first``; None where that is zero and the other is not."""
+    if first == second:
+        return 0.0
+    return 100.0 * (second - first) / first if first else None
+
+
+def latency_parts(cost: KernelCost) -> dict[str, float]:
+    """L by what the wave does in it."""
+    parts = {name: float(getattr(cost, name)) for name in LATENCY_PARTS if name != "issue"}
+    return {**parts, "issue": cost.latency - sum(parts.values())}
+
+
+def _compare(name: str, first: KernelCost | None, second: KernelCost | None) -> Comparison:
+    if first is None or second is None:
+        return Comparison(name, first, second, None, "")
+    return Comparison(name, first, second, percent(first.cycles, second.cycles), _explanation(first, second))
+
+
+def _explanation(first: KernelCost, second: KernelCost) -> str:
+    if first.cycles == second.cycles:
+        return ""
+    rises = second.cycles > first.cycles
+    dearer = second if rises else first
+    said: list[str] = []
+    if dearer.bound == "latency":
+        said += _latency(first, second, rises)
+    else:
+        said.append(_change(TITLES[dearer.bound], getattr(first, dearer.bound), getattr(second, dearer.bound)))
+    if first.bound != second.bound:
+        said.append(f"bound by {TITLES[first.bound]}, then by {TITLES[second.bound]}")
+    return "; ".join([*said, *_counted(first, second)])
+
+
+def _latency(first: KernelCost, second: KernelCost, rises: bool) -> list[str]:
+    """Occupancy or the part of L that moved most, in cycles of the total, in the direction of the total."""
+    sign = 1 if rises else -1
+    before, after = latency_parts(first), latency_parts(second)
+    moved = {name: sign * (after[name] - before[name]) / second.occupancy for name in LATENCY_PARTS}
+    waves = sign * (first.latency / second.occupancy - first.latency / first.occupancy)
+    part = max(moved, key=lambda name: moved[name])
+    if waves >= moved[part]:
+        return [f"occupancy {first.occupancy} to {second.occupancy}"]
+    said = [_change(TITLES[part], before[part], after[part])]
+    if first.occupancy != second.occupancy:
+        said.append(f"occupancy {first.occupancy} to {second.occupancy}")
+    return said
+
+
+def _counted(first: KernelCost, second: KernelCost) -> Sequence[str]:
+    """Spills, copies and pairs of which there are more or fewer."""
+    rows: list[tuple[float, str]] = []
+    for field, title in CAUSES:
+        a: Count = getattr(first, field)
+        b: Count = getattr(second, field)
+        if a.weighted != b.weighted:
+            rows.append((abs(b.weighted - a.weighted), _change(title, a.weighted, b.weighted)))
+    return [text for _, text in sorted(rows, key=lambda row: -row[0])[:3]]
+
+
+def _change(title: str, before: float, after: float) -> str:
+    return f"{title} {before:.0f} to {after:.0f}"

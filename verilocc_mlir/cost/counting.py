@@ -1,0 +1,136 @@
+"""What is counted in the final code: copies, spills, pairs, padding. One rule a function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from verilocc_mlir.cost import registers, vopd
+from verilocc_mlir.cost.assembly import Function
+from verilocc_mlir.cost.instructions import Instruction, Kind, split_operands
+from verilocc_mlir.cost.memory import at_fixed_place, dwords, is_scratch, scratch_resource
+from verilocc_mlir.cost.registers import is_vgpr, units
+from verilocc_mlir.target.targets import Target
+
+_VECTOR_COPY = ("v_mov_b32", "v_mov_b64", "v_mov_b16")
+_ACCUMULATOR_COPY = ("v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32")
+_SCALAR_COPY = ("s_mov_b32", "s_mov_b64")
+_CONTROL = {registers.EXEC, registers.EXEC + 1, registers.M0}
+_ACROSS_LANES = re.compile(r"row_|quad_perm|dpp8|sdwa|_sel:|wave_|bound_ctrl")
+
+
+def vector_copies(instruction: Instruction) -> int:
+    """Moves of one register to a VGPR in this instruction: ``v_mov`` of a VGPR or SGPR, each half of a ``v_dual_mov``.
+
+    Not counted: constants, and moves across lanes. ``v_pk_mov_b32`` whose sources are one pair is a copy of 64 bits
+    (SIInstrInfo::copyPhysReg on gfx90a).
+    """
+    if instruction.is_dual:
+        halves = [half.partition(" ") for half in vopd.halves(instruction)]
+        return sum(1 for name, _, rest in halves if name == "v_mov_b32" and _is_register(split_operands(rest)[1]))
+    if instruction.base == "v_pk_mov_b32":
+        return int(len(instruction.operands) > 2 and instruction.operands[1] == instruction.operands[2].split(" ")[0])
+    return int(
+        instruction.base in _VECTOR_COPY
+        and len(instruction.operands) > 1
+        and _is_register(instruction.operands[1])
+        and not _ACROSS_LANES.search(instruction.modifiers)
+        and not instruction.mnemonic.endswith(("dpp", "sdwa", "dpp8"))
+    )
+
+
+def accumulator_copies(instruction: Instruction) -> int:
+    """Moves between VGPRs and AGPRs, and between AGPRs; constants written to an AGPR are no copies."""
+    return int(instruction.base in _ACCUMULATOR_COPY and _is_register(instruction.operands[1]))
+
+
+def scalar_copies(instruction: Instruction) -> int:
+    """``s_mov`` of a register; those of EXEC and M0 set something up and are not counted."""
+    return int(
+        instruction.base in _SCALAR_COPY
+        and _is_register(instruction.operands[1])
+        and _CONTROL.isdisjoint(instruction.defs)
+        and _CONTROL.isdisjoint(instruction.uses)
+    )
+
+
+def _is_register(operand: str) -> bool:
+    return bool(units(operand)) and operand[0] not in "-|"
+
+
+class Scratch:
+    """Which instructions of a function reach its private memory, and which save or bring back spilled registers.
+
+    To memory: scratch accesses at a fixed place of the frame, unless the metadata says that no VGPR was spilled (they
+    then belong to local arrays). SGPRs: ``v_writelane`` and ``v_readlane`` with a constant lane, the latter from a VGPR
+    that the function also writes with a constant lane (SILowerSGPRSpills.cpp).
+    """
+
+    def __init__(self, function: Function) -> None:
+        self._has_scratch = function.figures.scratch_bytes != 0
+        self._in_memory = function.figures.vgpr_spills != 0
+        self._resource = scratch_resource(function.blocks[0].instructions)
+        self._lanes = {
+            i.defs[0] for i in function.instructions if i.base == "v_writelane_b32" and _constant(i.operands[-1])
+        }
+
+    def accesses(self, instruction: Instruction) -> int:
+        """1 for a load from or store to private memory, of a spilled register or not."""
+        return int(self._has_scratch and instruction.kind is Kind.VMEM and is_scratch(instruction, self._resource))
+
+    def stores(self, instruction: Instruction) -> int:
+        """32-bit registers saved to memory, as ``.vgpr_spill_count`` counts them."""
+        return dwords(instruction.base) if instruction.is_store and self._memory(instruction) else 0
+
+    def reloads(self, instruction: Instruction) -> int:
+        """32-bit registers reloaded from memory."""
+        return dwords(instruction.base) if not instruction.is_store and self._memory(instruction) else 0
+
+    def lane_saves(self, instruction: Instruction) -> int:
+        """1 for an SGPR saved to a VGPR lane."""
+        return int(instruction.base == "v_writelane_b32" and _constant(instruction.operands[-1]))
+
+    def lane_reloads(self, instruction: Instruction) -> int:
+        """1 for an SGPR brought back from one."""
+        return int(
+            instruction.base == "v_readlane_b32"
+            and _constant(instruction.operands[-1])
+            and units(instruction.operands[1])[0] in self._lanes
+        )
+
+    def _memory(self, instruction: Instruction) -> bool:
+        return self._in_memory and bool(self.accesses(instruction)) and at_fixed_place(instruction)
+
+
+def _constant(operand: str) -> bool:
+    return not units(operand)
+
+
+def bank_conflicts(instruction: Instruction, target: Target) -> int:
+    """VALU sources beyond the first in one VGPR bank (register mod 4), on RDNA.
+
+    Source: the removed GCNRegBankReassign.cpp; that each costs a cycle is not validated, so they are shown and not
+    part of any total.
+    """
+    if target.major < 10 or instruction.kind is not Kind.VALU or instruction.is_dual:
+        return 0
+    sources = {units(o)[0] for o in instruction.operands[1:] if units(o) and is_vgpr(units(o)[0])}
+    return len(sources) - len({s % 4 for s in sources})
+
+
+def pairs_blocked(code: Iterable[Instruction], target: Target) -> int:
+    """Neighbours that could have been one ``v_dual_*`` but for the registers they were given; RDNA only."""
+    if target.major < 11:
+        return 0
+    blocked = 0
+    previous: Instruction | None = None
+    for instruction in code:
+        if instruction.kind is Kind.FREE:
+            # s_delay_alu comes between after the pairs have been made.
+            continue
+        if previous is not None and vopd.fit(previous, instruction) and vopd.banks_clash(previous, instruction, target):
+            blocked += 1
+            previous = None
+        else:
+            previous = instruction
+    return blocked

@@ -1,0 +1,151 @@
+"""What is known of a function besides its code: registers, LDS, scratch, spills, size, LLVM's own occupancy.
+
+From the metadata note first (what the loader goes by), else from the comments llc writes after a function, else counted
+in the code.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from verilocc_mlir.cost import registers
+from verilocc_mlir.target.occupancy import MAX_FLAT_WORK_GROUP, extra_sgprs, vector_registers, waves
+from verilocc_mlir.target.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of one function; None where not known.
+
+    Attributes:
+        is_kernel: it is started by a dispatch.
+        vectors: registers of the vector file that a wave takes: VGPRs, and AGPRs after them where they share it.
+        agprs: accumulators of those.
+        sgprs: SGPRs, VCC and the like included.
+        lds_bytes: of one work-group.
+        scratch_bytes: private memory of one work-item.
+        work_group: least and most work-items of a work-group.
+        vgpr_spills: registers that LLVM says it spilled.
+        sgpr_spills: likewise. A staged compilation may say 0 for those that went to VGPR lanes.
+        code_bytes: size of the code.
+        llvm_occupancy: waves per SIMD that llc prints.
+        waves_vectors: vector registers that LLVM asks for so that no more waves fit than ``amdgpu-waves-per-eu`` says.
+        waves_sgprs: SGPRs, likewise.
+    """
+
+    is_kernel: bool = False
+    vectors: int | None = None
+    agprs: int | None = None
+    sgprs: int | None = None
+    lds_bytes: int | None = None
+    scratch_bytes: int | None = None
+    work_group: tuple[int, int] = (1, MAX_FLAT_WORK_GROUP)
+    vgpr_spills: int | None = None
+    sgpr_spills: int | None = None
+    code_bytes: int | None = None
+    llvm_occupancy: int | None = None
+    waves_vectors: int = 0
+    waves_sgprs: int = 0
+
+    def completed(self, used: Iterable[int], target: Target, code_bytes: int | None) -> Figures:
+        """With what is missing counted in the registers that the code names, and the size of the code."""
+        highest = {"v": 0, "a": 0, "s": 0}
+        numbers = set(used)
+        for number in numbers:
+            bank, base = (
+                ("v", 0)
+                if number < registers.AGPR
+                else ("a", registers.AGPR)
+                if number < registers.SGPR
+                else ("s", registers.SGPR)
+            )
+            if number < registers.TTMP:
+                highest[bank] = max(highest[bank], number - base + 1)
+        scalars = highest["s"] + extra_sgprs(target, vcc=registers.VCC in numbers)
+        return replace(
+            self,
+            vectors=vector_registers(target, highest["v"], highest["a"]) if self.vectors is None else self.vectors,
+            agprs=highest["a"] if self.agprs is None else self.agprs,
+            sgprs=scalars if self.sgprs is None else self.sgprs,
+            lds_bytes=self.lds_bytes or 0,
+            code_bytes=code_bytes if self.code_bytes is None else self.code_bytes,
+        )
+
+    def occupancy(self, target: Target) -> int:
+        """Waves per SIMD (GCNSubtarget::computeOccupancy, ``target/occupancy.py``)."""
+        vectors, scalars = max(self.vectors or 0, self.waves_vectors), max(self.sgprs or 0, self.waves_sgprs)
+        return waves(target, vectors, 0, scalars, self.lds_bytes or 0, self.work_group)
+
+
+def work_group(most: int | None, required: Sequence[int]) -> tuple[int, int]:
+    """Least and most work-items of a work-group, from the metadata's greatest size and required extents.
+
+    The metadata does not say the least size of ``amdgpu-flat-work-group-size``; without required extents it is 1.
+    """
+    size = most or MAX_FLAT_WORK_GROUP
+    least = math.prod(required) if required else 1
+    return min(least, size), size
+
+
+_COMMENTS = {
+    "codeLenInByte": "code_bytes",
+    "TotalNumSgprs": "sgprs",
+    "NumVgprs": "vgprs",
+    "NumAgprs": "agprs",
+    "TotalNumVgprs": "vectors",
+    "ScratchSize": "scratch_bytes",
+    "LDSByteSize": "lds_bytes",
+    "Occupancy": "llvm_occupancy",
+    "NumVGPRsForWavesPerEU": "waves_vectors",
+    "NumSGPRsForWavesPerEU": "waves_sgprs",
+}
+_COMMENT = re.compile(r"^; (\w+)(?::| =) (\d+)(?: bytes/workgroup.*)?\s*$", re.MULTILINE)
+_END = re.compile(r"^\.Lfunc_end\d+:\n\s*\.size\s+(?P<name>\"[^\"]+\"|[^\s,]+)", re.MULTILINE)
+_NOTE = re.compile(r"^\s*\.amdgpu_metadata\n(.*?)^\s*\.end_amdgpu_metadata", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r"^(?:  - |    )\.(?P<key>\w+):\s*(?P<value>\S.*)?$", re.MULTILINE)
+_ITEM = re.compile(r"^      - (\d+)$", re.MULTILINE)
+
+
+def figures_of_text(text: str, target: Target) -> dict[str, Figures]:
+    """Figures of every function of llc's assembly, by name."""
+    found: dict[str, Figures] = {}
+    ends = list(_END.finditer(text))
+    for k, end in enumerate(ends):
+        stop = ends[k + 1].start() if k + 1 < len(ends) else text.find("\n\t.amdgpu_metadata", end.end())
+        body = text[end.end() : stop if stop >= 0 else len(text)]
+        # Instructions of the next function may have comments, but none of this form.
+        said = {_COMMENTS[name]: int(value) for name, value in _COMMENT.findall(body) if name in _COMMENTS}
+        vgprs = said.pop("vgprs", None)
+        if vgprs is not None and "vectors" not in said:
+            said["vectors"] = vector_registers(target, vgprs, said.get("agprs", 0))
+        found[end["name"].strip('"')] = replace(Figures(is_kernel="; Kernel info:" in body), **said)
+    for note in _NOTE.findall(text):
+        for entry in re.split(r"^(?=  - )", note, flags=re.MULTILINE)[1:]:
+            keys = {m["key"]: (m["value"] or "").strip() for m in _ENTRY.finditer(entry)}
+            name = keys.get("name", "").strip("'\"")
+            if name and "vgpr_count" in keys:
+                found[name] = _with_metadata(found.get(name, Figures()), keys, entry)
+    return found
+
+
+def _with_metadata(known: Figures, keys: dict[str, str], entry: str) -> Figures:
+    def number(key: str) -> int | None:
+        return int(keys[key]) if keys.get(key, "").isdecimal() else None
+
+    required = re.search(r"\.reqd_workgroup_size:\n((?:      - \d+\n)+)", entry)
+    extents = [int(extent) for extent in _ITEM.findall(required[1])] if required else []
+    return replace(
+        known,
+        is_kernel=True,
+        vectors=number("vgpr_count"),
+        agprs=number("agpr_count") or 0,
+        sgprs=number("sgpr_count"),
+        lds_bytes=number("group_segment_fixed_size"),
+        scratch_bytes=number("private_segment_fixed_size"),
+        vgpr_spills=number("vgpr_spill_count"),
+        sgpr_spills=number("sgpr_spill_count"),
+        work_group=work_group(number("max_flat_workgroup_size"), extents),
+    )

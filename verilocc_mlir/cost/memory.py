@@ -1,0 +1,110 @@
+"""Memory instructions: which counter they count on, what a wait waits for, and how many bytes they move.
+
+Sources: SIInsertWaitcnts.cpp (event to counter), Utils/AMDGPUBaseInfo.cpp (fields of combined waits), AMDGPUUsage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from verilocc_mlir.cost.instructions import Instruction, Kind
+from verilocc_mlir.cost.registers import SGPR, is_vector, units
+
+_DWORDS = {
+    "b8": 1, "u8": 1, "i8": 1, "b16": 1, "u16": 1, "i16": 1, "b32": 1, "u32": 1, "i32": 1, "f32": 1, "b64": 2,
+    "u64": 2, "i64": 2, "f64": 2, "b96": 3, "b128": 4, "dword": 1, "dwordx2": 2, "dwordx3": 3, "dwordx4": 4,
+    "ubyte": 1, "sbyte": 1, "byte": 1, "ushort": 1, "sshort": 1, "short": 1,
+}  # fmt: skip
+_WAIT_FIELD = re.compile(r"(\w+cnt)\((\d+)\)")
+_COMBINED_HIGH_SHIFT = 8
+_COMBINED_MASK = 0x3F
+
+
+@lru_cache(maxsize=4096)
+def dwords(base: str) -> int:
+    """32-bit words a lane moves, from the mnemonic; 1 where it does not say."""
+    found = [_DWORDS[part] for part in base.split("_") if part in _DWORDS]
+    words = found[-1] if found else 1
+    return words * 2 if "read2" in base or "write2" in base or "2addr" in base else words
+
+
+def counters(instruction: Instruction, generation: int) -> tuple[str, ...]:
+    """Counters that ``instruction`` raises until it is done.
+
+    gfx9 and gfx11: vmcnt, vscnt (stores, gfx11), lgkmcnt. gfx12: loadcnt, storecnt, dscnt, kmcnt, and on gfx1250
+    asynccnt and tensorcnt.
+    """
+    base, kind = instruction.base, instruction.kind
+    if kind is Kind.SMEM:
+        return ("kmcnt",) if generation >= 12 else ("lgkmcnt",)
+    if kind is Kind.LDS:
+        return ("dscnt",) if generation >= 12 else ("lgkmcnt",)
+    if kind is not Kind.VMEM or base.startswith(("exp", "global_inv", "global_wb", "buffer_inv", "buffer_gl")):
+        return ()
+    if base.startswith("tensor_"):
+        return ("tensorcnt",)
+    if "async" in base:
+        return ("asynccnt",)
+    stores = instruction.is_store and "load" not in base
+    if generation >= 12:
+        return ("storecnt",) if stores else ("loadcnt", "dscnt") if base.startswith("flat_") else ("loadcnt",)
+    vector = "vscnt" if stores and generation >= 10 else "vmcnt"
+    return (vector, "lgkmcnt") if base.startswith("flat_") else (vector,)
+
+
+@lru_cache(maxsize=4096)
+def waits(text: str) -> tuple[tuple[str, int], ...]:
+    """What an ``s_wait*`` waits for: pairs of a counter and how many may still be under way.
+
+    ``s_wait_loadcnt_dscnt`` and ``s_wait_storecnt_dscnt`` carry the DS count in bits 0 to 5, the other from bit 8.
+    Waits for ALU results (``s_waitcnt_depctr``, ``s_wait_alu``) wait for no memory.
+    """
+    mnemonic, _, rest = text.partition(" ")
+    if mnemonic == "s_waitcnt":
+        return tuple((name, int(count)) for name, count in _WAIT_FIELD.findall(rest))
+    number = re.search(r"(0x[0-9a-f]+|\d+)\s*$", rest)
+    if mnemonic in ("s_waitcnt_depctr", "s_wait_alu", "s_wait_idle", "s_wait_event") or number is None:
+        return ()
+    value = int(number[1], 0)
+    names = mnemonic.removeprefix("s_waitcnt_").removeprefix("s_wait_").split("_")
+    if len(names) == 2:
+        return ((names[0], value >> _COMBINED_HIGH_SHIFT & _COMBINED_MASK), (names[1], value & _COMBINED_MASK))
+    return ((names[0], value),)
+
+
+def scratch_resource(code: Iterable[Instruction]) -> str:
+    """The SGPRs that hold the resource of a function's private memory on gfx90a, which has no flat scratch by default.
+
+    It comes in s[0:3] and stays there, or is moved at the start of a kernel, by two ``s_mov_b64``, to where the rest
+    of the kernel does not need them (SIFrameLowering.cpp, emitEntryFunctionScratchRsrcRegSetup).
+
+    Args:
+        code: the first block.
+    """
+    moved = {i.operands[1]: units(i.operands[0]) for i in code if i.base == "s_mov_b64"}
+    low, high = moved.get("s[0:1]", ()), moved.get("s[2:3]", ())
+    if len(low) == len(high) == 2 and high[0] == low[1] + 1:
+        return f"s[{low[0] - SGPR}:{high[1] - SGPR}]"
+    return "s[0:3]"
+
+
+def is_scratch(instruction: Instruction, resource: str) -> bool:
+    """It reaches the wave's private memory: by a ``scratch_*``, or by a ``buffer_*`` through ``resource``."""
+    return instruction.base.startswith("scratch_") or (
+        instruction.base.startswith(("buffer_load", "buffer_store")) and _resource(instruction) == resource
+    )
+
+
+def at_fixed_place(instruction: Instruction) -> bool:
+    """A scratch access at an address without a VGPR in it, as those of spill slots are."""
+    if instruction.base.startswith("scratch_"):
+        address = instruction.operands[0] if instruction.is_store else instruction.operands[1]
+    else:
+        address = instruction.operands[1]
+    return not any(is_vector(u) for u in units(address))
+
+
+def _resource(instruction: Instruction) -> str:
+    return instruction.operands[2] if len(instruction.operands) > 2 else ""

@@ -1,0 +1,218 @@
+"""From a file to costs: the one module of this package that drives tools.
+
+Assembly is read as it is. A code object goes through llvm-objdump, machine IR through llc, which first allocates what
+is not allocated yet. Constant trip counts come from the IR through ``opt``'s scalar evolution.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verilocc_mlir.cost.assembly import Function, parse_assembly, parse_disassembly
+from verilocc_mlir.cost.figures import Figures, work_group
+from verilocc_mlir.cost.model import CostedFile, costs
+from verilocc_mlir.cost.trips import IrLoop, parse_loops
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
+from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.elf import read_elf
+from verilocc_mlir.toolchain.find import INSTALL_HINT, Toolchain, find_toolchain
+from verilocc_mlir.toolchain.inputs import named_processors
+from verilocc_mlir.toolchain.metadata import KernelMetadata, read_code_object
+from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, run_tool
+from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, Phase, StagedCompiler, split_target_id
+
+_ELF = b"\x7fELF"
+_NOT_TAKEN = {
+    b"BC\xc0\xde": "LLVM bitcode, which has no registers yet",
+    b"!<arch>": "an archive",
+    b"__CLANG_OFFLOAD_BUNDLE__": "an offload bundle: extract the code object from it",
+    b"\x1f\x8b": "gzip data",
+    b"PK\x03\x04": "a zip file",
+}
+_HINT = "give a code object (.hsaco), llc's assembly (.s) or machine IR (.mir)"
+_SCALAR_REGISTER = re.compile(r"%\d+(?:\.\w+)?:s(?:gpr|reg)_")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a file is read.
+
+    Attributes:
+        cpu: target or target id asked for; ``""``: the one the file names.
+        features: LLVM feature string, for machine IR.
+        ir: LLVM IR of the same kernels, for their constant trip counts; ``""`` for none.
+        llvm: where LLVM is; None: searched for when it is needed.
+        timeout: seconds for each tool.
+    """
+
+    cpu: str = ""
+    features: str = ""
+    ir: str = ""
+    llvm: Path | None = None
+    timeout: float = DEFAULT_TIMEOUT
+
+
+def cost_of_file(data: bytes, path: str, options: ReadOptions | None = None) -> CostedFile:
+    """Costs of all functions of a file.
+
+    Raises:
+        InputError: it is none of the three kinds, for another target, truncated, or without a function.
+        UnsupportedError: it is for a wave size or GPU that the model does not know.
+        ToolchainError: a tool that is needed is missing or fails; no AMDGPU ELF file.
+    """
+    asked = options or ReadOptions()
+    if not data.strip():
+        raise InputError("the input is empty", where=path)
+    if data.startswith(_ELF):
+        return _code_object(data, path, asked)
+    for magic, name in _NOT_TAKEN.items():
+        if data.startswith(magic):
+            raise InputError(f"this is {name}", where=path, hint=_HINT)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"this is not text: byte {error.start} is not UTF-8", where=path, hint=_HINT) from error
+    if re.match(r"(?:\s*#.*\n)*\s*---(?: \||\n)", text):
+        return _machine_ir(text, path, asked)
+    if ".amdgcn_target" in text:
+        return _assembly(text, path, asked)
+    if re.search(r"^(?:define|declare|target triple)\b", text, re.MULTILINE):
+        raise InputError("this is LLVM IR, which has no registers yet", where=path, hint=_HINT)
+    what = "this is neither AMDGPU assembly (it names no .amdgcn_target) nor machine IR"
+    raise InputError(what, where=path, hint=_HINT)
+
+
+def loops_of_ir(text: str, toolchain: Toolchain, *, where: str, timeout: float) -> dict[str, tuple[IrLoop, ...]]:
+    """Loops of an IR module by function, with their constant trip counts.
+
+    Raises:
+        ToolchainError: opt is missing, rejects the IR or fails.
+    """
+    if toolchain.opt is None:
+        raise ToolchainError("opt was not found beside llc", where=where, hint=INSTALL_HINT)
+    command: list[str | Path] = [toolchain.opt, "-passes=function(print<loops>,print<scalar-evolution>)"]
+    command += [f"-mtriple={TRIPLE}", "-scalar-evolution-classify-expressions=0", "-disable-output", "-"]
+    run = run_tool(command, stdin=text.encode(), timeout=timeout, stage="trip counts", where=where)
+    return parse_loops(run.stderr)
+
+
+def _assembly(text: str, path: str, asked: ReadOptions) -> CostedFile:
+    named = re.search(r'\.amdgcn_target\s+"[^"]*?--([^":]+)', text)
+    gpu = _target(named[1] if named else "", path, asked)
+    if gpu.major >= 10 and re.search(r"^\s*\.amdhsa_wavefront_size32 0\b", text, re.MULTILINE):
+        raise _other_wave(gpu, path)
+    functions = parse_assembly(text, gpu, where=path)
+    loops, llvm, notes = _given_loops(asked)
+    return _result(path, "assembly", gpu, llvm, functions, loops, notes)
+
+
+def _code_object(data: bytes, path: str, asked: ReadOptions) -> CostedFile:
+    try:
+        image = read_elf(data)
+        metadata = read_code_object(image)
+    except ToolchainError as error:
+        raise InputError(error.what, where=path, hint=_HINT) from error
+    gpu = _target(image.machine, path, asked)
+    if any(k.wavefront_size not in (0, gpu.wave_size) for k in metadata.kernels.values()):
+        raise _other_wave(gpu, path)
+    names = [s.name for s in image.symbols.values() if s.kind == "STT_FUNC" and s.defined]
+    if not names:
+        raise InputError("the code object has no function", where=path)
+    toolchain = find_toolchain(asked.llvm)
+    if toolchain.objdump is None:
+        raise ToolchainError("llvm-objdump was not found beside llc", where=path, hint=INSTALL_HINT)
+    command = [toolchain.objdump, "-d", f"--mcpu={gpu.name}", "-"]
+    shown = run_tool(command, stdin=data, timeout=asked.timeout, stage="disassemble", where=path)
+    figures = {name: _figures(kernel) for name, kernel in metadata.kernels.items()}
+    functions = parse_disassembly(shown.stdout.decode(), gpu, figures, names, where=path)
+    loops, _, notes = _given_loops(asked)
+    return _result(path, "code object", gpu, toolchain.version_text, functions, loops, notes)
+
+
+def _machine_ir(text: str, path: str, asked: ReadOptions) -> CostedFile:
+    documents = re.split(r"^(?=---\nname:)", text, flags=re.MULTILINE)[1:]
+    if not documents or not re.search(r"^\.\.\. *$", documents[-1], re.MULTILINE):
+        raise InputError("the machine IR is truncated: it has no function that ends", where=path)
+    named = named_processors(text)
+    if len(named) > 1:
+        raise InputError(f"it names several processors: {', '.join(named)}", where=path)
+    gpu = _target(named[0] if named else "", path, asked)
+    toolchain = find_toolchain(asked.llvm)
+    features = ",".join(filter(None, (asked.features, split_target_id(asked.cpu)[1] if asked.cpu else "")))
+    compiler = StagedCompiler(toolchain, CompileOptions(gpu.name, features, timeout=asked.timeout, input_name=path))
+    notes: list[str] = []
+    allocated = {bool(re.search(r"^noVRegs: +true", d, re.MULTILINE)) or not _virtual(d) for d in documents}
+    if allocated == {True}:
+        assembly = compiler.finish(text, "asm")
+    else:
+        if True in allocated:
+            raise InputError("some of its functions are allocated, others are not", where=path)
+        done = not any(map(_SCALAR_REGISTER.search, documents))
+        assembly = compiler.finish_from(text, Phase.VGPR if done else Phase.SGPR, "asm")
+        what = "vector registers" if done else "registers"
+        notes.append(f"it came without {what} assigned: LLVM's greedy allocator assigned them")
+    functions = parse_assembly(assembly.decode(), gpu, where=path)
+    module = re.match(r"--- \|\n(.*?)^\.\.\.$", text, re.MULTILINE | re.DOTALL)
+    loops, _, more = _given_loops(asked)
+    if not asked.ir and module is not None and "\n  define " in module[1]:
+        try:
+            loops = loops_of_ir(module[1], toolchain, where=path, timeout=asked.timeout)
+        except ToolchainError as error:
+            notes.append(f"no trip counts from its IR: {error.what}")
+    return _result(path, "machine IR", gpu, toolchain.version_text, functions, loops, (*notes, *more))
+
+
+def _virtual(document: str) -> bool:
+    return bool(re.search(r"^registers:\s*\n\s+- ", document, re.MULTILINE)) or "virtual-reg: '%" in document
+
+
+def _given_loops(asked: ReadOptions) -> tuple[dict[str, tuple[IrLoop, ...]], str, tuple[str, ...]]:
+    if not asked.ir:
+        return {}, "", ()
+    toolchain = find_toolchain(asked.llvm)
+    loops = loops_of_ir(asked.ir, toolchain, where="--ir", timeout=asked.timeout)
+    return loops, toolchain.version_text, ()
+
+
+def _result(
+    path: str,
+    kind: str,
+    gpu: Target,
+    llvm: str,
+    functions: Sequence[Function],
+    loops: Mapping[str, Sequence[IrLoop]],
+    notes: tuple[str, ...],
+) -> CostedFile:
+    return CostedFile(path, kind, gpu.name, llvm, costs(functions, gpu, loops), notes)
+
+
+def _target(named: str, path: str, asked: ReadOptions) -> Target:
+    wanted = split_target_id(asked.cpu)[0] if asked.cpu else ""
+    named = named.split(":")[0]
+    if wanted and named and wanted != named:
+        raise InputError(f"it is for {named}, not for {wanted}", where=path, hint="leave -mcpu out, or change it")
+    if not (wanted or named):
+        raise InputError("it names no processor", where=path, hint="give one with -mcpu, for example -mcpu=gfx942")
+    return target(wanted or named)
+
+
+def _other_wave(gpu: Target, path: str) -> UnsupportedError:
+    other = 32 if gpu.wave_size == 64 else 64
+    return UnsupportedError(f"{gpu.name} in wave{other} mode is not modelled", where=path)
+
+
+def _figures(kernel: KernelMetadata) -> Figures:
+    return Figures(
+        is_kernel=True,
+        vectors=kernel.vgpr_count,
+        agprs=kernel.agpr_count,
+        sgprs=kernel.sgpr_count,
+        lds_bytes=kernel.group_segment_fixed_size,
+        scratch_bytes=kernel.private_segment_fixed_size,
+        vgpr_spills=kernel.vgpr_spill_count,
+        sgpr_spills=kernel.sgpr_spill_count,
+        work_group=work_group(kernel.max_flat_workgroup_size, kernel.raw.get(".reqd_workgroup_size", ())),
+    )

@@ -1,0 +1,320 @@
+"""In-order issue of one wave: how long a block takes, and what it waits for.
+
+An instruction issues when its slot comes, its unit is free and what it reads is there. Waits hold until the counted
+accesses are done. Nothing of other waves is modelled here: the kernel's total takes the waves into account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache
+
+from verilocc_mlir.cost.assembly import Block
+from verilocc_mlir.cost.instructions import Instruction, Kind, Rate
+from verilocc_mlir.cost.matrix import CYCLES_PER_PASS, VALU_BEFORE_MFMA, Mfma, Use, mfma, wait_states, wmma_cycles
+from verilocc_mlir.cost.memory import counters, dwords, waits
+from verilocc_mlir.cost.rates import Rates, rates
+from verilocc_mlir.cost.registers import is_vector, units
+from verilocc_mlir.target.targets import Target
+
+
+@dataclass(slots=True)
+class Time:
+    """Cycles of one block, or of several.
+
+    Attributes:
+        total: from its first issue to the issue slot after its last.
+        waits: stalled at ``s_wait*``.
+        dependencies: stalled for a result or an overwrite.
+        busy: stalled for a unit that works on something else.
+        hazards: ``s_nop`` and ``v_nop``.
+        branches: taken branches, from the branch to its target.
+    """
+
+    total: float = 0.0
+    waits: float = 0.0
+    dependencies: float = 0.0
+    busy: float = 0.0
+    hazards: float = 0.0
+    branches: float = 0.0
+
+    def add(self, other: Time, times: float) -> None:
+        """Add ``other``, executed so often."""
+        self.total += times * other.total
+        self.waits += times * other.waits
+        self.dependencies += times * other.dependencies
+        self.busy += times * other.busy
+        self.hazards += times * other.hazards
+        self.branches += times * other.branches
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one execution of an instruction asks of the units, in cycles."""
+
+    valu: int = 0
+    matrix: int = 0
+    lds: int = 0
+    vmem: int = 0
+    salu: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """An instruction with all that the simulation asks of it."""
+
+    kind: Kind
+    defs: tuple[int, ...]
+    uses: tuple[int, ...]
+    issue: int
+    latency: int
+    work: Work
+    counters: tuple[str, ...]
+    waits: tuple[tuple[str, int], ...]
+    mfma: Mfma | None
+    addend: tuple[int, ...]
+    idle: int
+
+
+@lru_cache(maxsize=1 << 16)
+def timed(instruction: Instruction, target: Target) -> _Timed:
+    """Figures of ``instruction`` on ``target``."""
+    speed = rates(target)
+    kind = instruction.kind
+    work = work_of(instruction, target)
+    issue, latency = 0, 0
+    matrix: Mfma | None = None
+    addend: tuple[int, ...] = ()
+    if kind is Kind.VALU:
+        issue, latency = speed.valu_issue[instruction.rate], speed.valu_latency[instruction.rate]
+    elif kind is Kind.MFMA:
+        matrix = mfma(instruction.base, instruction.modifiers, target)
+        issue, latency = work.matrix, speed.slot
+        addend = _addend(instruction)
+    elif kind is Kind.WMMA:
+        issue, latency = work.matrix, work.matrix + speed.valu_latency[Rate.FULL]
+    elif kind is Kind.SALU:
+        latency = speed.scalar_float_latency if instruction.rate is Rate.FLOAT else speed.salu_latency
+    idle = int(instruction.operands[0], 0) + 1 if instruction.base == "s_nop" else 1
+    return _Timed(
+        kind,
+        instruction.defs,
+        tuple(dict.fromkeys(instruction.uses)),
+        issue,
+        latency,
+        work,
+        counters(instruction, target.major),
+        waits(instruction.text) if kind is Kind.WAIT else (),
+        matrix,
+        addend,
+        idle * speed.slot,
+    )
+
+
+def _addend(instruction: Instruction) -> tuple[int, ...]:
+    """Registers of an MFMA's C; of an SMFMAC, which adds to its destination, those."""
+    if instruction.base.startswith("v_smfmac"):
+        return units(instruction.operands[0])
+    return units(instruction.operands[3].split(" ")[0]) if len(instruction.operands) > 3 else ()
+
+
+def work_of(instruction: Instruction, target: Target) -> Work:
+    """Cycles that ``instruction`` keeps each unit busy, as far as one SIMD can use it.
+
+    LDS and the vector cache are shared by the SIMDs of a CU; each gets its share (``rates.py``), all being busy.
+    """
+    speed = rates(target)
+    kind = instruction.kind
+    if kind is Kind.VALU:
+        return Work(valu=speed.valu_issue[instruction.rate])
+    if kind is Kind.MFMA:
+        found = mfma(instruction.base, instruction.modifiers, target)
+        return Work(matrix=CYCLES_PER_PASS * found.passes if found else 0)
+    if kind is Kind.WMMA:
+        return Work(matrix=wmma_cycles(instruction.base, target))
+    if kind is Kind.LDS:
+        return Work(lds=max(4 * dwords(instruction.base) * target.wave_size // speed.lds_bytes_per_cycle, 1))
+    if kind is Kind.VMEM:
+        return Work(vmem=max(4 * dwords(instruction.base) * target.wave_size // speed.vmem_bytes_per_cycle, 1))
+    if kind is Kind.SALU:
+        return Work(salu=speed.slot)
+    return Work()
+
+
+class Unit(IntEnum):
+    """Units that an instruction may have to wait for."""
+
+    VALU = 0
+    MATRIX = 1
+    LDS = 2
+    VMEM = 3
+    SCALAR_CACHE = 4
+
+
+@dataclass(slots=True)
+class State:
+    """The machine between two blocks; times count from the start of the next one.
+
+    Attributes:
+        writers: who wrote a register last, and when it issued.
+        readers: on targets where LDS loads wait for readers: when a VGPR was last read.
+        addends: MFMAs by the registers they read as C, with the time of issue.
+        free: when each unit is free.
+        pending: times at which outstanding accesses are done, oldest first, by counter.
+    """
+
+    writers: dict[int, tuple[float, _Timed]] = field(default_factory=dict[int, "tuple[float, _Timed]"])
+    readers: dict[int, float] = field(default_factory=dict[int, float])
+    addends: dict[int, tuple[float, Mfma]] = field(default_factory=dict[int, "tuple[float, Mfma]"])
+    free: list[float] = field(default_factory=lambda: [0.0] * len(Unit))
+    pending: dict[str, list[float]] = field(default_factory=dict[str, "list[float]"])
+
+    def after(self, cycles: float) -> State:
+        """The same seen from ``cycles`` later, what is long past left out."""
+        horizon = cycles - _HORIZON
+        return State(
+            {u: (t - cycles, w) for u, (t, w) in self.writers.items() if t > horizon},
+            {u: t - cycles for u, t in self.readers.items() if t > horizon},
+            {u: (t - cycles, m) for u, (t, m) in self.addends.items() if t > horizon},
+            [t - cycles for t in self.free],
+            {name: [t - cycles for t in times] for name, times in self.pending.items()},
+        )
+
+
+_HORIZON = 160
+"""Cycles after which no result is still on its way: more than any latency that a register is waited for."""
+_UNIT = {Kind.VALU: Unit.VALU, Kind.MFMA: Unit.MATRIX, Kind.WMMA: Unit.MATRIX}
+
+
+def run_block(block: Block, target: Target, state: State, *, taken: bool) -> tuple[Time, State]:
+    """Issue the instructions of ``block`` from ``state``; ``taken``: its branch goes elsewhere than to the next block.
+
+    Returns:
+        the cycles it takes, and the state after it.
+    """
+    speed = rates(target)
+    spent = Time()
+    now = 0.0
+    for instruction in block.instructions:
+        it = timed(instruction, target)
+        if it.kind is Kind.FREE:
+            continue
+        if it.kind is Kind.NOP:
+            now += it.idle
+            spent.hazards += it.idle
+            continue
+        if it.kind is Kind.WAIT:
+            done = _done(it.waits, state)
+            if done > now:
+                spent.waits += done - now
+                now = done
+            now += speed.slot
+            continue
+        ready = _ready(it, state, speed, target)
+        if ready > now:
+            spent.dependencies += ready - now
+            now = ready
+        unit = _UNIT.get(it.kind)
+        if unit is not None and state.free[unit] > now:
+            spent.busy += state.free[unit] - now
+            now = state.free[unit]
+        _issue(it, now, state, speed)
+        now += speed.slot
+    if taken:
+        spent.branches += speed.taken_branch
+        now += speed.taken_branch
+    spent.total = now
+    return spent, state.after(now)
+
+
+def _done(wanted: Sequence[tuple[str, int]], state: State) -> float:
+    """When the counters are down to what a wait asks for."""
+    latest = 0.0
+    for name, left in wanted:
+        times = state.pending.get(name)
+        if times and len(times) > left:
+            latest = max(latest, max(times[: len(times) - left]))
+            del times[: len(times) - left]
+    return latest
+
+
+def _ready(it: _Timed, state: State, speed: Rates, target: Target) -> float:
+    """When everything that ``it`` reads or overwrites is there."""
+    ready = 0.0
+    writers = state.writers
+    for unit in it.uses:
+        writer = writers.get(unit)
+        if writer is not None:
+            issued, producer = writer
+            when = issued + _distance(producer, it, unit, speed, target)
+            if when > ready:
+                ready = when
+    if target.has_agprs:
+        for unit in it.defs:
+            writer = writers.get(unit)
+            if writer is not None and writer[1].mfma is not None and it.mfma is None:
+                states = wait_states(writer[1].mfma, Use.WRITE, target)
+                ready = max(ready, writer[0] + speed.slot * (states + 1))
+            reader = state.addends.get(unit)
+            if reader is not None and it.kind is Kind.VALU:
+                ready = max(ready, reader[0] + speed.slot * (wait_states(reader[1], Use.OVERWRITE_C, target) + 1))
+    if speed.lds_after_read and it.kind is Kind.LDS:
+        for unit in it.defs:
+            read = state.readers.get(unit)
+            if read is not None:
+                ready = max(ready, read + speed.lds_after_read)
+    return ready
+
+
+def _distance(producer: _Timed, it: _Timed, unit: int, speed: Rates, target: Target) -> float:
+    """Cycles from the issue of ``producer`` to the earliest issue of ``it``, which reads its result in ``unit``."""
+    first = producer.mfma
+    if first is None:
+        if it.mfma is not None and producer.kind is Kind.VALU and is_vector(unit):
+            return max(producer.latency, speed.slot * (VALU_BEFORE_MFMA + 1))
+        return producer.latency
+    if it.mfma is not None:
+        if unit in it.addend:
+            states = wait_states(first, Use.ADDEND, target, same=it.addend == producer.defs, then=it.mfma)
+        else:
+            states = wait_states(first, Use.FACTOR, target)
+    else:
+        states = wait_states(first, Use.VALU if it.kind is Kind.VALU else Use.MEMORY, target)
+    return speed.slot * (states + 1)
+
+
+def _issue(it: _Timed, now: float, state: State, speed: Rates) -> None:
+    """Book what ``it`` does when it issues at ``now``."""
+    unit = _UNIT.get(it.kind)
+    if unit is not None:
+        state.free[unit] = now + it.issue
+    if it.counters:
+        where, cycles, latency = _memory_unit(it, speed)
+        start = max(now, state.free[where])
+        state.free[where] = start + cycles
+        for name in it.counters:
+            state.pending.setdefault(name, []).append(start + cycles + latency)
+        # Waits guard what a load returns; the register is not tracked.
+        for register in it.defs:
+            state.writers.pop(register, None)
+    else:
+        booked = (now, it)
+        for register in it.defs:
+            state.writers[register] = booked
+    if it.mfma is not None:
+        for register in it.addend:
+            state.addends[register] = (now, it.mfma)
+    if speed.lds_after_read:
+        for register in it.uses:
+            if is_vector(register):
+                state.readers[register] = now
+
+
+def _memory_unit(it: _Timed, speed: Rates) -> tuple[Unit, int, int]:
+    if it.kind is Kind.LDS:
+        return Unit.LDS, it.work.lds, speed.lds_latency
+    if it.kind is Kind.SMEM:
+        return Unit.SCALAR_CACHE, 0, speed.smem_latency
+    return Unit.VMEM, it.work.vmem, speed.vmem_latency

@@ -1,0 +1,244 @@
+"""What the machine does better with some registers than with others.
+
+Two rules, both small against a copy:
+
+* RDNA, wave32: two independent VOPD-able operations beside each other issue as one, if their destinations differ in
+  parity, their first sources modulo 4 and their second sources modulo 4 (GCNVOPDUtils.cpp, checkVOPDRegConstraints;
+  AMDGPUBaseInfo.h, VOPD_VGPR_BANK_MASKS). A third source is tied to the destination (V_FMAC). Before allocation the
+  operations are in their long form; SIShrinkInstructions.cpp makes them short where they have no modifiers.
+* CDNA: a matrix operation that adds to its own destination's registers follows the one that wrote them without a wait
+  (GCNHazardRecognizer.cpp, checkMAIHazards90A: SrcC exactly the same as vDst).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from verilocc_mlir.analysis.cfg import ControlFlow
+from verilocc_mlir.analysis.lanes import is_debug, lane_mask
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
+from verilocc_mlir.problem.families import opcode_family
+from verilocc_mlir.problem.model import LiveRange, Preference, Relation
+from verilocc_mlir.target.classes import RegisterClass
+from verilocc_mlir.target.targets import Target
+
+VOPD_WEIGHT = 0.1
+"""Of a copy: one issue cycle, and the scheduler may decide otherwise."""
+
+CHAIN_WEIGHT = 0.25
+"""Of a copy: the wait it spares can be filled with other work."""
+
+WINDOW = 4
+"""Instructions apart at most: the scheduler brings such pairs together."""
+
+_DESTINATIONS, _SOURCES = 2, 4
+"""Registers that share a bank are equal modulo these."""
+
+_FLOAT = {"V_MUL_F32", "V_ADD_F32", "V_SUB_F32", "V_SUBREV_F32", "V_MAX_F32", "V_MIN_F32", "V_MUL_LEGACY_F32"}
+_EITHER = {*_FLOAT, "V_FMAC_F32", "V_MOV_B32"}
+_SECOND = {"V_ADD_U32", "V_LSHLREV_B32", "V_AND_B32"}
+"""What may be either half of a pair, and what only its second (VOPDInstructions.td)."""
+
+_COMMUTES = {
+    "V_MUL_F32",
+    "V_ADD_F32",
+    "V_MAX_F32",
+    "V_MIN_F32",
+    "V_MUL_LEGACY_F32",
+    "V_FMAC_F32",
+    "V_ADD_U32",
+    "V_AND_B32",
+}
+_INLINE = frozenset(str(n) for n in range(-16, 65))
+
+
+def preferences(
+    function: MachineFunction,
+    cfg: ControlFlow,
+    depths: tuple[int, ...],
+    classes: dict[int, RegisterClass],
+    ids: dict[int, int],
+    ranges: Sequence[LiveRange],
+    target: Target,
+) -> tuple[Preference, ...]:
+    """Preferences of a vector phase, in slot order.
+
+    Args:
+        function: pre-RA machine code.
+        cfg: its control flow.
+        depths: loop depth of each block.
+        classes: class of each virtual register.
+        ids: range id of each virtual register to place.
+        ranges: by id.
+        target: the GPU.
+    """
+    found: list[Preference] = []
+    for block, start, depth in zip(function.blocks, cfg.first, depths, strict=False):
+        often = float(10 ** min(depth, 6))
+        if target.major >= 11 and target.wave_size == 32:
+            found += _pairs(block.instructions, start, often * VOPD_WEIGHT, classes, ids, target)
+        elif target.unified_vgpr:
+            found += _chains(block.instructions, start, often * CHAIN_WEIGHT, ids, ranges)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Half:
+    """One operation that may be half of a pair: its registers as (range id, lane), its sources that are none."""
+
+    name: str
+    slot: int
+    defined: Operand
+    register: tuple[int, int]
+    sources: tuple[tuple[int, int] | None, ...]
+    literals: frozenset[str]
+    scalars: frozenset[str]
+
+
+def _pairs(
+    instructions: Sequence[Instruction],
+    start: int,
+    weight: float,
+    classes: dict[int, RegisterClass],
+    ids: dict[int, int],
+    target: Target,
+) -> Iterator[Preference]:
+    """Each operation with the nearest one after it that it could pair with; each is in one pair at most."""
+    halves = [None if is_debug(i) else _half(i, 4 * n, classes, ids) for n, i in enumerate(instructions, start)]
+    taken: set[int] = set()
+    for first, one in enumerate(halves):
+        if one is None or first in taken:
+            continue
+        for second in range(first + 1, min(first + WINDOW, len(halves))):
+            other = halves[second]
+            if other is None or second in taken or not _independent(instructions[first : second + 1]):
+                continue
+            relations = _relations(one, other, target)
+            if relations:
+                taken.add(second)
+                yield Preference("vopd", relations, weight, other.slot)
+                break
+
+
+def _half(instruction: Instruction, slot: int, classes: dict[int, RegisterClass], ids: dict[int, int]) -> _Half | None:
+    name = instruction.opcode.removesuffix("_e32").removesuffix("_e64")
+    if name not in _EITHER | _SECOND or len(instruction.defs) != 1 or instruction.bundled:
+        return None
+    given = [o for o in instruction.operands if not o.implicit]
+    if instruction.opcode.endswith("_e64") and name in _FLOAT | {"V_FMAC_F32"}:
+        # Modifiers stand before each source, clamp and omod at the end.
+        count = 3 if name == "V_FMAC_F32" else 2
+        modifiers = [given[k] for k in (*range(0, 2 * count, 2), *range(2 * count, len(given)))]
+        sources = [given[k] for k in (1, 3)]
+    else:
+        count = 1 if name == "V_MOV_B32" else 2
+        sources, modifiers = given[:count], given[count:] if instruction.opcode.endswith("_e64") else []
+    if any(m.text != "0" for m in modifiers):
+        return None
+    registers = [_register(o, classes, ids) for o in sources]
+    if len(sources) == 2 and registers[1] is None:
+        # The second source of a short form is a vector register.
+        if name not in _COMMUTES or registers[0] is None:
+            return None
+        registers.reverse()
+        sources.reverse()
+    defined = _register(instruction.defs[0], classes, ids)
+    if defined is None or any(o.vreg >= 0 and r is None for o, r in zip(sources, registers, strict=True)):
+        return None
+    others = [o for o, r in zip(sources, registers, strict=True) if r is None]
+    if any(o.phys and not o.phys.startswith(("sgpr", "vcc")) for o in others):
+        return None
+    return _Half(
+        name,
+        slot,
+        instruction.defs[0],
+        defined,
+        tuple(registers),
+        frozenset(o.text for o in others if not o.phys and o.text not in _INLINE),
+        frozenset(o.phys for o in others if o.phys),
+    )
+
+
+def _register(operand: Operand, classes: dict[int, RegisterClass], ids: dict[int, int]) -> tuple[int, int] | None:
+    """Range and lane of a whole 32-bit register, else None."""
+    if operand.kind is not OperandKind.REGISTER or operand.vreg not in ids:
+        return None
+    mask = lane_mask(operand, classes[operand.vreg])
+    lane = (mask & -mask).bit_length() - 1
+    return (ids[operand.vreg], lane) if mask >> lane == 3 and lane % 2 == 0 else None
+
+
+def _independent(between: Sequence[Instruction]) -> bool:
+    """Whether the last can move up to the first: it reads and writes nothing that those before it touch or write."""
+    *before, last = between
+    writes = {o.vreg for o in last.all_operands if o.is_def and o.vreg >= 0}
+    reads = {o.vreg for o in last.all_operands if not o.is_def and o.vreg >= 0}
+    for instruction in before:
+        if instruction.opcode.startswith("S_") and "EXEC" in instruction.opcode.upper():
+            return False
+        for operand in instruction.all_operands:
+            if operand.phys in ("exec", "exec_lo") and operand.is_def:
+                return False
+            if operand.vreg >= 0 and (operand.vreg in writes or (operand.is_def and operand.vreg in reads)):
+                # Other lanes of one register do not stand in the way.
+                if operand.sub and _other_lanes(operand, last):
+                    continue
+                return False
+    return True
+
+
+def _other_lanes(operand: Operand, instruction: Instruction) -> bool:
+    mine = [o for o in instruction.all_operands if o.vreg == operand.vreg]
+    return all(o.sub and o.sub != operand.sub and "_" not in o.sub + operand.sub for o in mine)
+
+
+def _relations(one: _Half, other: _Half, target: Target) -> tuple[Relation, ...]:
+    """What must hold for the two to pair; empty where they never can."""
+    if one.name in _SECOND and other.name in _SECOND:
+        return ()
+    if len(one.literals | other.literals) > 1:
+        return ()
+    if len(one.literals | other.literals) + len(one.scalars | other.scalars) > 2:
+        return ()
+    found = [Relation(*one.register, *other.register, _DESTINATIONS)]
+    # On gfx12 the second of two moves reads through the third source's port.
+    if not (target.major >= 12 and one.name == other.name == "V_MOV_B32"):
+        found += [
+            Relation(*a, *b, _SOURCES) for a, b in zip(one.sources, other.sources, strict=False) if a and b and a != b
+        ]
+        if any(a is not None and a == b for a, b in zip(one.sources, other.sources, strict=False)):
+            return ()
+    # Lanes of one range are at a known distance.
+    if any(r.a == r.b and (r.a_lane - r.b_lane) // 2 % r.modulus == 0 for r in found):
+        return ()
+    return tuple(r for r in found if r.a != r.b) or ()
+
+
+def _chains(
+    instructions: Sequence[Instruction], start: int, weight: float, ids: dict[int, int], ranges: Sequence[LiveRange]
+) -> Iterator[Preference]:
+    """Matrix operations whose addend could be in the registers of the result."""
+    for index, instruction in enumerate(instructions, start):
+        if opcode_family(instruction.opcode) != "mfma" or len(instruction.defs) != 1:
+            continue
+        result, *sources = instruction.defs[0], *(o for o in instruction.operands if o.vreg >= 0 and not o.implicit)
+        addend = sources[2] if len(sources) > 2 else None
+        if addend is None or addend.tied >= 0 or result.sub or addend.sub or addend.vreg == result.vreg:
+            continue
+        if addend.vreg not in ids or result.vreg not in ids:
+            continue
+        a, b = ranges[ids[addend.vreg]], ranges[ids[result.vreg]]
+        if a.lanes == b.lanes and not _live_together(a, b):
+            yield Preference("mfma-chain", (Relation(a.id, 0, b.id, 0, 0),), weight, 4 * index)
+
+
+def _live_together(a: LiveRange, b: LiveRange) -> bool:
+    return any(
+        x[0] < y[1] and y[0] < x[1]
+        for one in a.groups
+        for other in b.groups
+        if one.lanes & other.lanes
+        for x in one.segments
+        for y in other.segments
+    )

@@ -1,0 +1,1 @@
+"""Reports of ``verilocc cost`` and ``verilocc compare``."""

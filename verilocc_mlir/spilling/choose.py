@@ -1,0 +1,218 @@
+"""Which registers wait in memory, and where: a weighted covering of the points at which too many are live.
+
+Every gap, or set of gaps, of a register frees its live parts at the instructions inside. Greedily, the set with the
+least cost for each register freed at a point that has too many is taken, until none has; then whatever turned out not
+to be needed is put back. Which points a set covers, and what it costs, follows from the gaps alone (``plan.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
+from verilocc_mlir.spilling.plan import Costs, Move, SpillPlan, spill_plan
+
+LOAD_AHEAD = 48
+"""Instructions that a load is put ahead of its use at most. Scratch memory takes some hundred cycles; what is loaded
+earlier than that only takes registers away."""
+
+_MAX_SETS = 12
+"""Sets of gaps tried for one connected stretch of gaps."""
+
+
+@dataclass
+class Excess:
+    """Registers too many at each point; two points an instruction: operands read, results written.
+
+    ``over[2 * i]`` is where instruction *i* reads, ``over[2 * i + 1]`` where it writes. Negative: so many are free.
+    """
+
+    over: list[int]
+    _prefix: list[int] = field(default_factory=list[int])
+    _stale: bool = True
+
+    def within(self, gap: Gap) -> int:
+        """Points inside a gap at which there are too many."""
+        if self._stale:
+            total = 0
+            self._prefix = [0]
+            for value in self.over:
+                total += value > 0
+                self._prefix.append(total)
+            self._stale = False
+        return self._prefix[2 * gap.stop] - self._prefix[2 * gap.first]
+
+    def change(self, gaps: Iterable[Gap], sign: int) -> None:
+        """Add the live parts of gaps (``sign`` 1) or take them away (-1)."""
+        for gap in gaps:
+            amount = sign * gap.live.bit_count()
+            for point in range(2 * gap.first, 2 * gap.stop):
+                self.over[point] += amount
+        self._stale = True
+
+    def hold(self, first: int, stop: int, amount: int) -> None:
+        """Add ``amount`` registers at instructions ``first`` up to ``stop``."""
+        for point in range(2 * first, 2 * stop):
+            self.over[point] += amount
+        self._stale = True
+
+    def free_before(self, index: int, first: int, amount: int) -> int:
+        """How many instructions before ``index``, not below ``first``, could hold ``amount`` registers more."""
+        at = index
+        while at > first and self.over[2 * at - 2] + amount <= 0 and self.over[2 * at - 1] + amount <= 0:
+            at -= 1
+        return index - at
+
+    @property
+    def worst(self) -> int:
+        """Most registers too many, 0 or less where there are enough."""
+        return max(self.over, default=0)
+
+    def room(self, gaps: Iterable[Gap]) -> bool:
+        """Whether the gaps' live parts could be added without excess, all at once."""
+        return all(
+            self.over[point] + gap.live.bit_count() <= 0 for gap in gaps for point in range(2 * gap.first, 2 * gap.stop)
+        )
+
+
+def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs) -> SpillPlan:
+    """The plan with its loads as far ahead of their use as registers are free, so that they are there in time."""
+    begins = {g.closes.index: g.first for g in plan.gaps if g.closes is not None}
+    excesses = list(excesses)
+    moves: list[Move] = []
+    for move in plan.reloads:
+        amount = move.parts.bit_count()
+        first = begins.get(move.at, move.at) if move.where == "before" else move.at
+        if costs.masks is not None:
+            while first < move.at and costs.masks.before[first] != costs.masks.before[move.at]:
+                first += 1
+        first = max(first, move.at - LOAD_AHEAD)
+        ahead = min((e.free_before(move.at, first, amount) for e in excesses), default=0)
+        if move.where == "before" and ahead:
+            for excess in excesses:
+                excess.hold(move.at - ahead, move.at, amount)
+            move = replace(move, ahead=ahead)
+        moves.append(move)
+    return replace(plan, reloads=tuple(moves))
+
+
+def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, SpillPlan] | None:
+    """Plans, by virtual register, after which no point has too many live; None if the registers given cannot do it."""
+    plans: dict[int, SpillPlan] = {}
+    order: list[tuple[int, frozenset[Gap]]] = []
+    while excess.worst > 0:
+        best: tuple[float, int, SpillPlan] | None = None
+        for vreg, candidate in candidates.items():
+            have = plans.get(vreg)
+            for gaps in candidate.sets:
+                new = gaps if have is None else gaps - have.gaps
+                relief = sum(excess.within(g) * g.live.bit_count() for g in new)
+                if not relief:
+                    continue
+                plan = candidate.plan(gaps if have is None else gaps | have.gaps)
+                if plan is None:
+                    continue
+                price = (plan.cost - (have.cost if have else 0.0)) / relief
+                if best is None or (price, vreg) < best[:2]:
+                    best = (price, vreg, plan)
+        if best is None:
+            return None
+        _, vreg, plan = best
+        before = plans[vreg].gaps if vreg in plans else frozenset[Gap]()
+        excess.change(plan.gaps - before, -1)
+        order.append((vreg, plan.gaps - before))
+        plans[vreg] = plan
+    _put_back(plans, order, candidates, excess)
+    return plans
+
+
+def _put_back(
+    plans: dict[int, SpillPlan],
+    order: list[tuple[int, frozenset[Gap]]],
+    candidates: Mapping[int, Candidates],
+    excess: Excess,
+) -> None:
+    """Leave in registers what later choices made room for, dearest first."""
+    for vreg, added in sorted(order, key=lambda o: -plans[o[0]].cost):
+        plan = plans.get(vreg)
+        if plan is None or not added <= plan.gaps or not excess.room(added):
+            continue
+        left = plan.gaps - added
+        smaller = candidates[vreg].plan(left) if left else None
+        if left and (smaller is None or smaller.cost >= plan.cost):
+            continue
+        excess.change(added, 1)
+        if smaller is None:
+            del plans[vreg]
+        else:
+            plans[vreg] = smaller
+
+
+class Candidates:
+    """Sets of gaps of one register that are worth leaving in memory together."""
+
+    def __init__(self, register: RegisterGaps, costs: Costs) -> None:
+        self._register = register
+        self._costs = costs
+        self._known: dict[frozenset[Gap], SpillPlan | None] = {}
+        sets: dict[frozenset[Gap], None] = {}
+        whole: set[Gap] = set()
+        for stretch in _stretches(register.gaps):
+            if not any(g.first < g.stop for g in stretch):
+                continue
+            whole |= stretch
+            for gaps in self._parts(stretch):
+                if self.plan(gaps) is not None:
+                    sets[gaps] = None
+        if whole and self.plan(everything := frozenset(whole)) is not None:
+            sets[everything] = None
+        self.sets = tuple(sets)
+
+    def plan(self, gaps: frozenset[Gap]) -> SpillPlan | None:
+        """The plan for a set, made once."""
+        if gaps not in self._known:
+            self._known[gaps] = spill_plan(self._register, gaps, self._costs)
+        return self._known[gaps]
+
+    def _parts(self, stretch: frozenset[Gap]) -> list[frozenset[Gap]]:
+        """A stretch whole, and without what leads to its dearest reloads, step by step."""
+        found = [stretch]
+        if len(stretch) == 1:
+            return found
+        weight = self._costs.weight
+        levels = sorted({weight(g.block) for g in stretch if g.closes is not None and g.closes.reads}, reverse=True)
+        for level in levels[:_MAX_SETS]:
+            # Not where a reload of this weight lies ahead: there it stays in its register.
+            dear = {g for g in stretch if g.closes is not None and g.closes.reads and weight(g.block) >= level}
+            work = list(dear)
+            while work:
+                for other in work.pop().predecessors:
+                    if other not in dear and other in stretch:
+                        dear.add(other)
+                        work.append(other)
+            found.append(stretch - dear)
+            # Nor in blocks of this weight: loaded again before them.
+            found.append(frozenset(g for g in stretch if weight(g.block) < level))
+            found.append(frozenset(g for g in stretch if weight(g.block) >= level and g not in dear))
+        return [s for s in dict.fromkeys(found) if any(g.first < g.stop for g in s)]
+
+
+def _stretches(gaps: tuple[Gap, ...]) -> list[frozenset[Gap]]:
+    """Gaps connected by edges of the control flow."""
+    found: list[frozenset[Gap]] = []
+    seen: set[Gap] = set()
+    for gap in gaps:
+        if gap in seen:
+            continue
+        stretch = {gap}
+        work = [gap]
+        while work:
+            at = work.pop()
+            for other in (*at.predecessors, *at.successors):
+                if other not in stretch:
+                    stretch.add(other)
+                    work.append(other)
+        seen |= stretch
+        found.append(frozenset(stretch))
+    return found

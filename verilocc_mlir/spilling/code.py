@@ -1,0 +1,141 @@
+"""Spill code as LLVM writes it: pseudo-instructions, stack slots, constants computed anew.
+
+``SI_SPILL_*`` (SIInstructions.td) are what SIInstrInfo::storeRegToStackSlot and loadRegFromStackSlot insert; LLVM
+lowers them after allocation: vector registers to scratch memory or free accumulators, scalars to lanes of vector
+registers (SILowerSGPRSpills.cpp, SIRegisterInfo::eliminateFrameIndex).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind, StackObject
+from verilocc_mlir.mir.operands import parse_operand, register_operand
+from verilocc_mlir.target.classes import RegisterClass
+from verilocc_mlir.target.registers import Bank
+
+_SIZES = (32, 16, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
+"""Tuples, in 32-bit registers, that spill pseudo-instructions exist for."""
+
+_EXEC = parse_operand("implicit $exec", is_def=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A stack slot for the parts of a register from ``first`` on, ``size`` of them."""
+
+    number: int
+    first: int
+    size: int
+
+
+def kind_of(cls: RegisterClass) -> str:
+    """Letters of the pseudo-instructions for a class: ``S``, ``V``, ``A`` or ``AV``."""
+    if cls.is_scalar:
+        return "S"
+    return ("A" if Bank.AGPR in cls.banks else "") + ("V" if Bank.VGPR in cls.banks else "")
+
+
+def runs(parts: int, *, even: bool) -> list[tuple[int, int]]:
+    """``(first part, how many)`` of contiguous pieces of a mask for which a tuple exists.
+
+    ``even``: tuples must start at an even part, because tuples in registers do (``_align2`` classes).
+    """
+    found: list[tuple[int, int]] = []
+    part = 0
+    while parts >> part:
+        if not parts >> part & 1:
+            part += 1
+            continue
+        length = 1
+        while parts >> (part + length) & 1:
+            length += 1
+        if even and part % 2:
+            length = 1
+        size = next(s for s in _SIZES if s <= length)
+        found.append((part, size))
+        part += size
+    return found
+
+
+def subregister(first: int, size: int, width: int) -> str:
+    """Index of ``size`` parts from ``first`` on of a register of ``width`` parts; ``""`` for all of it."""
+    return "" if size == width else "_".join(f"sub{k}" for k in range(first, first + size))
+
+
+def spill(
+    vreg: int, cls: RegisterClass, first: int, size: int, slot: Slot, stack_pointer: str, *, save: bool
+) -> Instruction:
+    """Store or load ``size`` parts of a register from ``first`` on."""
+    kind = kind_of(cls)
+    operand = register_operand(vreg=vreg, sub=subregister(first, size, cls.width), is_def=not save)
+    offset = 4 * (first - slot.first)
+    place = parse_operand(f"%stack.{slot.number}", is_def=False)
+    if kind == "S":
+        rest = (place, _EXEC, parse_operand(f"implicit ${stack_pointer}", is_def=False))
+    else:
+        immediate = Operand(str(offset), OperandKind.IMMEDIATE)
+        rest = (place, register_operand(phys=stack_pointer), immediate, _EXEC)
+    what = "store" if save else "load"
+    where = f"%stack.{slot.number}" + (f" + {offset}" if offset else "")
+    align = ", align 4" if size > 1 else ""
+    memory = f"{what} (s{32 * size}) {'into' if save else 'from'} {where}{align}, addrspace 5"
+    return Instruction(
+        f"SI_SPILL_{kind}{32 * size}_{'SAVE' if save else 'RESTORE'}",
+        () if save else (operand,),
+        (operand, *rest) if save else rest,
+        memory=(memory,),
+    )
+
+
+def constant(template: Instruction, vreg: int, part: int, width: int) -> Instruction:
+    """``template``, a move of a constant, into one part of another register."""
+    target = register_operand(vreg=vreg, sub=subregister(part, 1, width), is_def=True)
+    return Instruction(template.opcode, (target,), template.operands)
+
+
+def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool) -> MachineFunction:
+    """The function with rows for new stack slots, as SIInstrInfo makes them."""
+    if not slots:
+        return function
+    kind = "sgpr-spill" if scalar else "default"
+    rows = {slot.number: StackObject(slot.number, 4 * slot.size, 4, "spill-slot", _row(slot, kind)) for slot in slots}
+    header: list[str] = []
+    inside = done = False
+    for line in function.header_lines:
+        if inside and not line.startswith(" "):
+            header += [text for row in rows.values() for text in row.text.split("\n")]
+            inside, done = False, True
+        if line.startswith("stack:"):
+            inside, line = True, "stack:"
+        if line.strip().startswith("maxAlignment:"):
+            line = _aligned(line)
+        header.append(line)
+    if not done:
+        # LLVM always prints the section; a hand-written function may lack it.
+        at = next(k for k, line in enumerate(header) if line.startswith("body:"))
+        header[at:at] = ["stack:", *(text for row in rows.values() for text in row.text.split("\n"))]
+    return MachineFunction(
+        function.name,
+        tuple(header),
+        function.blocks,
+        function.registers,
+        function.liveins,
+        {**function.stack, **rows},
+        function.fixed_stack,
+        function.first_line,
+        function.footer,
+    )
+
+
+def _row(slot: Slot, kind: str) -> str:
+    return (
+        f"  - {{ id: {slot.number}, name: '', type: spill-slot, offset: 0, size: {4 * slot.size}, alignment: 4, \n"
+        f"      stack-id: {kind}, callee-saved-register: '', callee-saved-restored: true, \n"
+        "      debug-info-variable: '', debug-info-expression: '', debug-info-location: '' }"
+    )
+
+
+def _aligned(line: str) -> str:
+    name, _, value = line.partition(":")
+    return f"{name}:{value}" if int(value) >= 4 else f"{name}:    4"

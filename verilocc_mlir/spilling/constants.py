@@ -1,0 +1,70 @@
+"""Registers that hold a constant, which costs one instruction to make again instead of a store and a load.
+
+A part counts if one instruction writes it in the whole function, and that moves an immediate, or copies a part that
+counts. Undefined values (``IMPLICIT_DEF``) may be anything, so that constant too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
+from verilocc_mlir.spilling.gaps import parts_of
+from verilocc_mlir.target.classes import RegisterClass
+from verilocc_mlir.target.lanes import full_lanes, subregister_lanes
+
+_MOVES = frozenset({"V_MOV_B32_e32", "AV_MOV_B32_IMM_PSEUDO", "S_MOV_B32", "S_MOVK_I32"})
+_DEPTH = 4
+"""Copies followed from a constant."""
+
+
+def constants(function: MachineFunction, classes: Mapping[int, RegisterClass]) -> dict[tuple[int, int], Instruction]:
+    """For each register and part that holds a constant, the instruction that makes it."""
+    written: dict[tuple[int, int], list[Instruction]] = {}
+    for block in function.blocks:
+        for instruction in block.instructions:
+            for operand in instruction.all_operands:
+                if operand.is_def and operand.vreg in classes and instruction.opcode != "IMPLICIT_DEF":
+                    for part in _parts(operand, classes):
+                        written.setdefault((operand.vreg, part), []).append(instruction)
+    found: dict[tuple[int, int], Instruction] = {}
+    copies: dict[tuple[int, int], tuple[int, int]] = {}
+    for key, writers in written.items():
+        if len(writers) != 1:
+            continue
+        instruction = writers[0]
+        if _moves_constant(instruction):
+            found[key] = instruction
+        elif instruction.opcode == "COPY" and instruction.operands[0].vreg in classes:
+            source = instruction.operands[0]
+            target, read = _parts(instruction.defs[0], classes), _parts(source, classes)
+            if not source.undef and len(target) == len(read):
+                copies[key] = source.vreg, read[target.index(key[1])]
+    for _ in range(_DEPTH):
+        for key, source in copies.items():
+            if source in found and classes[key[0]].is_scalar == classes[source[0]].is_scalar:
+                found[key] = found[source]
+    return found
+
+
+def _moves_constant(instruction: Instruction) -> bool:
+    explicit = [op for op in instruction.operands if not op.implicit]
+    return (
+        instruction.opcode in _MOVES
+        and len(explicit) == 1
+        and explicit[0].kind is OperandKind.IMMEDIATE
+        and not instruction.bundled
+        and not instruction.tail
+        and _is_whole(instruction.defs[0])
+    )
+
+
+def _is_whole(operand: Operand) -> bool:
+    return not operand.sub.endswith(("lo16", "hi16"))
+
+
+def _parts(operand: Operand, classes: Mapping[int, RegisterClass]) -> list[int]:
+    cls = classes[operand.vreg]
+    lanes = subregister_lanes(operand.sub) if operand.sub else full_lanes(cls.bits)
+    mask = parts_of(lanes)
+    return [k for k in range(mask.bit_length()) if mask >> k & 1]

@@ -1,0 +1,209 @@
+"""Where a register only waits: the gaps between its accesses, which are what spilling can free.
+
+A *gap* is a stretch of one block, from one access of a virtual register (or the block's start) to the next (or the
+block's end), in which some part of the register is live. Which parts are live does not change inside a gap. Gaps of
+neighbouring blocks are joined by the edges of the control-flow graph. Parts are 32-bit registers: bit *k* of a mask is
+``subK``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from verilocc_mlir.analysis.cfg import ControlFlow
+from verilocc_mlir.analysis.lanes import Access as LaneAccess
+from verilocc_mlir.analysis.liveness import LaneLiveness, LaneSegments
+
+
+@dataclass(eq=False, slots=True)
+class Access:
+    """One instruction's access to one register.
+
+    Attributes:
+        index: number of the instruction in the function.
+        block: layout position of its block.
+        reads: parts that must be in the register when it executes.
+        writes: parts that it gives a value.
+        before: gap that ends here, if anything is live there.
+        after: gap that begins here, likewise.
+    """
+
+    index: int
+    block: int
+    reads: int
+    writes: int
+    before: Gap | None = None
+    after: Gap | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Gap:
+    """See the module.
+
+    Attributes:
+        number: position in ``RegisterGaps.gaps``.
+        block: layout position of its block.
+        opens: access it begins after; None: the block's start.
+        closes: access it ends before; None: the block's end.
+        live: parts that are live in it.
+        first: first instruction inside; ``first == stop`` where there is none.
+        stop: one past the last instruction inside.
+        predecessors: gaps at the ends of preceding blocks that lead here, if it begins a block.
+        successors: gaps at the starts of following blocks that it leads to, if it ends its block.
+    """
+
+    number: int
+    block: int
+    opens: Access | None
+    closes: Access | None
+    live: int
+    first: int
+    stop: int
+    predecessors: list[Gap] = field(default_factory=list["Gap"])
+    successors: list[Gap] = field(default_factory=list["Gap"])
+
+
+@dataclass(frozen=True)
+class RegisterGaps:
+    """All accesses and gaps of one virtual register, in layout order."""
+
+    vreg: int
+    accesses: tuple[Access, ...]
+    gaps: tuple[Gap, ...]
+
+
+def parts_of(lanes: int) -> int:
+    """32-bit parts that a mask of 16-bit lanes touches."""
+    found = part = 0
+    while lanes:
+        if lanes & 3:
+            found |= 1 << part
+        lanes >>= 2
+        part += 1
+    return found
+
+
+def register_gaps(live: LaneLiveness, cfg: ControlFlow, wanted: Callable[[int], bool]) -> dict[int, RegisterGaps]:
+    """Accesses and gaps of every register for which ``wanted`` is true.
+
+    A write of one half of a part counts as a read of it where the other half is live, since a part is kept whole.
+    """
+    by_register: dict[int, list[tuple[int, LaneAccess]]] = {}
+    owner = live.accesses.owner
+    for block, accesses in enumerate(live.accesses.blocks):
+        for access in accesses:
+            touched = dict.fromkeys(
+                owner[a]
+                for atoms in (access.reads, access.early, access.writes, access.undefines, access.implicit)
+                for a in atoms
+            )
+            for vreg in touched:
+                if wanted(vreg):
+                    by_register.setdefault(vreg, []).append((block, access))
+    entering, leaving = (
+        _at_boundaries(live.lanes_in, len(cfg.successors)),
+        _at_boundaries(live.lanes_out, len(cfg.successors)),
+    )
+    return {
+        vreg: _Builder(vreg, live, cfg, entering.get(vreg, {}), leaving.get(vreg, {})).build(found)
+        for vreg, found in by_register.items()
+    }
+
+
+def _at_boundaries(lanes: Callable[[int], dict[int, int]], blocks: int) -> dict[int, dict[int, int]]:
+    """For each register, the lanes live at a boundary of each block where any is."""
+    found: dict[int, dict[int, int]] = {}
+    for block in range(blocks):
+        for vreg, mask in lanes(block).items():
+            found.setdefault(vreg, {})[block] = mask
+    return found
+
+
+class _Builder:
+    """Gaps of one register."""
+
+    def __init__(
+        self, vreg: int, live: LaneLiveness, cfg: ControlFlow, entering: dict[int, int], leaving: dict[int, int]
+    ) -> None:
+        self._vreg = vreg
+        self._live = live
+        self._cfg = cfg
+        self._entering = entering
+        self._leaving = leaving
+        self._groups = live.ranges.get(vreg, ())
+        self._gaps: list[Gap] = []
+
+    def build(self, found: list[tuple[int, LaneAccess]]) -> RegisterGaps:
+        first = self._cfg.first
+        entering: dict[int, Gap] = {}
+        leaving: dict[int, Gap] = {}
+        accesses: list[Access] = []
+        blocks: dict[int, list[LaneAccess]] = {}
+        for block, access in found:
+            blocks.setdefault(block, []).append(access)
+        for block in sorted(blocks.keys() | self._entering.keys()):
+            opens: Access | None = None
+            parts = parts_of(self._entering.get(block, 0))
+            begin = first[block]
+            for lane_access in blocks.get(block, ()):
+                access = self._access(lane_access, block)
+                accesses.append(access)
+                gap = self._gap(block, opens, access, parts, begin, lane_access.index)
+                if gap is not None:
+                    access.before = gap
+                    if opens is None:
+                        entering[block] = gap
+                opens = access
+                parts = parts_of(_live_at(self._groups, 4 * lane_access.index + 3))
+                begin = lane_access.index + 1
+            parts = parts_of(self._leaving.get(block, 0))
+            if parts:
+                gap = self._gap(block, opens, None, parts, begin, first[block + 1])
+                if gap is not None:
+                    leaving[block] = gap
+                    if opens is None:
+                        entering[block] = gap
+        for block, gap in leaving.items():
+            for successor in self._cfg.successors[block]:
+                if successor in entering:
+                    gap.successors.append(entering[successor])
+                    entering[successor].predecessors.append(gap)
+        return RegisterGaps(self._vreg, tuple(accesses), tuple(self._gaps))
+
+    def _access(self, access: LaneAccess, block: int) -> Access:
+        lanes, owner = self._live.accesses.lanes, self._live.accesses.owner
+
+        def mask(atoms: Iterable[int]) -> int:
+            found = 0
+            for atom in atoms:
+                if owner[atom] == self._vreg:
+                    found |= lanes[atom]
+            return found
+
+        reads, writes = mask(access.reads), mask(access.early) | mask(access.writes)
+        # Lanes that live on beside those written: their part must be whole in the register.
+        beside = _live_at(self._groups, 4 * access.index + 3) & ~writes & ~mask(access.implicit)
+        written = parts_of(writes)
+        return Access(access.index, block, parts_of(reads) | (written & parts_of(beside)), written)
+
+    def _gap(
+        self, block: int, opens: Access | None, closes: Access | None, live: int, first: int, stop: int
+    ) -> Gap | None:
+        if not live:
+            return None
+        gap = Gap(len(self._gaps), block, opens, closes, live, first, stop)
+        self._gaps.append(gap)
+        if opens is not None:
+            opens.after = gap
+        return gap
+
+
+def _live_at(groups: tuple[LaneSegments, ...], slot: int) -> int:
+    lanes = 0
+    for mask, segments in groups:
+        at = bisect_right(segments, slot, key=lambda segment: segment[0]) - 1
+        if at >= 0 and slot < segments[at][1]:
+            lanes |= mask
+    return lanes

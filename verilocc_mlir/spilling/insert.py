@@ -1,0 +1,267 @@
+"""Spill code and new names put into a machine function.
+
+A register that is out of registers in some gaps falls apart into pieces: what stays connected through accesses and
+gaps in which it is in a register. Each piece becomes a virtual register of its own, so that the pieces may be placed
+apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+
+from verilocc_mlir.analysis.cfg import ControlFlow
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, VirtualRegister
+from verilocc_mlir.mir.operands import register_operand
+from verilocc_mlir.spilling.code import Slot, constant, runs, spill, with_slots
+from verilocc_mlir.spilling.gaps import Access, Gap
+from verilocc_mlir.spilling.plan import Move, Places, SpillPlan
+from verilocc_mlir.target.classes import RegisterClass
+
+Constants = Mapping[tuple[int, int], Instruction]
+"""Moves of constants by register and part."""
+
+_Node = Access | Gap | tuple[str, int]
+
+
+@dataclass(frozen=True)
+class SpillTarget:
+    """What spill code of one function needs to know.
+
+    Attributes:
+        classes: of each virtual register.
+        constants: parts that can be computed anew.
+        places: where code may go.
+        stack_pointer: register that addresses the stack, without ``$``.
+        offsets: parts of a slot may be moved on their own. Not where LLVM may keep the slot in accumulators instead,
+            whose lowering counts lanes from the slot's start (SIRegisterInfo::buildSpillLoadStore).
+        even: tuples start at even registers.
+    """
+
+    classes: Mapping[int, RegisterClass]
+    constants: Constants
+    places: Places
+    stack_pointer: str
+    offsets: bool
+    even: bool
+
+
+def insert_spills(
+    function: MachineFunction, cfg: ControlFlow, plans: Mapping[int, SpillPlan], target: SpillTarget
+) -> MachineFunction:
+    """``function`` with the registers of ``plans`` in memory where they say."""
+    work = _Insertion(function, target)
+    for vreg, plan in plans.items():
+        work.add(vreg, plan)
+    blocks = tuple(
+        replace(block, instructions=tuple(work.block(position, block.instructions, cfg.first[position])))
+        for position, block in enumerate(function.blocks)
+    )
+    changed = replace(function, blocks=blocks, registers=work.registers)
+    return with_slots(changed, work.slots, scalar=work.scalar)
+
+
+class _Insertion:
+    """Everything to be put into one function."""
+
+    def __init__(self, function: MachineFunction, target: SpillTarget) -> None:
+        self._target = target
+        self._numbers = count(1 + max((*function.registers, *target.classes), default=-1))
+        self._slot_numbers = count(1 + max(function.stack, default=-1))
+        self._renamed: dict[tuple[int, int], int] = {}
+        self._saves: dict[tuple[int, int], list[Instruction]] = {}
+        self._reloads: dict[tuple[int, int], list[Instruction]] = {}
+        self._dropped: set[int] = set()
+        self.registers = dict(function.registers)
+        self.slots: list[Slot] = []
+        self.scalar = False
+
+    def add(self, vreg: int, plan: SpillPlan) -> None:
+        """Take in one register's plan."""
+        target = self._target
+        cls = target.classes[vreg]
+        self.scalar |= cls.is_scalar
+        pieces = _Pieces(plan)
+        names: dict[_Node, int] = {}
+
+        def name(node: _Node) -> int:
+            root = pieces.root(node)
+            if root not in names:
+                # One piece keeps the name, for operands that only mention the register.
+                names[root] = vreg if not names else next(self._numbers)
+                self.registers[names[root]] = VirtualRegister(names[root], cls.name)
+            return names[root]
+
+        for access in plan.register.accesses:
+            self._renamed[access.index, vreg] = name(access)
+        slots = self._slots_of(vreg, plan)
+        for move in plan.saves:
+            made = [
+                spill(name(pieces.of(move)), cls, first, size, slot, target.stack_pointer, save=True)
+                for first, size, slot in self._pieces_of(vreg, move.parts, slots)
+            ]
+            self._saves.setdefault(self._place(move), []).extend(made)
+        for move in plan.reloads:
+            into = name(pieces.of(move))
+            made = [
+                constant(target.constants[vreg, part], into, part, cls.width)
+                for part in _ones(move.parts)
+                if (vreg, part) in target.constants
+            ]
+            made += [
+                spill(into, cls, first, size, slot, target.stack_pointer, save=False)
+                for first, size, slot in self._pieces_of(vreg, move.parts, slots)
+            ]
+            self._reloads.setdefault(self._place(move), []).extend(made)
+        saved = {move.at for move in plan.saves if move.where == "after"}
+        for access in plan.register.accesses:
+            alone = pieces.size(access) == 1 and not access.reads and access.index not in saved
+            if alone and all((vreg, part) in target.constants for part in _ones(access.writes)) and access.writes:
+                self._dropped.add(access.index)
+
+    def block(self, position: int, instructions: tuple[Instruction, ...], start: int) -> list[Instruction]:
+        """The instructions of a block with what belongs between them."""
+        found: list[Instruction] = []
+        for index, instruction in enumerate(instructions, start):
+            found += self._at(position, index)
+            if index not in self._dropped:
+                found.append(self._rename(instruction, index))
+        return found + self._at(position, start + len(instructions))
+
+    def _at(self, block: int, index: int) -> list[Instruction]:
+        # Saves first: they read what is there, reloads fill what is free.
+        return [*self._saves.get((block, index), ()), *self._reloads.get((block, index), ())]
+
+    def _place(self, move: Move) -> tuple[int, int]:
+        return self._target.places.block(move), self._target.places.index(move)
+
+    def _rename(self, instruction: Instruction, index: int) -> Instruction:
+        if not any((index, op.vreg) in self._renamed for op in instruction.all_operands if op.vreg >= 0):
+            return instruction
+        return replace(
+            instruction,
+            defs=tuple(self._operand(op, index) for op in instruction.defs),
+            operands=tuple(self._operand(op, index) for op in instruction.operands),
+        )
+
+    def _operand(self, operand: Operand, index: int) -> Operand:
+        vreg = self._renamed.get((index, operand.vreg), operand.vreg)
+        if operand.vreg < 0 or vreg == operand.vreg:
+            return operand
+        return register_operand(
+            vreg=vreg,
+            sub=operand.sub,
+            cls=operand.cls,
+            llt=operand.llt,
+            tied=operand.tied,
+            # It may live on in its slot, and its pieces die where they die.
+            flags=tuple(f for f in operand.flags if f != "killed"),
+            is_def=operand.is_def,
+        )
+
+    def _slots_of(self, vreg: int, plan: SpillPlan) -> list[Slot]:
+        masks = {self._stored(vreg, m.parts) for m in (*plan.saves, *plan.reloads)} - {0}
+        parts = 0
+        for mask in masks:
+            parts |= mask
+        if not parts:
+            return []
+        target = self._target
+        together = runs(parts, even=False)
+        whole = len(masks) == 1 and len(together) == 1
+        if not target.classes[vreg].is_scalar and (target.offsets or whole):
+            first = together[0][0]
+            found = [Slot(next(self._slot_numbers), first, parts.bit_length() - first)]
+        else:
+            found = [Slot(next(self._slot_numbers), part, 1) for part in _ones(parts)]
+        self.slots += found
+        return found
+
+    def _stored(self, vreg: int, parts: int) -> int:
+        for part in _ones(parts):
+            if (vreg, part) in self._target.constants:
+                parts &= ~(1 << part)
+        return parts
+
+    def _pieces_of(self, vreg: int, parts: int, slots: list[Slot]) -> list[tuple[int, int, Slot]]:
+        """First part, how many, and the slot, of each spill instruction for ``parts``."""
+        found: list[tuple[int, int, Slot]] = []
+        for slot in slots:
+            inside = self._stored(vreg, parts) & ((1 << slot.size) - 1) << slot.first
+            found += [(first, size, slot) for first, size in runs(inside, even=self._target.even)]
+        return found
+
+
+class _Pieces:
+    """Which accesses and gaps of a register stay connected through registers (union-find)."""
+
+    def __init__(self, plan: SpillPlan) -> None:
+        self._parent: dict[_Node, _Node] = {}
+        self._gaps = plan.gaps
+        self._accesses = {a.index: a for a in plan.register.accesses}
+        self._starts = {g.block: g for g in plan.register.gaps if g.opens is None}
+        saved = {m.at: m.parts for m in plan.saves if m.where == "after"}
+        for access in plan.register.accesses:
+            self._find(access)
+            self._join_access(access, saved.get(access.index, 0))
+        for gap in plan.register.gaps:
+            if gap not in plan.gaps:
+                for successor in gap.successors:
+                    if successor not in plan.gaps:
+                        self._join(gap, successor)
+        for move in plan.saves:
+            if move.where == "start":
+                for predecessor in self._starts[move.at].predecessors:
+                    self._join(("start", move.at), predecessor)
+        ends = {m.at for m in plan.reloads if m.where == "end"}
+        for gap in plan.gaps:
+            if gap.closes is None and gap.block in ends:
+                for successor in gap.successors:
+                    self._join(("end", gap.block), successor)
+        self._sizes: dict[_Node, int] = {}
+        for node in list(self._parent):
+            root = self._find(node)
+            self._sizes[root] = self._sizes.get(root, 0) + 1
+
+    def root(self, node: _Node) -> _Node:
+        """What stands for the node's piece."""
+        return self._find(node)
+
+    def size(self, node: _Node) -> int:
+        """Accesses and gaps in the node's piece."""
+        return self._sizes[self._find(node)]
+
+    def of(self, move: Move) -> _Node:
+        """A node of the piece that a move saves or fills."""
+        if move.where in ("before", "after"):
+            return self._accesses[move.at]
+        if move.where == "end":
+            return ("end", move.at)
+        start = self._starts[move.at]
+        return ("start", move.at) if start in self._gaps else start
+
+    def _join_access(self, access: Access, saved: int) -> None:
+        before, after = access.before, access.after
+        passed = before.live & after.live & ~access.writes if before is not None and after is not None else 0
+        if before is not None and before not in self._gaps:
+            needed = access.reads & before.live or (passed and after not in self._gaps) or saved & ~access.writes
+            if needed:
+                self._join(access, before)
+        if after is not None and after not in self._gaps and (access.writes & after.live or passed):
+            self._join(access, after)
+
+    def _join(self, a: _Node, b: _Node) -> None:
+        self._parent[self._find(a)] = self._find(b)
+
+    def _find(self, node: _Node) -> _Node:
+        parent = self._parent
+        parent.setdefault(node, node)
+        while parent[node] is not node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+
+def _ones(mask: int) -> list[int]:
+    return [k for k in range(mask.bit_length()) if mask >> k & 1]

@@ -1,0 +1,272 @@
+"""What it takes to keep one register in memory through a set of its gaps, and what that costs."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from verilocc_mlir.analysis.execution import ExecMasks, is_terminator, writes_exec
+from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
+
+Where = Literal["before", "after", "start", "end"]
+
+REMATERIALISED = 0.2
+"""Cost of computing a constant anew, against 1 for storing or loading a 32-bit register."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A save or a reload of some parts of a register.
+
+    Attributes:
+        where: ``before`` or ``after`` instruction ``at``, or at the ``start`` or ``end`` of the block at layout
+            position ``at``.
+        at: instruction or block.
+        parts: mask of 32-bit parts.
+        ahead: instructions between a reload and ``at``, so that the load has time.
+    """
+
+    where: Where
+    at: int
+    parts: int
+    ahead: int = 0
+
+
+@dataclass(frozen=True)
+class SpillPlan:
+    """One register, in memory in ``gaps``.
+
+    Attributes:
+        register: whose gaps they are.
+        gaps: those in which it is not in a register.
+        saves: where it is stored.
+        reloads: where it is loaded again.
+        cost: loads and stores of 32-bit registers, weighted by estimated executions.
+    """
+
+    register: RegisterGaps
+    gaps: frozenset[Gap]
+    saves: tuple[Move, ...]
+    reloads: tuple[Move, ...]
+    cost: float
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where code may be inserted, by layout position of a block.
+
+    Attributes:
+        first: index of the first instruction of each block, and the number of instructions.
+        start: instruction before which code at the block's start goes: after what restores EXEC there
+            (SIInstrInfo::isBasicBlockPrologue), for vector registers.
+        end: instruction before which code at its end goes: its first terminator.
+    """
+
+    first: tuple[int, ...]
+    start: tuple[int, ...]
+    end: tuple[int, ...]
+
+    def index(self, move: Move) -> int:
+        """Instruction before which a move goes."""
+        if move.where == "start":
+            return self.start[move.at]
+        if move.where == "end":
+            return self.end[move.at]
+        return move.at - move.ahead + (move.where == "after")
+
+    def mask(self, move: Move, masks: ExecMasks) -> int:
+        """EXEC where a move stands."""
+        index, block = self.index(move), self.block(move)
+        return masks.before[index] if index < self.first[block + 1] else masks.leaving[block]
+
+    def block(self, move: Move) -> int:
+        """Layout position of the block in which a move stands."""
+        return move.at if move.where in ("start", "end") else bisect_right(self.first, move.at) - 1
+
+
+def insertion_places(function: MachineFunction, first: tuple[int, ...], *, vectors: bool) -> Places:
+    """Places of a function, for vector registers or for scalars."""
+    start: list[int] = []
+    end: list[int] = []
+    for block, begin in zip(function.blocks, first, strict=False):
+        at = begin
+        while vectors and at - begin < len(block.instructions) and writes_exec(block.instructions[at - begin]):
+            at += 1
+        start.append(at)
+        last = begin + len(block.instructions)
+        while last > at and is_terminator(block.instructions[last - 1 - begin]):
+            last -= 1
+        end.append(last)
+    return Places(first, tuple(start), tuple(end))
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What plans are weighed with.
+
+    Attributes:
+        weight: estimated executions of the block at a layout position.
+        masks: EXEC of each instruction; None where it does not matter (scalars).
+        places: where code may go.
+        constant: parts of a register that hold a constant which can be computed anew anywhere.
+    """
+
+    weight: Callable[[int], float]
+    masks: ExecMasks | None
+    places: Places
+    constant: Callable[[int], int]
+
+
+def spill_plan(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> SpillPlan | None:
+    """The cheapest way known to keep ``register`` out of registers in ``gaps``; None where there is none."""
+    reloads = _reloads(register, gaps, costs)
+    if reloads is None:
+        return None
+    constant = costs.constant(register.vreg)
+    choices = [_saves_at_writes(register, gaps, constant)]
+    at_entry = _saves_at_entries(gaps, constant)
+    if at_entry is not None and _saved_for(at_entry, reloads, costs):
+        choices.append(at_entry)
+    priced = [(sum(_price(m, costs, 0) for m in saves), saves) for saves in choices]
+    price, saves = min(priced, key=lambda p: p[0])
+    total = price + sum(_price(m, costs, constant) for m in reloads)
+    return SpillPlan(register, gaps, tuple(saves), tuple(reloads), total)
+
+
+def _price(move: Move, costs: Costs, constant: int) -> float:
+    cheap = (move.parts & constant).bit_count()
+    return costs.weight(costs.places.block(move)) * (move.parts.bit_count() - cheap + REMATERIALISED * cheap)
+
+
+def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list[Move] | None:
+    found: list[Move] = []
+    for access in register.accesses:
+        if access.before not in gaps:
+            continue
+        wanted = access.reads
+        if access.after is not None and access.after not in gaps:
+            # From here on it stays in a register: with it the parts that the access leaves alone.
+            wanted |= access.after.live & ~access.writes & access.before.live
+        if wanted:
+            reload = Move("before", access.index, wanted & access.before.live)
+            found.append(reload)
+            after = access.after
+            stays = after is not None and after not in gaps and bool(after.live & ~access.writes)
+            if after is not None and stays and not _visible(after, reload, gaps, costs):
+                return None
+    started: set[int] = set()
+    for gap in gaps:
+        outside = [s for s in gap.successors if s not in gaps]
+        if not outside:
+            continue
+        parts = 0
+        for successor in outside:
+            parts |= successor.live
+        if len(outside) == len(gap.successors):
+            made = [Move("end", gap.block, parts & gap.live)]
+        elif all(p in gaps for s in outside for p in s.predecessors):
+            made = [Move("start", s.block, s.live) for s in outside if s.block not in started]
+            started.update(move.at for move in made)
+        else:
+            return None
+        found += made
+        if not all(_visible(s, move, gaps, costs) for s in outside for move in made):
+            return None
+    return found
+
+
+def _visible(start: Gap, reload: Move, gaps: frozenset[Gap], costs: Costs) -> bool:
+    """Whether what is reloaded is whole wherever it is read from ``start`` on."""
+    masks = costs.masks
+    if masks is None:
+        return True
+    mask = costs.places.mask(reload, masks)
+    seen = {start}
+    work = [start]
+    while work:
+        gap = work.pop()
+        following = list(gap.successors)
+        if gap.closes is not None:
+            if gap.closes.reads & gap.live and not masks.covers(mask, masks.before[gap.closes.index]):
+                return False
+            if gap.closes.after is not None and gap.closes.after.live & ~gap.closes.writes:
+                following.append(gap.closes.after)
+        for other in following:
+            if other not in gaps and other not in seen:
+                seen.add(other)
+                work.append(other)
+    return True
+
+
+def _saved_for(saves: list[Move], reloads: list[Move], costs: Costs) -> bool:
+    """Whether every save stores the threads that any reload wants. A save beside the definition always does."""
+    masks, places = costs.masks, costs.places
+    return masks is None or all(
+        masks.covers(places.mask(s, masks), places.mask(r, masks)) for s in saves for r in reloads
+    )
+
+
+def _saves_at_writes(register: RegisterGaps, gaps: frozenset[Gap], constant: int) -> list[Move]:
+    """Store every value that reaches one of the gaps as soon as it is there."""
+    needed: dict[Gap, int] = {}
+    work: list[tuple[Gap, int]] = [(gap, gap.live & ~constant) for gap in gaps]
+    stores: dict[int, int] = {}
+    while work:
+        gap, parts = work.pop()
+        parts &= gap.live & ~needed.get(gap, 0)
+        if not parts:
+            continue
+        needed[gap] = needed.get(gap, 0) | parts
+        if gap.opens is None:
+            work += [(p, parts) for p in gap.predecessors]
+            continue
+        stored = parts & gap.opens.writes
+        if stored:
+            stores[gap.opens.index] = stores.get(gap.opens.index, 0) | stored
+        if gap.opens.before is not None:
+            work.append((gap.opens.before, parts & ~stored))
+    return _together(register, gaps, stores)
+
+
+def _together(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int, int]) -> list[Move]:
+    """Stores of parts that one block writes one after the other, in one: wider instructions, and fewer."""
+    found: list[Move] = []
+    waiting = 0
+    for access in register.accesses:
+        # What waits is overwritten or leaves its register here at the latest: it was stored by then.
+        waiting |= stores.get(access.index, 0)
+        after = access.after
+        following = after.closes if after is not None and after not in gaps and not waiting & ~after.live else None
+        later = following is not None and following.index in stores and not following.writes & waiting
+        if waiting and not later:
+            found.append(Move("after", access.index, waiting))
+            waiting = 0
+    return found
+
+
+def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[Move] | None:
+    """Store where the gaps are entered; None where an entry is shared with a path on which it is stored already."""
+    found: list[Move] = []
+    for gap in _in_order(gaps):
+        if gap.opens is None:
+            inside = [p in gaps for p in gap.predecessors]
+            if all(inside):
+                continue
+            if any(inside):
+                return None
+            if gap.live & ~constant:
+                found.append(Move("start", gap.block, gap.live & ~constant))
+        else:
+            parts = gap.live & ~constant
+            if gap.opens.before in gaps:
+                parts &= gap.opens.writes
+            if parts:
+                found.append(Move("after", gap.opens.index, parts))
+    return found
+
+
+def _in_order(gaps: Iterable[Gap]) -> list[Gap]:
+    return sorted(gaps, key=lambda g: g.number)
