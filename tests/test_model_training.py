@@ -28,13 +28,16 @@ from verilocc_model import lm
 from verilocc_model.advice import advice_of
 from verilocc_model.allocator import ModelAllocator, family_of
 from verilocc_model.card import CARD, read_card
+from verilocc_model.decoding.decoder import decode
 from verilocc_model.decoding.scorer import FirstFit, Scores
 from verilocc_model.encoding.canonical import canonical
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import words
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, pass_at, summary
 from verilocc_model.evaluation.journal import Journal
-from verilocc_model.price import Price
+from verilocc_model.price import Price, price_of
 from verilocc_model.training.adapt import adapt
 from verilocc_model.training.config import TrainConfig, load_config
 from verilocc_model.training.data import encoded
@@ -231,6 +234,36 @@ def test_the_trivial_policies_are_measured_without_a_model() -> None:
     cells = {(c["policy"], c["mode"]): c for c in summary(rows)}
     assert cells["draft", "masked"]["pass@1"] == 1.0
     assert cells["random", "masked"]["no_worse_than_deterministic"] == 0.0
+
+
+def test_better_labels_are_proved_and_poisoned_ones_refused(trained: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    # First fit's answer is proved, and dear; the other label is wrong.
+    problem, _ = answered("gemm_mma_lds.gfx90a", "vgpr")
+    form = canonical(problem)
+    poor = form.restored(decode(Episode(Table(form.problem)), FirstFit()).registers)
+    for name, phase in (("gemm_mma_lds.gfx90a", "vgpr"), ("gemm_mma_lds.gfx950", "sgpr")):
+        path = write_labelled(data, name, phase)
+        row = json.loads(gzip.decompress(path.read_bytes()))
+        row["registers"] = list(poor) if phase == "vgpr" else [row["registers"][0]] * len(row["registers"])
+        path.write_bytes(gzip.compress(json.dumps(row).encode()))
+    arguments = ["train", "labels", str(data), "--model", str(trained / "model"), "--samples", "1", "--attempts", "2",
+                 "--out", str(tmp_path / "better")]  # fmt: skip
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False)
+    assert "refused 1" in result.output + result.stderr
+    found = [e.read() for e in entries([tmp_path / "better"], 0.0)]
+    assert len(found) == 2
+    for one in found:
+        assert prove(one.problem, Proposal(PROBLEM_VERSION, "label", one.registers)).outcome is Outcome.PROVED
+        if one.phase == "vgpr":
+            table = Table(form.problem)
+            costs = [price_of(table, cells_of(table, form.permuted(r))) for r in (one.registers, poor)]
+            assert costs[0] < costs[1]
+    # What is there is left: the same command again does nothing.
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "better").iterdir()}
+    CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False)
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "better").iterdir()} == before
 
 
 def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:

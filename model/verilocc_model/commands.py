@@ -17,6 +17,7 @@ from verilocc_model.evaluation.journal import Journal
 from verilocc_model.training.adapt import ADAPTATION, adapt
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
 from verilocc_model.training.entries import entries
+from verilocc_model.training.relabel import Effort, relabel
 from verilocc_model.training.run import commit, train_adapter, train_base
 
 Say = Callable[[str], None]
@@ -42,6 +43,18 @@ def train(
         done = train_base(data, wanted, out, say)
     say(f"the model is in {out / 'model'}" + ("" if done else "; the same command goes on from the checkpoint"))
     return ExitCode.PROVED if done else ExitCode.INTERRUPTED
+
+
+def relabel_command(
+    data: Sequence[Path], out: Path, *, model: Path | None, targets: tuple[str, ...], effort: Effort, say: Say
+) -> int:
+    """Look for better labels of what may be trained on."""
+    loaded = ModelAllocator(model) if model is not None else None
+    chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
+    if not chosen:
+        raise InputError("there is nothing to label", where=", ".join(map(str, data)))
+    relabel(chosen, out, loaded.scorer if loaded else None, effort, say)
+    return ExitCode.PROVED
 
 
 def adapt_command(

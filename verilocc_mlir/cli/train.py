@@ -75,6 +75,28 @@ def train_adapter_command(
     return int(done)
 
 
+@train_command.command("labels", cls=RichCommand, context_settings=_CONTEXT)
+@click.option("--model", type=_DIRECTORY, default=None, metavar="DIR", help="Samples of this model are tried too.")
+@click.option("--samples", type=click.IntRange(0), default=4, show_default=True, help="Of the model.")
+@click.option("--attempts", type=click.IntRange(0), default=8, show_default=True, help="Of the teacher without model.")
+@click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="An answer.")
+@click.option("--target", "targets", multiple=True, metavar="GPU", help="Only these; one held out has to be named.")
+@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="The labelled problems.")
+@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+def labels_command(
+    data: tuple[Path, ...], out: Path, model: Path | None, targets: tuple[str, ...], **effort: Any
+) -> int:
+    """Look for better labels of the problems in DIR; the cheapest answer that is proved is kept in OUT.
+
+    Train on OUT next: that is a round of expert iteration.
+    """
+    commands = _commands()
+    done = commands.relabel_command(data, out, model=model, targets=targets, effort=commands.Effort(**effort), say=_say)
+    return int(done)
+
+
 @click.command("adapt", cls=RichCommand, context_settings=_CONTEXT)
 @click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
 @click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
