@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from allocators_support import violations
 from click.testing import CliRunner
 from model_support import answered, disguised
 
@@ -29,7 +31,7 @@ from verilocc_model.advice import advice_of
 from verilocc_model.allocator import ModelAllocator, family_of
 from verilocc_model.card import CARD, read_card
 from verilocc_model.decoding.decoder import decode
-from verilocc_model.decoding.scorer import FirstFit, Scores
+from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scores
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of
@@ -236,17 +238,31 @@ def test_the_trivial_policies_are_measured_without_a_model() -> None:
     assert cells["random", "masked"]["no_worse_than_deterministic"] == 0.0
 
 
+def poisoned(name: str) -> list[str]:
+    """An assignment in which two ranges overlap, as cheap as the right one."""
+    problem, proposal = answered(name, "sgpr")
+    form = canonical(problem)
+    table = Table(form.problem)
+    right = proposal.registers
+    for one, other in itertools.permutations(problem.ranges, 2):
+        wrong = [right[one.id] if r is other else s for r, s in zip(problem.ranges, right, strict=True)]
+        cost, same = (price_of(table, cells_of(table, form.permuted(tuple(r)))) for r in (wrong, right))
+        if cost <= same and violations(problem, Proposal(PROBLEM_VERSION, "wrong", tuple(wrong))):
+            return wrong
+    raise AssertionError("no two ranges overlap")
+
+
 def test_better_labels_are_proved_and_poisoned_ones_refused(trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    # First fit's answer is proved, and dear; the other label is wrong.
+    # Random choice's answer is proved, and dear. The other label is wrong: two ranges that live at once share a register.
     problem, _ = answered("gemm_mma_lds.gfx90a", "vgpr")
     form = canonical(problem)
-    poor = form.restored(decode(Episode(Table(form.problem)), FirstFit()).registers)
+    poor = form.restored(decode(Episode(Table(form.problem)), RandomChoice(1)).registers)
     for name, phase in (("gemm_mma_lds.gfx90a", "vgpr"), ("gemm_mma_lds.gfx950", "sgpr")):
         path = write_labelled(data, name, phase)
         row = json.loads(gzip.decompress(path.read_bytes()))
-        row["registers"] = list(poor) if phase == "vgpr" else [row["registers"][0]] * len(row["registers"])
+        row["registers"] = list(poor) if phase == "vgpr" else poisoned(name)
         path.write_bytes(gzip.compress(json.dumps(row).encode()))
     arguments = ["train", "labels", str(data), "--model", str(trained / "model"), "--samples", "1", "--attempts", "2",
                  "--out", str(tmp_path / "better")]  # fmt: skip
