@@ -255,7 +255,7 @@ def poisoned(name: str) -> list[str]:
 def test_better_labels_are_proved_and_poisoned_ones_refused(trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    # Random choice's answer is proved, and dear. The other label is wrong: two ranges that live at once share a register.
+    # Random choice's answer is proved, and dear. The other label is wrong: two ranges that live at once share one.
     problem, _ = answered("gemm_mma_lds.gfx90a", "vgpr")
     form = canonical(problem)
     poor = form.restored(decode(Episode(Table(form.problem)), RandomChoice(1)).registers)
