@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from allocators_support import violations
 from click.testing import CliRunner
-from model_support import answered, disguised
+from model_support import answered, disguised, kernel
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
-from verilocc_mlir.allocators import Counterexample, Refutation, Regenerating, allocator
+from verilocc_mlir.allocators import Counterexample, Refutation, Regenerating, allocator, registry
 from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import InputError
@@ -365,5 +365,14 @@ def test_errors_say_what_is_wrong(tmp_path: Path, arguments: list[str], message:
 
 def test_no_model_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERILOCC_MODEL", raising=False)
-    with pytest.raises(InputError, match="no model is named"):
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="no model is named, and none is installed"):
         allocator("model")
+
+
+def test_a_model_here_and_a_server_exclude_each_other() -> None:
+    kernel_path = str(kernel("gemm_mma_lds.gfx942"))
+    result = CliRunner().invoke(cli, ["compile", kernel_path, "--model", "d", "--server", "local", "-o", "o.hsaco"])
+    assert "leave --server out" in result.output + result.stderr
+    result = CliRunner().invoke(cli, ["compile", kernel_path, "--model", "d", "--allocator", "exact", "-o", "o.hsaco"])
+    assert "leave --allocator out" in result.output + result.stderr

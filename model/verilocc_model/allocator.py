@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,6 @@ class ModelAllocator:
 
     def __init__(self, directory: Path, *, seconds: float | None = None) -> None:
         card = read_card(directory)
-        self._directory = directory
         self._limit = int(card["window"])
         self._seconds = seconds
         self._adapters = sorted(p for p in (directory / ADAPTERS).glob("*") if (p / CARD).exists())
@@ -66,8 +66,7 @@ class ModelAllocator:
                 )
             names.append(str(adapter["name"]))
         self.version = "+".join(names)
-        self._model: Any = None
-        self._lock = threading.Lock()
+        self._weights = _weights(directory, tuple(self._adapters))
 
     def load(self) -> None:
         """Load the weights, which the first answer does otherwise.
@@ -75,8 +74,7 @@ class ModelAllocator:
         Raises:
             InputError: they cannot be loaded.
         """
-        with self._lock:
-            self._load()
+        self._weights.load()
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
         """The best answer of one decode.
@@ -98,10 +96,9 @@ class ModelAllocator:
 
     def scorer(self, target: str) -> Scorer:
         """The model with the adapter for a GPU in place, or with none where there is none. There is one at a time."""
-        self._load()
+        model = self._weights.load()
         from verilocc_model.lm import LanguageModel
 
-        model = self._model
         if self._adapters:
             family = family_of(target)
             layers: Any = model.base_model
@@ -112,9 +109,40 @@ class ModelAllocator:
                 layers.disable_adapter_layers()
         return LanguageModel(model, self.version, self._limit)
 
-    def _load(self) -> None:
-        if self._model is not None:
-            return
+    def _answer(
+        self, problem: AllocationProblem, sampling: Sampling, advise: Callable[[Canonical, Table], Mapping[int, Advice]]
+    ) -> Proposal:
+        form = canonical(problem)
+        table = Table(form.problem)
+        table.check_pressure()
+        advice = advise(form, table)
+        with self._weights.in_use:
+            found = decode(Episode(table, advice=advice), self.scorer(problem.target), sampling)
+        return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", form.restored(found.registers))
+
+
+class _Weights:
+    """A model and its adapters, loaded once; ``in_use`` is held while one adapter is in place."""
+
+    def __init__(self, directory: Path, adapters: tuple[Path, ...]) -> None:
+        self._directory = directory
+        self._adapters = adapters
+        self._loading = threading.Lock()
+        self._model: Any = None
+        self.in_use = threading.Lock()
+
+    def load(self) -> Any:
+        """The model.
+
+        Raises:
+            InputError: it cannot be loaded.
+        """
+        with self._loading:
+            if self._model is None:
+                self._model = self._load()
+            return self._model
+
+    def _load(self) -> Any:
         # Seconds, and hundreds of megabytes: not before it is needed.
         import torch
         from peft import PeftModel
@@ -129,15 +157,9 @@ class ModelAllocator:
                 model.load_adapter(str(path), adapter_name=path.name)
             else:
                 model = PeftModel.from_pretrained(model, str(path), adapter_name=path.name)
-        self._model = model.eval()
+        return model.eval()
 
-    def _answer(
-        self, problem: AllocationProblem, sampling: Sampling, advise: Callable[[Canonical, Table], Mapping[int, Advice]]
-    ) -> Proposal:
-        form = canonical(problem)
-        table = Table(form.problem)
-        table.check_pressure()
-        advice = advise(form, table)
-        with self._lock:
-            found = decode(Episode(table, advice=advice), self.scorer(problem.target), sampling)
-        return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", form.restored(found.registers))
+
+@lru_cache(maxsize=4)
+def _weights(directory: Path, adapters: tuple[Path, ...]) -> _Weights:
+    return _Weights(directory, adapters)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ from verilocc_mlir.allocators.protocol import Allocator
 from verilocc_mlir.errors import InputError, UnsupportedError
 
 MODEL = "model"
-"""The language model in the directory that ``$VERILOCC_MODEL`` names; ``model:DIR`` names one itself."""
+"""The language model in the directory that ``$VERILOCC_MODEL`` names, else the one that is installed with the package
+``verilocc_model``; ``model:DIR`` names one itself."""
 MODEL_VARIABLE = "VERILOCC_MODEL"
 
 DEFAULT_SECONDS = 60.0
@@ -54,19 +54,27 @@ def allocator(name: str, *, seconds: float = DEFAULT_SECONDS) -> Allocator:
     """
     kind, _, where = name.partition(":")
     if kind == MODEL:
-        where = where or os.environ.get(MODEL_VARIABLE, "")
-        if not where:
-            raise InputError("no model is named", hint=f"--model=DIR, or {MODEL_VARIABLE}=DIR")
-        return _model(str(Path(where).resolve()))
+        return _model(str(Path(where or os.environ.get(MODEL_VARIABLE, "") or _installed()).resolve()), seconds)
     factory = _FACTORIES.get(name)
     if factory is None:
         raise InputError(f"no allocator called {name!r}", hint=f"choose one of: {', '.join(allocator_names())}")
     return factory(seconds)
 
 
-@lru_cache(maxsize=4)
-def _model(directory: str) -> Allocator:
-    """A model is loaded once in a process, and its weights not before they are needed."""
+def _installed() -> Path:
+    """The model that came with the package."""
+    found = find_spec("verilocc_model")
+    for place in (found and found.submodule_search_locations) or ():
+        directory = Path(place, "weights", "base")
+        if directory.is_dir():
+            return directory
+    raise InputError(
+        "no model is named, and none is installed", hint=f"--model=DIR, --allocator=model:DIR, or {MODEL_VARIABLE}=DIR"
+    )
+
+
+def _model(directory: str, seconds: float) -> Allocator:
+    """Its weights are loaded once in a process, and not before they are needed."""
     try:
         for name in ("torch", "transformers", "peft"):
             if find_spec(name) is None:
@@ -77,4 +85,4 @@ def _model(directory: str) -> Allocator:
             f"this needs the language model's packages, and {error.name} is not installed",
             hint="pip install 'verilocc-mlir[model]'",
         ) from error
-    return module.ModelAllocator(Path(directory))
+    return module.ModelAllocator(Path(directory), seconds=seconds)

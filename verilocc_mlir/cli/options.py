@@ -74,7 +74,7 @@ _OPTIONS = (
         type=_SECONDS,
         default=DEFAULT_ALLOCATOR_SECONDS,
         show_default=True,
-        help="For one phase of a function, with exact.",
+        help="For one phase of a function, with exact or a model.",
     ),
     click.option("--spill/--no-spill", default=True, help="Spill where registers do not suffice. [default: on]"),
     click.option(
