@@ -292,7 +292,9 @@ class Episode:
                 facts += [f"order{order}", f"grant{grant}" if grant >= 0 else NONE]
             return Question("planning", tuple(facts), self._draft_order(), final=True)
         if self._planned == 1:
-            return Question("planning", (), self._draft_grant(), final=True)
+            plain = self._plain(self._plan.order)
+            facts = ["first", f"grant{plain}" if plain >= 0 else NONE]
+            return Question("planning", tuple(facts), self._draft_grant(), final=True)
         facts = tuple(_number(c.get("agpr", 0)) for c in self.shares)
         return Question("planning", facts, self._draft_share(), final=True)
 

@@ -1,4 +1,4 @@
-"""The domain's words. A model is trained for one ``VOCABULARY_VERSION``; its file says which.
+"""The domain's words. A model is trained for one ``VOCABULARY_VERSION`` of words and questions; its file says which.
 
 Words are short texts, so that a sequence can be read, and be given to a model with a tokenizer of its own:
 
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from verilocc_mlir.problem.families import FAMILIES
 
-VOCABULARY_VERSION = 1
+VOCABULARY_VERSION = 2
 
 BANKS = ("v", "a", "va", "s", "sx", "x", "-")
 WIDTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
