@@ -65,11 +65,13 @@ class SpillLimits:
     Attributes:
         spare: registers left free at every point, each tried in turn; none: nothing is spilled.
         load_ahead: load what was spilled before it is used, where registers are free.
+        accumulators: copy to free AGPRs before memory is used.
         always: spill so much at once, also where everything fits (for more waves).
     """
 
     spare: tuple[int, ...] = SPARE_REGISTERS
     load_ahead: bool = True
+    accumulators: bool = True
     always: bool = False
 
 
@@ -121,7 +123,7 @@ def try_allocators(
         if not (tried.lacks_room or (limits.spills.always and not number)):
             break
         with clock.measure("spill"):
-            relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead)
+            relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead, accumulators=limits.spills.accumulators)
         if relieved is None:
             break
         if not relieved.actions:

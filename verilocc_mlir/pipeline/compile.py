@@ -261,7 +261,7 @@ class _Compilation:
         if other.text is None:
             return ours
         self._finish(other, pre, reference, greedy, llvm)
-        if not ahead(other.ours, ours.ours):
+        if loses(other.ours, other.greedy) and not ahead(other.ours, ours.ours):
             return ours
         self.notes.append("LLVM's allocation was kept: ours has fewer waves or spills more")
         return other

@@ -57,13 +57,13 @@ def variants(effort: Effort, target: Target, waves: int) -> tuple[Variant, ...]:
             room = min(target.addressable_vectors, 256) - max_vectors(target, more)
             if room > 0:
                 spare = tuple(room + s for s in SPARE_REGISTERS)
-                found.append(Variant(f"{more} waves", spills=SpillLimits(spare=spare, always=True)))
+                found.append(Variant(f"{more} waves", spills=SpillLimits(spare=spare, accumulators=False, always=True)))
     return tuple(found)
 
 
 def loses(ours: Mapping[str, Resources], greedy: Mapping[str, Resources]) -> bool:
     """Whether some function has fewer waves or more spilled registers than in LLVM's own result."""
-    return any(_standing(ours[name]) < _standing(greedy[name]) for name in ours.keys() & greedy.keys())
+    return any(_loses(ours[name], greedy[name]) for name in ours.keys() & greedy.keys())
 
 
 def ahead(a: Mapping[str, Resources], b: Mapping[str, Resources]) -> bool:
@@ -103,8 +103,8 @@ def spill_traffic(cost: KernelCost) -> float:
     return sum(c.weighted for c in (cost.spill_stores, cost.spill_reloads, cost.lane_saves, cost.lane_reloads))
 
 
-def _standing(resources: Resources) -> tuple[int, int]:
-    return resources.waves, -_spilled(resources)
+def _loses(a: Resources, b: Resources) -> bool:
+    return a.waves < b.waves or _spilled(a) > _spilled(b)
 
 
 def _spilled(resources: Resources) -> int:

@@ -11,7 +11,7 @@ class SpillAction:
 
     Attributes:
         register: its name before, ``%346``.
-        kind: ``spill`` (to memory) or ``rematerialise`` (constants, computed anew).
+        kind: ``spill`` (to memory), ``accumulate`` (copied to AGPRs) or ``rematerialise`` (constants, computed anew).
         parts: 32-bit registers of it that were concerned.
         saves: where it is stored: ``after instruction 17``, ``at the start of block 2`` (by layout position).
         reloads: where it is loaded or computed again.

@@ -88,6 +88,15 @@ def spill(
     )
 
 
+def copy(to: tuple[int, str], source: tuple[int, str]) -> Instruction:
+    """Copy between parts of two virtual registers, each ``(number, subregister index)``."""
+    return Instruction(
+        "COPY",
+        (register_operand(vreg=to[0], sub=to[1], is_def=True),),
+        (register_operand(vreg=source[0], sub=source[1]),),
+    )
+
+
 def constant(template: Instruction, vreg: int, part: int, width: int) -> Instruction:
     """``template``, a move of a constant, into one part of another register."""
     target = register_operand(vreg=vreg, sub=subregister(part, 1, width), is_def=True)

@@ -14,7 +14,7 @@ from itertools import count
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, VirtualRegister
 from verilocc_mlir.mir.operands import register_operand
-from verilocc_mlir.spilling.code import Slot, constant, runs, spill, with_slots
+from verilocc_mlir.spilling.code import Slot, constant, copy, runs, spill, subregister, with_slots
 from verilocc_mlir.spilling.gaps import Access, Gap
 from verilocc_mlir.spilling.plan import Move, Places, SpillPlan
 from verilocc_mlir.target.classes import RegisterClass
@@ -95,11 +95,18 @@ class _Insertion:
 
         for access in plan.register.accesses:
             self._renamed[access.index, vreg] = name(access)
-        slots = self._slots_of(vreg, plan)
+        slots = [] if plan.accumulators else self._slots_of(vreg, plan)
+        homes = self._accumulators_of(vreg, plan) if plan.accumulators else {}
         for move in plan.saves:
+            source = name(pieces.of(move))
             made = [
-                spill(name(pieces.of(move)), cls, first, size, slot, target.stack_pointer, save=True)
+                spill(source, cls, first, size, slot, target.stack_pointer, save=True)
                 for first, size, slot in self._pieces_of(vreg, move.parts, slots)
+            ]
+            made += [
+                copy((homes[part], ""), (source, subregister(part, 1, cls.width)))
+                for part in _ones(move.parts)
+                if part in homes
             ]
             self._saves.setdefault(self._place(move), []).extend(made)
         for move in plan.reloads:
@@ -112,6 +119,11 @@ class _Insertion:
             made += [
                 spill(into, cls, first, size, slot, target.stack_pointer, save=False)
                 for first, size, slot in self._pieces_of(vreg, move.parts, slots)
+            ]
+            made += [
+                copy((into, subregister(part, 1, cls.width)), (homes[part], ""))
+                for part in _ones(move.parts)
+                if part in homes
             ]
             self._reloads.setdefault(self._place(move), []).extend(made)
         saved = {move.at for move in plan.saves if move.where == "after"}
@@ -176,6 +188,15 @@ class _Insertion:
         else:
             found = [Slot(next(self._slot_numbers), part, 1) for part in _ones(parts)]
         self.slots += found
+        return found
+
+    def _accumulators_of(self, vreg: int, plan: SpillPlan) -> dict[int, int]:
+        """A new AGPR for each part that is kept."""
+        parts = 0
+        for move in (*plan.saves, *plan.reloads):
+            parts |= self._stored(vreg, move.parts)
+        found = {part: next(self._numbers) for part in _ones(parts)}
+        self.registers.update((home, VirtualRegister(home, "agpr_32")) for home in found.values())
         return found
 
     def _stored(self, vreg: int, parts: int) -> int:

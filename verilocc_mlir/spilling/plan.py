@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from verilocc_mlir.analysis.execution import ExecMasks, is_terminator, writes_exec
@@ -15,6 +15,9 @@ Where = Literal["before", "after", "start", "end"]
 
 REMATERIALISED = 0.2
 """Cost of computing a constant anew, against 1 for storing or loading a 32-bit register."""
+
+ACCUMULATED = 0.2
+"""The same of a copy to an accumulator or back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class SpillPlan:
         saves: where it is stored.
         reloads: where it is loaded again.
         cost: loads and stores of 32-bit registers, weighted by estimated executions.
+        accumulators: it waits in AGPRs, not in memory.
     """
 
     register: RegisterGaps
@@ -52,6 +56,7 @@ class SpillPlan:
     saves: tuple[Move, ...]
     reloads: tuple[Move, ...]
     cost: float
+    accumulators: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,13 @@ def spill_plan(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> Sp
     price, saves = min(priced, key=lambda p: p[0])
     total = price + sum(_price(m, costs, constant) for m in reloads)
     return SpillPlan(register, gaps, tuple(saves), tuple(reloads), total)
+
+
+def in_accumulators(plan: SpillPlan, costs: Costs) -> SpillPlan:
+    """The same plan with AGPRs in the place of memory."""
+    moves = (*plan.saves, *plan.reloads)
+    cost = sum(costs.weight(costs.places.block(m)) * ACCUMULATED * m.parts.bit_count() for m in moves)
+    return replace(plan, cost=cost, accumulators=True)
 
 
 def _price(move: Move, costs: Costs, constant: int) -> float:

@@ -21,7 +21,7 @@ from verilocc_mlir.spilling.choose import Candidates, Excess, choose, load_ahead
 from verilocc_mlir.spilling.constants import constants
 from verilocc_mlir.spilling.gaps import register_gaps
 from verilocc_mlir.spilling.insert import SpillTarget, insert_spills
-from verilocc_mlir.spilling.plan import Costs, Move, Places, SpillPlan, insertion_places
+from verilocc_mlir.spilling.plan import Costs, Move, Places, SpillPlan, in_accumulators, insertion_places
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.targets import Target
 
@@ -76,12 +76,13 @@ class Spiller:
         )
         self._candidates = {v: Candidates(g, self._costs) for v, g in gaps.items()}
 
-    def relieve(self, spare: int = 0, *, ahead: bool = True) -> Relieved | None:
+    def relieve(self, spare: int = 0, *, ahead: bool = True, accumulators: bool = True) -> Relieved | None:
         """The function with spill code, so that ``spare`` registers of each file are left over at every point.
 
         Args:
             spare: 32-bit registers.
             ahead: load before the use, where registers are free, not beside it.
+            accumulators: copy to AGPRs, where such are free, before memory is used.
 
         Returns:
             None where the registers that may be spilled do not suffice; the function itself where nothing is to be
@@ -94,7 +95,7 @@ class Spiller:
         for banks in sorted({r.banks for r in self._problem.ranges if r.groups}, key=lambda b: (len(b), b)):
             excess = Excess(_excess(self._problem, banks, spare))
             for plan in plans.values():
-                if set(members[plan.register.vreg].banks) <= set(banks):
+                if set(members[plan.register.vreg].banks) <= set(banks) and not (plan.accumulators and "agpr" in banks):
                     excess.change(plan.gaps, -1)
             found.append((frozenset(banks), excess))
             if excess.worst <= 0:
@@ -106,11 +107,15 @@ class Spiller:
             chosen = choose(open_to, excess)
             if chosen is None:
                 return None
+            if accumulators and banks == ("vgpr",):
+                chosen = self._in_accumulators(chosen, spare)
             plans |= chosen
             reasons |= dict.fromkeys(chosen, reason)
         if not plans:
             return Relieved(self._function, ())
         for vreg, plan in plans.items() if ahead else ():
+            if plan.accumulators:
+                continue
             taking_part = [e for banks, e in found if banks.issuperset(members[vreg].banks)]
             plans[vreg] = load_ahead(plan, taking_part, self._costs)
         changed = insert_spills(self._function, self._cfg, plans, self._target)
@@ -118,6 +123,18 @@ class Spiller:
             changed,
             tuple(_action(p, self._costs.places, reasons[v], self._constant.get(v, 0)) for v, p in plans.items()),
         )
+
+    def _in_accumulators(self, plans: dict[int, SpillPlan], spare: int) -> dict[int, SpillPlan]:
+        """The plans, with AGPRs instead of memory as far as such are free, the dearest plans first."""
+        if not any(b.bank == "agpr" and b.registers for b in self._problem.budgets):
+            return plans
+        excess = Excess(_excess(self._problem, ("agpr",), spare))
+        found = dict(plans)
+        for vreg, plan in sorted(plans.items(), key=lambda p: (-p[1].cost, p[0])):
+            if excess.room(plan.gaps) and any(m.parts & ~self._constant.get(vreg, 0) for m in plan.saves):
+                excess.change(plan.gaps, 1)
+                found[vreg] = in_accumulators(plan, self._costs)
+        return found
 
 
 def _barred(function: MachineFunction) -> set[int]:
@@ -191,7 +208,7 @@ def _action(plan: SpillPlan, places: Places, reason: str, constant: int) -> Spil
         moved |= move.parts
     return SpillAction(
         f"%{plan.register.vreg}",
-        "spill" if moved & ~constant else "rematerialise",
+        ("accumulate" if plan.accumulators else "spill") if moved & ~constant else "rematerialise",
         moved.bit_count(),
         tuple(map(_words, plan.saves)),
         tuple(map(_words, plan.reloads)),
