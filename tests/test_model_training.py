@@ -308,7 +308,7 @@ def test_what_is_measured_is_written(tmp_path: Path) -> None:
     found = json.loads(out.read_text())
     assert found["config"]["policies"] == ["first-fit"]
     assert [c["pass@1"] for c in found["cells"]] == [1.0]
-    assert [r["name"] for r in found["rows"]] == ["gemm_mma_lds.gfx942"]
+    assert [dict(zip(found["columns"], r, strict=True))["name"] for r in found["rows"]] == ["gemm_mma_lds.gfx942"]
     assert not list(tmp_path.glob("*.partial"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.files import write_whole
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
-from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report
+from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
 from verilocc_model.evaluation.journal import Journal
 from verilocc_model.training.adapt import ADAPTATION, adapt
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
@@ -106,7 +105,7 @@ def evaluate_command(
     for line in table(summed):
         say(line)
     if out is not None and journal is not None:
-        write_whole(out, (json.dumps(summed, indent=1) + "\n").encode())
+        write_whole(out, written(summed).encode())
         journal.end()
     return ExitCode.PROVED
 

@@ -8,10 +8,11 @@ same mask. Modes: ``masked`` (mask and look-ahead), ``mask-only`` (no look-ahead
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from smt_verifier.outcome import Outcome
@@ -307,14 +308,22 @@ def better_than(rows: Sequence[Row], other: str, mode: str = "masked") -> list[d
 
 
 def report(rows: Sequence[Row], config: EvalConfig, about: dict[str, Any]) -> dict[str, Any]:
-    """All that is kept of a run."""
+    """All that is kept of a run; ``rows`` have their values in the order of ``columns``."""
     return {
         **about,
         "config": asdict(config),
         "cells": summary(rows),
         "prices": [entry for other in ("draft", "first-fit", "random") for entry in better_than(rows, other)],
-        "rows": [asdict(row) for row in rows],
+        "columns": [field.name for field in fields(Row)],
+        "rows": [list(asdict(row).values()) for row in rows],
     }
+
+
+def written(found: dict[str, Any]) -> str:
+    """A report as JSON, an answer a line."""
+    rest = {k: v for k, v in found.items() if k != "rows"}
+    rows = ",\n".join(json.dumps(row) for row in found["rows"])
+    return f'{json.dumps(rest, indent=1)[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'
 
 
 def _share(part: int, whole: int) -> float | None:
