@@ -14,6 +14,7 @@ import pytest
 from allocators_support import violations
 from click.testing import CliRunner
 from model_support import answered, disguised, kernel
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -197,6 +198,25 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     assert json.loads((out / "checkpoint" / "progress.json").read_text())["step"] > steps
     with pytest.raises(InputError, match="another seed"):
         train_base([data], load_config(None, {**SMALL.to_data(), "seed": 9}), out, lines.append)
+
+
+def test_another_language_model_takes_the_bases_place(tmp_path: Path) -> None:
+    shape = Qwen2Config(
+        vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=1024,
+    )  # fmt: skip
+    Qwen2ForCausalLM(shape).save_pretrained(tmp_path / "qwen")
+    data = tmp_path / "data"
+    data.mkdir()
+    write_labelled(data, "gemm_mma_lds.gfx942", "sgpr")
+    config = load_config(None, {**SMALL.to_data(), "tokens": 3000, "start": str(tmp_path / "qwen")})
+    assert train_base([data], config, tmp_path / "run", lambda line: None)
+    assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["model_type"] == "qwen2"
+    problem, _ = answered("gemm_mma_lds.gfx942", "sgpr")
+    proposal = ModelAllocator(tmp_path / "run" / "model").allocate(problem)
+    assert prove(problem, proposal).outcome is Outcome.PROVED
+    with pytest.raises(InputError, match="no model that can be loaded"):
+        train_base([data], replace(config, start=str(tmp_path / "none")), tmp_path / "run2", lambda line: None)
 
 
 def test_refutations_become_facts() -> None:

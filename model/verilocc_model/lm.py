@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    DynamicCache,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+)
 from transformers.utils import logging as transformers_logging
 
 from verilocc_mlir.errors import InputError
@@ -21,9 +28,15 @@ transformers_logging.disable_progress_bar()
 
 
 def new_model(config: TrainConfig) -> PreTrainedModel:
-    """A Llama model with random weights over the domain's vocabulary."""
+    """A Llama model with random weights over the domain's vocabulary, or the one that ``config.start`` names.
+
+    Raises:
+        InputError: there is no model to begin with.
+    """
     torch.manual_seed(config.seed)
     known = words()
+    if config.start:
+        return _taken(Path(config.start), len(known.words))
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=-(-len(known.words) // 64) * 64,
@@ -39,6 +52,19 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
             eos_token_id=None,
         )
     )
+
+
+def _taken(directory: Path, size: int) -> PreTrainedModel:
+    """A pretrained model with embeddings for other words: what it knows of sequences stays, its tokens do not."""
+    model: Any = load_model(directory).float()
+    model.resize_token_embeddings(-(-size // 64) * 64)
+    spread = float(getattr(model.config, "initializer_range", 0.02))
+    for table in (model.get_input_embeddings(), model.get_output_embeddings()):
+        torch.nn.init.normal_(table.weight, std=spread)
+    model.generation_config = GenerationConfig()
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        setattr(model.config, name, None)
+    return model
 
 
 def parameters(model: PreTrainedModel) -> int:

@@ -17,6 +17,8 @@ class TrainConfig:
     """A training run.
 
     Attributes:
+        start: directory of a causal language model of transformers (Qwen2, Llama …) to begin with; its embeddings are
+            replaced by new ones for the domain's words. Then the shape below is not looked at.
         hidden, layers, heads, kv_heads, inner: shape of the Llama model; 256, 6, 4, 4, 704 make 5.4 million parameters.
         window: tokens of a training sequence at most.
         batch_tokens: tokens of a step, padding included.
@@ -36,6 +38,7 @@ class TrainConfig:
         targets: train on problems of these GPUs only; none: all but the one that is held out.
     """
 
+    start: str = ""
     hidden: int = 256
     layers: int = 6
     heads: int = 4

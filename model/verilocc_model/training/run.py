@@ -88,7 +88,7 @@ def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say:
     if found:
         trainer.resume(found)
     done = trainer.run(Data(directories, config, out / "windows", say))
-    _finish(out, model, config, trainer, {"kind": "base", "parameters": lm.parameters(model)})
+    _finish(out, model, config, trainer, {"kind": "base", "start": config.start, "parameters": lm.parameters(model)})
     return done
 
 
@@ -133,7 +133,8 @@ def _same_run(out: Path, config: TrainConfig) -> None:
     path = out / "config.json"
     wanted = replace(config, minutes=0.0, tokens=0, threads=0).to_data()
     if path.exists():
-        begun = {**json.loads(path.read_text()), "minutes": 0.0, "tokens": 0, "threads": 0}
+        # A setting that a later version added had its default.
+        begun = {**TrainConfig().to_data(), **json.loads(path.read_text()), "minutes": 0.0, "tokens": 0, "threads": 0}
         differing = sorted(k for k in wanted if begun.get(k) != wanted[k])
         if differing:
             raise InputError(
