@@ -13,7 +13,7 @@ from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.run import train_adapter
 
 ADAPTATION = TrainConfig(
-    batch_tokens=2048, learning_rate=2e-3, warmup=20, tokens=3_000_000, minutes=30.0, hold_out=0.1, advice_rate=0.1,
+    batch_tokens=2048, learning_rate=2e-3, warmup=20, tokens=1_500_000, minutes=30.0, hold_out=0.1, advice_rate=0.1,
     threads=0,
 )  # fmt: skip
 """What ``adapt`` trains with unless it is told otherwise; half an hour at most."""
