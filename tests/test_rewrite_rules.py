@@ -163,6 +163,23 @@ class TestCopies:
         done = rewritten(body, {"%0": "vgpr0", "%1": "vgpr0"})
         assert lines(done)[0] == "renamable $vgpr0 = KILL undef renamable $vgpr0"
 
+    @pytest.mark.parametrize(
+        ("first", "width", "left"), [("undef %0.sub1:vreg_64", "", ["KILL"]), ("%0:vreg_64", "X2", [])]
+    )
+    def test_a_copy_of_lanes_never_defined_onto_itself_becomes_a_kill(
+        self, first: str, width: str, left: list[str]
+    ) -> None:
+        """Spill code may store such a lane alone; the verifier wants to see where it comes from."""
+        body = f"""
+  bb.0:
+    liveins: $vgpr0_vgpr1
+    {first} = GLOBAL_LOAD_DWORD{width} $vgpr0_vgpr1, 0, 0, implicit $exec
+    %1:vreg_64 = COPY %0
+    S_NOP 0, implicit %1.sub0
+"""
+        done = rewritten(body, {"%0": "vgpr2_vgpr3", "%1": "vgpr2_vgpr3"})
+        assert [i.opcode for i in done.blocks[0].instructions][1:-1] == left
+
     def test_a_copy_of_a_part_onto_itself_vanishes(self) -> None:
         body = """
   bb.0:

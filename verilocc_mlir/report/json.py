@@ -17,6 +17,7 @@ from verilocc_mlir.report.model import (
     Resources,
     Verdict,
 )
+from verilocc_mlir.spilling.actions import SpillAction
 
 _DIGITS = 4
 
@@ -81,6 +82,7 @@ def _phase(phase: PhaseReport) -> dict[str, Any]:
         "fallback_reason": phase.fallback_reason or None,
         "attempts": [_attempt(a) for a in phase.attempts],
         "moves": _moves(phase.moves),
+        "spills": [_spill(s) for s in phase.spills],
         "cpu_seconds": {name: round(value, _DIGITS) for name, value in phase.seconds.items()},
     }
 
@@ -111,6 +113,19 @@ def _moves(moves: Moves) -> dict[str, int]:
         "saves": moves.saves,
         "reloads": moves.reloads,
         "rematerialised": moves.rematerialised,
+    }
+
+
+def _spill(action: SpillAction) -> dict[str, Any]:
+    return {
+        "register": action.register,
+        "kind": action.kind,
+        "parts": action.parts,
+        "saves": list(action.saves),
+        "reloads": list(action.reloads),
+        "point": action.point,
+        "cost": round(action.cost, _DIGITS),
+        "reason": action.reason,
     }
 
 

@@ -7,9 +7,9 @@ The rules are those of VirtRegRewriter::rewrite and handleIdentityCopy:
 * a read of lanes of which none is live is ``undef``, or the machine verifier finds an undefined register;
 * an operand that was virtual is ``renamable``;
 * an ``IMPLICIT_DEF`` whose register the problem does not hold for it is left out: others may have it;
-* a copy onto itself vanishes; one that reads ``undef`` or has further operands tells something, and becomes a KILL. So
-  does one that reads undefined lanes, which it defines (LLVM drops it; a later read of such a lane is then an error to
-  the machine verifier).
+* a copy onto itself vanishes; one that reads ``undef`` or has further operands tells something, and becomes a KILL;
+* so does one of a tuple of which some lanes were never defined: each of them may be read alone after it, and LLVM's
+  machine verifier then wants a definition.
 
 ``killed`` is left off operands that were virtual: it speaks of the virtual register, whose lanes may go on living.
 """
@@ -64,8 +64,8 @@ class InstructionRewriter:
         )
         if _is_identity_copy(changed):
             in_bundle = changed.bundled or changed.opens_bundle
-            says_nothing = len(changed.operands) == 1 and not changed.operands[0].undef
-            if says_nothing and not in_bundle and self._is_whole(instruction.operands[0], index):
+            plain = not in_bundle and len(changed.operands) == 1 and not changed.operands[0].undef
+            if plain and not any(self._undefined_lanes(op, index) for op in instruction.operands):
                 return None
             return replace(changed, opcode="KILL")
         return changed
@@ -85,11 +85,6 @@ class InstructionRewriter:
             found = self._cache[key] = _physical(operand, place, undef=undef)
         return found
 
-    def _is_whole(self, operand: Operand, index: int) -> bool:
-        """Whether every lane that an operand reads holds something."""
-        place = self._places.get(operand.vreg)
-        return place is None or not self._touched(operand, place) & ~place.live_lanes(4 * index + 1)
-
     def _debug(self, operand: Operand, index: int) -> Operand:
         place = self._places.get(operand.vreg)
         if place is None:
@@ -97,6 +92,11 @@ class InstructionRewriter:
         if not place.live_lanes(4 * index + 1) & self._touched(operand, place):
             return _NO_REGISTER
         return _physical(operand, place, undef=False)
+
+    def _undefined_lanes(self, operand: Operand, index: int) -> int:
+        """Lanes that a use reads although nothing is there."""
+        place = self._places.get(operand.vreg)
+        return self._touched(operand, place) & ~place.live_lanes(4 * index + 1) if place is not None else 0
 
     def _occupies_nothing(self, operand: Operand, index: int) -> bool:
         place = self._places.get(operand.vreg)

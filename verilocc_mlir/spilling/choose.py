@@ -7,8 +7,11 @@ to be needed is put back. Which points a set covers, and what it costs, follows 
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
 from verilocc_mlir.spilling.plan import Costs, Move, SpillPlan, spill_plan
@@ -16,6 +19,10 @@ from verilocc_mlir.spilling.plan import Costs, Move, SpillPlan, spill_plan
 LOAD_AHEAD = 48
 """Instructions that a load is put ahead of its use at most. Scratch memory takes some hundred cycles; what is loaded
 earlier than that only takes registers away."""
+
+_SHARED = 0.5
+"""Least part of its price that a set of gaps has left once another of the same register is chosen: a store and a load,
+without the store."""
 
 _MAX_SETS = 12
 """Sets of gaps tried for one connected stretch of gaps."""
@@ -30,18 +37,19 @@ class Excess:
 
     over: list[int]
     _prefix: list[int] = field(default_factory=list[int])
+    _worst: int = 0
     _stale: bool = True
 
     def within(self, gap: Gap) -> int:
         """Points inside a gap at which there are too many."""
-        if self._stale:
-            total = 0
-            self._prefix = [0]
-            for value in self.over:
-                total += value > 0
-                self._prefix.append(total)
-            self._stale = False
+        self._sum()
         return self._prefix[2 * gap.stop] - self._prefix[2 * gap.first]
+
+    def _sum(self) -> None:
+        if self._stale:
+            self._prefix = [0, *accumulate(value > 0 for value in self.over)]
+            self._worst = max(self.over, default=0)
+            self._stale = False
 
     def change(self, gaps: Iterable[Gap], sign: int) -> None:
         """Add the live parts of gaps (``sign`` 1) or take them away (-1)."""
@@ -67,7 +75,8 @@ class Excess:
     @property
     def worst(self) -> int:
         """Most registers too many, 0 or less where there are enough."""
-        return max(self.over, default=0)
+        self._sum()
+        return self._worst
 
     def room(self, gaps: Iterable[Gap]) -> bool:
         """Whether the gaps' live parts could be added without excess, all at once."""
@@ -101,28 +110,49 @@ def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, Sp
     """Plans, by virtual register, after which no point has too many live; None if the registers given cannot do it."""
     plans: dict[int, SpillPlan] = {}
     order: list[tuple[int, frozenset[Gap]]] = []
+    chosen: Counter[int] = Counter()
+    """How often each register was: what was offered for it before is void."""
+    prices: dict[tuple[int, int], float] = {}
+
+    def offer(vreg: int, number: int) -> tuple[float, SpillPlan] | None:
+        """Price of a set of gaps for each register freed where there are too many, and the plan with it."""
+        candidate, have = candidates[vreg], plans.get(vreg)
+        gaps = candidate.sets[number]
+        new = gaps if have is None else gaps - have.gaps
+        relief = sum(excess.within(g) * g.live.bit_count() for g in new)
+        plan = candidate.plan(gaps if have is None else gaps | have.gaps) if relief else None
+        return None if plan is None else ((plan.cost - (have.cost if have else 0.0)) / relief, plan)
+
+    # Each choice leaves fewer points that have too many, so the price of other sets only rises: what lies in the heap
+    # is a lower bound. Sets of the register itself may become cheaper, by the store they share.
+    heap: list[tuple[float, int, int, int]] = []
+    for vreg, candidate in candidates.items():
+        for number in range(len(candidate.sets)):
+            found = offer(vreg, number)
+            if found is not None:
+                prices[vreg, number] = found[0]
+                heap.append((found[0], vreg, number, 0))
+    heapq.heapify(heap)
     while excess.worst > 0:
-        best: tuple[float, int, SpillPlan] | None = None
-        for vreg, candidate in candidates.items():
-            have = plans.get(vreg)
-            for gaps in candidate.sets:
-                new = gaps if have is None else gaps - have.gaps
-                relief = sum(excess.within(g) * g.live.bit_count() for g in new)
-                if not relief:
-                    continue
-                plan = candidate.plan(gaps if have is None else gaps | have.gaps)
-                if plan is None:
-                    continue
-                price = (plan.cost - (have.cost if have else 0.0)) / relief
-                if best is None or (price, vreg) < best[:2]:
-                    best = (price, vreg, plan)
-        if best is None:
+        if not heap:
             return None
-        _, vreg, plan = best
+        _, vreg, number, when = heapq.heappop(heap)
+        found = offer(vreg, number) if when == chosen[vreg] else None
+        if found is None:
+            continue
+        price, plan = found
+        prices[vreg, number] = price
+        if heap and (price, vreg, number) > heap[0][:3]:
+            heapq.heappush(heap, (price, vreg, number, when))
+            continue
         before = plans[vreg].gaps if vreg in plans else frozenset[Gap]()
         excess.change(plan.gaps - before, -1)
         order.append((vreg, plan.gaps - before))
         plans[vreg] = plan
+        chosen[vreg] += 1
+        for other in range(len(candidates[vreg].sets)):
+            if (vreg, other) in prices:
+                heapq.heappush(heap, (_SHARED * prices[vreg, other], vreg, other, chosen[vreg]))
     _put_back(plans, order, candidates, excess)
     return plans
 

@@ -104,14 +104,22 @@ def constant(template: Instruction, vreg: int, part: int, width: int) -> Instruc
 
 
 def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool) -> MachineFunction:
-    """The function with rows for new stack slots, as SIInstrInfo makes them."""
+    """The function with rows for new stack slots, as SIInstrInfo makes them, and with the mark that it spills.
+
+    Without the mark SILowerSGPRSpills.cpp leaves scalars to scratch memory instead of lanes, and SIFrameLowering.cpp
+    vectors, where accumulators are free.
+    """
     if not slots:
         return function
     kind = "sgpr-spill" if scalar else "default"
     rows = {slot.number: StackObject(slot.number, 4 * slot.size, 4, "spill-slot", _row(slot, kind)) for slot in slots}
+    mark = f"  hasSpilled{'SGPRs' if scalar else 'VGPRs'}:"
+    marked = any(line.startswith(mark) for line in function.header_lines)
     header: list[str] = []
     inside = done = False
     for line in function.header_lines:
+        if line.startswith(mark):
+            line = f"{mark} true"
         if inside and not line.startswith(" "):
             header += [text for row in rows.values() for text in row.text.split("\n")]
             inside, done = False, True
@@ -120,6 +128,8 @@ def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool) ->
         if line.strip().startswith("maxAlignment:"):
             line = _aligned(line)
         header.append(line)
+        if line == "machineFunctionInfo:" and not marked:
+            header.append(f"{mark} true")
     if not done:
         # LLVM always prints the section; a hand-written function may lack it.
         at = next(k for k, line in enumerate(header) if line.startswith("body:"))

@@ -175,10 +175,13 @@ def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> l
             usable.update(u for n in budget.registers for u in (base + 2 * n, base + 2 * n + 1))
     if "special" in banks:
         usable.update(u for name in problem.special for u in physical_register(name).units)
+    held: dict[int, list[tuple[int, int]]] = {}
     for fixed in problem.fixed:
-        held = len(usable.intersection(fixed.units))
-        if held:
-            add(fixed.segments, held)
+        for unit in usable.intersection(fixed.units):
+            held.setdefault(unit, []).extend(fixed.segments)
+    for segments in held.values():
+        # A call's argument register may be clobbered by it too: held once.
+        add(_merged(segments), 1)
     total = len(usable) - 2 * spare
     found: list[int] = []
     live = 0
@@ -186,6 +189,17 @@ def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> l
         live += change[point]
         # Two lanes are a register.
         found.append(-(-(live - total) // 2))
+    return found
+
+
+def _merged(segments: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same stretches of time without overlaps."""
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted(segments):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(stop, found[-1][1])
+        else:
+            found.append((start, stop))
     return found
 
 

@@ -1,0 +1,135 @@
+"""Tables and plots of ``allocators.py``'s results, for ``docs/benchmarks.md``.
+
+    .venv/bin/pip install -c requirements/constraints.txt -e '.[plots]'
+    .venv/bin/python benchmarks/allocators_report.py [--results benchmarks/results/allocators.json] [--out docs]
+
+Prints the tables as Markdown and writes ``benchmark-cycles.png`` and ``benchmark-spills.png``. Cycles are modelled, and
+the plots say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from allocators import RESULT, best_of_llvm
+
+Row = dict[str, Any]
+_COLOURS = {"gfx90a": "#4477aa", "gfx942": "#66ccee", "gfx950": "#228833", "gfx1100": "#ccbb44", "gfx1201": "#ee6677"}
+"""Tol's bright scheme, which colour-blind readers can tell apart."""
+
+
+def ratios(rows: Iterable[Row], effort: str) -> list[float]:
+    """Modelled cycles of ours over LLVM's better setting, kernel by kernel."""
+    return [r[effort]["cycles"] / best_of_llvm(r)["cycles"] for r in rows]
+
+
+def mean(values: Sequence[float]) -> str:
+    """Geometric mean, for a table."""
+    return f"{math.exp(statistics.fmean(map(math.log, values))):.3f}" if values else "–"
+
+
+def table(rows: Sequence[Row], efforts: Sequence[str]) -> str:
+    """One line for each target, and one for all."""
+    head = [
+        "target",
+        "kernels",
+        *(f"cycles, {e}" for e in efforts),
+        "LLVM spills in",
+        "ours spills less",
+        "nothing",
+        "more",
+    ]
+    head += ["more waves", "fewer"]
+    lines = [head, ["---"] * len(head)]
+    last = efforts[-1]
+    groups = {t: [r for r in rows if r["target"] == t] for t in dict.fromkeys(r["target"] for r in rows)}
+    for name, group in {**groups, "all": list(rows)}.items():
+        pairs = [(best_of_llvm(r), r[last]) for r in group]
+        spilling = [(a, b) for a, b in pairs if a["spill_traffic"] > 0]
+        counts = (
+            len(spilling),
+            sum(b["spill_traffic"] < a["spill_traffic"] for a, b in spilling),
+            sum(b["spill_traffic"] == 0 for _, b in spilling),
+            sum(b["spill_traffic"] > a["spill_traffic"] for a, b in pairs),
+            sum(b["waves"] > a["waves"] for a, b in pairs),
+            sum(b["waves"] < a["waves"] for a, b in pairs),
+        )
+        lines.append([name, str(len(group)), *(mean(ratios(group, e)) for e in efforts), *map(str, counts)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def plot_cycles(plots: Any, rows: Sequence[Row], effort: str, path: Path) -> None:
+    """Every kernel's ratio, sorted, by target; filled where LLVM spills or copies between files."""
+    figure, axes = plots.subplots(figsize=(9, 4.5), constrained_layout=True)
+    for target, colour in _COLOURS.items():
+        group = sorted((r for r in rows if r["target"] == target), key=lambda r: ratios([r], effort)[0])
+        found = ratios(group, effort)
+        troubled = [best_of_llvm(r)["spill_traffic"] > 0 or best_of_llvm(r)["accumulator_copies"] > 0 for r in group]
+        axes.plot(found, color=colour, linewidth=1, label=target)
+        axes.scatter(
+            range(len(found)), found, s=16, edgecolors=colour, facecolors=[colour if t else "white" for t in troubled]
+        )
+    axes.axhline(1.0, color="black", linewidth=0.8)
+    axes.set_yscale("log")
+    axes.set_yticks([0.2, 0.3, 0.5, 0.7, 1.0], labels=["0.2", "0.3", "0.5", "0.7", "1.0"])
+    axes.set_xlabel("kernels of a target, from the greatest gain to the least")
+    axes.set_ylabel(f"modelled cycles, ours (-O={effort}) / LLVM's better setting")
+    axes.set_title("Modelled, not measured. Filled: LLVM spills, or copies between VGPRs and AGPRs", fontsize=10)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def plot_spills(plots: Any, rows: Sequence[Row], effort: str, path: Path) -> None:
+    """Registers stored and reloaded, by estimated executions, ours against LLVM's, where LLVM spills."""
+    figure, axes = plots.subplots(figsize=(5.5, 5), constrained_layout=True)
+    top = 1.0
+    for target, colour in _COLOURS.items():
+        group = [r for r in rows if r["target"] == target and best_of_llvm(r)["spill_traffic"] > 0]
+        theirs, ours = [best_of_llvm(r)["spill_traffic"] for r in group], [r[effort]["spill_traffic"] for r in group]
+        axes.scatter(theirs, ours, s=18, color=colour, label=target)
+        top = max([top, *theirs, *ours])
+    axes.plot([0, top], [0, top], color="black", linewidth=0.8)
+    axes.set_xscale("symlog", linthresh=10)
+    axes.set_yscale("symlog", linthresh=10)
+    axes.set_xlabel("LLVM's better setting")
+    axes.set_ylabel(f"ours (-O={effort})")
+    axes.set_title("Registers stored and reloaded, by estimated executions", fontsize=10)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=RESULT)
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    given = parser.parse_args()
+    data = json.loads(given.results.read_text())
+    efforts = list(data["summary"])
+    rows = [r for r in data["kernels"] if all("error" not in r[k] for k in ("greedy", *efforts))]
+    print(f"{len(rows)} of {len(data['kernels'])} kernels\n")
+    print(table(rows, efforts))
+    print(json.dumps({"summary": data["summary"], "exact": data["exact"]}, indent=1))
+    try:
+        matplotlib = importlib.import_module("matplotlib")
+    except ImportError:
+        print("matplotlib is not installed: no plots", file=sys.stderr)
+        return 2
+    matplotlib.use("Agg")
+    plots = importlib.import_module("matplotlib.pyplot")
+    plot_cycles(plots, rows, efforts[-1], given.out / "benchmark-cycles.png")
+    plot_spills(plots, rows, efforts[-1], given.out / "benchmark-spills.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

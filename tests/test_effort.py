@@ -1,0 +1,304 @@
+"""``-O=fast|balanced|best`` and ``--no-spill``: what is tried, what is kept, and that nothing is lost against LLVM."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from allocation import with_attributes
+from spilling_support import TARGETS, kernel, loads, loop, stores
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.cli.main import run
+from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS
+from verilocc_mlir.pipeline.compile import Compiled, compile_module
+from verilocc_mlir.pipeline.effort import LLVM, ahead, cheapest, loses, spill_traffic, variants
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.report.json import schema
+from verilocc_mlir.report.model import Resources
+from verilocc_mlir.target.occupancy import max_vectors
+from verilocc_mlir.target.targets import target
+
+ATTENTION = Path(__file__).resolve().parent.parent / "examples" / "kernels" / "attn_d64.gfx1100.opt.ll"
+
+
+def pressed(registers: int) -> str:
+    """24 values around a loop."""
+    names = [f"%v{k}" for k in range(24)]
+    return kernel([*loads(24), *loop(stores(names[:5])), *stores(names)], registers)
+
+
+def attention() -> str:
+    return with_attributes(ATTENTION.read_text(), {"amdgpu-num-vgpr": "128"})
+
+
+@lru_cache(maxsize=None)
+def compiled(ir: str, cpu: str, effort: Effort) -> Compiled:
+    """With time enough for the improver's steps to end it."""
+    settings = Settings(cpu, effort=effort, allocator_seconds=600, also=(Emit.MIR, Emit.ASM))
+    return compile_module(ir.encode(), "k.ll", settings)
+
+
+def cost(done: Compiled, cpu: str) -> Mapping[str, KernelCost]:
+    return cost_of_assembly(done.also[Emit.ASM].decode(), target(cpu), where="k.s")
+
+
+def variant_names(done: Compiled) -> list[str]:
+    """What the note says was tried."""
+    (note,) = [n for n in done.report.notes if n.startswith("modelled cycles of what was tried: ")]
+    return re.findall(r"(?:: |, )([^,:;]+?) \d+(?=[,;])", note)
+
+
+CASES = [
+    pytest.param(pressed(16), "gfx1100", id="gfx1100"),
+    pytest.param(pressed(8), "gfx942", id="gfx942"),
+    pytest.param(pressed(8), "gfx90a", id="gfx90a", marks=pytest.mark.long),
+    pytest.param(pressed(16), "gfx1250", id="gfx1250", marks=pytest.mark.long),
+    pytest.param(attention(), "gfx1100", id="attention", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("effort", list(Effort))
+@pytest.mark.parametrize(("ir", "cpu"), CASES)
+def test_no_effort_loses_waves_or_spills_more_than_llvm(ir: str, cpu: str, effort: Effort) -> None:
+    done = compiled(ir, cpu, effort)
+    assert done.report.outcome is Outcome.PROVED
+    for function in done.report.functions:
+        assert function.resources is not None
+        assert function.greedy is not None
+        assert function.resources.waves >= function.greedy.waves
+    alone = compile_module(ir.encode(), "k.ll", Settings(cpu, allocator="llvm", emit=Emit.ASM))
+    assert alone.data
+    llvm = cost_of_assembly(alone.data.decode(), target(cpu), where="llvm.s")
+    for name, ours in cost(done, cpu).items():
+        assert spill_traffic(ours) <= spill_traffic(llvm[name])
+        assert ours.occupancy >= llvm[name].occupancy
+
+
+def test_what_costs_less_is_kept() -> None:
+    ir = pressed(16)
+    cycles = {e: sum(c.cycles for c in cost(compiled(ir, "gfx1100", e), "gfx1100").values()) for e in Effort}
+    assert cycles[Effort.BEST] <= cycles[Effort.BALANCED] <= cycles[Effort.FAST]
+
+
+def test_the_note_says_what_was_tried_and_kept() -> None:
+    ir = pressed(16)
+    assert compiled(ir, "gfx1100", Effort.FAST).report.notes == ()
+    assert variant_names(compiled(ir, "gfx1100", Effort.BALANCED)) == [
+        "as it comes", "loads beside their use", "LLVM's",
+    ]  # fmt: skip
+    best = compiled(ir, "gfx1100", Effort.BEST)
+    # What comes out the same as something before it is not named again.
+    assert variant_names(best)[:3] == ["as it comes", "loads beside their use", "LLVM's"]
+    (note,) = best.report.notes
+    assert note.rpartition("; kept: ")[2] in variant_names(best)
+    # The figure of the kept one is the figure of the result.
+    kept = note.rpartition("; kept: ")[2]
+    figure = re.search(rf"{re.escape(kept)} (\d+)", note)
+    assert figure
+    assert int(figure[1]) == round(sum(c.cycles for c in cost(best, "gfx1100").values()))
+
+
+def test_best_is_the_same_every_time() -> None:
+    ir = pressed(16)
+    again = compile_module(
+        ir.encode(), "k.ll",
+        Settings("gfx1100", effort=Effort.BEST, allocator_seconds=600, also=(Emit.MIR, Emit.ASM)),
+    )  # fmt: skip
+    first = compiled(ir, "gfx1100", Effort.BEST)
+    assert again.data == first.data
+    assert again.also == first.also
+    assert again.report.notes == first.report.notes
+
+
+class Wasteful:
+    """The deterministic allocator's answer, 100 registers further up."""
+
+    name = "wasteful"
+    version = "1"
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        found = allocator("deterministic").allocate(problem)
+        if problem.phase != "vgpr":
+            return found
+        higher = tuple(re.sub(r"vgpr(\d+)", lambda m: f"vgpr{int(m[1]) + 100}", n) for n in found.registers)
+        return replace(found, allocator=self.name, registers=higher)
+
+
+SMALL = kernel([*loads(2), *stores(["%v0", "%v1"])], 0)
+
+
+def wasteful(*, fallback: bool = True) -> Compiled:
+    allocators: tuple[Allocator, ...] = (Wasteful(),)
+    return compile_module(SMALL.encode(), "k.ll", Settings("gfx1100", fallback=fallback), allocators=allocators)
+
+
+def test_where_ours_has_fewer_waves_llvms_is_kept() -> None:
+    done = wasteful()
+    assert done.report.outcome is Outcome.PROVED
+    assert done.report.notes == ("LLVM's allocation was kept: ours has fewer waves or spills more",)
+    (function,) = done.report.functions
+    assert function.resources == function.greedy
+    assert {p.allocator for p in function.phases} == {"llvm"}
+
+
+def test_without_fallback_ours_stays() -> None:
+    done = wasteful(fallback=False)
+    assert done.report.outcome is Outcome.PROVED
+    assert done.report.notes == ()
+    (function,) = done.report.functions
+    assert function.resources is not None
+    assert function.greedy is not None
+    assert function.resources.waves < function.greedy.waves
+
+
+class TestVariants:
+    def test_fast_tries_one(self) -> None:
+        assert variants(Effort.FAST, target("gfx1100"), 8) == ()
+
+    @pytest.mark.parametrize("cpu", TARGETS)
+    def test_balanced_tries_loads_beside_their_use_and_llvms(self, cpu: str) -> None:
+        beside, llvm = variants(Effort.BALANCED, target(cpu), 4)
+        assert not beside.spills.load_ahead
+        assert beside.spills.spare == SPARE_REGISTERS
+        assert llvm is LLVM
+
+    @pytest.mark.parametrize("cpu", TARGETS)
+    def test_best_goes_for_the_next_two_steps_of_occupancy(self, cpu: str) -> None:
+        machine = target(cpu)
+        found = variants(Effort.BEST, machine, 4)
+        assert [v.improved for v in found[:3]] == [False, False, True]
+        assert found[:2] == variants(Effort.BALANCED, machine, 4)
+        assert 1 <= len(found[3:]) <= 2
+        for variant in found[3:]:
+            waves = int(variant.name.removesuffix(" waves"))
+            assert variant.spills.always
+            assert waves > 4
+            # So much is left free that no more than that step's registers are held.
+            assert min(variant.spills.spare) + max_vectors(machine, waves) == min(machine.addressable_vectors, 256)
+
+    def test_no_step_beyond_the_last(self) -> None:
+        machine = target("gfx1100")
+        assert len(variants(Effort.BEST, machine, machine.max_waves)) == 3
+
+
+PLAIN = Resources(
+    sgprs=16, vgprs=32, agprs=0, sgpr_spills=0, vgpr_spills=4, scratch_bytes=16, waves=8
+)  # fmt: skip
+
+
+class TestStanding:
+    @pytest.mark.parametrize(
+        ("change", "worse"),
+        [
+            ({"waves": 7}, True),
+            ({"vgpr_spills": 5}, True),
+            ({"sgpr_spills": 1}, True),
+            ({"waves": 9, "vgpr_spills": 9}, True),
+            ({"vgpr_spills": 3}, False),
+            ({"vgprs": 40}, False),
+            ({}, False),
+        ],
+    )
+    def test_fewer_waves_or_more_spills_lose(self, change: dict[str, int], worse: bool) -> None:
+        assert loses({"k": replace(PLAIN, **change)}, {"k": PLAIN}) is worse
+
+    def test_one_function_of_two_is_enough(self) -> None:
+        assert loses({"a": PLAIN, "b": replace(PLAIN, waves=7)}, {"a": PLAIN, "b": PLAIN})
+
+    def test_ahead_counts_waves_first(self) -> None:
+        assert ahead({"k": replace(PLAIN, waves=9, vgpr_spills=99)}, {"k": PLAIN})
+        assert ahead({"k": replace(PLAIN, vgpr_spills=3)}, {"k": PLAIN})
+        assert not ahead({"k": PLAIN}, {"k": PLAIN})
+
+    def test_the_cheapest_that_loses_nothing(self) -> None:
+        """Fewer cycles do not make up for a lost wave or for more spills; the first of equals is taken."""
+        (one,) = cost(compiled(pressed(16), "gfx1100", Effort.FAST), "gfx1100").values()
+        greedy = {"k": one}
+        assert spill_traffic(one) > 0
+        fewer_waves = replace(one, occupancy=one.occupancy - 1)
+        no_spills = replace(one, spill_stores=replace(one.spill_stores, weighted=0.0))
+        assert cheapest([greedy, {"k": fewer_waves}], greedy) == 0
+        assert cheapest([{"k": fewer_waves}, greedy], greedy) == 1
+        assert cheapest([greedy, greedy], greedy) == 0
+        assert cheapest([greedy, {"k": no_spills}], greedy) == 1
+        assert cheapest([{"k": one}, {"k": no_spills}], {"k": no_spills}) == 1
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "in" / "k.ll"
+    path.parent.mkdir()
+    path.write_text(pressed(16))
+    return path
+
+
+@pytest.mark.parametrize("level", ["bset", "4", "", "Fast"])
+def test_a_wrong_level_is_one_error(level: str, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compile", str(source), "-mcpu=gfx1100", f"-O={level}"]) == 2
+    shown = capsys.readouterr()
+    assert f"{level!r} is none of 1, 2, 3, fast, balanced, best" in " ".join(shown.err.split())
+    assert "Traceback" not in shown.err
+    assert [p.name for p in source.parent.iterdir()] == ["k.ll"]
+
+
+def report_of(source: Path, tmp_path: Path, *arguments: str) -> tuple[int, dict[str, object]]:
+    found = tmp_path / "report.json"
+    status = run(["compile", str(source), "-mcpu=gfx1100", "-q", f"--report={found}", *arguments])
+    data = json.loads(found.read_text())
+    pytest.importorskip("jsonschema").validate(data, schema())
+    return status, data
+
+
+def vgpr_phase(data: dict[str, object]) -> dict[str, object]:
+    functions = data["functions"]
+    assert isinstance(functions, list)
+    return functions[0]["phases"][-1]
+
+
+def test_levels_of_both_kinds_go_together(source: Path, tmp_path: Path) -> None:
+    status, data = report_of(source, tmp_path, "-O2", "-O=balanced")
+    assert status == 0
+    assert "kept: " in str(data["notes"])
+    assert vgpr_phase(data)["spills"]
+
+
+def test_spills_are_in_the_report(source: Path, tmp_path: Path) -> None:
+    status, data = report_of(source, tmp_path)
+    assert status == 0
+    phase = vgpr_phase(data)
+    assert phase["fallback"] is False
+    spills = phase["spills"]
+    assert isinstance(spills, list)
+    assert spills
+    assert set(spills[0]) == {"register", "kind", "parts", "saves", "reloads", "point", "cost", "reason"}
+    assert {s["kind"] for s in spills} <= {"spill", "rematerialise"}
+
+
+def test_no_spill_gives_llvms_allocation_with_the_reason(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, data = report_of(source, tmp_path, "--no-spill")
+    assert status == 0
+    phase = vgpr_phase(data)
+    assert phase["fallback"] is True
+    assert str(phase["fallback_reason"]).endswith("VGPRs are needed at once, 16 are free there")
+    assert phase["spills"] == []
+    assert run(["compile", str(source), "-mcpu=gfx1100", "--no-spill", "-o", str(tmp_path / "k.hsaco")]) == 0
+    assert "fallback: k, VGPR: llvm's allocation instead: " in " ".join(capsys.readouterr().out.split())
+
+
+def test_no_spill_without_fallback_ends_without_a_result(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "k.hsaco"
+    status, data = report_of(source, tmp_path, "--no-spill", "--no-fallback", "-o", str(out))
+    assert status == 3
+    assert data["outcome"] == "unknown"
+    assert not out.exists()
