@@ -13,7 +13,7 @@ from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.run import train_adapter
 
 ADAPTATION = TrainConfig(
-    batch_tokens=2048, learning_rate=2e-3, warmup=20, tokens=1_500_000, minutes=30.0, hold_out=0.1, advice_rate=0.1,
+    batch_tokens=2048, learning_rate=5e-4, warmup=20, tokens=1_500_000, minutes=30.0, hold_out=0.1, advice_rate=0.1,
     threads=0,
 )  # fmt: skip
 """What ``adapt`` trains with unless it is told otherwise; half an hour at most."""
@@ -50,7 +50,9 @@ def adapt(
     family = family_of(target)
     run = out / family
     # Out of time is no failure here: what half an hour gives is the result.
-    train_adapter(base, directories, replace(config, targets=(target,)), run, say, kernels=kernels)
+    train_adapter(
+        base, directories, replace(config, targets=(target,), decay_minutes=config.minutes), run, say, kernels=kernels
+    )
     partial, model = out / "model.partial", out / "model"
     shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(base, partial)

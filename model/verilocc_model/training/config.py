@@ -23,6 +23,7 @@ class TrainConfig:
         window: tokens of a training sequence at most.
         batch_tokens: tokens of a step, padding included.
         learning_rate: peak; warmed up over ``warmup`` steps, then decayed with a cosine to a tenth at ``tokens``.
+        decay_minutes: the learning rate has come down after so many minutes of training too, 0: by tokens alone.
         weight_decay: of AdamW.
         tokens: tokens to train on in all.
         minutes: wall time of this run at most, 0: no limit. The run can be resumed.
@@ -47,6 +48,7 @@ class TrainConfig:
     window: int = 1024
     batch_tokens: int = 8192
     learning_rate: float = 1e-3
+    decay_minutes: float = 0.0
     weight_decay: float = 0.05
     warmup: int = 100
     tokens: int = 20_000_000

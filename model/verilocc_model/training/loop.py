@@ -119,7 +119,7 @@ class Trainer:
     def _step(self, batch: Batch) -> tuple[float, float]:
         config, progress = self.config, self.progress
         for group in self.optimizer.param_groups:
-            group["lr"] = config.learning_rate * _schedule(progress.step, progress.tokens, config)
+            group["lr"] = config.learning_rate * _schedule(progress, config)
         losses, _, weights = self._losses(batch)
         loss = (losses * weights).sum() / weights.sum()
         self.optimizer.zero_grad(set_to_none=True)
@@ -157,9 +157,13 @@ class Trainer:
         self.say(f"step {progress.step}, {progress.tokens:,} tokens, {rate:,.0f}/s: loss {loss:.4f}; held out: {shown}")
 
 
-def _schedule(step: int, tokens: int, config: TrainConfig) -> float:
-    warm = min(1.0, (step + 1) / max(config.warmup, 1))
-    return warm * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(tokens / max(config.tokens, 1), 1.0))))
+def _schedule(progress: checkpoint.Progress, config: TrainConfig) -> float:
+    """The learning rate as a part of its peak: warmed up, then a cosine down to a tenth."""
+    warm = min(1.0, (progress.step + 1) / max(config.warmup, 1))
+    done = progress.tokens / max(config.tokens, 1)
+    if config.decay_minutes:
+        done = max(done, progress.seconds / 60 / config.decay_minutes)
+    return warm * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(done, 1.0))))
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,9 @@ from verilocc_model.training.loop import METRICS, Trainer
 
 ENCODING_SECONDS = 60.0
 """Of each pass; what is not encoded by then comes in with a later one."""
+
+_LIMITS = {"minutes": 0.0, "decay_minutes": 0.0, "tokens": 0, "threads": 0}
+"""Settings that may be others when a run goes on."""
 
 Say = Callable[[str], None]
 
@@ -131,10 +133,10 @@ def train_adapter(
 def _same_run(out: Path, config: TrainConfig) -> None:
     """Raises InputError where ``out`` holds a run of another configuration; limits of a run may differ."""
     path = out / "config.json"
-    wanted = replace(config, minutes=0.0, tokens=0, threads=0).to_data()
+    wanted = {**config.to_data(), **_LIMITS}
     if path.exists():
         # A setting that a later version added had its default.
-        begun = {**TrainConfig().to_data(), **json.loads(path.read_text()), "minutes": 0.0, "tokens": 0, "threads": 0}
+        begun = {**TrainConfig().to_data(), **json.loads(path.read_text()), **_LIMITS}
         differing = sorted(k for k in wanted if begun.get(k) != wanted[k])
         if differing:
             raise InputError(
