@@ -2,14 +2,15 @@
 
     .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
     .venv/bin/python benchmarks/allocators.py DIR [--jobs 2] [--only TEXT] [--log FILE.jsonl]
-        [--efforts fast,balanced,best] [--exact-every 5] [--exact-seconds 10] [--out FILE.json]
+        [--sample-every 5] [--exact-seconds 10] [--out FILE.json]
 
 Per kernel, from the final machine code of each: modelled cycles (``verilocc_mlir.cost``; not measured), waves, vector
 registers, registers stored and reloaded by estimated executions, copies, CPU seconds. LLVM's: greedy as it is,
 greedy with ``amdgpu-agpr-alloc`` "0" (gfx90a, gfx942, gfx950; "llvm" is the better of the two by modelled cycles), and
 basic. Ours: ``verilocc compile`` with each effort, every allocation in it audited: ``fast`` is the deterministic
-allocator, ``best`` the search. On every so many kernels the exact allocator as well, with what it proves: no allocation
-has fewer registers, or fewer copies in as many waves. Copies between VGPRs and AGPRs are counted in the final code.
+allocator. On every so many kernels, because they take long, ``best`` (the search) and the exact allocator as well, with
+what it proves: no allocation has fewer registers, or fewer copies in as many waves. Copies between VGPRs and AGPRs are
+counted in the final code.
 
 The log keeps each kernel as it is done; run again with the same log to go on. A log of other code is refused.
 """
@@ -51,6 +52,7 @@ LIST = Path(__file__).parent / "kernel_corpus.json"
 RESULT = Path(__file__).parent / "results" / "allocators.json"
 _DEFINE = re.compile(r"^(define [^\n]*?amdgpu_kernel[^\n]*?)( #\d+)?( !\w[^\n{]*)? \{$", re.MULTILINE)
 _BASIC = ("-sgpr-regalloc=basic", "-wwm-regalloc=basic", "-vgpr-regalloc=basic")
+_EVERYWHERE = (Effort.FAST, Effort.BALANCED)
 _BETTER = 0.999
 """Modelled cycles below this share of LLVM's count as better, above its inverse as worse."""
 
@@ -161,7 +163,7 @@ def without_agprs(ir: str) -> str:
     return _DEFINE.sub(lambda m: f'{m[1]} "amdgpu-agpr-alloc"="0"{m[2] or ""}{m[3] or ""} {{', ir)
 
 
-def measure(name: str, cpu: str, path: str, efforts: tuple[str, ...], exact_seconds: float) -> dict[str, Any]:
+def measure(name: str, cpu: str, path: str, exact_seconds: float) -> dict[str, Any]:
     """All results of one kernel."""
     ir = Path(path).read_text()
     row: dict[str, Any] = {"name": name, "target": cpu}
@@ -171,9 +173,10 @@ def measure(name: str, cpu: str, path: str, efforts: tuple[str, ...], exact_seco
     }
     if target(cpu).unified_vgpr and '"amdgpu-agpr-alloc"' not in ir:
         jobs["greedy_no_agprs"] = lambda: llvms(without_agprs(ir), cpu)
-    for effort in efforts:
-        jobs[effort] = lambda effort=effort: ours(ir, cpu, Effort(effort))
+    for effort in _EVERYWHERE:
+        jobs[effort] = lambda effort=effort: ours(ir, cpu, effort)
     if exact_seconds:
+        jobs[Effort.BEST] = lambda: ours(ir, cpu, Effort.BEST)
         jobs["exact"] = lambda: exact(ir, cpu, exact_seconds)
     for label, job in jobs.items():
         try:
@@ -190,7 +193,8 @@ def best_of_llvm(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(rows: Iterable[Mapping[str, Any]], effort: str) -> dict[str, Any]:
-    """One effort against LLVM's better setting."""
+    """One effort against LLVM's better setting, on the kernels it was run on."""
+    rows = [r for r in rows if effort in r]
     pairs = [(best_of_llvm(r), r[effort], r) for r in rows if "error" not in r[effort] and "error" not in r["greedy"]]
     troubled = [(a, b) for a, b, _ in pairs if a["spill_traffic"] > 0 or a["accumulator_copies"] > 0]
     rest = [(a, b) for a, b, _ in pairs if not (a["spill_traffic"] > 0 or a["accumulator_copies"] > 0)]
@@ -244,13 +248,11 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
-    parser.add_argument("--efforts", default="fast,balanced,best")
-    parser.add_argument("--exact-every", type=int, default=5, metavar="N", help="0: never")
+    parser.add_argument("--sample-every", type=int, default=5, metavar="N", help="0: never")
     parser.add_argument("--exact-seconds", type=float, default=10.0, help="for one phase")
     parser.add_argument("--log", type=Path, default=Path("out/allocators.jsonl"))
     parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
-    efforts = tuple(given.efforts.split(","))
     kernels = [k for k in json.loads(LIST.read_text())["kernels"] if given.only in k["name"]]
     given.log.parent.mkdir(parents=True, exist_ok=True)
     done: dict[str, dict[str, Any]] = {}
@@ -258,12 +260,12 @@ def main() -> int:
     if given.log.exists():
         for line in given.log.read_text().splitlines():
             row = json.loads(line)
-            if row["sources"] != digest or row["efforts"] != given.efforts:
-                print(f"{given.log} is of other code or efforts; remove it, or name another", file=sys.stderr)
+            if row["sources"] != digest:
+                print(f"{given.log} is of other code; remove it, or name another", file=sys.stderr)
                 return 2
             done[row["name"]] = row
     start = time.monotonic()
-    with_exact = {k["name"] for k in kernels[:: given.exact_every]} if given.exact_every else set[str]()
+    sample = {k["name"] for k in kernels[:: given.sample_every]} if given.sample_every else set[str]()
     # In an order that mixes targets, so that a part of a run is a sample of the whole.
     left = sorted((k for k in kernels if k["name"] not in done), key=lambda k: k["sha256"])
     with ProcessPoolExecutor(given.jobs) as pool, given.log.open("a") as log:
@@ -273,43 +275,43 @@ def main() -> int:
                 k["name"],
                 k["cell"]["target"],
                 str(given.directory / f"{k['name']}.ll"),
-                efforts,
-                given.exact_seconds if k["name"] in with_exact else 0.0,
+                given.exact_seconds if k["name"] in sample else 0.0,
             ): k["name"]
             for k in left
         }
         try:
             for number, future in enumerate(as_completed(waiting), 1):
-                row = {**future.result(), "sources": digest, "efforts": given.efforts}
+                row = {**future.result(), "sources": digest}
                 done[row["name"]] = row
                 log.write(json.dumps(row) + "\n")
                 log.flush()
-                print(f"{number} of {len(left)}, {time.monotonic() - start:.0f} s: {line_of(row, efforts)}", flush=True)
+                print(f"{number} of {len(left)}, {time.monotonic() - start:.0f} s: {line_of(row)}", flush=True)
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             print(f"interrupted; {len(done)} of {len(kernels)} are in {given.log}", file=sys.stderr)
             return 130
     rows = [done[k["name"]] for k in kernels]
     result = {
-        "command": f"benchmarks/allocators.py DIR --efforts={given.efforts} --exact-every={given.exact_every} "
+        "command": f"benchmarks/allocators.py DIR --sample-every={given.sample_every} "
         f"--exact-seconds={given.exact_seconds:g}",
+        "sources": digest,
         "note": "cycles are modelled, not measured",
-        "summary": {effort: summary(rows, effort) for effort in efforts},
+        "summary": {effort.value: summary(rows, effort.value) for effort in Effort},
         "exact": exact_summary(rows),
-        "kernels": [{k: v for k, v in r.items() if k not in ("sources", "efforts")} for r in rows],
+        "kernels": [{k: v for k, v in r.items() if k != "sources"} for r in rows],
     }
     given.out.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result["summary"], indent=1))
     return 0
 
 
-def line_of(row: Mapping[str, Any], efforts: tuple[str, ...]) -> str:
+def line_of(row: Mapping[str, Any]) -> str:
     """Progress in a line."""
     if "error" in row["greedy"]:
         return f"{row['name']}: {row['greedy']['error'][:80]}"
     llvm = best_of_llvm(row)
     parts = [f"llvm {llvm['cycles']:.0f} w{llvm['waves']} s{llvm['spill_traffic']:.0f}"]
-    for effort in efforts:
+    for effort in (e.value for e in Effort if e.value in row):
         found = row[effort]
         parts.append(
             f"{effort} {found['error'][:40]}"

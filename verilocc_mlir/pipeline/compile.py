@@ -180,6 +180,8 @@ class _Compilation:
         self.target: Target = target(self.input.cpu)
         self.compiler = StagedCompiler(self.toolchain, _tool_options(settings, self.input))
         self.file = MirFile("", ())
+        self.ir = ""
+        """The IR as llc takes it, ``""`` where machine IR was given."""
         self.scalar: dict[bool, _Result] = {}
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
@@ -199,6 +201,7 @@ class _Compilation:
             mir = self.compiler.accept_mir(self.input.text)
             return self._compile(mir, lambda kind: beside.submit(self.compiler.finish_from, mir, Phase.SGPR, kind))
         pre = to_pre_ra(self.compiler, self.input.text)
+        self.ir = pre.ir
         if pre.changes:
             self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
         return self._compile(pre.mir, lambda kind: beside.submit(self.compiler.direct, pre.ir, kind))
@@ -257,13 +260,22 @@ class _Compilation:
         llvm: Callable[[FileKind], Future[bytes]],
     ) -> _Result:
         """Ours, or LLVM's allocation of the same text if that stands better."""
-        other = self._phases(pre, LLVM)
+        other = self._llvms(pre)
         if other.text is None:
             return ours
         self._finish(other, pre, reference, greedy, llvm)
         if loses(other.ours, other.greedy) and not ahead(other.ours, ours.ours):
             return ours
-        self.notes.append("LLVM's allocation was kept: ours has fewer waves or spills more")
+        last = [reports[-1] for reports in ours.phases.values()]
+        self.notes.append(
+            "LLVM's allocation is that of a plain compile: from text LLVM spills more"
+            if all(report.fallback for report in last)
+            else "LLVM's allocation was kept: ours has fewer waves or spills more"
+        )
+        other.phases = {
+            name: [_with_reason(report, ours.phases.get(name, ())) for report in reports]
+            for name, reports in other.phases.items()
+        }
         return other
 
     def _cheapest(self, ours: _Result, others: Sequence[Variant], pre: str, greedy: bytes) -> _Result:
@@ -272,7 +284,7 @@ class _Compilation:
         for variant in others:
             if variant.llvm and not self.settings.fallback:
                 continue
-            result = self._phases(pre, variant)
+            result = self._llvms(pre) if variant.llvm else self._phases(pre, variant)
             if result.text is not None and result.text not in [r.text for r in results]:
                 results.append(result)
         results = [r for r in results if r.text is not None] or [ours]
@@ -288,6 +300,36 @@ class _Compilation:
         )
         self.notes.append(f"modelled cycles of what was tried: {said}; kept: {results[chosen].variant.name}")
         return results[chosen]
+
+    def _llvms(self, pre: str) -> _Result:
+        """LLVM's allocation, audited: as in a plain compile of the IR where that is proved, else from our text.
+
+        The plain one is the better: text cannot say all that LLVM knows.
+        """
+        if self.ir:
+            recording = Recording() if self.recording is not None else None
+            result = _Result(LLVM, recording=recording)
+            runner = self._runner((), LLVM.spills, recording)
+            phases = self._direct_phases(pre)
+            for phase, before, after in phases:
+                found = runner.audit_llvm(before, after, self.path, phase, "")
+                if not self._goes_on(result, found.reports):
+                    break
+            else:
+                result.text = phases[-1][2]
+            if result.text is not None:
+                return result
+        return self._phases(pre, LLVM)
+
+    def _direct_phases(self, pre: str) -> list[tuple[PhaseName, str, str]]:
+        """Name, text before and text after each phase of a plain compile."""
+        vector = self.compiler.direct_before(self.ir, Phase.VGPR)
+        found: list[tuple[PhaseName, str, str]] = [("sgpr", pre, self.compiler.direct_after(self.ir, Phase.SGPR))]
+        if has_wwm_registers(vector):
+            ends = self.compiler.direct_before, self.compiler.direct_after
+            before, after = (end(self.ir, Phase.WWM) for end in ends)
+            found.append(("wwm", before, after))
+        return [*found, ("vgpr", vector, self.compiler.direct_after(self.ir, Phase.VGPR))]
 
     def _phases(self, pre: str, variant: Variant) -> _Result:
         """All phases in one way; no text if a phase is not proved and that ends the run.
@@ -437,6 +479,15 @@ class _Compilation:
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.start
+
+
+def _with_reason(report: PhaseReport, before: Sequence[PhaseReport]) -> PhaseReport:
+    """The report of a phase, with why ours failed in it, where it did."""
+    for failed in before:
+        if failed.phase == report.phase and failed.fallback:
+            attempts = (*failed.attempts[:-1], *report.attempts)
+            return replace(report, attempts=attempts, fallback=True, fallback_reason=failed.fallback_reason)
+    return report
 
 
 def _tool_options(settings: Settings, given: Input) -> CompileOptions:

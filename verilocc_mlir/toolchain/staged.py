@@ -185,6 +185,17 @@ class StagedCompiler:
         flags = [*chosen, start, f"-stop-after=virtregrewriter,{phase.value}"]
         return self._resume(f"{allocator}-{phase.name.lower()}", mir, flags)
 
+    def direct_after(self, ir: str | bytes, phase: Phase) -> str:
+        """A plain ``llc`` of the IR up to the end of a phase, nothing resumed from text: LLVM then knows more."""
+        return self._direct(ir, f"-stop-after=virtregrewriter,{phase.value}", f"direct-{phase.name.lower()}")
+
+    def direct_before(self, ir: str | bytes, phase: Phase) -> str:
+        """The same up to the start of a phase."""
+        return self._direct(ir, f"-stop-before=greedy,{phase.value}", f"direct-to-{phase.name.lower()}")
+
+    def _direct(self, ir: str | bytes, flag: str, stage: str) -> str:
+        return strip_mmra(self._llc(stage, ir, ["-enable-ipra=0", flag]).decode())
+
     def finish(self, mir: str, kind: FileKind = "obj") -> bytes:
         """From text with VGPRs rewritten to an object file or assembly text (see descriptor.py for what it lacks)."""
         return self._finish("finish", mir, [_resume_flag(Phase.VGPR)], kind)
