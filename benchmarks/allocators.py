@@ -174,9 +174,9 @@ def measure(name: str, cpu: str, path: str, exact_seconds: float) -> dict[str, A
     if target(cpu).unified_vgpr and '"amdgpu-agpr-alloc"' not in ir:
         jobs["greedy_no_agprs"] = lambda: llvms(without_agprs(ir), cpu)
     for effort in _EVERYWHERE:
-        jobs[effort] = lambda effort=effort: ours(ir, cpu, effort)
+        jobs[effort.value] = lambda effort=effort: ours(ir, cpu, effort)
     if exact_seconds:
-        jobs[Effort.BEST] = lambda: ours(ir, cpu, Effort.BEST)
+        jobs[Effort.BEST.value] = lambda: ours(ir, cpu, Effort.BEST)
         jobs["exact"] = lambda: exact(ir, cpu, exact_seconds)
     for label, job in jobs.items():
         try:
