@@ -36,7 +36,7 @@ class Journal:
         lines = text[: text.rfind("\n") + 1].splitlines()
         if not lines or lines[0] != head:
             raise InputError(
-                "an evaluation of another model or configuration was begun here",
+                "an evaluation of another model, configuration or commit was begun here",
                 where=str(path),
                 hint="remove it, or choose another --out",
             )
