@@ -2,6 +2,7 @@
 #   make demo      compile a Torch transformer block for two GPUs into out/, each register assignment proved
 #   make test      lint, types, import arrows, and the tests that take seconds
 #   make test-all  the long tests too
+#   make train-smoke  train a small model from scratch and measure it, in minutes
 #   make lint      ruff, pyright, import-linter
 #   make doctor    what is found, what is missing, and the command that mends it
 #   make clean     remove out/ and caches; .venv stays (make distclean removes it too)
@@ -10,9 +11,9 @@ PY := .venv/bin/python
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 8 ] && n=8; echo $$n)
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup
 
-.PHONY: help demo test test-all lint doctor clean distclean llvm venv venv-dev
+.PHONY: help demo test test-all train-smoke lint doctor clean distclean llvm venv venv-dev
 help:
-	@sed -n '1,8s/^#  *//p' Makefile
+	@sed -n '1,9s/^#  *//p' Makefile
 
 llvm:
 	@scripts/bootstrap llvm
@@ -32,7 +33,7 @@ lint: venv-dev
 	@$(PY) -m ruff check -q .
 	@$(PY) -m ruff format -q --check .
 	@echo "lint: import arrows"
-	@.venv/bin/lint-imports --no-cache
+	@PYTHONPATH=model .venv/bin/lint-imports --no-cache
 	@echo "lint: pyright (strict)"
 	@.venv/bin/pyright -p pyproject.toml --pythonpath $(PY)
 
@@ -41,6 +42,9 @@ test: llvm lint
 
 test-all: llvm lint
 	$(PYTEST)
+
+train-smoke: llvm venv-dev
+	$(PY) -m pytest -p no:cacheprovider tests/test_model_training.py
 
 doctor: venv
 	@.venv/bin/verilocc doctor

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from support import kernel_directory
+
+collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else ["test_model_*"]
+"""The model's tests need its extra."""
 
 
 @pytest.fixture(scope="session")

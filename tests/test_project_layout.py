@@ -61,6 +61,7 @@ def test_import_arrows_hold() -> None:
         ("verilocc_mlir/spilling/plan.py", "import verilocc_mlir.allocators", "spilling knows the function"),
         ("verilocc_mlir/banks/mfma.py", "import verilocc_mlir.analysis.lanes", "banks imports mir and target only"),
         ("verilocc_mlir/pipeline/batch/run.py", "import ray", "Ray is loaded by its executor"),
+        ("model/verilocc_model/price.py", "import torch", "encoding and decoding need neither torch"),
         ("verilocc_mlir/pipeline/phase.py", "import verilocc_model", "nothing of the compiler but its command line"),
         ("model/verilocc_model/corpus/cells.py", "import verilocc_mlir.cli", "the corpus loads front ends"),
         ("verilocc_mlir/allocators/exact/solver.py", "import ortools", "OR-Tools is loaded by allocators.exact"),

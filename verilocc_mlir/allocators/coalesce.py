@@ -28,7 +28,7 @@ def coalesce(problem: AllocationProblem, singles: list[Item], table: CandidateTa
             continue
         # Where the second item starts, counted from the first one's start.
         shift = offset_of[affinity.a] + distance - offset_of[affinity.b]
-        joined = _join(first, second, shift)
+        joined = join_items(first, second, shift)
         if joined is None or not table.of(joined):
             continue
         for member, offset in joined.members:
@@ -58,7 +58,10 @@ def fixed_start(cells: CellMap, affinity: Affinity) -> int | None:
     return target[0] + distance
 
 
-def _join(first: Item, second: Item, shift: int) -> Item | None:
+def join_items(first: Item, second: Item, shift: int) -> Item | None:
+    """Both as one item, the second starting ``shift`` cells after the first; None where they are live together in a
+    cell.
+    """
     held = dict(first.cells)
     for offset, mask in second.cells:
         mine = held.get(offset + shift, 0)

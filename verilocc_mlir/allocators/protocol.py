@@ -66,6 +66,19 @@ class Remote(Protocol):
     def address(self) -> str: ...
 
 
+@runtime_checkable
+class Loading(Protocol):
+    """An allocator with something to load, which the first answer waits for unless ``load`` was called before."""
+
+    def load(self) -> None:
+        """Load it.
+
+        Raises:
+            InputError: it cannot be loaded.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Counterexample:
     """One constraint that a refuted proposal violates.

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.protocol import Allocator
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, UnsupportedError
+
+MODEL = "model"
+"""The language model in the directory that ``$VERILOCC_MODEL`` names, else the one that is installed with the package
+``verilocc_model``; ``model:DIR`` names one itself."""
+MODEL_VARIABLE = "VERILOCC_MODEL"
 
 DEFAULT_SECONDS = 60.0
 
@@ -28,7 +38,7 @@ _FACTORIES: dict[str, Callable[[float], Allocator]] = {"deterministic": _determi
 
 def allocator_names() -> tuple[str, ...]:
     """Names that ``allocator`` takes, sorted."""
-    return tuple(sorted(_FACTORIES))
+    return tuple(sorted((*_FACTORIES, MODEL)))
 
 
 def allocator(name: str, *, seconds: float = DEFAULT_SECONDS) -> Allocator:
@@ -39,10 +49,40 @@ def allocator(name: str, *, seconds: float = DEFAULT_SECONDS) -> Allocator:
         seconds: wall time for one problem, for those that search as long as they are let.
 
     Raises:
-        InputError: there is none of that name.
-        UnsupportedError: it needs a package that is not installed; the hint names the extra.
+        InputError: there is none of that name, or no model in the directory named.
+        UnsupportedError: it needs packages that are not installed; the hint names the extra.
     """
+    kind, _, where = name.partition(":")
+    if kind == MODEL:
+        return _model(str(Path(where or os.environ.get(MODEL_VARIABLE, "") or _installed()).resolve()), seconds)
     factory = _FACTORIES.get(name)
     if factory is None:
         raise InputError(f"no allocator called {name!r}", hint=f"choose one of: {', '.join(allocator_names())}")
     return factory(seconds)
+
+
+def _installed() -> Path:
+    """The model that came with the package."""
+    found = find_spec("verilocc_model")
+    for place in (found and found.submodule_search_locations) or ():
+        directory = Path(place, "weights", "base")
+        if directory.is_dir():
+            return directory
+    raise InputError(
+        "no model is named, and none is installed", hint=f"--model=DIR, --allocator=model:DIR, or {MODEL_VARIABLE}=DIR"
+    )
+
+
+def _model(directory: str, seconds: float) -> Allocator:
+    """Its weights are loaded once in a process, and not before they are needed."""
+    try:
+        for name in ("torch", "transformers", "peft"):
+            if find_spec(name) is None:
+                raise ModuleNotFoundError(name=name)
+        module: Any = importlib.import_module("verilocc_model.allocator")
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(
+            f"this needs the language model's packages, and {error.name} is not installed",
+            hint="pip install 'verilocc-mlir[model]'",
+        ) from error
+    return module.ModelAllocator(Path(directory), seconds=seconds)

@@ -16,6 +16,8 @@ _SERVICE = (
     "prometheus_client",
 )
 
+_MODEL = ("numpy", "torch", "transformers", "peft", "safetensors")
+
 
 def has_service() -> bool:
     """Whether the gRPC service and its client can run here."""
@@ -49,6 +51,17 @@ def needs_model() -> None:
         raise UnsupportedError(
             "this needs the package verilocc_model, which is not installed",
             hint="in a source tree: PYTHONPATH=model, or pip install -e .",
+        )
+
+
+def needs_language_model() -> None:
+    """Raises UnsupportedError, naming the extra, if the language model cannot run here."""
+    needs_model()
+    missing = [name for name in _MODEL if not _found(name)]
+    if missing:
+        raise UnsupportedError(
+            f"this needs the language model, and {', '.join(missing)} is not installed",
+            hint="pip install 'verilocc-mlir[model]'",
         )
 
 

@@ -28,6 +28,7 @@ from verilocc_mlir.cli.recheck import recheck_command
 from verilocc_mlir.cli.report import report_command
 from verilocc_mlir.cli.serve import serve_command
 from verilocc_mlir.cli.torch import torch_command
+from verilocc_mlir.cli.train import adapt_command, eval_command, train_command
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.version import __version__
 
@@ -56,6 +57,9 @@ cli.add_command(cost_command)
 cli.add_command(compare_command)
 cli.add_command(serve_command)
 cli.add_command(corpus_command)
+cli.add_command(train_command)
+cli.add_command(adapt_command)
+cli.add_command(eval_command)
 cli.add_command(doctor_command)
 
 

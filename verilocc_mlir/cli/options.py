@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.pipeline.settings import (
     DEFAULT_ALLOCATOR,
     DEFAULT_ALLOCATOR_SECONDS,
@@ -22,7 +23,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SECONDS = click.FloatRange(0, min_open=True)
 
 TARGET_OPTIONS = ["--mcpu", "--mattr", "--mtriple", "-O"]
-PROOF_OPTIONS = ["--allocator", "--allocator-seconds", "--spill", "--fallback", "--solver-seconds"]
+PROOF_OPTIONS = ["--allocator", "--model", "--allocator-seconds", "--spill", "--fallback", "--solver-seconds"]
 LLVM_OPTIONS = ["--llvm", "--llc", "--verify", "--tool-seconds"]
 RAY_OPTIONS = ["--ray", "--ray-address"]
 """Their names, in groups for the help."""
@@ -62,11 +63,18 @@ _OPTIONS = (
         f"[default: {DEFAULT_ALLOCATOR}; with --server the server's]",
     ),
     click.option(
+        "--model",
+        type=click.Path(path_type=Path),
+        default=None,
+        metavar="DIR",
+        help="Ask the language model there, then the deterministic allocator.",
+    ),
+    click.option(
         "--allocator-seconds",
         type=_SECONDS,
         default=DEFAULT_ALLOCATOR_SECONDS,
         show_default=True,
-        help="For one phase of a function, with exact.",
+        help="For one phase of a function, with exact or a model.",
     ),
     click.option("--spill/--no-spill", default=True, help="Spill where registers do not suffice. [default: on]"),
     click.option(
@@ -118,8 +126,17 @@ def compile_options(command: _Command) -> _Command:
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
-    """What the options ask for."""
-    given = {**options, "allocator": options["allocator"] or DEFAULT_ALLOCATOR}
+    """What the options ask for.
+
+    Raises:
+        click.UsageError: a model and another allocator.
+    """
+    given: dict[str, Any] = {**options, "allocator": options["allocator"] or DEFAULT_ALLOCATOR}
+    model: Path | None = given.pop("model", None)
+    if model is not None:
+        if options["allocator"]:
+            raise click.UsageError("--model: leave --allocator out, or name the model there: --allocator=model:DIR")
+        given["allocator"] = f"{MODEL}:{model}"
     for level in given.pop("levels"):
         if level.isdigit():
             given["opt_level"] = int(level)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from rich_click import RichCommand
 
+from verilocc_mlir.allocators.registry import MODEL, MODEL_VARIABLE, allocator
 from verilocc_mlir.cli.extras import needs_ray, needs_service
 from verilocc_mlir.cli.options import ray_options
 
@@ -38,11 +39,18 @@ class _Replicas(click.ParamType[tuple[int, int]]):
 @click.option(
     "--workers", type=click.IntRange(1), default=None, metavar="N", help="[default: cores; with --ray 1 a replica]"
 )
+@click.option(
+    "--model", type=click.Path(path_type=Path, file_okay=False), default=None, metavar="DIR",
+    help="Offer the language model there, as the default.",
+)  # fmt: skip
 @click.option("--max-waiting", type=click.IntRange(0), default=64, show_default=True, help="Calls that may wait.")
 @click.option("--max-request-mib", type=click.IntRange(1, 2047), default=32, show_default=True)
 @click.option("--max-seconds", type=_SECONDS, default=600.0, show_default=True, help="For one call, at most.")
 @click.option("--default-seconds", type=_SECONDS, default=120.0, show_default=True, help="For a call without deadline.")
-@click.option("--memory-mib", type=click.IntRange(512), default=2048, show_default=True, help="For one worker.")
+@click.option(
+    "--memory-mib", type=click.IntRange(512), default=None, metavar="N",
+    help="Address space of one worker. [default: 2048; with --model 4096]",
+)  # fmt: skip
 @click.option("--attempts", type=click.IntRange(1, 32), default=4, show_default=True, help="Proposals before fallback.")
 @click.option("--drain-seconds", type=click.FloatRange(0), default=60.0, show_default=True, help="After SIGTERM.")
 @click.option("--tls-cert", type=_PATH, default=None, metavar="FILE", help="Certificate chain, PEM.")
@@ -64,11 +72,12 @@ class _Replicas(click.ParamType[tuple[int, int]]):
 def serve_command(
     addresses: tuple[str, ...],
     workers: int | None,
+    model: Path | None,
     max_waiting: int,
     max_request_mib: int,
     max_seconds: float,
     default_seconds: float,
-    memory_mib: int,
+    memory_mib: int | None,
     attempts: int,
     drain_seconds: float,
     tls_cert: Path | None,
@@ -96,10 +105,12 @@ def serve_command(
             {"--tls-cert": tls_cert, "--tls-key": tls_key, "--tls-client-ca": tls_client_ca, "--metrics": metrics},
             "is not possible with --ray: Ray Serve's ingress has no TLS, and Ray has its own metrics",
         )
+        _refuse({"--model": model}, "is not possible with --ray yet")
     else:
         needing = {"--ray-address": ray_address, "--replicas": replicas, "--target-requests": target_requests}
         _refuse(needing, "needs --ray")
     workers = workers or (1 if ray else os.cpu_count() or 1)
+    terms = _terms(model)
     # It reads this when it is loaded; the log has lines of one form only.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from verilocc_mlir.service.server import ServerLimits
@@ -108,7 +119,7 @@ def serve_command(
         max_request_bytes=max_request_mib << 20,
         max_seconds=max_seconds,
         default_seconds=default_seconds,
-        memory_mib=memory_mib,
+        memory_mib=memory_mib or (4096 if terms else 2048),
         workers=workers,
         max_waiting=max_waiting,
         streams=workers,
@@ -147,8 +158,22 @@ def serve_command(
             metrics=metrics,
             traces=traces,
             log_level=log_level,
+            terms=terms,
         )
     )
+
+
+def _terms(model: Path | None) -> str:
+    """The terms of a server with a model, which its processes find by the environment; ``""`` without one.
+
+    Raises:
+        InputError: there is no model. UnsupportedError: its packages are not installed.
+    """
+    if model is None:
+        return ""
+    os.environ[MODEL_VARIABLE] = str(model.resolve())
+    allocator(MODEL)
+    return "verilocc_mlir.service.jobs:WITH_MODEL"
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:

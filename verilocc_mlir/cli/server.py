@@ -90,10 +90,15 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
     if server == NONE:
         return options
     from verilocc_mlir.allocators import allocator_names
+    from verilocc_mlir.allocators.registry import MODEL
 
-    # One that is the server's alone has the usual one behind it; LLVM's is nobody's to ask for.
+    if options.get("model") is not None:
+        raise click.UsageError("--model is of an allocation here; leave --server out, or give the model to the server")
+    # One that is the server's alone has the usual one behind it, and so has a model, which may not be here; LLVM's is
+    # nobody's to ask for.
     asked: str = options["allocator"]
-    local = asked if asked in (*allocator_names(), LLVM_ALLOCATOR) else DEFAULT_ALLOCATOR
+    known = asked in (*allocator_names(), LLVM_ALLOCATOR) and asked != MODEL
+    local = asked if known else DEFAULT_ALLOCATOR
     return {**options, "allocator": local, "server": server, "server_allocator": asked, "access": access}
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.improve import Improving
+from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import MirFile
@@ -21,7 +22,7 @@ from verilocc_mlir.pipeline.effort import LLVM, OURS, Variant, ahead, cheapest, 
 from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
-from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Emit, Settings
+from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, Emit, Settings
 from verilocc_mlir.problem.build import Phase as PhaseName
 from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
 from verilocc_mlir.report.page.costs import cost_rows
@@ -103,7 +104,10 @@ def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | 
     """
     local = checked_allocator(settings)
     if not settings.server:
-        return () if local is None else (local,)
+        if local is None:
+            return ()
+        # A model that has no answer, or a refuted one, is followed by the allocator that needs none.
+        return (local, allocator(DEFAULT_ALLOCATOR)) if local.name == MODEL else (local,)
     if local is None:
         raise InputError("LLVM's allocation is wanted, and a server for another", hint="leave one of the two out")
     if remote is None:

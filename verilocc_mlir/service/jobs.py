@@ -25,6 +25,7 @@ from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.measure import measure
+from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError, is_out_of_memory
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
@@ -61,6 +62,10 @@ class Terms:
     allocators: tuple[str, ...] = (DEFAULT_ALLOCATOR,)
     attempts: int = DEFAULT_ATTEMPTS
     factory: Factory = allocator
+
+
+WITH_MODEL = Terms((MODEL, DEFAULT_ALLOCATOR))
+"""With the language model that ``$VERILOCC_MODEL`` names; the pool's processes inherit it."""
 
 
 class Deadline:

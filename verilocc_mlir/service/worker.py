@@ -28,6 +28,7 @@ from grpc import StatusCode
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, default_solver
+from verilocc_mlir.allocators import Loading
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes
 from verilocc_mlir.pipeline.clock import cpu_seconds
@@ -92,6 +93,9 @@ def serve(memory_mib: int, attempts: int, terms: str) -> None:
     DEFECTS.addHandler(defects)
     DEFECTS.propagate = False
     _check_solver()
+    for name in offered.allocators:
+        if isinstance(found := offered.factory(name), Loading):
+            found.load()
     answers.write(frame({"ok": True, "ready": os.getpid()}, b""))
     answers.flush()
     while True:

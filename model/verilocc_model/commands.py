@@ -1,0 +1,129 @@
+"""What ``verilocc train`` and ``verilocc eval`` do; the command line of ``verilocc_mlir`` calls it by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.files import write_whole
+from verilocc_model.allocator import ModelAllocator
+from verilocc_model.card import read_card
+from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
+from verilocc_model.evaluation.journal import Journal
+from verilocc_model.training.adapt import ADAPTATION, adapt
+from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
+from verilocc_model.training.entries import entries
+from verilocc_model.training.relabel import Effort, relabel
+from verilocc_model.training.run import commit, train_adapter, train_base
+
+Say = Callable[[str], None]
+
+
+def train(
+    kind: str,
+    data: Sequence[Path],
+    out: Path,
+    *,
+    config: Path | None,
+    settings: dict[str, Any],
+    base: Path | None,
+    say: Say,
+) -> int:
+    """Train a base or an adapter; an exit code: 130 where it was interrupted or ran out of time, and can be resumed."""
+    wanted = load_config(config, settings)
+    if kind == "adapter":
+        if base is None:
+            raise InputError("an adapter needs a base", hint="--base=DIR")
+        done = train_adapter(base, data, wanted, out, say)
+    else:
+        done = train_base(data, wanted, out, say)
+    say(f"the model is in {out / 'model'}" + ("" if done else "; the same command goes on from the checkpoint"))
+    return ExitCode.PROVED if done else ExitCode.INTERRUPTED
+
+
+def relabel_command(
+    data: Sequence[Path], out: Path, *, model: Path | None, targets: tuple[str, ...], effort: Effort, say: Say
+) -> int:
+    """Look for better labels of what may be trained on."""
+    loaded = ModelAllocator(model) if model is not None else None
+    chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
+    if not chosen:
+        raise InputError("there is nothing to label", where=", ".join(map(str, data)))
+    relabel(chosen, out, loaded.scorer if loaded else None, effort, say)
+    return ExitCode.PROVED
+
+
+def adapt_command(
+    target: str, base: Path, data: Sequence[Path], out: Path, *, minutes: float, kernels: int, say: Say
+) -> int:
+    """Adapt a model to a GPU."""
+    model = adapt(target, base, data, out, say, config=replace(ADAPTATION, minutes=minutes), kernels=kernels)
+    say(f"the model is in {model}")
+    return ExitCode.PROVED
+
+
+def evaluate_command(
+    data: Sequence[Path],
+    *,
+    model: Path | None,
+    config: EvalConfig,
+    everything: bool,
+    limit: int,
+    out: Path | None,
+    say: Say,
+) -> int:
+    """Measure on what the base was not trained on, or on ``everything``; ``limit``: problems, 0: all."""
+    loaded = ModelAllocator(model) if model is not None else None
+    found = [e for e in entries(data, DEFAULT_HOLD_OUT) if everything or e.unseen]
+    # The first of them are any of them.
+    chosen = found[:limit] if limit else found
+    if not chosen:
+        raise InputError("there is nothing to evaluate on", where=", ".join(map(str, data)))
+    about = {
+        "model": loaded.version if loaded else "",
+        "card": read_card(model) if model is not None else None,
+        "commit": commit(),
+        "data": [str(d) for d in data],
+    }
+    journal = None
+    if out is not None:
+        journal = Journal(out.with_name(f"{out.name}.partial"), {**about, "config": asdict(config)})
+    rows: list[Row] = []
+    for number, entry in enumerate(chosen, 1):
+        measured = journal.rows_of(entry.key) if journal is not None else None
+        if measured is None:
+            measured = list(evaluate([entry.read()], loaded.scorer if loaded else None, config))
+            if journal is not None:
+                journal.add(entry.key, measured)
+        rows += measured
+        if number % 20 == 0 or number == len(chosen):
+            say(f"{number} of {len(chosen)} problems")
+    summed = report(rows, config, about)
+    for line in table(summed):
+        say(line)
+    if out is not None and journal is not None:
+        write_whole(out, written(summed).encode())
+        journal.end()
+    return ExitCode.PROVED
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """A Markdown table of the cells."""
+    lines = [
+        "| target | family | source | policy | mode | problems | pass@1 | ≤ deterministic | < deterministic | ≤ greedy "
+        "| < greedy | slowest s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    shares = (
+        "pass@1", "no_worse_than_deterministic", "better_than_deterministic", "no_worse_than_greedy",
+        "better_than_greedy",
+    )  # fmt: skip
+    for cell in found["cells"]:
+        names = [str(cell[k]) for k in ("target", "family", "source", "policy", "mode")]
+        fitting = f"{cell['problems'] - cell['do_not_fit']} of {cell['problems']}"
+        shown = ["-" if cell[k] is None else f"{100 * cell[k]:.1f} %" for k in shares]
+        lines.append(f"| {' | '.join([*names, fitting, *shown])} | {cell['slowest_seconds']:.2f} |")
+    return lines

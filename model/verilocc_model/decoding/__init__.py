@@ -1,0 +1,1 @@
+"""From a scorer of words to a proposal: masked or not, drafted ahead, deterministic for a seed."""

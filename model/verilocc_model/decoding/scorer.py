@@ -1,0 +1,97 @@
+"""What ranks the possible answers: a language model, or one of the trivial policies it is measured against."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verilocc_model.encoding.vocabulary import APART, FIRST, JOIN, POINTERS, words
+
+Scores = NDArray[np.float32]
+
+
+class Scorer(Protocol):
+    """Scores next words, given all words so far.
+
+    The context is a window of tokens that grows and can be cut back; scores of shape (positions, vocabulary) are
+    unnormalised log probabilities.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def limit(self) -> int:
+        """Tokens of a window at most."""
+        ...
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """Forget the context and start a window."""
+        ...
+
+    def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
+        """Append tokens; for each of ``positions``, counted within ``tokens``, score what may follow that token."""
+        ...
+
+    def cut(self, length: int) -> None:
+        """Keep the first ``length`` tokens."""
+        ...
+
+
+class _Stateless:
+    """A policy that does not look at the context."""
+
+    limit = 1 << 30
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        pass
+
+    def cut(self, length: int) -> None:
+        pass
+
+
+class FirstFit(_Stateless):
+    """First fit as it is in textbooks: ranges one by one, the lowest register that is free, no copy looked at."""
+
+    name = "first-fit"
+
+    def __init__(self) -> None:
+        known = words()
+        self._row = np.zeros(len(known.words), np.float32)
+        for word, score in ((APART, 2.0), (JOIN, 1.0), (FIRST, 3.0), ("order0", 2.0), ("split0", 2.0)):
+            self._row[known.ids[word]] = score
+        for word, number in known.ids.items():
+            if word.startswith("grant"):
+                self._row[number] = 1.0 + 0.01 * int(word[5:])
+
+    def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
+        """The same for every position."""
+        return np.repeat(self._row[None, :], len(positions), axis=0)
+
+
+class RandomChoice(_Stateless):
+    """Any legal answer with equal probability: any register, not any pointer to one."""
+
+    name = "random"
+
+    def __init__(self, seed: int) -> None:
+        known = words()
+        self._generator = np.random.default_rng(seed)
+        self._pointers = [known.ids[word] for word in POINTERS]
+
+    def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
+        """Noise; pointers come last."""
+        scores = self._generator.random((len(positions), len(words().words)), np.float32)
+        scores[:, self._pointers] = -1.0
+        return scores
+
+
+def gumbel(seed: int, number: int, size: int) -> Scores:
+    """Noise that makes the best score a sample; it depends on the seed and the number of the question only."""
+    digest = hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest()
+    uniform = np.random.default_rng(int.from_bytes(digest, "big")).random(size, np.float32)
+    return -np.log(-np.log(np.clip(uniform, 1e-9, 1.0 - 1e-7)))

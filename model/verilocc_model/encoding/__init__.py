@@ -1,0 +1,1 @@
+"""``AllocationProblem`` to tokens, and decisions back to registers."""

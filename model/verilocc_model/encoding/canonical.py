@@ -1,0 +1,250 @@
+"""One form for all problems that differ only in the names of registers and the order of blocks.
+
+Blocks are laid out anew: the entry first, then each block after those that define what it reads, deeper loops first;
+ties go by what the blocks contain, refined a few times over the live ranges that connect them (colour refinement, as
+Weisfeiler and Leman's). Live ranges are numbered by their first definition in that layout. Blocks or ranges that no
+refinement tells apart are alike in all that an allocator sees, and keep their order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, replace
+
+from verilocc_mlir.problem.model import Affinity, AllocationProblem, LaneGroup, LiveRange, Preference, Segment
+
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """The problem in canonical form; ``original[k]`` is the id that its range *k* has in the problem it was made of."""
+
+    problem: AllocationProblem
+    original: tuple[int, ...]
+
+    def restored(self, registers: Iterable[str]) -> tuple[str, ...]:
+        """Registers by canonical id as registers by original id."""
+        found = [""] * len(self.original)
+        for old, register in zip(self.original, registers, strict=True):
+            found[old] = register
+        return tuple(found)
+
+    def permuted(self, registers: tuple[str, ...]) -> tuple[str, ...]:
+        """Registers by original id as registers by canonical id."""
+        return tuple(registers[old] for old in self.original)
+
+
+def canonical(problem: AllocationProblem) -> Canonical:
+    """The canonical form of a problem."""
+    layout = _Layout(problem)
+    labels, signatures = _colours(problem, layout)
+    moved = layout.reordered(_block_order(problem, layout, labels))
+    blocks = tuple(moved.start[b] for b in moved.order)
+    depths = tuple(problem.block_depths[b] for b in moved.order)
+
+    def first_slot(live_range: LiveRange) -> int:
+        slots = [moved.slot(p.slot) for p in live_range.points]
+        defined = [moved.slot(p.slot) for p in live_range.points if p.kind != "use"]
+        return min(defined or slots, default=0)
+
+    order = sorted(problem.ranges, key=lambda r: (first_slot(r), signatures[r.id], r.id))
+    new = {r.id: k for k, r in enumerate(order)}
+    ranges = tuple(_moved_range(r, new[r.id], moved) for r in order)
+    affinities = sorted(
+        (_moved_affinity(a, new, moved) for a in problem.affinities),
+        key=lambda f: (f.slot, f.a, f.a_lane, f.b, f.b_lane),
+    )
+    fixed = sorted(
+        (replace(f, segments=moved.segments(f.segments)) for f in problem.fixed),
+        key=lambda f: (f.units, f.segments, f.reason),
+    )
+    preferences = sorted(
+        (_moved_preference(p, new, moved) for p in problem.preferences),
+        key=lambda p: (p.slot, p.kind, [astuple(r) for r in p.relations]),
+    )
+    return Canonical(
+        replace(
+            problem,
+            block_starts=blocks,
+            block_depths=depths,
+            ranges=ranges,
+            affinities=tuple(affinities),
+            fixed=tuple(fixed),
+            preferences=tuple(preferences),
+        ),
+        tuple(r.id for r in order),
+    )
+
+
+class _Layout:
+    """Where each block lies, and segments as pieces of blocks."""
+
+    def __init__(self, problem: AllocationProblem) -> None:
+        self.starts = problem.block_starts
+        self.stops = (*problem.block_starts[1:], problem.slots)
+        self.order = tuple(range(len(self.starts)))
+        self.start = dict(enumerate(self.starts))
+
+    def block(self, slot: int) -> int:
+        """The block that ``slot`` lies in."""
+        return max(bisect_right(self.starts, slot) - 1, 0)
+
+    def pieces(self, segments: Iterable[Segment]) -> list[tuple[int, int, int]]:
+        """``(block, first, end)`` with offsets from the block's start, for each block that a segment touches."""
+        found: list[tuple[int, int, int]] = []
+        for first, end in segments:
+            number = self.block(first)
+            while first < end:
+                stop = min(end, self.stops[number]) if number + 1 < len(self.starts) else end
+                if stop > first:
+                    found.append((number, first - self.starts[number], stop - self.starts[number]))
+                first = stop
+                number += 1
+        return found
+
+    def reordered(self, order: list[int]) -> _Layout:
+        """The same blocks laid out in another order."""
+        other = _Layout.__new__(_Layout)
+        other.starts, other.stops, other.order = self.starts, self.stops, tuple(order)
+        other.start = {}
+        position = 0
+        for number in order:
+            other.start[number] = position
+            position += self.stops[number] - self.starts[number]
+        return other
+
+    def slot(self, slot: int) -> int:
+        """An old slot in this layout."""
+        number = self.block(slot)
+        return self.start[number] + slot - self.starts[number]
+
+    def segments(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
+        """Old segments in this layout, sorted and joined where they touch."""
+        moved = sorted((self.start[b] + first, self.start[b] + end) for b, first, end in self.pieces(segments))
+        joined: list[Segment] = []
+        for first, end in moved:
+            if joined and joined[-1][1] >= first:
+                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+            else:
+                joined.append((first, end))
+        return tuple(joined)
+
+
+def _digest(value: object) -> str:
+    return hashlib.blake2b(repr(value).encode(), digest_size=12).hexdigest()
+
+
+def _colours(problem: AllocationProblem, layout: _Layout) -> tuple[list[str], list[str]]:
+    """A label for each block and a signature for each range, equal only for what looks alike from all around."""
+    count = len(layout.starts)
+    where = layout.block
+    offsets = layout.starts
+    shapes = [
+        (r.banks, r.width, r.lanes, r.align, r.limit, r.register_class, "" if r.hint.startswith("%") else r.hint)
+        for r in problem.ranges
+    ]
+    # For each range, what it does in each block: points and liveness, both with offsets from the block's start.
+    within: list[list[tuple[int, str]]] = []
+    for live_range in problem.ranges:
+        deeds: dict[int, list[object]] = {}
+        for p in live_range.points:
+            b = where(p.slot)
+            deeds.setdefault(b, []).append((p.slot - offsets[b], p.lanes, p.kind, p.family))
+        for group in live_range.groups:
+            for b, first, end in layout.pieces(group.segments):
+                deeds.setdefault(b, []).append((first, end, group.lanes))
+        within.append([(b, _digest(done)) for b, done in sorted(deeds.items())])
+    held: list[list[object]] = [[] for _ in range(count)]
+    for fixed in problem.fixed:
+        for b, first, end in layout.pieces(fixed.segments):
+            held[b].append((fixed.units, first, end))
+    labels = [
+        _digest((b == 0, layout.stops[b] - layout.starts[b], problem.block_depths[b], sorted(held[b], key=repr)))
+        for b in range(count)
+    ]
+    signatures = [_digest(shape) for shape in shapes]
+    for _ in range(_ROUNDS):
+        seen: list[list[object]] = [[] for _ in range(count)]
+        partners: list[list[object]] = [[] for _ in problem.ranges]
+        for a in problem.affinities:
+            lanes = (a.a_lane, a.b_lane, a.lanes, a.weight)
+            partners[a.a].append(("a", *lanes, signatures[a.b] if a.b >= 0 else a.fixed))
+            if a.b >= 0:
+                partners[a.b].append(("b", *lanes, signatures[a.a]))
+        for r, deeds_of in enumerate(within):
+            for b, done in deeds_of:
+                seen[b].append((signatures[r], done))
+        new = [
+            _digest((signatures[r], sorted((labels[b], done) for b, done in within[r]), sorted(partners[r], key=repr)))
+            for r in range(len(problem.ranges))
+        ]
+        labels = [_digest((labels[b], sorted(seen[b], key=repr))) for b in range(count)]
+        signatures = new
+    return labels, signatures
+
+
+def _block_order(problem: AllocationProblem, layout: _Layout, labels: list[str]) -> list[int]:
+    """The entry, then always a block all of whose inputs are defined, the deepest first."""
+    count = len(layout.starts)
+    waits: list[set[int]] = [set() for _ in range(count)]
+    for live_range in problem.ranges:
+        defined = {layout.block(p.slot) for p in live_range.points if p.kind != "use"}
+        if len(defined) != 1:
+            # Several definitions: around a loop the order of reading and writing says nothing.
+            continue
+        (home,) = defined
+        for group in live_range.groups:
+            for b, _, _ in layout.pieces(group.segments):
+                if b != home:
+                    waits[b].add(home)
+    followers: list[list[int]] = [[] for _ in range(count)]
+    missing = [len(w) for w in waits]
+    for b, before in enumerate(waits):
+        for a in before:
+            followers[a].append(b)
+    order: list[int] = []
+    left = set(range(count))
+
+    def rank(b: int) -> tuple[bool, int, int, str, int]:
+        return (b != 0, missing[b], -problem.block_depths[b], labels[b], b)
+
+    while left:
+        # A cycle of waits (irreducible or partly defined) is broken where least is missing.
+        chosen = min(left, key=rank)
+        left.remove(chosen)
+        order.append(chosen)
+        for b in followers[chosen]:
+            missing[b] -= 1
+    return order
+
+
+def _moved_range(live_range: LiveRange, number: int, moved: _Layout) -> LiveRange:
+    groups = tuple(
+        sorted(
+            (LaneGroup(g.lanes, moved.segments(g.segments)) for g in live_range.groups),
+            key=lambda g: (g.lanes, g.segments),
+        )
+    )
+    points = tuple(
+        sorted((replace(p, slot=moved.slot(p.slot)) for p in live_range.points), key=lambda p: (p.slot, p.kind))
+    )
+    return replace(live_range, id=number, groups=groups, points=points)
+
+
+def _moved_affinity(affinity: Affinity, new: dict[int, int], moved: _Layout) -> Affinity:
+    slot = moved.slot(affinity.slot) if affinity.weight else 0
+    if affinity.b < 0:
+        return replace(affinity, a=new[affinity.a], slot=slot)
+    a, b = new[affinity.a], new[affinity.b]
+    if affinity.weight or a < b:
+        return replace(affinity, a=a, b=b, slot=slot)
+    # A mere hint has no direction.
+    return replace(affinity, a=b, b=a, a_lane=affinity.b_lane, b_lane=affinity.a_lane, slot=slot)
+
+
+def _moved_preference(preference: Preference, new: dict[int, int], moved: _Layout) -> Preference:
+    relations = sorted((replace(r, a=new[r.a], b=new[r.b]) for r in preference.relations), key=astuple)
+    return replace(preference, relations=tuple(relations), slot=moved.slot(preference.slot))

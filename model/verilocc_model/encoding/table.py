@@ -1,0 +1,106 @@
+"""Everything about one problem that does not change while it is answered."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, demands, room, splits
+from verilocc_mlir.allocators.cells import CellMap, cell_map
+from verilocc_mlir.allocators.coalesce import lane_offset
+from verilocc_mlir.allocators.cost import CostModel, align_up, scalar_waves, vector_waves
+from verilocc_mlir.allocators.hints import Hints
+from verilocc_mlir.allocators.items import CandidateTable, Item, single_items
+from verilocc_mlir.allocators.packing import fixed_occupation
+from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_mlir.allocators.timeline import Timeline
+from verilocc_mlir.problem.model import Affinity, AllocationProblem
+from verilocc_model.encoding.features import Features
+from verilocc_model.encoding.vocabulary import GRANTS, SPLITS
+
+SCALAR_GRANULE = 8
+"""SGPRs are granted in steps of eight: the encoding granule of GCNSubtarget.cpp before gfx10, and fine enough after."""
+
+
+class Table:
+    """See the module. ``problem`` is in canonical form."""
+
+    def __init__(self, problem: AllocationProblem) -> None:
+        self.problem = problem
+        self.timeline = Timeline(problem)
+        self.cells: CellMap = cell_map(problem)
+        self.singles: list[Item] = single_items(problem, self.timeline, self.cells)
+        self.fixed: list[int] = fixed_occupation(problem, self.timeline, self.cells)
+        self.candidates = CandidateTable(problem, self.cells)
+        self.hints = Hints(problem, self.cells)
+        self.features = Features(problem, self.timeline, self.cells, self.singles)
+        self.cost = CostModel(problem, self.cells)
+        self.demands: tuple[Demand, ...] = demands(problem, self.timeline, self.cells, self.singles, self.fixed)
+        self.room: Room = room(problem, self.demands)
+        self.scalar = problem.phase == "sgpr"
+        self.granule = SCALAR_GRANULE if self.scalar else max(problem.occupancy.granule, 1)
+
+    def check_pressure(self) -> None:
+        """Raises AllocationFailure where more registers are needed at one point than there are."""
+        for demand in self.demands:
+            if demand.registers > demand.available:
+                banks = " and ".join(b.upper() + "s" for b in demand.banks)
+                raise AllocationFailure(
+                    f"{demand.registers} {banks} are needed at once, {demand.available} are free there",
+                    reason="pressure",
+                    where=f"function {self.problem.function}, slot {demand.slot}",
+                )
+
+    @cached_property
+    def least(self) -> int:
+        """Registers without which no assignment exists."""
+        if self.scalar:
+            return max(self.room.least.get(("sgpr",), 0), 0)
+        return self.room.least_vectors
+
+    @cached_property
+    def budget(self) -> int:
+        """Registers there are."""
+        return sum(self.room.top.get(b, 0) for b in (("sgpr",) if self.scalar else ("vgpr", "agpr")))
+
+    @cached_property
+    def grants(self) -> tuple[int, ...]:
+        """Register totals to choose from, a granule apart, from the least that could do to the whole budget."""
+        found: list[int] = []
+        total = align_up(max(self.least, 1), self.granule)
+        while len(found) < GRANTS - 1 and total < self.budget:
+            found.append(total)
+            total += self.granule
+        return (*found, self.budget)
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """Of ``grants``, the last before each loss of a wave, and the whole budget."""
+        waves = [self.waves(total) for total in self.grants]
+        return (*(k for k in range(len(waves) - 1) if waves[k + 1] < waves[k]), len(waves) - 1)
+
+    def shares(self, total: int) -> tuple[Ceiling, ...]:
+        """Ways to share a total between the files; none where the demand of a file rules all of them out."""
+        if self.scalar:
+            return ({"sgpr": total},)
+        found: list[Ceiling] = []
+        for ceiling in splits(self.problem, self.room, total):
+            if ceiling not in found:
+                found.append(ceiling)
+        return tuple(found[:SPLITS])
+
+    def waves(self, total: int) -> int:
+        """Waves that a total leaves room for."""
+        most = self.problem.occupancy.max_waves
+        if self.scalar:
+            return min(scalar_waves(self.problem, total), most)
+        return vector_waves(total, self.problem.occupancy)
+
+    @cached_property
+    def copies(self) -> tuple[tuple[Affinity, int], ...]:
+        """Copies between two ranges with the distance of their ends in cells, heaviest first."""
+        found = [
+            (a, distance)
+            for a in self.problem.affinities
+            if a.b >= 0 and a.a != a.b and (distance := lane_offset(a.a_lane - a.b_lane, self.cells.halves)) is not None
+        ]
+        return tuple(sorted(found, key=lambda pair: (-pair[0].weight, pair[0].slot, pair[0].a, pair[0].b)))

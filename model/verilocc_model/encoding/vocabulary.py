@@ -1,0 +1,99 @@
+"""The domain's words. A model is trained for one ``VOCABULARY_VERSION`` of words and questions; its file says which.
+
+Words are short texts, so that a sequence can be read, and be given to a model with a tokenizer of its own:
+
+* ``v``, ``a``, ``s`` … with a width and an alignment: the shape of what is placed, ``v4/2``;
+* ``~6.1``: how long it lives (power of two of instructions) and the deepest loop it is used in;
+* ``mfma>store``: family of its first definition and of its last use;
+* ``+3.1``: registers to spare while it lives (power of two), and whether copies were joined in it;
+* ``12``, ``a12``, ``12h``, ``x0``: register numbers within their file: of the file the shape names first, AGPRs, high
+  halves, special registers;
+* decisions: ``join``/``apart``, ``order0``, ``grant3``, ``split1``, ``=hint``, ``=first``, ``=top``, ``=tight``, or a
+  register number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from verilocc_mlir.problem.families import FAMILIES
+
+VOCABULARY_VERSION = 2
+
+BANKS = ("v", "a", "va", "s", "sx", "x", "-")
+WIDTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
+"""Upper ends of the width classes, in registers; 0: a 16-bit half."""
+ALIGNMENTS = (1, 2, 4)
+LIVES = 13
+DEPTHS = 4
+SLACKS = 9
+ORDERS = 3
+GRANTS = 65
+SPLITS = 4
+WEIGHTS = 8
+RELATIONS = ("same", "part", "other")
+NUMBERS = 1024
+AGPRS = 256
+HALVES = 512
+SPECIALS = 8
+
+PAD, BEGIN = "<pad>", "<begin>"
+HINT, FIRST, TOP, TIGHT = "=hint", "=first", "=top", "=tight"
+POINTERS = (HINT, FIRST, TOP, TIGHT)
+JOIN, APART = "join", "apart"
+NONE, ENDLESS = "none", "all"
+
+
+class Words(NamedTuple):
+    """All words in order, and their numbers."""
+
+    words: tuple[str, ...]
+    ids: dict[str, int]
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """Numbers of words; KeyError for one there is not."""
+        return [self.ids[word] for word in words]
+
+    def decode(self, tokens: Iterable[int]) -> list[str]:
+        """Words of numbers."""
+        return [self.words[token] for token in tokens]
+
+
+@lru_cache(maxsize=1)
+def words() -> Words:
+    """The vocabulary."""
+    families = (*FAMILIES, NONE)
+    found = [
+        PAD, BEGIN, "sgpr", "wwm", "vgpr", "shared-file", "own-files", "needs", "of", "wave-at", "joining", "planning",
+        "placing", "hint", "first", "refuted", "free", NONE, ENDLESS, "reserve0", "reserve1", "reserve2", "reserve3",
+        JOIN, APART, *POINTERS,
+    ]  # fmt: skip
+    found += [f"order{k}" for k in range(ORDERS)]
+    found += [f"grant{k}" for k in range(GRANTS)]
+    found += [f"split{k}" for k in range(SPLITS)]
+    found += [shape_word(b, w, a) for b in BANKS for w in WIDTHS for a in ALIGNMENTS]
+    found += [life_word(k, d) for k in range(LIVES) for d in range(DEPTHS)]
+    found += [f"{d}>{u}" for d in families for u in families]
+    found += [f"+{k}.{m}" for k in range(SLACKS) for m in range(2)]
+    found += [f"copy{w}.{r}" for w in range(WEIGHTS) for r in RELATIONS]
+    found += [str(k) for k in range(NUMBERS)]
+    found += [f"a{k}" for k in range(AGPRS)]
+    found += [f"{k}h" for k in range(HALVES)]
+    found += [f"x{k}" for k in range(SPECIALS)]
+    ids = {word: k for k, word in enumerate(found)}
+    if len(ids) != len(found):
+        raise AssertionError("the vocabulary has a word twice")
+    return Words(tuple(found), ids)
+
+
+def shape_word(banks: str, width: int, align: int) -> str:
+    """``v4/2``; ``width`` and ``align`` are rounded up to what the vocabulary has."""
+    wide = next((w for w in WIDTHS if w >= width), WIDTHS[-1])
+    return f"{banks}{wide}/{next((a for a in ALIGNMENTS if a >= align), ALIGNMENTS[-1])}"
+
+
+def life_word(power: int, depth: int) -> str:
+    """``~6.1``."""
+    return f"~{min(power, LIVES - 1)}.{min(depth, DEPTHS - 1)}"

@@ -1,0 +1,1 @@
+"""How often a first answer is proved, what it costs, and against whom."""

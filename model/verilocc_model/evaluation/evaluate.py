@@ -1,0 +1,330 @@
+"""``verilocc eval``: the model and the trivial policies on the same problems, under the same mask, every answer proved.
+
+Policies: ``model``; ``draft``, the episode's own answers, which need no model; ``first-fit`` and ``random``, under the
+same mask. Modes: ``masked`` (mask and look-ahead), ``mask-only`` (no look-ahead, so there are dead ends), ``unmasked``
+(no legality check: whatever word the model ranks first is taken; the facts in the prompt are the same). An answer
+*passes* if ``smt_verifier`` proves it; nothing is repaired and no other allocator takes over.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from smt_verifier.outcome import Outcome
+from smt_verifier.prove import Violation, prove
+from verilocc_mlir.allocators import Counterexample, allocator
+from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
+from verilocc_model.advice import advice_of
+from verilocc_model.decoding.decoder import Decoded, Sampling, decode
+from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer
+from verilocc_model.encoding.canonical import canonical
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.examples import cells_of
+from verilocc_model.encoding.table import Table
+from verilocc_model.price import Price, price_of
+from verilocc_model.training.entries import Labelled
+
+MODES = ("masked", "mask-only", "unmasked")
+POLICIES = ("model", "draft", "first-fit", "random")
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """What is measured.
+
+    Attributes:
+        modes: of ``MODES``.
+        policies: of ``POLICIES``.
+        samples: further, sampled answers of the model in each mode, for pass@k and the best of n.
+        feedback: where the model's unmasked answer is refuted, as many second attempts that are told why, and as many
+            that are not, one at least.
+        temperature: of the samples.
+        seed: of samples and of the random policy.
+        seconds: wall time for one answer.
+    """
+
+    modes: tuple[str, ...] = MODES
+    policies: tuple[str, ...] = POLICIES
+    samples: int = 0
+    feedback: bool = False
+    temperature: float = 0.7
+    seed: int = 0
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One answer to one problem; ``sample`` is -1 for the answer that is not sampled.
+
+    ``told``: it is a second attempt that was told what was refuted. ``price``, ``deterministic`` and ``greedy`` (the
+    other allocators') are None without an answer. ``decode_seconds`` is CPU time of building tables and decoding,
+    ``wall_seconds`` wall time of that and of the proof.
+    """
+
+    name: str
+    source: str
+    family: str
+    target: str
+    phase: str
+    ranges: int
+    policy: str
+    mode: str
+    sample: int
+    told: bool
+    outcome: str
+    reason: str
+    price: Price | None
+    deterministic: Price | None
+    greedy: Price | None
+    questions: int
+    agreed: int
+    refused: int
+    passes: int
+    tokens: int
+    decode_seconds: float
+    wall_seconds: float
+
+    @property
+    def proved(self) -> bool:
+        """Whether the answer passes."""
+        return self.outcome == "proved"
+
+
+def evaluate(problems: Iterable[Labelled], model: Callable[[str], Scorer] | None, config: EvalConfig) -> Iterator[Row]:
+    """Rows for each problem, as they are measured.
+
+    Args:
+        problems: what is asked; their labels are not looked at.
+        model: the scorer for a target; None leaves the model out.
+        config: what is measured.
+    """
+    for problem in problems:
+        yield from _of_problem(problem, model, config)
+
+
+def _of_problem(asked: Labelled, model: Callable[[str], Scorer] | None, config: EvalConfig) -> Iterator[Row]:
+    rivals = _rivals(asked)
+    for policy in config.policies:
+        for mode in config.modes:
+            if (policy == "draft" and mode != "masked") or (policy == "model" and model is None):
+                continue
+
+            def answer(sample: int, refuted: tuple[Violation, ...] = ()) -> tuple[Row, tuple[Violation, ...]]:
+                scorer = _scorer(policy, asked.target, model, config.seed)  # noqa: B023 -- called in this round only
+                return _answered(asked, rivals, scorer, policy, mode, sample, refuted, config)  # noqa: B023
+
+            first, violations = answer(-1)
+            yield first
+            if policy != "model":
+                continue
+            again = mode == "unmasked" and config.feedback and bool(violations)
+            for sample in range(max(config.samples, int(again))):
+                yield answer(sample)[0]
+                if again:
+                    yield answer(sample, violations)[0]
+
+
+def _rivals(asked: Labelled) -> tuple[Price | None, Price | None]:
+    """What the deterministic allocator's answer costs, and LLVM's greedy one's."""
+    form = canonical(asked.problem)
+    table = Table(form.problem)
+    mine: Price | None = None
+    try:
+        found = allocator("deterministic").allocate(asked.problem)
+        mine = price_of(table, cells_of(table, form.permuted(found.registers)))
+    except AllocationFailure:
+        pass
+    llvm = price_of(table, cells_of(table, form.permuted(asked.greedy))) if asked.greedy else None
+    return mine, llvm
+
+
+def _scorer(policy: str, target: str, model: Callable[[str], Scorer] | None, seed: int) -> Scorer | None:
+    if policy == "model" and model is not None:
+        return model(target)
+    return {"first-fit": FirstFit, "random": lambda: RandomChoice(seed)}[policy]() if policy != "draft" else None
+
+
+def _answered(
+    asked: Labelled,
+    rivals: tuple[Price | None, Price | None],
+    scorer: Scorer | None,
+    policy: str,
+    mode: str,
+    sample: int,
+    refuted: tuple[Violation, ...],
+    config: EvalConfig,
+) -> tuple[Row, tuple[Violation, ...]]:
+    sampling = Sampling(config.temperature if sample >= 0 else 0.0, config.seed * 1000 + sample, config.seconds)
+    start, cpu = time.perf_counter(), time.process_time()
+    done = Decoded()
+    outcome, reason = "failed", ""
+    price: Price | None = None
+    violations: tuple[Violation, ...] = ()
+    form = canonical(asked.problem)
+    table = Table(form.problem)
+    try:
+        table.check_pressure()
+        advice = advice_of([Counterexample(v.rule, v.ranges, v.slot, v.lanes, v.registers, v.free) for v in refuted],
+                           form, table)  # fmt: skip
+        episode = Episode(table, mask=mode != "unmasked", lookahead=mode == "masked", advice=advice)
+        done = decode(episode, scorer, sampling) if scorer is not None else _drafted(episode)
+        cpu = time.process_time() - cpu
+        registers = form.restored(done.registers)
+        proof = prove(asked.problem, Proposal(PROBLEM_VERSION, policy, registers), timeout_s=config.seconds)
+        outcome, violations = str(proof.outcome).lower(), proof.violations
+        if proof.outcome is Outcome.PROVED:
+            price = price_of(table, episode.starts)
+        elif violations:
+            reason = violations[0].rule
+    except AllocationFailure as failure:
+        cpu = time.process_time() - cpu
+        reason = failure.reason
+    wall = time.perf_counter() - start
+    row = Row(
+        asked.name, asked.source, asked.family, asked.target, asked.phase, len(asked.problem.ranges), policy, mode,
+        sample, bool(refuted), outcome, reason, price, *rivals, done.questions, done.agreed,
+        done.refused, done.passes, done.tokens, round(cpu, 4), round(wall, 4),
+    )  # fmt: skip
+    return row, violations
+
+
+def _drafted(episode: Episode) -> Decoded:
+    done = Decoded()
+    while (question := episode.question()) is not None:
+        if not episode.answer(question.draft):
+            raise AssertionError(f"the draft {question.draft!r} is not allowed")
+        done.questions += 1
+        done.agreed += 1
+    done.registers = episode.registers()
+    return done
+
+
+def pass_at(k: int, right: int, samples: int) -> float:
+    """Chance that one of ``k`` samples passes, from ``right`` of ``samples`` (Chen et al. 2021, unbiased)."""
+    if samples - right < k:
+        return 1.0
+    return 1.0 - math.prod((samples - right - i) / (samples - i) for i in range(k))
+
+
+def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """For each cell (target, family, source) and each policy and mode: shares of problems, as fractions.
+
+    Problems whose peak pressure exceeds the file are counted apart (``do_not_fit``): no assignment exists for them.
+    """
+    found: list[dict[str, Any]] = []
+    keys = sorted({(r.target, r.family, r.source, r.policy, r.mode) for r in rows})
+    for key in keys:
+        mine = [r for r in rows if (r.target, r.family, r.source, r.policy, r.mode) == key]
+        first = [r for r in mine if r.sample < 0]
+        fitting = [r for r in first if r.reason != "pressure"]
+        proved = [r for r in fitting if r.proved]
+        entry: dict[str, Any] = {
+            **dict(zip(("target", "family", "source", "policy", "mode"), key, strict=True)),
+            "problems": len(first),
+            "do_not_fit": len(first) - len(fitting),
+            "pass@1": _share(len(proved), len(fitting)),
+            **_against("deterministic", [(r.price, r.deterministic) for r in proved]),
+            **_against("greedy", [(r.price, r.greedy) for r in proved]),
+            "tokens": sum(r.tokens for r in first),
+            "decode_seconds": round(sum(r.decode_seconds for r in first), 2),
+            "slowest_seconds": max((r.wall_seconds for r in first), default=0.0),
+        }
+        entry.update(_sampled(mine, {r.name + r.phase for r in fitting}))
+        found.append(entry)
+    return found
+
+
+def _against(name: str, pairs: Iterable[tuple[Price | None, Price | None]]) -> dict[str, Any]:
+    """Shares of the problems that both have an answer to."""
+    both = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+    return {
+        f"compared_to_{name}": len(both),
+        f"no_worse_than_{name}": _share(sum(mine <= theirs for mine, theirs in both), len(both)),
+        f"better_than_{name}": _share(sum(mine < theirs for mine, theirs in both), len(both)),
+    }
+
+
+def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
+    """pass@k of the samples, the best of all answers against the others', and second attempts, told and blind."""
+    found: dict[str, Any] = {}
+    told = [r for r in rows if r.told]
+    if told:
+        again = {r.name + r.phase for r in told}
+        blind = [r for r in rows if r.sample >= 0 and not r.told and r.name + r.phase in again]
+        found["refuted_at_first"] = len(again)
+        found["second_attempt_told"] = _share(sum(r.proved for r in told), len(told))
+        found["second_attempt_blind"] = _share(sum(r.proved for r in blind), len(blind))
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if not row.told and row.name + row.phase in fitting:
+            groups.setdefault(row.name + row.phase, []).append(row)
+    samples = min((sum(r.sample >= 0 for r in g) for g in groups.values()), default=0)
+    if not samples:
+        return found
+    found["samples"] = samples
+    for k in (1, 10, 100):
+        if k <= samples:
+            drawn = [[r.proved for r in g if r.sample >= 0] for g in groups.values()]
+            rates = [pass_at(k, sum(one), len(one)) for one in drawn]
+            found[f"sampled_pass@{k}"] = round(sum(rates) / len(rates), 4)
+    for name in ("deterministic", "greedy"):
+        best = [
+            (min((r.price for r in g if r.price is not None), default=None), getattr(g[0], name))
+            for g in groups.values()
+        ]
+        found.update({f"best_{k}": v for k, v in _against(name, best).items()})
+    return found
+
+
+def better_than(rows: Sequence[Row], other: str, mode: str = "masked") -> list[dict[str, Any]]:
+    """For each cell, how often the model's price is below, equal to and above another policy's."""
+    prices: dict[tuple[str, ...], dict[str, Price | None]] = {}
+    for r in rows:
+        if r.mode == mode and r.sample < 0:
+            key = (r.target, r.family, r.source, r.name, r.phase)
+            prices.setdefault(key, {})[r.policy] = r.price
+    cells: dict[tuple[str, ...], list[int]] = {}
+    for key, found in prices.items():
+        mine, theirs = found.get("model"), found.get(other)
+        if mine is not None and theirs is not None:
+            cell = cells.setdefault(key[:3], [0, 0, 0])
+            cell[0 if mine < theirs else 1 if mine == theirs else 2] += 1
+    return [
+        {
+            **dict(zip(("target", "family", "source"), cell, strict=True)),
+            "against": other,
+            "below": counts[0],
+            "equal": counts[1],
+            "above": counts[2],
+        }
+        for cell, counts in sorted(cells.items())
+    ]
+
+
+def report(rows: Sequence[Row], config: EvalConfig, about: dict[str, Any]) -> dict[str, Any]:
+    """All that is kept of a run; ``rows`` have their values in the order of ``columns``."""
+    return {
+        **about,
+        "config": asdict(config),
+        "cells": summary(rows),
+        "prices": [entry for other in ("draft", "first-fit", "random") for entry in better_than(rows, other)],
+        "columns": [field.name for field in fields(Row)],
+        "rows": [list(asdict(row).values()) for row in rows],
+    }
+
+
+def written(found: dict[str, Any]) -> str:
+    """A report as JSON, an answer a line."""
+    rest = {k: v for k, v in found.items() if k != "rows"}
+    rows = ",\n".join(json.dumps(row) for row in found["rows"])
+    return f'{json.dumps(rest, indent=1)[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 4) if whole else None

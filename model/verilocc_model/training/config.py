@@ -1,0 +1,102 @@
+"""What a training run is asked for; a JSON file with these fields, all of which have defaults."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from verilocc_mlir.errors import InputError
+
+DEFAULT_HOLD_OUT = 0.03
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run.
+
+    Attributes:
+        start: directory of a causal language model of transformers (Qwen2, Llama …) to begin with; its embeddings are
+            replaced by new ones for the domain's words. Then the shape below is not looked at.
+        hidden, layers, heads, kv_heads, inner: shape of the Llama model; 256, 6, 4, 4, 704 make 5.4 million parameters.
+        window: tokens of a training sequence at most.
+        batch_tokens: tokens of a step, padding included.
+        learning_rate: peak; warmed up over ``warmup`` steps, then decayed with a cosine to a tenth at ``tokens``.
+        decay_minutes: the learning rate has come down after so many minutes of training too, 0: by tokens alone.
+        weight_decay: of AdamW.
+        tokens: tokens to train on in all.
+        minutes: wall time of this run at most, 0: no limit. The run can be resumed.
+        planning_weight: weight of an answer that plans, against one that joins or places: a function has three.
+        planning_repeats: how often a pass shows the plans apart from what follows them.
+        advice_rate: part of the examples that are shown with made-up refutations.
+        hold_out: part of the kernels kept for validation, where the data do not say it themselves.
+        checkpoint_minutes: between checkpoints.
+        seed: of weights, order and advice.
+        threads: of torch; 0: torch's choice.
+        bf16: matrix products in bfloat16.
+        rank, alpha, dropout: of a LoRA adapter.
+        targets: train on problems of these GPUs only; none: all but the one that is held out.
+    """
+
+    start: str = ""
+    hidden: int = 256
+    layers: int = 6
+    heads: int = 4
+    kv_heads: int = 4
+    inner: int = 704
+    window: int = 1024
+    batch_tokens: int = 8192
+    learning_rate: float = 1e-3
+    decay_minutes: float = 0.0
+    weight_decay: float = 0.05
+    warmup: int = 100
+    tokens: int = 20_000_000
+    minutes: float = 0.0
+    planning_weight: float = 4.0
+    planning_repeats: int = 4
+    advice_rate: float = 0.1
+    hold_out: float = DEFAULT_HOLD_OUT
+    checkpoint_minutes: float = 5.0
+    seed: int = 0
+    threads: int = 0
+    bf16: bool = False
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.0
+    targets: tuple[str, ...] = ()
+
+    def to_data(self) -> dict[str, Any]:
+        """Fields as JSON values."""
+        return {**asdict(self), "targets": list(self.targets)}
+
+
+def load_config(path: Path | None, overrides: dict[str, Any] | None = None) -> TrainConfig:
+    """The configuration in a file, with ``overrides``.
+
+    Raises:
+        InputError: the file cannot be read, or says what there is not.
+    """
+    data: dict[str, Any] = {}
+    if path is not None:
+        try:
+            data = json.loads(path.read_text())
+        except (OSError, json.JSONDecodeError) as error:
+            raise InputError(f"no training configuration: {error}", where=str(path)) from error
+    data.update(overrides or {})
+    defaults = TrainConfig()
+    known = {f.name for f in fields(TrainConfig)}
+    where = str(path) if path else ""
+    for name, value in data.items():
+        if name not in known:
+            raise InputError(
+                f"there is no setting {name!r}", where=where, hint=f"there are: {', '.join(sorted(known))}"
+            )
+        wanted = type(getattr(defaults, name))
+        if wanted is tuple:
+            data[name] = tuple(value)
+        elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
+            data[name] = float(value)
+        elif type(value) is not wanted:
+            raise InputError(f"{name} must be of type {wanted.__name__}, not {value!r}", where=where)
+    return replace(defaults, **data)

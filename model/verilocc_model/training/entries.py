@@ -1,0 +1,170 @@
+"""Labelled problems on disk: data sets of ``verilocc corpus make``, and files of one problem each.
+
+A file is JSON, gzip-compressed or not, called ``SOURCE.KERNEL.TARGET.PHASE.N.json[.gz]``, with ``problem`` (as
+``verilocc_mlir.problem.schema`` writes it), ``registers`` (a proved assignment by range id, null where there is none),
+and ``name``, ``source``, ``family``, ``target``, ``phase``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.problem.model import AllocationProblem
+from verilocc_mlir.problem.schema import problem_from_json
+from verilocc_model.corpus import greedy
+from verilocc_model.corpus.cells import Cell
+from verilocc_model.corpus.records import Record
+from verilocc_model.corpus.shards import MANIFEST, read_lines
+from verilocc_model.corpus.split import HELD_OUT_SOURCE, HELD_OUT_TARGET, held_out, split_of
+
+_SUFFIXES = (".json", ".json.gz")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A problem with a proved assignment.
+
+    Attributes:
+        registers: by range id; empty where there is no label.
+        greedy: what LLVM's greedy allocator assigned; empty where that is not known.
+    """
+
+    name: str
+    source: str
+    family: str
+    target: str
+    phase: str
+    problem: AllocationProblem
+    registers: tuple[str, ...]
+    greedy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A labelled problem that can be read.
+
+    Attributes:
+        key: changes when its contents do.
+        kernel: the same for all targets and phases of a kernel.
+        part: ``train``, ``valid`` or ``test``.
+        held_out: why the base must not see it, whatever its part: ``source``, ``target``.
+        read: reads it; InputError where that is not possible.
+    """
+
+    key: str
+    kernel: str
+    target: str
+    part: str
+    held_out: tuple[str, ...]
+    read: Callable[[], Labelled]
+
+    @property
+    def unseen(self) -> bool:
+        """Whether a base is never trained on it."""
+        return self.part != "train" or bool(self.held_out)
+
+    def trains(self, targets: tuple[str, ...]) -> bool:
+        """Whether a run for these GPUs (none: all) may see it; a GPU that is held out has to be named."""
+        if targets and self.target not in targets:
+            return False
+        reasons = [r for r in self.held_out if r != "target" or self.target not in targets]
+        return self.part != "test" and not reasons
+
+
+def entries(directories: Iterable[Path], hold_out: float) -> list[Entry]:
+    """All labelled problems in some directories, in an order that has nothing to do with what they are.
+
+    Args:
+        directories: data sets, or directories of files.
+        hold_out: share of the kernels of files that validate; data sets say themselves which do.
+
+    Raises:
+        InputError: a directory is none; a data set is damaged; a file is not called as it should be.
+    """
+    found: list[Entry] = []
+    for directory in directories:
+        if not directory.is_dir():
+            raise InputError("is no directory of labelled problems", where=str(directory))
+        found += _of_data_set(directory) if (directory / MANIFEST).exists() else _of_files(directory, hold_out)
+    return sorted(found, key=lambda e: hashlib.blake2b(e.key.encode()).digest())
+
+
+def _of_data_set(directory: Path) -> Iterator[Entry]:
+    for number, line in enumerate(read_lines(directory), 1):
+        try:
+            cell = Cell.from_data(json.loads(line)["cell"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"record {number} is none: {error}", where=str(directory)) from error
+        yield Entry(
+            key=hashlib.sha256(line.encode()).hexdigest(),
+            kernel=cell.configuration,
+            target=cell.target,
+            part=split_of(cell),
+            held_out=held_out(cell),
+            read=partial(_read_record, line, f"{directory}, record {number}"),
+        )
+
+
+def _read_record(line: str, where: str) -> Labelled:
+    try:
+        record = Record.from_json(line)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"is no record: {error}", where=where) from error
+    # Of equally good labels one of ours, which is easier to tell.
+    best = min(record.labels, key=lambda x: (x.rank, x.allocator.startswith(greedy.NAME)), default=None)
+    rival = next((x for x in record.labels if x.allocator.startswith(greedy.NAME)), None)
+    return Labelled(
+        record.cell.name,
+        record.cell.source,
+        record.cell.family,
+        record.cell.target,
+        record.problem.phase,
+        record.problem,
+        best.registers if best else (),
+        rival.registers if rival else (),
+    )
+
+
+def _of_files(directory: Path, hold_out: float) -> Iterator[Entry]:
+    for path in sorted(p for p in directory.rglob("*.json*") if p.name.endswith(_SUFFIXES)):
+        parts = path.name.split(".")
+        if len(parts) < 5:
+            raise InputError("is not called SOURCE.KERNEL.TARGET.PHASE.N.json", where=str(path))
+        source, kernel, target = parts[:3]
+        stat = path.stat()
+        reasons = (("source", source == HELD_OUT_SOURCE), ("target", target == HELD_OUT_TARGET))
+        yield Entry(
+            key=f"{path.resolve()}/{stat.st_size}/{stat.st_mtime_ns}",
+            kernel=f"{source}.{kernel}",
+            target=target,
+            part="valid" if _chosen(f"{source}.{kernel}", hold_out) else "train",
+            held_out=tuple(name for name, holds in reasons if holds),
+            read=partial(read_file, path),
+        )
+
+
+def _chosen(kernel: str, share: float) -> bool:
+    return int.from_bytes(hashlib.blake2b(kernel.encode(), digest_size=4).digest(), "big") < share * 2**32
+
+
+def read_file(path: Path) -> Labelled:
+    """One file.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        data = path.read_bytes()
+        row = json.loads(gzip.decompress(data) if path.name.endswith(".gz") else data)
+        problem = problem_from_json(json.dumps(row["problem"]))
+        name, source, family, target, phase = (str(row[k]) for k in ("name", "source", "family", "target", "phase"))
+        return Labelled(name, source, family, target, phase, problem, tuple(row.get("registers") or ()))
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"is no labelled problem: {error}", where=str(path)) from error

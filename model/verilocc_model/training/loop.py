@@ -1,0 +1,184 @@
+"""The training loop: batches, loss on answers only, checkpoints, metrics; interruptible at every step."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from verilocc_model.encoding.examples import Window
+from verilocc_model.training import checkpoint
+from verilocc_model.training.config import TrainConfig
+from verilocc_model.training.data import Batch, batches, plans
+
+METRICS = "metrics.jsonl"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Loss and the part of answers that the model ranks first."""
+
+    loss: float
+    accuracy: float
+
+
+class Trainer:
+    """Trains one model (or an adapter on it) on windows.
+
+    Args:
+        model: a causal LM of transformers, or one that peft has wrapped.
+        config: the run.
+        directory: for checkpoints and metrics.
+        say: takes a line of progress.
+    """
+
+    def __init__(self, model: Any, config: TrainConfig, directory: Path, say: Callable[[str], None]) -> None:
+        self.model = model
+        self.config = config
+        self.directory = directory
+        self.say = say
+        self.progress = checkpoint.Progress()
+        trained = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            trained, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay
+        )
+        if config.threads:
+            torch.set_num_threads(config.threads)
+
+    def resume(self, found: Path) -> None:
+        """Go on from a checkpoint; the model has its weights already."""
+        self.progress = checkpoint.read_progress(found)
+        checkpoint.restore(found, self.optimizer)
+
+    def run(self, data: Callable[[], tuple[Sequence[Window], Sequence[Window]]]) -> bool:
+        """Train until the tokens are used up; False if time ran out or someone interrupted before.
+
+        Args:
+            data: windows to train on and to validate on; called before each pass, so that new data comes in.
+        """
+        config, progress = self.config, self.progress
+        self.directory.mkdir(parents=True, exist_ok=True)
+        start = time.monotonic()
+        earlier = progress.seconds
+        saved = start
+        seen_loss, seen_answers, seen_tokens, seen_at = 0.0, 0.0, 0, start
+        with _interruptible() as interrupted:
+            while progress.tokens < config.tokens:
+                training, validation = data()
+                shown = [*training, *(plans(training) * config.planning_repeats)]
+                for batch in batches(
+                    shown, config.batch_tokens, config.planning_weight, config.seed * 1000 + progress.epoch
+                ):
+                    loss, count = self._step(batch)
+                    progress.step += 1
+                    progress.tokens += batch.size
+                    progress.seconds = earlier + time.monotonic() - start
+                    seen_loss += loss * count
+                    seen_answers += count
+                    seen_tokens += batch.size
+                    now = time.monotonic()
+                    out_of_time = bool(config.minutes) and now - start > 60 * config.minutes
+                    ended = interrupted() or out_of_time or progress.tokens >= config.tokens
+                    if now - saved > 60 * config.checkpoint_minutes or ended:
+                        measured = self.validate(validation)
+                        self._note(measured, seen_loss / max(seen_answers, 1), seen_tokens / max(now - seen_at, 1e-9))
+                        checkpoint.save(self.directory, self.model, self.optimizer, progress)
+                        saved = seen_at = time.monotonic()
+                        seen_loss, seen_answers, seen_tokens = 0.0, 0.0, 0
+                    if ended:
+                        return progress.tokens >= config.tokens
+                progress.epoch += 1
+        return True
+
+    def validate(self, windows: Sequence[Window], limit: int = 64) -> dict[str, Measured]:
+        """Loss and accuracy by stage on at most ``limit`` batches."""
+        totals: dict[str, list[float]] = {}
+        self.model.eval()
+        with torch.inference_mode():
+            for number, batch in enumerate(batches(windows, self.config.batch_tokens, 2.0, 0)):
+                if number >= limit:
+                    break
+                losses, right, weights = self._losses(batch)
+                for stage, chosen in (("planning", weights > 1.0), ("others", weights == 1.0)):
+                    entry = totals.setdefault(stage, [0.0, 0.0, 0.0])
+                    entry[0] += float(losses[chosen].sum())
+                    entry[1] += float(right[chosen].sum())
+                    entry[2] += float(chosen.sum())
+        self.model.train()
+        return {stage: Measured(loss / max(n, 1), right / max(n, 1)) for stage, (loss, right, n) in totals.items()}
+
+    def _step(self, batch: Batch) -> tuple[float, float]:
+        config, progress = self.config, self.progress
+        for group in self.optimizer.param_groups:
+            group["lr"] = config.learning_rate * _schedule(progress, config)
+        losses, _, weights = self._losses(batch)
+        loss = (losses * weights).sum() / weights.sum()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        return float(loss.detach()), float((weights > 0).sum())
+
+    def _losses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """For each answer: its loss, whether it is ranked first, and its weight."""
+        tokens = torch.from_numpy(batch.tokens)
+        weights = torch.from_numpy(batch.weights)
+        half = torch.autocast("cpu", torch.bfloat16) if self.config.bf16 else nullcontext()
+        with half:
+            inner = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+            states = inner.base_model(input_ids=tokens).last_hidden_state
+            # Only what comes before an answer is scored: the head is a good part of a small model.
+            rows, columns = torch.nonzero(weights[:, 1:], as_tuple=True)
+            scores = inner.get_output_embeddings()(states[rows, columns])
+        wanted = tokens[rows, columns + 1]
+        losses = functional.cross_entropy(scores.float(), wanted, reduction="none")
+        return losses, scores.argmax(-1) == wanted, weights[rows, columns + 1]
+
+    def _note(self, measured: dict[str, Measured], loss: float, rate: float) -> None:
+        progress = self.progress
+        row = {
+            **asdict(progress),
+            "loss": round(loss, 5),
+            "tokens_per_second": round(rate, 1),
+            "validation": {stage: asdict(found) for stage, found in measured.items()},
+        }
+        with (self.directory / METRICS).open("a") as stream:
+            stream.write(json.dumps(row) + "\n")
+        shown = ", ".join(f"{s} {m.loss:.3f} {100 * m.accuracy:.1f} %" for s, m in measured.items())
+        self.say(f"step {progress.step}, {progress.tokens:,} tokens, {rate:,.0f}/s: loss {loss:.4f}; held out: {shown}")
+
+
+def _schedule(progress: checkpoint.Progress, config: TrainConfig) -> float:
+    """The learning rate as a part of its peak: warmed up, then a cosine down to a tenth."""
+    warm = min(1.0, (progress.step + 1) / max(config.warmup, 1))
+    done = progress.tokens / max(config.tokens, 1)
+    if config.decay_minutes:
+        done = max(done, progress.seconds / 60 / config.decay_minutes)
+    return warm * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(done, 1.0))))
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM end the run after the step at hand, with a checkpoint."""
+    heard: list[int] = []
+    before: list[tuple[int, Any]] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            before.append((number, signal.signal(number, lambda n, _: heard.append(n))))
+        except ValueError:
+            # Not in the main thread: then nobody interrupts.
+            break
+    try:
+        yield lambda: bool(heard)
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

@@ -1,0 +1,208 @@
+"""``verilocc train``: a base from scratch, an adapter on a base; what is written, and what it says of itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from peft import LoraConfig, PeftModel, get_peft_model
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.files import write_whole
+from verilocc_mlir.version import __version__
+from verilocc_model import lm
+from verilocc_model.card import CARD, read_card
+from verilocc_model.encoding.examples import Window
+from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
+from verilocc_model.training import checkpoint
+from verilocc_model.training.config import TrainConfig
+from verilocc_model.training.data import encoded
+from verilocc_model.training.entries import entries
+from verilocc_model.training.loop import METRICS, Trainer
+
+ENCODING_SECONDS = 60.0
+"""Of each pass; what is not encoded by then comes in with a later one."""
+
+_LIMITS = {"minutes": 0.0, "decay_minutes": 0.0, "tokens": 0, "threads": 0}
+"""Settings that may be others when a run goes on."""
+
+Say = Callable[[str], None]
+
+
+class Data:
+    """Windows of the labelled problems in some directories that a run may see, read anew at each call, encoded once.
+
+    Raises:
+        InputError: there are none.
+    """
+
+    def __init__(
+        self, directories: Sequence[Path], config: TrainConfig, cache: Path, say: Say, kernels: int = 0
+    ) -> None:
+        self._kernels = kernels
+        self._directories = tuple(directories)
+        self._config = config
+        self._cache = cache
+        self._say = say
+        self._kept: dict[str, tuple[bool, list[Window]]] = {}
+
+    def __call__(self) -> tuple[list[Window], list[Window]]:
+        config = self._config
+        found = [e for e in entries(self._directories, config.hold_out) if e.trains(config.targets)]
+        if self._kernels:
+            chosen = set(list(dict.fromkeys(e.kernel for e in found))[: self._kernels])
+            found = [e for e in found if e.kernel in chosen]
+        kept = {e.key: self._kept[e.key] for e in found if e.key in self._kept}
+        stop = time.monotonic() + ENCODING_SECONDS
+        for entry in found:
+            if entry.key in kept or (kept and time.monotonic() > stop):
+                continue
+            windows = encoded(entry, config.window, self._cache, config.advice_rate)
+            kept[entry.key] = entry.part == "train", windows
+        self._kept = kept
+        training = [w for train, windows in kept.values() if train for w in windows]
+        validation = [w for train, windows in kept.values() if not train for w in windows]
+        if not training:
+            raise InputError("there is nothing to train on", where=", ".join(map(str, self._directories)))
+        self._say(
+            f"{len(self._kept)} of {len(found)} problems, {sum(len(w.tokens) for w in training):,} tokens to train on, "
+            f"{sum(len(w.tokens) for w in validation):,} held out"
+        )
+        return training, validation or training[:64]
+
+
+def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say: Say) -> bool:
+    """Train a model from scratch in ``out``, or go on with the one begun there; False if it was interrupted.
+
+    Raises:
+        InputError: no data; another configuration was begun in ``out``.
+    """
+    _same_run(out, config)
+    found = checkpoint.find(out)
+    model = lm.load_model(found) if found else lm.new_model(config)
+    model.train()
+    say(f"{lm.parameters(model):,} parameters" + (f", going on from {found}" if found else ""))
+    trainer = Trainer(model, config, out, say)
+    if found:
+        trainer.resume(found)
+    done = trainer.run(Data(directories, config, out / "windows", say))
+    _finish(out, model, config, trainer, {"kind": "base", "start": config.start, "parameters": lm.parameters(model)})
+    return done
+
+
+def train_adapter(
+    base: Path, directories: Sequence[Path], config: TrainConfig, out: Path, say: Say, *, kernels: int = 0
+) -> bool:
+    """Train a LoRA adapter on a base of ours in ``out``, or go on with the one begun there.
+
+    ``kernels``: train on this many at most, 0: on all.
+
+    Raises:
+        InputError: no data; no base; another configuration was begun in ``out``.
+    """
+    card = read_card(base)
+    _same_run(out, config)
+    found = checkpoint.find(out)
+    frozen = lm.load_model(base)
+    if found:
+        model: Any = PeftModel.from_pretrained(frozen, str(found), is_trainable=True)
+    else:
+        model = get_peft_model(
+            frozen,
+            LoraConfig(
+                r=config.rank,
+                lora_alpha=config.alpha,
+                lora_dropout=config.dropout,
+                target_modules="all-linear",
+                task_type="CAUSAL_LM",
+            ),
+        )
+    model.train()
+    trainer = Trainer(model, config, out, say)
+    if found:
+        trainer.resume(found)
+    done = trainer.run(Data(directories, config, out / "windows", say, kernels))
+    _finish(out, model, config, trainer, {"kind": "adapter", "base": card["name"], "targets": list(config.targets)})
+    return done
+
+
+def _same_run(out: Path, config: TrainConfig) -> None:
+    """Raises InputError where ``out`` holds a run of another configuration; limits of a run may differ."""
+    path = out / "config.json"
+    wanted = {**config.to_data(), **_LIMITS}
+    if path.exists():
+        # A setting that a later version added had its default.
+        begun = {**TrainConfig().to_data(), **json.loads(path.read_text()), **_LIMITS}
+        differing = sorted(k for k in wanted if begun.get(k) != wanted[k])
+        if differing:
+            raise InputError(
+                f"a run with another {', '.join(differing)} was begun here", where=str(out), hint="choose another --out"
+            )
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(config.to_data(), indent=1).encode())
+
+
+def _finish(out: Path, model: Any, config: TrainConfig, trainer: Trainer, about: dict[str, Any]) -> None:
+    """The result: weights, card, metrics, plot."""
+    final = out / "model"
+    model.save_pretrained(final, safe_serialization=True)
+    rows = [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
+    card = {
+        "name": f"{out.name}-{trainer.progress.tokens // 1000}k",
+        "vocabulary": VOCABULARY_VERSION,
+        "window": config.window,
+        **about,
+        "verilocc": __version__,
+        "commit": commit(),
+        "tokens": trainer.progress.tokens,
+        "seconds": round(trainer.progress.seconds),
+        "seed": config.seed,
+        "validation": rows[-1]["validation"] if rows else {},
+    }
+    write_whole(final / CARD, json.dumps(card, indent=1).encode())
+    write_whole(out / "metrics.json", json.dumps({"config": config.to_data(), "rows": rows}, indent=1).encode())
+    plot(rows, out / "metrics.svg")
+
+
+def plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """Loss and accuracy over tokens as SVG, if matplotlib is there."""
+    try:
+        import matplotlib
+
+        matplotlib.use("svg")
+        from matplotlib import pyplot
+    except ImportError:
+        return
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.2))
+    tokens = [row["tokens"] / 1e6 for row in rows]
+    left.plot(tokens, [row["loss"] for row in rows], label="training")
+    for stage in rows[-1]["validation"] if rows else ():
+        left.plot(tokens, [row["validation"][stage]["loss"] for row in rows], label=f"held out, {stage}")
+        right.plot(tokens, [row["validation"][stage]["accuracy"] for row in rows], label=stage)
+    left.set(xlabel="million tokens", ylabel="loss", yscale="log")
+    right.set(xlabel="million tokens", ylabel="ranked first")
+    left.legend()
+    right.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def commit() -> str:
+    """The commit this runs from, ``""`` where it is not known."""
+    here = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,166 @@
+"""Masked decoding: every answer is legal, dead ends are seen in time, drafts change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from allocators_support import random_problem, violations
+from model_support import answered, disguised
+
+from smt_verifier.outcome import Outcome
+from smt_verifier.prove import prove
+from verilocc_mlir.allocators import AllocationFailure
+from verilocc_mlir.problem.build import Phase
+from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_model.decoding.decoder import OutOfTime, Sampling, decode
+from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer, Scores
+from verilocc_model.encoding.canonical import canonical
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.vocabulary import words
+from verilocc_model.price import price_of
+
+
+class Hashed:
+    """Scores that depend on every token of the context and on nothing else: a model as far as a decoder can tell."""
+
+    name = "hashed"
+
+    def __init__(self, limit: int = 400, scale: float = 1.0) -> None:
+        self.limit = limit
+        self._scale = scale
+        self._context: list[int] = []
+        known = words()
+        self._prior = np.zeros(len(known.words), np.float32)
+        for word in ("=first", "=hint", "=top", "join", "apart"):
+            self._prior[known.ids[word]] = 2.0
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        self._context = list(tokens)
+
+    def cut(self, length: int) -> None:
+        del self._context[length:]
+
+    def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
+        start = len(self._context)
+        self._context += tokens
+        rows = []
+        for position in positions:
+            seen = self._context[: start + position + 1]
+            noise = np.random.default_rng([len(seen), sum(k * t for k, t in enumerate(seen, 1))])
+            rows.append(self._prior + self._scale * noise.random(len(self._prior), np.float32))
+        return np.array(rows, np.float32).reshape(len(positions), -1)
+
+
+def proposal_of(problem: AllocationProblem, scorer: Scorer, sampling: Sampling | None = None) -> tuple[str, ...]:
+    form = canonical(problem)
+    return form.restored(decode(Episode(Table(form.problem)), scorer, sampling).registers)
+
+
+def drafted(table: Table) -> Episode:
+    """An episode answered by its own draft."""
+    episode = Episode(table)
+    while (question := episode.question()) is not None:
+        assert episode.answer(question.draft)
+    return episode
+
+
+KERNELS: list[tuple[str, Phase]] = [
+    ("gemm_mma_lds.gfx1100", "vgpr"),
+    ("attn_d64.gfx90a", "vgpr"),
+    ("attn_d64.gfx942", "sgpr"),
+]
+
+
+@pytest.mark.parametrize(("name", "phase"), KERNELS)
+@pytest.mark.parametrize("scorer", [FirstFit(), RandomChoice(3), Hashed()], ids=lambda s: s.name)
+def test_whatever_answers_the_first_decode_is_proved(name: str, phase: Phase, scorer: Scorer) -> None:
+    problem, _ = answered(name, phase)
+    proposal = Proposal(PROBLEM_VERSION, scorer.name, proposal_of(problem, scorer))
+    assert prove(problem, proposal).outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_problems_are_answered_wherever_there_is_a_witness(seed: int) -> None:
+    problem = random_problem(seed, halves=seed % 2 == 1, tight=seed % 3 == 0, phase="sgpr" if seed % 5 == 0 else "vgpr")
+    try:
+        found = proposal_of(problem, RandomChoice(seed))
+    except AllocationFailure:
+        # Only where there is none from the start, which is found out before any answer but joins and order.
+        with pytest.raises(AllocationFailure):
+            drafted(Table(canonical(problem).problem))
+        return
+    assert not violations(problem, Proposal(PROBLEM_VERSION, "random", found))
+
+
+class OneByOne(Episode):
+    """An episode that drafts nothing: each question is asked for itself."""
+
+    def question(self):  # type: ignore[no-untyped-def]
+        asked = super().question()
+        if asked is None:
+            return None
+        return type(asked)(asked.stage, asked.facts, asked.draft, final=True)
+
+
+@pytest.mark.parametrize(("name", "phase"), KERNELS)
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_drafting_ahead_gives_what_one_at_a_time_gives(name: str, phase: Phase, temperature: float) -> None:
+    problem, _ = answered(name, phase)
+    table = Table(canonical(problem).problem)
+    sampling = Sampling(temperature, seed=5)
+    ahead = decode(Episode(table), Hashed(), sampling)
+    single = decode(OneByOne(table), Hashed(), sampling)
+    assert ahead.registers == single.registers
+    assert ahead.questions == single.questions
+    assert ahead.passes < single.passes or temperature
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_plan_drafted_ahead_of_joins_that_are_refused_is_forgotten(seed: int) -> None:
+    table = Table(canonical(random_problem(seed, phase="sgpr" if seed % 2 else "vgpr")).problem)
+    try:
+        single = decode(OneByOne(table), Hashed())
+    except AllocationFailure:
+        pytest.skip("does not fit")
+    assert decode(Episode(table), Hashed()).registers == single.registers
+
+
+@pytest.mark.parametrize(("name", "phase"), KERNELS)
+def test_names_and_block_order_leave_the_answer(name: str, phase: Phase) -> None:
+    one, other, renamed = disguised(name, phase, 4)
+    first, second = proposal_of(one, Hashed()), proposal_of(other, Hashed())
+    by_name = {r.name: register for r, register in zip(other.ranges, second, strict=True)}
+    assert {renamed[r.name]: register for r, register in zip(one.ranges, first, strict=True)} == by_name
+
+
+def test_a_seed_gives_the_same_answer_and_another_seed_another() -> None:
+    problem, _ = answered("attn_d64.gfx90a", "vgpr")
+    answers = [proposal_of(problem, Hashed(), Sampling(1.0, seed)) for seed in (1, 1, 2)]
+    assert answers[0] == answers[1] != answers[2]
+
+
+def test_random_answers_cost_more_than_the_draft() -> None:
+    problem, _ = answered("attn_d64.gfx90a", "vgpr")
+    table = Table(canonical(problem).problem)
+    draft = drafted(table)
+    episode = Episode(table)
+    decode(episode, RandomChoice(1))
+    assert price_of(table, draft.starts) < price_of(table, episode.starts)
+
+
+def test_without_a_mask_wrong_answers_are_given_and_refuted() -> None:
+    problem, _ = answered("attn_d64.gfx90a", "vgpr")
+    form = canonical(problem)
+    found = decode(Episode(Table(form.problem), mask=False), RandomChoice(1))
+    assert found.refused == 0
+    result = prove(problem, Proposal(PROBLEM_VERSION, "random", form.restored(found.registers)))
+    assert result.outcome is Outcome.REFUTED
+
+
+def test_time_is_limited() -> None:
+    problem, _ = answered("attn_d64.gfx90a", "vgpr")
+    with pytest.raises(OutOfTime, match="more than"):
+        proposal_of(problem, Hashed(), Sampling(seconds=0.0))

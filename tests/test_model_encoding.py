@@ -1,0 +1,116 @@
+"""The encoding: canonical form, words, and assignments told as answers and heard again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from allocators_support import random_problem, violations
+from model_support import answered, disguised, kernel
+from support import pre_ra
+
+from verilocc_mlir.allocators import AllocationFailure, allocator
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.problem.build import Phase
+from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_model.encoding.canonical import canonical
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.examples import Turn, cells_of, told, windows_of
+from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.vocabulary import words
+
+KERNELS: list[tuple[str, Phase]] = [
+    ("gemm_mma_lds.gfx942", "sgpr"),
+    ("gemm_mma_lds.gfx1100", "vgpr"),
+    ("attn_d64.gfx90a", "vgpr"),
+    ("attn_d64.gfx1201", "sgpr"),
+]
+
+
+def nameless(problem: AllocationProblem) -> AllocationProblem:
+    return replace(problem, ranges=tuple(replace(r, name="") for r in problem.ranges))
+
+
+def turns_of(problem: AllocationProblem, proposal: Proposal, order: int) -> list[Turn]:
+    """An assignment as questions and answers."""
+    form = canonical(problem)
+    table = Table(form.problem)
+    return [turn for _, turn in told(table, cells_of(table, form.permuted(proposal.registers)), order)]
+
+
+def replay(problem: AllocationProblem, answers: list[str]) -> tuple[str, ...]:
+    """The registers that the answers lead to."""
+    form = canonical(problem)
+    episode = Episode(Table(form.problem), lookahead=False)
+    for answer in answers:
+        assert episode.answer(answer)
+    assert episode.question() is None
+    return form.restored(episode.registers())
+
+
+@pytest.mark.parametrize(("name", "phase"), KERNELS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_names_and_block_order_leave_the_canonical_form(name: str, phase: Phase, seed: int) -> None:
+    one, other, _ = disguised(name, phase, seed)
+    assert nameless(canonical(one).problem) == nameless(canonical(other).problem)
+
+
+def test_a_changed_problem_has_another_form() -> None:
+    problem, _ = answered("gemm_mma_lds.gfx942")
+    first = problem.ranges[0]
+    changed = replace(problem, ranges=(replace(first, align=first.align * 2), *problem.ranges[1:]))
+    assert nameless(canonical(problem).problem) != nameless(canonical(changed).problem)
+
+
+@pytest.mark.parametrize(("name", "phase"), KERNELS)
+def test_an_assignment_is_told_and_heard_again(name: str, phase: Phase) -> None:
+    problem, proposal = answered(name, phase)
+    for order in range(3):
+        answers = [turn.answer for turn in turns_of(problem, proposal, order)]
+        assert replay(problem, answers) == proposal.registers
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_assignments_are_told_and_heard_again(seed: int) -> None:
+    problem = random_problem(seed, halves=seed % 2 == 1, phase="sgpr" if seed % 3 == 0 else "vgpr")
+    try:
+        proposal = allocator("deterministic").allocate(problem)
+    except AllocationFailure:
+        pytest.skip("does not fit")
+    answers = [turn.answer for turn in turns_of(problem, proposal, seed % 3)]
+    heard = replay(problem, answers)
+    assert heard == proposal.registers
+    assert not violations(problem, Proposal(PROBLEM_VERSION, "heard", heard))
+
+
+def test_an_assignment_that_breaks_a_rule_is_no_label() -> None:
+    problem, proposal = answered("attn_d64.gfx90a", "vgpr")
+    busy = max(problem.ranges, key=lambda r: sum(e - s for g in r.groups for s, e in g.segments))
+    others = [r for r in problem.ranges if r.width == busy.width and r.banks == busy.banks and r.id != busy.id]
+    registers = list(proposal.registers)
+    for other in others:
+        registers[other.id] = registers[busy.id]
+    assert violations(problem, Proposal(PROBLEM_VERSION, "poisoned", tuple(registers)))
+    with pytest.raises(InputError, match="breaks a rule"):
+        windows_of(problem, registers)
+
+
+def test_every_window_begins_with_the_header_and_fits() -> None:
+    problem, proposal = answered("attn_d64.gfx90a", "vgpr")
+    windows = windows_of(problem, proposal.registers, limit=512)
+    assert len(windows) > 3
+    for window in windows:
+        assert len(window.tokens) <= 512
+        assert words().words[window.tokens[0]] == "<begin>"
+        assert window.answers
+
+
+def test_the_encoding_is_a_tenth_of_the_text() -> None:
+    # Tokenizers of code models make a token of about two characters of MIR (benchmarks/encoding_size.py).
+    for name in ("gemm_mma_lds.gfx942", "attn_d64.gfx1100"):
+        tokens = 0
+        for phase in ("sgpr", "vgpr"):
+            problem, proposal = answered(name, phase)
+            tokens += sum(len(w.tokens) for w in windows_of(problem, proposal.registers))
+        text = pre_ra(kernel(name))
+        assert tokens <= len(text[text.index("\nname:") :]) / 2 / 10

@@ -1,0 +1,149 @@
+"""``verilocc train`` and ``verilocc eval``: thin, the work is in verilocc_model, which is loaded when it is needed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich_click import RichCommand, RichGroup
+
+from verilocc_mlir.cli.extras import needs_language_model
+
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+_DIRECTORY = click.Path(path_type=Path, file_okay=False)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _commands() -> Any:
+    needs_language_model()
+    return importlib.import_module("verilocc_model.commands")
+
+
+def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """``NAME=VALUE`` as settings; a value is JSON, or a text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set {pair}: NAME=VALUE is wanted")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name] = value
+    return found
+
+
+@click.group("train", cls=RichGroup, context_settings=_CONTEXT)
+def train_command() -> None:
+    """Train the model. Interrupted runs go on where they were when the same command is given again."""
+
+
+def _options(command: Any) -> Any:
+    for option in (
+        click.option("--config", type=_FILE, default=None, metavar="FILE.json", help="Settings (docs/model.md)."),
+        click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="One setting."),
+        click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="Checkpoints, metrics, the model."),
+        click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@train_command.command("base", cls=RichCommand, context_settings=_CONTEXT)
+@_options
+def train_base_command(data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...]) -> int:
+    """Train a base model from scratch on the labelled problems in DIR."""
+    done = _commands().train("base", data, out, config=config, settings=_settings(pairs), base=None, say=_say)
+    return int(done)
+
+
+@train_command.command("adapter", cls=RichCommand, context_settings=_CONTEXT)
+@click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
+@_options
+def train_adapter_command(
+    data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...], base: Path
+) -> int:
+    """Train a LoRA adapter for one architecture family on a base model."""
+    done = _commands().train("adapter", data, out, config=config, settings=_settings(pairs), base=base, say=_say)
+    return int(done)
+
+
+@train_command.command("labels", cls=RichCommand, context_settings=_CONTEXT)
+@click.option("--model", type=_DIRECTORY, default=None, metavar="DIR", help="Samples of this model are tried too.")
+@click.option("--samples", type=click.IntRange(0), default=4, show_default=True, help="Of the model.")
+@click.option("--attempts", type=click.IntRange(0), default=8, show_default=True, help="Of the teacher without model.")
+@click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="An answer.")
+@click.option("--target", "targets", multiple=True, metavar="GPU", help="Only these; one held out has to be named.")
+@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="The labelled problems.")
+@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+def labels_command(
+    data: tuple[Path, ...], out: Path, model: Path | None, targets: tuple[str, ...], **effort: Any
+) -> int:
+    """Look for better labels of the problems in DIR; the cheapest answer that is proved is kept in OUT.
+
+    Train on OUT next: that is a round of expert iteration.
+    """
+    commands = _commands()
+    done = commands.relabel_command(data, out, model=model, targets=targets, effort=commands.Effort(**effort), say=_say)
+    return int(done)
+
+
+@click.command("adapt", cls=RichCommand, context_settings=_CONTEXT)
+@click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
+@click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="At most.")
+@click.option("--kernels", type=click.IntRange(1), default=None, help="Train on this many at most. [all]")
+@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="OUT/model is the adapted model.")
+@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+def adapt_command(
+    target: str, base: Path, minutes: float, kernels: int | None, out: Path, data: tuple[Path, ...]
+) -> int:
+    """Adapt a model to a GPU that it has not seen, with the labelled problems for it in DIR."""
+    done = _commands().adapt_command(target, base, data, out, minutes=minutes, kernels=kernels or 0, say=_say)
+    return int(done)
+
+
+@click.command("eval", cls=RichCommand, context_settings=_CONTEXT)
+@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+@click.option(
+    "--model", type=_DIRECTORY, default=None, metavar="DIR", help="The model. [default: trivial policies only]"
+)
+@click.option("--mode", "modes", multiple=True, type=click.Choice(["masked", "mask-only", "unmasked"]), help="[all]")
+@click.option(
+    "--policy", "policies", multiple=True, type=click.Choice(["model", "draft", "first-fit", "random"]), help="[all]"
+)
+@click.option("--samples", type=click.IntRange(0, 1000), default=0, show_default=True, help="For pass@k.")
+@click.option("--feedback", is_flag=True, help="Second attempts after a refutation, told why and blind.")
+@click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="An answer.")
+@click.option("--all", "everything", is_flag=True, help="Also what the base was trained on.")
+@click.option("--limit", type=click.IntRange(0), default=0, help="Problems. [all]")
+@click.option("--out", type=_FILE, default=None, metavar="FILE.json", help="Every answer, configuration and commit.")
+def eval_command(
+    data: tuple[Path, ...],
+    model: Path | None,
+    modes: tuple[str, ...],
+    policies: tuple[str, ...],
+    everything: bool,
+    limit: int,
+    out: Path | None,
+    **measured: Any,
+) -> int:
+    """Measure the model and the trivial policies on the problems in DIR; every answer is proved."""
+    commands = _commands()
+    chosen = {k: v for k, v in (("modes", modes), ("policies", policies)) if v}
+    config = commands.EvalConfig(**chosen, **measured)
+    done = commands.evaluate_command(
+        data, model=model, config=config, everything=everything, limit=limit, out=out, say=_say
+    )
+    return int(done)
