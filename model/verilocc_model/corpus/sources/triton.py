@@ -6,10 +6,12 @@ that Triton sets for its own LLVM alone (``get_llvm_flags``) are left out.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import random
 import tempfile
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -153,10 +155,7 @@ def make(cell: Cell) -> str:
     source = triton.compiler.ASTSource(function, ordered, values, places)
     backends = importlib.import_module("triton.backends.compiler")
     target = backends.GPUTarget("hip", cell.target, _wave(cell.target))
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ["TRITON_CACHE_DIR"] = cache
-        before = triton.knobs.runtime.add_stages_inspection_hook
-        triton.knobs.runtime.add_stages_inspection_hook = _stop_after_ir
+    with tempfile.TemporaryDirectory() as cache, _environment(triton, cache):
         try:
             triton.compile(source, target=target, options=options)
         except _Ready as ready:
@@ -164,8 +163,6 @@ def make(cell: Cell) -> str:
         except Exception as error:  # Triton raises whatever a pass stumbles over
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise UnsupportedError(f"Triton cannot compile it: {lines[0]}", where=str(cell)) from error
-        finally:
-            triton.knobs.runtime.add_stages_inspection_hook = before
     raise UnsupportedError("Triton made no LLVM IR of it", where=str(cell))
 
 
@@ -199,8 +196,26 @@ def _stop_after_ir(backend: Any = None, stages: Any = None, *_: Any, **__: Any) 
     return None
 
 
+@contextlib.contextmanager
+def _environment(triton: Any, cache: str) -> Generator[None, None, None]:
+    """Triton as the corpus wants it, and after that as it was: others in this process use it too."""
+    wanted = {**_ENVIRONMENT, "TRITON_CACHE_DIR": cache}
+    before = {name: os.environ.get(name) for name in wanted}
+    hook = triton.knobs.runtime.add_stages_inspection_hook
+    os.environ.update(wanted)
+    triton.knobs.runtime.add_stages_inspection_hook = _stop_after_ir
+    try:
+        yield
+    finally:
+        triton.knobs.runtime.add_stages_inspection_hook = hook
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 def _triton() -> Any:
-    os.environ.update(_ENVIRONMENT)
     try:
         return importlib.import_module("triton")
     except ImportError as error:
