@@ -12,7 +12,8 @@ allocator. On every so many kernels, because they take long, ``best`` (the searc
 what it proves: no allocation has fewer registers, or fewer copies in as many waves. Copies between VGPRs and AGPRs are
 counted in the final code.
 
-The log keeps each kernel as it is done; run again with the same log to go on. A log of other code is refused.
+The log keeps each kernel as it is done; run again with the same log to go on. A log of other code is refused. With
+``--summary`` the results are of what the log holds: a sample, since kernels are run in the order of their digests.
 """
 
 from __future__ import annotations
@@ -250,6 +251,7 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--sample-every", type=int, default=5, metavar="N", help="0: never")
     parser.add_argument("--exact-seconds", type=float, default=10.0, help="for one phase")
+    parser.add_argument("--summary", action="store_true", help="of what the log holds, nothing is run")
     parser.add_argument("--log", type=Path, default=Path("out/allocators.jsonl"))
     parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
@@ -268,6 +270,8 @@ def main() -> int:
     sample = {k["name"] for k in kernels[:: given.sample_every]} if given.sample_every else set[str]()
     # In an order that mixes targets, so that a part of a run is a sample of the whole.
     left = sorted((k for k in kernels if k["name"] not in done), key=lambda k: k["sha256"])
+    if given.summary:
+        left = []
     with ProcessPoolExecutor(given.jobs) as pool, given.log.open("a") as log:
         waiting = {
             pool.submit(
@@ -290,11 +294,12 @@ def main() -> int:
             pool.shutdown(cancel_futures=True)
             print(f"interrupted; {len(done)} of {len(kernels)} are in {given.log}", file=sys.stderr)
             return 130
-    rows = [done[k["name"]] for k in kernels]
+    rows = [done[k["name"]] for k in kernels if k["name"] in done]
     result = {
         "command": f"benchmarks/allocators.py DIR --sample-every={given.sample_every} "
         f"--exact-seconds={given.exact_seconds:g}",
         "sources": digest,
+        "kernels_done": f"{len(rows)} of {len(kernels)}",
         "note": "cycles are modelled, not measured",
         "summary": {effort.value: summary(rows, effort.value) for effort in Effort},
         "exact": exact_summary(rows),

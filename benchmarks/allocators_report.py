@@ -83,6 +83,8 @@ def plot_cycles(plots: Any, rows: Sequence[Row], effort: str, path: Path) -> Non
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set_yscale("log")
     axes.set_yticks([0.2, 0.3, 0.5, 0.7, 1.0], labels=["0.2", "0.3", "0.5", "0.7", "1.0"])
+    axes.minorticks_off()
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("kernels of a target, from the greatest gain to the least")
     axes.set_ylabel(f"modelled cycles, ours (-O={effort}) / LLVM's better setting")
     axes.set_title("Modelled, not measured. Filled: LLVM spills, or copies between VGPRs and AGPRs", fontsize=10)
