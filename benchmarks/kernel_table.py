@@ -69,12 +69,12 @@ def line(row: dict[str, Any]) -> str:
 def summary(rows: list[dict[str, Any]]) -> list[str]:
     """Totals, and each reason for a fallback."""
     phases = [p for r in rows for p in r["phases"]]
-    own = [p for p in phases if not p["fallback"]]
+    own = [p for p in phases if p["allocator"] != "llvm"]
     compared = [r for r in rows if r["ours"] and r["greedy"]]
     no_worse = [r for r in compared if r["ours"]["waves"] >= r["greedy"]["waves"]]
     lines = [
         f"{sum(r['exit_code'] == 0 for r in rows)} of {len(rows)} files with exit code 0; "
-        f"{len(own)} of {len(phases)} phases with our allocation, {len(phases) - len(own)} fallbacks; "
+        f"{len(own)} of {len(phases)} phases with our allocation, {len(phases) - len(own)} with LLVM's; "
         f"waves no fewer than greedy's on {len(no_worse)} of {len(compared)}",
     ]
     reasons = Counter(f"{p['phase'].upper()}: {p['fallback_reason']}" for p in phases if p["fallback"])
