@@ -7,16 +7,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from allocation import with_attributes
 from spilling_support import TARGETS, kernel, loads, loop, stores
+from support import llc
 
+from smt_verifier.audit import Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import LLVM, ahead, cheapest, loses, spill_traffic, variants
@@ -148,6 +153,39 @@ def test_where_ours_has_fewer_waves_llvms_is_kept() -> None:
     (function,) = done.report.functions
     assert function.resources == function.greedy
     assert {p.allocator for p in function.phases} == {"llvm"}
+
+
+@pytest.mark.parametrize("effort", Effort)
+def test_what_is_not_proved_takes_the_place_of_nothing_that_is(monkeypatch: pytest.MonkeyPatch, effort: Effort) -> None:
+    """Also where results may be unproved: both phases of ours are audited first, what is tried after that is not."""
+    audit, calls = phase_module.audit_function, count(1)
+
+    def doubtful(*given: Any, **more: Any) -> FunctionAudit:
+        found = audit(*given, **more)
+        finding = Finding("solver", Outcome.UNKNOWN, "time-out")
+        return found if next(calls) <= 2 else replace(found, outcome=Outcome.UNKNOWN, findings=(finding,))
+
+    monkeypatch.setattr(phase_module, "audit_function", doubtful)
+    settings = Settings("gfx1100", effort=effort)
+    done = compile_module(SMALL.encode(), "k.ll", settings, allow_unproved=True, allocators=(Wasteful(),))
+    assert next(calls) > 4
+    assert done.report.outcome is Outcome.PROVED
+    assert {p.allocator for p in done.report.functions[0].phases} == {"wasteful"}
+
+
+@pytest.mark.parametrize("effort", Effort)
+def test_a_tool_that_fails_on_what_is_tried_beside_does_not_end_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, effort: Effort
+) -> None:
+    failing = tmp_path / "llc"
+    failing.write_text(f'#!/bin/sh\ncase "$*" in *-stop-after=virtregrewriter*) exit 1;; esac\nexec {llc()} "$@"\n')
+    failing.chmod(0o755)
+    monkeypatch.setenv("VERILOCC_LLC", str(failing))
+    done = compile_module(SMALL.encode(), "k.ll", Settings("gfx1100", effort=effort), allocators=(Wasteful(),))
+    assert done.report.outcome is Outcome.PROVED
+    assert done.data is not None
+    assert {p.allocator for p in done.report.functions[0].phases} <= {"wasteful", "wasteful+improve"}
+    assert any(re.match("LLVM's(?: allocation)? was left out: ", note) for note in done.report.notes)
 
 
 def test_without_fallback_ours_stays() -> None:

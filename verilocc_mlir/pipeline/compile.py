@@ -13,7 +13,7 @@ from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.improve import Improving
 from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.cost.model import cost_of_assembly
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -149,6 +149,13 @@ class _Result:
     ours: dict[str, Resources] = field(default_factory=dict[str, Resources])
     greedy: dict[str, Resources] = field(default_factory=dict[str, Resources])
 
+    @property
+    def proved(self) -> bool:
+        """Whether there is a text, and every phase of it is proved."""
+        return self.text is not None and all(
+            r.outcome is Outcome.PROVED for reports in self.phases.values() for r in reports
+        )
+
 
 class _Compilation:
     """The state of one run; every step adds to ``phases``, ``notes`` and the clock."""
@@ -259,11 +266,15 @@ class _Compilation:
         greedy: bytes,
         llvm: Callable[[FileKind], Future[bytes]],
     ) -> _Result:
-        """Ours, or LLVM's allocation of the same text if that stands better."""
-        other = self._llvms(pre)
-        if other.text is None:
+        """Ours, or LLVM's allocation if that is proved and stands better."""
+        try:
+            other = self._llvms(pre)
+            if not other.proved:
+                return ours
+            self._finish(other, pre, reference, greedy, llvm)
+        except ToolchainError as error:
+            self.notes.append(f"LLVM's allocation was left out: {error.what}")
             return ours
-        self._finish(other, pre, reference, greedy, llvm)
         if loses(other.ours, other.greedy) and not ahead(other.ours, ours.ours):
             return ours
         last = [reports[-1] for reports in ours.phases.values()]
@@ -279,18 +290,21 @@ class _Compilation:
         return other
 
     def _cheapest(self, ours: _Result, others: Sequence[Variant], pre: str, greedy: bytes) -> _Result:
-        """The result with the least modelled cost."""
-        results = [ours]
+        """The proved result with the least modelled cost; ``ours``, whatever its verdict, where none is proved."""
+        results = [ours] if ours.proved else []
+        texts = [self._assembly(ours)] if ours.proved else []
         for variant in others:
             if variant.llvm and not self.settings.fallback:
                 continue
-            result = self._llvms(pre) if variant.llvm else self._phases(pre, variant)
-            if result.text is not None and result.text not in [r.text for r in results]:
-                results.append(result)
-        results = [r for r in results if r.text is not None] or [ours]
-        if len(results) == 1:
-            return results[0]
-        texts = [self.compiler.finish(r.text, "asm").decode() for r in results if r.text is not None]
+            try:
+                result = self._llvms(pre) if variant.llvm else self._phases(pre, variant)
+                if result.proved and result.text not in [r.text for r in results]:
+                    texts.append(self._assembly(result))
+                    results.append(result)
+            except ToolchainError as error:
+                self.notes.append(f"{variant.name} was left out: {error.what}")
+        if len(results) < 2:
+            return results[0] if results else ours
         with self.clock.measure("cost"):
             costs = [cost_of_assembly(text, self.target, where=self.path) for text in texts]
             chosen = cheapest(costs, cost_of_assembly(greedy.decode(), self.target, where=self.path))
@@ -300,6 +314,10 @@ class _Compilation:
         )
         self.notes.append(f"modelled cycles of what was tried: {said}; kept: {results[chosen].variant.name}")
         return results[chosen]
+
+    def _assembly(self, result: _Result) -> str:
+        assert result.text is not None
+        return self.compiler.finish(result.text, "asm").decode()
 
     def _llvms(self, pre: str) -> _Result:
         """LLVM's allocation, audited: as in a plain compile of the IR where that is proved, else from our text.
@@ -317,7 +335,7 @@ class _Compilation:
                     break
             else:
                 result.text = phases[-1][2]
-            if result.text is not None:
+            if result.proved:
                 return result
         return self._phases(pre, LLVM)
 
