@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand, RichHelpConfiguration
+from rich_click import RichCommand
 
+from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
 from verilocc_mlir.cli.server import ACCESS_OPTIONS, NONE, access_options, access_taken, client_of
 from verilocc_mlir.errors import InputError
@@ -23,13 +24,9 @@ _GROUPS: dict[str, Any] = {
         {"name": "Server", "options": ["--server", *ACCESS_OPTIONS]},
     ]
 }
-_CONTEXT = {
-    "help_option_names": ["-h", "--help"],
-    "rich_help_config": RichHelpConfiguration(option_groups=_GROUPS),
-}
 
 
-@click.command("allocate", cls=RichCommand, context_settings=_CONTEXT)
+@click.command("allocate", cls=RichCommand, context_settings=grouped_help(_GROUPS))
 @click.argument("sources", metavar="FILE.mir...", nargs=-1, required=True)
 @click.option("--server", required=True, metavar="ADDR", help="HOST:PORT, unix:PATH, local: one in this process.")
 @click.option("--phase", type=click.Choice(["sgpr", "vgpr"]), required=True, help="Which registers.")

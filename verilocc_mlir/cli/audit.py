@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich_click import RichCommand, RichHelpConfiguration
+from rich_click import RichCommand
 
+from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.limits import solver_limits
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
 from verilocc_mlir.errors import InputError
@@ -32,13 +33,9 @@ _GROUPS: dict[str, Any] = {
         {"name": "Limits", "options": ["--solver-seconds", "--solver-memory", "--tool-seconds"]},
     ]
 }
-_CONTEXT = {
-    "help_option_names": ["-h", "--help"],
-    "rich_help_config": RichHelpConfiguration(option_groups=_GROUPS),
-}
 
 
-@click.command("audit", cls=RichCommand, context_settings=_CONTEXT)
+@click.command("audit", cls=RichCommand, context_settings=grouped_help(_GROUPS))
 @click.argument("before", required=False, metavar="[BEFORE.mir")
 @click.argument("after", required=False, metavar="AFTER.mir]")
 @click.option("--mcpu", "cpu", default="", metavar="CPU", help="Target. [default: the IR's target-cpu]")

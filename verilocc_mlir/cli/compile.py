@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand, RichHelpConfiguration
+from rich_click import RichCommand
 
+from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
 from verilocc_mlir.cli.page import recording_for, smt_dir_option, write_recorded
@@ -36,13 +37,9 @@ _GROUPS: dict[str, Any] = {
         {"name": "LLVM", "options": LLVM_OPTIONS},
     ]
 }
-_CONTEXT = {
-    "help_option_names": ["-h", "--help"],
-    "rich_help_config": RichHelpConfiguration(option_groups=_GROUPS),
-}
 
 
-@click.command("compile", cls=RichCommand, context_settings=_CONTEXT)
+@click.command("compile", cls=RichCommand, context_settings=grouped_help(_GROUPS))
 @click.argument("source", metavar="IN", default=STDIO)
 @click.option("-o", "--output", metavar="OUT", default="", help="Result; - is standard output. [default: as llc]")
 @click.option("--allow-unproved", is_flag=True, help="Write the result whatever the verdict; the exit code stays.")

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich_click import RichCommand, RichHelpConfiguration
+from rich_click import RichCommand
 
 from verilocc_mlir.cli.extras import needs_ray
+from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,
@@ -56,13 +57,9 @@ _GROUPS: dict[str, Any] = {
         {"name": "LLVM", "options": LLVM_OPTIONS},
     ]
 }
-_CONTEXT = {
-    "help_option_names": ["-h", "--help"],
-    "rich_help_config": RichHelpConfiguration(option_groups=_GROUPS),
-}
 
 
-@click.command("compile-many", cls=RichCommand, context_settings=_CONTEXT)
+@click.command("compile-many", cls=RichCommand, context_settings=grouped_help(_GROUPS))
 @click.argument("sources", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",

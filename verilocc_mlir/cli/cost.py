@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich_click import RichCommand, RichHelpConfiguration
+from rich_click import RichCommand
 
+from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.output import STDIO
 from verilocc_mlir.errors import InputError
 
@@ -38,8 +39,7 @@ def _context(command: str) -> dict[str, Any]:
         {"name": "Result", "options": ["--json"]},
         {"name": "LLVM", "options": ["--llvm", "--tool-seconds"]},
     ]
-    configuration = RichHelpConfiguration(option_groups={f"verilocc {command}": groups})  # pyright: ignore[reportArgumentType]
-    return {"help_option_names": ["-h", "--help"], "rich_help_config": configuration}
+    return grouped_help({f"verilocc {command}": groups})
 
 
 def _cost_options(command: _Command) -> _Command:

@@ -9,9 +9,10 @@ import click
 from rich_click import RichCommand
 
 from verilocc_mlir.cli.frontend import check, finish, frontend_options, progress_of, settings_of
+from verilocc_mlir.cli.help import HELP
 
 
-@click.command("iree", cls=RichCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("iree", cls=RichCommand, context_settings=HELP)
 @click.argument("source", metavar="MODULE.mlir")
 @click.option(
     "--iree-rocm-target", "target", required=True, metavar="TARGET", help="gfx942, mi300x, …: as for iree-compile."

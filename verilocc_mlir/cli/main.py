@@ -23,6 +23,7 @@ from verilocc_mlir.cli.compile_many import compile_many_command
 from verilocc_mlir.cli.corpus import corpus_command
 from verilocc_mlir.cli.cost import compare_command, cost_command
 from verilocc_mlir.cli.doctor import doctor_command
+from verilocc_mlir.cli.help import HELP
 from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.cli.recheck import recheck_command
 from verilocc_mlir.cli.report import report_command
@@ -36,7 +37,7 @@ _LLC_OPTIONS = ("mcpu", "mtriple", "mattr")
 _LLC_FLAGS = tuple(f"-{name}" for name in _LLC_OPTIONS)
 
 
-@click.group(cls=RichGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=RichGroup, context_settings=HELP)
 @click.version_option(__version__, prog_name="verilocc")
 def cli() -> None:
     """Compile for AMD GPUs with register assignments that are proved before they become code.

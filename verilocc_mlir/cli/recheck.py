@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 from rich_click import RichCommand
 
+from verilocc_mlir.cli.help import HELP
 from verilocc_mlir.cli.limits import solver_limits
 from verilocc_mlir.errors import InputError
 
 
-@click.command("recheck", cls=RichCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("recheck", cls=RichCommand, context_settings=HELP)
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--solver", type=click.Choice(["z3", "cvc5", "bitwuzla"]), default="z3", show_default=True)
 @solver_limits

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand, RichHelpConfiguration
+from rich_click import RichCommand
 
 from verilocc_mlir.cli.compile import read_source
+from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
 from verilocc_mlir.cli.output import STDIO, check_writable
 from verilocc_mlir.cli.page import smt_dir_option, write_recorded
@@ -24,13 +25,9 @@ _GROUPS: dict[str, Any] = {
         {"name": "LLVM", "options": LLVM_OPTIONS},
     ]
 }
-_CONTEXT = {
-    "help_option_names": ["-h", "--help"],
-    "rich_help_config": RichHelpConfiguration(option_groups=_GROUPS),
-}
 
 
-@click.command("report", cls=RichCommand, context_settings=_CONTEXT)
+@click.command("report", cls=RichCommand, context_settings=grouped_help(_GROUPS))
 @click.argument("source", metavar="IN", default=STDIO)
 @click.option("-o", "--output", metavar="FILE", default="", help="The page; - is standard output. [default: IN.html]")
 @smt_dir_option

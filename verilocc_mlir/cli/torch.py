@@ -11,6 +11,7 @@ import click
 from rich_click import RichCommand
 
 from verilocc_mlir.cli.frontend import check, finish, frontend_options, progress_of, settings_of
+from verilocc_mlir.cli.help import HELP
 from verilocc_mlir.errors import InputError, VeriloccError
 
 _FORM = (
@@ -18,7 +19,7 @@ _FORM = (
 )
 
 
-@click.command("torch", cls=RichCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("torch", cls=RichCommand, context_settings=HELP)
 @click.argument("source", metavar="FILE.py:factory")
 @click.option("--target", required=True, metavar="TARGET", help="gfx942, mi300x, …: as --iree-rocm-target.")
 @frontend_options

@@ -11,8 +11,8 @@ import click
 from rich_click import RichCommand, RichGroup
 
 from verilocc_mlir.cli.extras import needs_language_model
+from verilocc_mlir.cli.help import HELP
 
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -40,7 +40,7 @@ def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-@click.group("train", cls=RichGroup, context_settings=_CONTEXT)
+@click.group("train", cls=RichGroup, context_settings=HELP)
 def train_command() -> None:
     """Train the model. Interrupted runs go on where they were when the same command is given again."""
 
@@ -56,7 +56,7 @@ def _options(command: Any) -> Any:
     return command
 
 
-@train_command.command("base", cls=RichCommand, context_settings=_CONTEXT)
+@train_command.command("base", cls=RichCommand, context_settings=HELP)
 @_options
 def train_base_command(data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...]) -> int:
     """Train a base model from scratch on the labelled problems in DIR."""
@@ -64,7 +64,7 @@ def train_base_command(data: tuple[Path, ...], out: Path, config: Path | None, p
     return int(done)
 
 
-@train_command.command("adapter", cls=RichCommand, context_settings=_CONTEXT)
+@train_command.command("adapter", cls=RichCommand, context_settings=HELP)
 @click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
 @_options
 def train_adapter_command(
@@ -75,7 +75,7 @@ def train_adapter_command(
     return int(done)
 
 
-@train_command.command("labels", cls=RichCommand, context_settings=_CONTEXT)
+@train_command.command("labels", cls=RichCommand, context_settings=HELP)
 @click.option("--model", type=_DIRECTORY, default=None, metavar="DIR", help="Samples of this model are tried too.")
 @click.option("--samples", type=click.IntRange(0), default=4, show_default=True, help="Of the model.")
 @click.option("--attempts", type=click.IntRange(0), default=8, show_default=True, help="Of the teacher without model.")
@@ -97,7 +97,7 @@ def labels_command(
     return int(done)
 
 
-@click.command("adapt", cls=RichCommand, context_settings=_CONTEXT)
+@click.command("adapt", cls=RichCommand, context_settings=HELP)
 @click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
 @click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="At most.")
@@ -112,7 +112,7 @@ def adapt_command(
     return int(done)
 
 
-@click.command("eval", cls=RichCommand, context_settings=_CONTEXT)
+@click.command("eval", cls=RichCommand, context_settings=HELP)
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
 @click.option(
     "--model", type=_DIRECTORY, default=None, metavar="DIR", help="The model. [default: trivial policies only]"
