@@ -153,6 +153,21 @@ _PREAMBLE = """--- |
 """
 
 
+MFMA = "\n".join(
+    [
+        "  bb.0:",
+        "    liveins: $vgpr0, $vgpr1",
+        "    %0:vgpr_32 = COPY $vgpr0",
+        "    %1:vreg_512_align2 = IMPLICIT_DEF",
+        "    early-clobber %2:vreg_512_align2 = V_MFMA_F32_32X32X2F32_vgprcd_e64 %0, %0, %1, 0, 0, 0, "
+        "implicit $mode, implicit $exec",
+        "    DS_WRITE_B32_gfx9 %0, %2.sub5, 0, 0, implicit $exec :: (store (s32), addrspace 3)",
+        "    S_ENDPGM 0",
+    ]
+)
+"""Body of a function in which one MFMA reads and writes 16 registers each."""
+
+
 def machine_code(body: str, registers: int, *, registers_of: dict[int, str] | None = None) -> str:
     """MIR of a kernel ``@f`` with this body and so many registers of each kind."""
     limits = f'"amdgpu-num-vgpr"="{registers}" "amdgpu-num-sgpr"="{registers}"'

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from allocators_support import as_read
 from grpc_health.v1 import health_pb2
 from service_support import (
     CPU,
@@ -25,6 +26,7 @@ from service_support import (
     sgpr,
     small_mir,
 )
+from spilling_support import MFMA, machine_code
 from support import allocated_by_llvm, cpu_of, pre_ra, readable, run_llc
 from test_audit_llvm import repeated_undefined_input
 
@@ -384,6 +386,17 @@ def test_too_many_registers_is_a_result_with_a_reason(client: Client) -> None:
     assert (found.allocator, list(found.assignments), found.HasField("cost")) == ("", [], False)
     assert [(a.ended, a.HasField("proof")) for a in found.attempts] == [("allocate", False)]
     assert (answer.mir, list(found.spills)) == (b"", [])
+
+
+def test_what_cannot_be_spilled_leaves_the_text_as_it_was(client: Client) -> None:
+    """One MFMA reads and writes 16 registers each; there are 16 in all."""
+    text = as_read(machine_code(f"\n{MFMA}\n", 8), CPU)
+    answer = client.allocation.Allocate(request_of(text, CPU, "vgpr"), timeout=SECONDS)
+    (found,) = answer.functions
+    assert (found.outcome, found.allocator) == (verdict_pb2.OUTCOME_UNKNOWN, "")
+    assert "at once" in found.reason
+    # Other functions of the text would have had their registers.
+    assert parse_mir(answer.mir.decode()).functions[0] == parse_mir(text).functions[0]
 
 
 @pytest.mark.parametrize("name", ["spoilt", "gives-up", "too-few", "unknown-registers", "prints"])

@@ -14,6 +14,7 @@ from random_ir import random_ir
 from random_mir import random_mir
 from random_mir.features import random_features
 from spilling_support import (
+    MFMA,
     NOTHING_SPILLED,
     TARGETS,
     Allocated,
@@ -247,20 +248,6 @@ def test_halves_are_not_spilled_and_llvm_gets_the_function() -> None:
     assert done.candidate.function is None
     assert done.candidate.spills == ()
     assert "are needed at once, 8 are free there" in done.candidate.attempts[-1].reason
-
-
-MFMA = "\n".join(
-    [
-        "  bb.0:",
-        "    liveins: $vgpr0, $vgpr1",
-        "    %0:vgpr_32 = COPY $vgpr0",
-        "    %1:vreg_512_align2 = IMPLICIT_DEF",
-        "    early-clobber %2:vreg_512_align2 = V_MFMA_F32_32X32X2F32_vgprcd_e64 %0, %0, %1, 0, 0, 0, "
-        "implicit $mode, implicit $exec",
-        "    DS_WRITE_B32_gfx9 %0, %2.sub5, 0, 0, implicit $exec :: (store (s32), addrspace 3)",
-        "    S_ENDPGM 0",
-    ]
-)
 
 
 def test_an_instruction_that_needs_more_than_the_file_ends_in_the_reason() -> None:
