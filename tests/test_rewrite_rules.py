@@ -272,6 +272,65 @@ class TestLiveIns:
         assert "implicit-def" not in lines(done)[1]
 
 
+class TestUndefinedIntoAJoin:
+    """A scalar that only one path into a join defines: the other one says that it may be anything."""
+
+    BODY = """
+  bb.0:
+    successors: %bb.1(0x40000000), %bb.2(0x40000000)
+    %1:sreg_32 = S_MOV_B32 1
+    %0:sreg_64 = IMPLICIT_DEF
+    S_NOP 0, implicit %1
+    S_CBRANCH_SCC0 %bb.2, implicit undef $scc
+    S_BRANCH %bb.1
+
+  bb.1:
+    successors: %bb.3(0x80000000)
+    %0:sreg_64 = S_MOV_B64 8
+    S_BRANCH %bb.3
+
+  bb.2:
+    successors: %bb.3(0x80000000)
+    S_NOP 2
+
+  bb.3:
+    S_NOP 0, implicit %0
+"""
+
+    def test_the_last_block_before_the_join_defines_it(self) -> None:
+        """Between, the register is another's."""
+        done = rewritten(self.BODY, {"%0": "sgpr2_sgpr3", "%1": "sgpr2"}, phase="sgpr")
+        assert lines(done)[1] == "S_NOP 0, implicit renamable $sgpr2"
+        assert lines(done, 2) == ["S_NOP 2", "renamable $sgpr2_sgpr3 = IMPLICIT_DEF"]
+        assert liveins(done, 2) == set()
+        assert liveins(done, 3) == {"$sgpr2_sgpr3"}
+
+    def test_before_the_branch(self) -> None:
+        body = self.BODY.replace("S_NOP 2\n", "S_NOP 2\n    S_BRANCH %bb.3\n")
+        done = rewritten(body, {"%0": "sgpr2_sgpr3", "%1": "sgpr2"}, phase="sgpr")
+        assert lines(done, 2) == ["S_NOP 2", "renamable $sgpr2_sgpr3 = IMPLICIT_DEF", "S_BRANCH %bb.3"]
+
+    def test_only_what_nothing_is_held_in(self) -> None:
+        """The branch reads the low half for another value."""
+        body = self.BODY.replace(
+            "S_NOP 2\n",
+            "%2:sreg_32 = S_MOV_B32 4\n    $exec_lo = S_MOV_B32_term %2\n",
+        )
+        done = rewritten(body, {"%0": "sgpr2_sgpr3", "%1": "sgpr2", "%2": "sgpr2"}, phase="sgpr")
+        assert lines(done, 2)[1:] == [
+            "renamable $sgpr3 = IMPLICIT_DEF",
+            "$exec_lo = S_MOV_B32_term renamable $sgpr2",
+        ]
+
+    def test_one_that_stayed_is_enough(self) -> None:
+        """An IMPLICIT_DEF of a vector register occupies it for a moment where lanes may be inactive."""
+        body = self.BODY.replace("S_MOV_B64 8", "V_MOV_B64_PSEUDO 8, implicit $exec")
+        body = body.replace("S_NOP 2", "%0:sreg_64 = IMPLICIT_DEF\n    $exec = S_MOV_B64 1")
+        body = body.replace("sreg_64", "vreg_64_align2")
+        done = rewritten(body, {"%0": "vgpr2_vgpr3"})
+        assert lines(done, 2) == ["renamable $vgpr2_vgpr3 = IMPLICIT_DEF", "$exec = S_MOV_B64 1"]
+
+
 class TestHeader:
     def header(self, phase: Phase, places: dict[str, str]) -> list[str]:
         file = mir_file("\n  bb.0:\n    %0:vgpr_32 = COPY $vgpr0\n    %1:sgpr_32 = COPY $sgpr4\n")

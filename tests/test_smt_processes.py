@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, hear_interrupts
+from process_support import gone
+from support import HEARING, REPOSITORY
 from test_smt_solver import EQUAL, obligation, pigeons
 
 from smt_verifier.outcome import Outcome
@@ -206,19 +207,6 @@ def test_close_ends_the_workers_and_the_solver_goes_on(solver: ProcessSolver) ->
     assert answered(solver.check(EASY))
 
 
-def gone(pid: int, seconds: float = 20.0) -> bool:
-    """Whether a process ends within some time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if (
-            not Path(f"/proc/{pid}").exists()
-            or Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-        ):
-            return True
-        time.sleep(0.05)
-    return False
-
-
 PARENT = """
 import resource, sys
 sys.path[:0] = {paths}
@@ -235,12 +223,11 @@ def parent(then: str, cwd: Path = REPOSITORY) -> tuple[subprocess.Popen[str], in
     """A process with a worker, and the worker's process id."""
     code = PARENT.format(paths=[str(REPOSITORY), str(REPOSITORY / "tests")], then=then)
     process = subprocess.Popen(
-        [sys.executable, "-c", code],
+        [*HEARING, sys.executable, "-c", code],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         cwd=cwd,
-        preexec_fn=hear_interrupts,
     )
     assert process.stdout
     return process, int(process.stdout.readline())
@@ -253,13 +240,13 @@ def test_a_worker_does_not_outlive_its_parent(number: signal.Signals) -> None:
     time.sleep(0.3)
     process.send_signal(number)
     process.wait(20)
-    assert gone(worker)
+    assert gone(worker, 20)
 
 
 def test_a_worker_ends_with_its_parent() -> None:
     process, worker = parent("")
     assert process.wait(20) == 0
-    assert gone(worker)
+    assert gone(worker, 20)
 
 
 def test_an_interrupted_question_leaves_no_answer_behind() -> None:

@@ -257,7 +257,10 @@ def _audit(
         obligations += flagged.checked
         if flagged.faults:
             given = check_alone(pre, product.pre_lanes, product.successors, unlisted)
-            findings += explain_faults(product, new_faults(flagged, given, product.partners()))
+            partners = product.partners()
+            nothing: dict[int, list[tuple[int, int]]] = {instruction: [] for instruction in partners}
+            added = check_alone(post, product.post_lanes, product.successors, unlisted, nothing)
+            findings += explain_faults(product, new_faults(flagged, given, partners, added))
         findings = by_cause(explain_failures(product, failed), findings)
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from smt_verifier.audit.align import Step
 from smt_verifier.audit.explain import FailedGoal, local_finding
 from smt_verifier.audit.lanes import key_name
-from smt_verifier.audit.machine import UNDECIDED, Goal
+from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.product import Product
+from smt_verifier.audit.question import question
 from smt_verifier.audit.relation import Claims, Relation, pre_term
 from smt_verifier.audit.report import Finding
 from smt_verifier.audit.state import UNDEFINED, Atom, Expression, State
@@ -113,12 +114,14 @@ def check_block(
             _Edge(product, left, goals, unmet).require(claims)
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]
     name = f"{product.pre.name}/block-{block}"
-    obligation, merged = _obligation(name, product, hypotheses, goals)
+    terms = executor.terms
+    obligation, asked = question(name, hypotheses, executor.expressions, goals, terms.maybe_undefined)
     failed: list[FailedGoal] = []
     verdict = solver.check(obligation, timeout_s)
     if verdict.outcome is Outcome.REFUTED:
         numbers = [int(n.removeprefix("g")) for n in verdict.violated]
-        failed = [FailedGoal(block, merged[n], local_finding(product, merged[n], executor.terms)) for n in numbers]
+        wrong = {id(goal) for n in numbers for goal in asked[n]}
+        failed = [FailedGoal(block, g, local_finding(product, g, terms)) for g in goals if id(g) in wrong]
         if not failed:
             # The solver has a counterexample and could not say to what.
             findings.append(Finding("solver", Outcome.UNKNOWN, f"{name}: {verdict.reason}"))
@@ -126,53 +129,3 @@ def check_block(
         findings.append(Finding("solver", verdict.outcome, f"{name}: {verdict.reason}"))
     located = tuple(replace(f, block=block) for f in findings[:_MAX_FINDINGS])
     return BlockCheck(len(goals), located, tuple(failed), obligation)
-
-
-def _obligation(
-    name: str, product: Product, hypotheses: list[tuple[int, int]], goals: list[Goal]
-) -> tuple[Obligation, list[Goal]]:
-    """The block's question as SMT-LIB text; goals that ask the same come once, under the first one's place."""
-    terms = product.executor.terms
-    used: set[int] = set()
-    functions: dict[tuple[str, int, int], str] = {}
-    lines: list[str] = []
-    maybe: set[int] = set()
-    for pre, post in hypotheses:
-        used.update((pre, post))
-        if pre in terms.maybe_undefined:
-            maybe.add(pre)
-            lines.append(f"(assert (or u{pre} (= t{pre} t{post})))")
-        else:
-            lines.append(f"(assert (= t{pre} t{post}))")
-    for e in product.executor.expressions:
-        shape = (e.operation, e.index, len(e.arguments))
-        symbol = functions.setdefault(shape, f"f{len(functions)}")
-        used.update((e.term, *e.arguments))
-        arguments = " ".join(f"t{a}" for a in e.arguments)
-        lines.append(
-            f"(assert (= t{e.term} ({symbol} {arguments})))" if arguments else f"(assert (= t{e.term} {symbol}))"
-        )
-    merged: list[Goal] = []
-    named: list[tuple[str, str]] = []
-    seen: set[tuple[int, int, str]] = set()
-    for goal in goals:
-        identity = (goal.pre, goal.post, goal.rule if goal.rule in UNDECIDED else "")
-        if identity in seen:
-            continue
-        seen.add(identity)
-        undefined = goal.pre in terms.maybe_undefined
-        if undefined:
-            maybe.add(goal.pre)
-        if goal.post < 0:
-            text = f"u{goal.pre}" if undefined else "false"
-        else:
-            used.update((goal.pre, goal.post))
-            equal = f"(= t{goal.pre} t{goal.post})"
-            text = f"(or u{goal.pre} {equal})" if undefined else equal
-        named.append((f"g{len(merged)}", text))
-        merged.append(goal)
-    declarations = ["(declare-sort Value 0)"]
-    declarations += [f"(declare-fun {s} ({' '.join(['Value'] * n)}) Value)" for (_, _, n), s in functions.items()]
-    declarations += [f"(declare-const t{t} Value)" for t in sorted(used)]
-    declarations += [f"(declare-const u{t} Bool)" for t in sorted(maybe)]
-    return Obligation(name, "QF_UF", "\n".join(declarations + lines) + "\n", tuple(named)), merged

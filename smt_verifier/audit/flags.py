@@ -52,6 +52,7 @@ class Liveness:
         reads: what paired instructions really read; all operands where an instruction is not in it.
         defined: for each block, the pre-RA lanes of virtual registers that some path to its end defines.
         always_available: units that need no declaration: reserved registers, EXEC, MODE and the like.
+        follow_moves: a move reads a lane only if the lane it moves it to is live; else it reads as others do.
     """
 
     steps: list[list[Step]]
@@ -62,6 +63,7 @@ class Liveness:
     reads: Reads
     defined: list[KeySet]
     always_available: Callable[[int], bool]
+    follow_moves: bool = True
     _live_in: list[Live] = field(default_factory=list[Live])
     _arriving: list[KeySet] = field(default_factory=list[KeySet])
     _checked: int = 0
@@ -146,7 +148,7 @@ class Liveness:
                     self._flag("kill-flag", "marked killed, but read later", kept, live, instruction)
         if opcode == "KILL":
             return
-        moves = self._moves(instruction)
+        moves = self._moves(instruction) if self.follow_moves else None
         reads = list(self._reads(instruction)) if moves is None and opcode not in NO_CODE else []
         for target, source in moves or ():
             reads += [(source, k) for k in live.get(target, ())]
@@ -209,24 +211,35 @@ def _carried(keys: set[int], defined: KeySet) -> set[int]:
 
 
 def check_alone(
-    function: MachineFunction, lanes: LaneMap, successors: list[list[int]], always_available: Callable[[int], bool]
+    function: MachineFunction,
+    lanes: LaneMap,
+    successors: list[list[int]],
+    always_available: Callable[[int], bool],
+    reads: Reads | None = None,
 ) -> FlagCheck:
-    """The same check of one text on its own: every operand counts as read, on every path."""
+    """The same check of one text on its own: every operand counts as read, on every path.
+
+    With ``reads``, as for ``Liveness``, those do, and moves are read as other instructions.
+    """
     steps = [[Step(None, i) for i in b.instructions] for b in function.blocks]
     nothing = [KeySet(0, {}) for _ in steps]
     reached = list(range(len(steps)))
-    return Liveness(steps, successors, reached, lanes, lanes, {}, nothing, always_available).check(function)
+    found = Liveness(
+        steps, successors, reached, lanes, lanes, reads or {}, nothing, always_available, follow_moves=reads is None
+    )
+    return found.check(function)
 
 
-def new_faults(after: FlagCheck, before: FlagCheck, partner: dict[int, int]) -> dict[Place, Finding]:
+def new_faults(after: FlagCheck, before: FlagCheck, partner: dict[int, int], added: FlagCheck) -> dict[Place, Finding]:
     """Faults of the post-RA text that the pre-RA text does not have already.
 
     The text an allocator is given may read a physical register that an earlier phase left undefined, and say so by not
     declaring it; that is not the allocator's fault. ``partner`` maps the ``id`` of a paired post-RA instruction to that
-    of its pre-RA one.
+    of its pre-RA one. What instructions without a partner read (``added``) is never excused.
     """
     return {
         (rule, where, key): finding
         for (rule, where, key), finding in after.faults.items()
-        if (rule, where if rule == "live-in" else partner.get(where, -1), key) not in before.faults
+        if (rule, where, key) in added.faults
+        or (rule, where if rule == "live-in" else partner.get(where, -1), key) not in before.faults
     }

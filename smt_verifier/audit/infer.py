@@ -35,7 +35,7 @@ def infer(product: Product) -> list[Claims | None]:
             state = product.entry_state(block, entries[block], executor.terms.believe)
             executor.run(product.steps[block], state)
             for successor in product.successors[block]:
-                seen = observe(executor, product.leave(block, successor, state), successor, product.live[successor])
+                seen = observe(executor, product.leave(block, successor, state), successor, product.reads)
                 old = entries[successor]
                 new = seen if old is None else old.meet(seen)
                 if new != old:

@@ -58,6 +58,7 @@ class LaneMap:
         self._rows = function.registers
         self._classes: dict[int, RegisterClass] = {}
         self._keys: dict[str, tuple[int, ...]] = {}
+        self._vector: dict[int, bool] = {}
 
     def class_of(self, vreg: int) -> RegisterClass:
         """Register class of a virtual register.
@@ -126,7 +127,11 @@ class LaneMap:
             return bool(key & 1)
         if key >= CELL:
             return False
-        return self.class_of(key // _LANES_PER_REGISTER).is_vector
+        vreg = key // _LANES_PER_REGISTER
+        found = self._vector.get(vreg)
+        if found is None:
+            found = self._vector[vreg] = self.class_of(vreg).is_vector
+        return found
 
 
 def stack_keys(slot: int, first: int, count: int, grain: int) -> tuple[int, ...]:

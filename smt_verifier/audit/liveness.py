@@ -15,40 +15,64 @@ from smt_verifier.audit.semantics import COPIES, moves_only
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 
 
-def live_at_entry(function: MachineFunction, lanes: LaneMap) -> list[set[int]]:
-    """For each block, in layout order, the keys that some path from its entry reads before it writes them."""
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Keys that are read from a block's entry on, for each block in layout order.
+
+    Attributes:
+        live: on some path, before it writes them.
+        later: on some path, written or not: a thread that waits keeps what others write.
+    """
+
+    live: list[set[int]]
+    later: list[set[int]]
+
+
+def reads_from_entry(function: MachineFunction, lanes: LaneMap) -> Reads:
+    """What is read from each block's entry on."""
     position = {b.number: n for n, b in enumerate(function.blocks)}
+    successors = [[position[s] for s, _ in b.successors] for b in function.blocks]
     threads = cell_threads(function)
-    reads: list[set[int]] = []
+    first: list[set[int]] = []
+    every: list[set[int]] = []
     writes: list[set[int]] = []
     for block in function.blocks:
         read: set[int] = set()
+        used: set[int] = set()
         written: set[int] = set()
         for instruction in block.instructions:
             for op in instruction.operands:
                 if op.is_use and not op.undef:
-                    read.update(k for k in lanes.keys(op) if k not in written)
+                    keys = lanes.keys(op)
+                    used.update(keys)
+                    read.update(k for k in keys if k not in written)
             if moves_only(instruction.opcode):
                 moved = scalar_moves(instruction, lanes, threads) or ()
+                used.update(of for _, of in moved)
                 read.update(of for _, of in moved if of not in written)
                 written.update(to for to, _ in moved)
             for op in really_written(instruction):
                 written.update(lanes.keys(op))
-        reads.append(read)
+        first.append(read)
+        every.append(used)
         writes.append(written)
-    live = [set(r) for r in reads]
+    return Reads(_backward(successors, first, writes), _backward(successors, every, [set() for _ in every]))
+
+
+def _backward(successors: list[list[int]], reads: list[set[int]], writes: list[set[int]]) -> list[set[int]]:
+    found = [set(r) for r in reads]
     changed = True
     while changed:
         changed = False
-        for n in range(len(function.blocks) - 1, -1, -1):
+        for n in range(len(found) - 1, -1, -1):
             out: set[int] = set()
-            for successor, _ in function.blocks[n].successors:
-                out |= live[position[successor]]
+            for successor in successors[n]:
+                out |= found[successor]
             new = (out - writes[n]) | reads[n]
-            if len(new) != len(live[n]):
-                live[n] = new
+            if len(new) != len(found[n]):
+                found[n] = new
                 changed = True
-    return live
+    return found
 
 
 def definitions(instruction: Instruction, lanes: LaneMap) -> tuple[set[int], set[int]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from smt_verifier.audit.align import Step
-from smt_verifier.audit.lanes import LaneMap, cell_keys, key_name
+from smt_verifier.audit.lanes import LaneMap, cell_keys
 from smt_verifier.audit.masks import MaskTracker
 from smt_verifier.audit.moves import cell_registers, cell_threads, is_whole_wave_move, lane_move
 from smt_verifier.audit.operations import PureArguments, arguments_of, operation_name
@@ -80,7 +80,7 @@ class Machine:
         """``(id of a paired post-RA instruction, key, pre-RA key)`` of the lanes it reads that the pre-RA side does not
         leave undefined.
         """
-        self.terms = Terms()
+        self.terms = Terms(pre_lanes.grain)
         self.expressions: list[Expression] = []
         self._by_operation: dict[tuple[str, int, int], list[tuple[tuple[int, ...], set[int]]]] = {}
         self.goals: GoalSink | None = None
@@ -89,7 +89,7 @@ class Machine:
 
     def reset(self) -> None:
         """Forget all terms: a new block begins."""
-        self.terms = Terms()
+        self.terms = Terms(self.pre_lanes.grain)
         self.expressions = []
         self._by_operation = {}
 
@@ -97,7 +97,7 @@ class Machine:
         """Term of a lane in ``table``; a lane nothing is known of gets a new one."""
         term = table.get(key)
         if term is None:
-            term = self.terms.fresh(f"whatever {key_name(key, self.pre_lanes.grain)} held at the block's start")
+            term = self.terms.fresh("whatever {} held at the block's start", key)
             table[key] = term
         return term
 
@@ -188,7 +188,7 @@ class Machine:
         else:
             results = {expression.term}
             known.append((expression.arguments, results))
-        self.terms.results[expression.term] = results
+        self.terms.believe_result(expression.term, results)
 
     def pure_arguments(
         self, instruction: Instruction, post: Instruction | None, state: State

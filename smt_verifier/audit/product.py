@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from itertools import groupby
 
 from smt_verifier.audit.align import Step, acts_alone, align
 from smt_verifier.audit.execute import Executor
 from smt_verifier.audit.flags import Liveness
-from smt_verifier.audit.lanes import ENTRY, GHOST, LaneMap, cell_keys, key_name, uses_halves
-from smt_verifier.audit.liveness import defined_at_exit, live_at_entry
+from smt_verifier.audit.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
+from smt_verifier.audit.liveness import defined_at_exit, reads_from_entry
 from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.masks import MaskTracker, is_whole_wave
 from smt_verifier.audit.moves import slot_keys
@@ -68,13 +69,14 @@ class Product:
         self.order = _reverse_postorder(self.successors)
         written = _written(post, self.post_lanes) if callee_saved and not has_virtual_registers(post) else set[int]()
         self._saved = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
-        self.live = live_at_entry(pre, self.pre_lanes)
+        self.reads = reads_from_entry(pre, self.pre_lanes)
         self.defined = defined_at_exit(pre, self.pre_lanes)
-        for live in self.live:
+        for live in self.reads.live:
             live.update(ENTRY - 1 - k for k in self._saved)
         self.originals = instructions_of(pre, self._followed_operations())
         ghosts = _ghosts(self.originals, self.pre_lanes)
-        _keep_ghosts(self.live, pre, self.pre_lanes, ghosts)
+        for read in (self.reads.live, self.reads.later):
+            _keep_ghosts(read, pre, self.pre_lanes, ghosts)
         self.masks = MaskTracker(pre, self.pre_lanes, coarse)
         self._whole_wave = is_whole_wave(pre)
         self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, ghosts, kept)
@@ -138,7 +140,7 @@ class Product:
 
     def partners(self) -> dict[int, int]:
         """For the ``id`` of a post-RA instruction, that of the pre-RA one: its partner, or a move of the same text but
-        for kill flags, in order.
+        for kill flags, in order; or one that only its virtual result tells from it, at the same place.
         """
         found = {id(s.post): id(s.pre) for row in self.steps for s in row if s.pre is not None and s.post is not None}
         for row in self.steps:
@@ -149,7 +151,22 @@ class Product:
             for step in row:
                 if step.post is not None and step.pre is None and (same := waiting.get(_unkilled(step.post))):
                     found[id(step.post)] = id(same.pop(0))
+            for moves in _between_pairs(row):
+                self._same_source(moves, found)
         return found
+
+    def _same_source(self, moves: list[Step], found: dict[int, int]) -> None:
+        """Add copies of one physical register to another place than ``found`` has them.
+
+        Only the last reader among the moves between two pairs: what is read again there is not killed as it was.
+        """
+        sources = {source: s.pre for s in moves if s.pre is not None and (source := _copied(s.pre))}
+        read: set[int] = set()
+        for post in reversed([s.post for s in moves if s.post is not None]):
+            pre = sources.get(_copied(post))
+            if pre is not None and read.isdisjoint(self.post_lanes.keys(post.operands[0])):
+                found.setdefault(id(post), id(pre))
+            read.update(k for op in post.all_operands if op.is_use and op.is_reg for k in self.post_lanes.keys(op))
 
     def entry_state(self, block: int, claims: Claims | None, assume: Assume) -> State:
         """The state at a block's entry: the claims, or for block 0 the function's initial state."""
@@ -165,8 +182,8 @@ class Product:
             for thread in executor.cell_threads:
                 for cell in cell_keys(container, thread, self.pre_lanes.grain):
                     if container < 0:
-                        origin = f"the value of {key_name(cell, self.pre_lanes.grain)} at function entry"
-                        scalar_pre[cell] = scalar_post[cell] = executor.terms.fresh(origin)
+                        term = executor.terms.fresh("the value of {} at function entry", cell)
+                        scalar_pre[cell] = scalar_post[cell] = term
                     else:
                         scalar_pre[cell] = UNDEFINED
 
@@ -192,7 +209,7 @@ class Product:
         }
         for key in sorted(physical):
             pre, post = (atom.pre, atom.post) if self.pre_lanes.is_vector(key) else (scalar_pre, scalar_post)
-            term = terms.fresh(f"the value of {key_name(key, self.pre_lanes.grain)} at function entry")
+            term = terms.fresh("the value of {} at function entry", key)
             pre[key] = post[key] = term
         self._initial_cells(scalar_pre, scalar_post)
         for key in self._saved:
@@ -219,6 +236,18 @@ def _idle_edges(block: BasicBlock, successors: list[int], position: dict[int, in
 
 def _taken_apart(step: Step, apart: frozenset[int]) -> list[Step]:
     return [Step(step.pre, None), Step(None, step.post)] if id(step.pre) in apart and step.post else [step]
+
+
+def _between_pairs(row: list[Step]) -> Iterator[list[Step]]:
+    """Runs of steps that stand on one side alone."""
+    for alone, steps in groupby(row, key=lambda s: s.pre is None or s.post is None):
+        if alone:
+            yield list(steps)
+
+
+def _copied(instruction: Instruction) -> str:
+    """The physical register that a COPY reads, ``""`` for all else."""
+    return instruction.operands[0].phys if instruction.opcode == "COPY" and instruction.operands else ""
 
 
 def _unkilled(instruction: Instruction) -> str:

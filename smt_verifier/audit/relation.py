@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from smt_verifier.audit.execute import Executor
-from smt_verifier.audit.lanes import GHOST, STACK, key_name
+from smt_verifier.audit.lanes import GHOST, STACK
+from smt_verifier.audit.liveness import Reads
 from smt_verifier.audit.masks import Variable
 from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Expression, Mask, State, Terms
 
@@ -18,6 +19,9 @@ Fact = tuple[str, int, int, tuple[int, ...]]
 """``(operation, index, key, argument keys)``: the lane ``key`` holds that result of the operation on those lanes,
 now.
 """
+
+Results = dict[int, list[Expression]]
+"""What terms are the result of, by term."""
 
 
 @dataclass(slots=True)
@@ -125,16 +129,15 @@ def _tables(
     pre: dict[int, int] = dict.fromkeys(relation.undefined, UNDEFINED)
     post: dict[int, int] = {}
     terms = executor.terms
-    grain = executor.pre_lanes.grain
     for key, places in relation.places.items():
-        term = terms.fresh(f"the value of {key_name(key, grain)} at the block's start")
+        term = terms.fresh("the value of {} at the block's start", key)
         if key in relation.maybe:
             terms.maybe_undefined.add(term)
         pre[key] = term
         for place in places:
             other = post.get(place)
             if other is None:
-                other = terms.fresh(f"what {key_name(place, grain)} held at the block's start")
+                other = terms.fresh("what {} held at the block's start", place)
                 post[place] = other
             assume(term, other)
     return pre, post
@@ -153,21 +156,26 @@ def _project(atoms: dict[frozenset[Mask], Relation], masks: frozenset[Variable])
     return result
 
 
-def observe(executor: Executor, state: State, block: int, live: set[int]) -> Claims:
-    """The strongest claims about ``live`` lanes that, as far as inference believes, hold in ``state`` on entering
+def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claims:
+    """The strongest claims about lanes still read that, as far as inference believes, hold in ``state`` on entering
     ``block``.
 
-    Frozen threads keep every lane: what is dead for the wave may still be needed by a thread that waits.
+    What is dead for the wave may still be needed by a thread that waits: frozen threads keep whatever is read later.
     """
     terms = executor.terms
-    expressions = [e for e in executor.expressions if e.key is not None]
+    expressions: tuple[Results, Results] = {}, {}
+    for e in executor.expressions:
+        if e.key is not None:
+            expressions[executor.pre_lanes.is_vector(e.key)].setdefault(e.term, []).append(e)
+    live, later = reads.live[block], reads.later[block]
     scalar = _relation(state.pre, state.post, live, terms)
-    scalar.facts = _facts(executor, state, None, expressions, live)
+    scalar.facts = _facts(executor, state, None, expressions[False], live)
     masks = executor.masks.live_masks(state, block)
     atoms: dict[frozenset[Mask], Relation] = {}
     for atom in state.atoms:
-        relation = _relation(atom.pre, atom.post, live if atom.active else None, terms)
-        relation.facts = _facts(executor, state, atom, expressions, live if atom.active else None)
+        wanted = live if atom.active else later
+        relation = _relation(atom.pre, atom.post, wanted, terms)
+        relation.facts = _facts(executor, state, atom, expressions[True], wanted)
         signature = frozenset(v for v, name in masks.items() if name in atom.signature) | atom.signature & _FLAGS
         mine = atoms.get(signature)
         atoms[signature] = relation if mine is None else mine.meet(relation)
@@ -175,50 +183,51 @@ def observe(executor: Executor, state: State, block: int, live: set[int]) -> Cla
     return Claims(scalar, atoms, known, frozenset(masks) - known)
 
 
-def _relation(pre: dict[int, int], post: dict[int, int], live: set[int] | None, terms: Terms) -> Relation:
+def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: Terms) -> Relation:
     holders: dict[int, list[int]] = {}
     for key, term in post.items():
         holders.setdefault(term, []).append(key)
     relation = Relation()
+    by_term: dict[int, frozenset[int]] = {}
     found: dict[int, list[int]] = {}
     for key, term in pre.items():
-        if live is not None and key not in live:
+        if key not in live:
             continue
         if term == UNDEFINED:
             relation.undefined.add(key)
             continue
-        places = list(holders.get(term, ()))
-        for equal in terms.equals(term):
-            if id(equal) not in found:
-                found[id(equal)] = [place for other in equal for place in holders.get(other, ())]
-            places += found[id(equal)]
+        places = by_term.get(term)
+        if places is None:
+            row = list(holders.get(term, ()))
+            for equal in terms.equals(term):
+                if id(equal) not in found:
+                    found[id(equal)] = [place for other in equal for place in holders.get(other, ())]
+                row += found[id(equal)]
+            places = by_term[term] = frozenset(row)
         if places:
-            relation.places[key] = frozenset(places)
+            relation.places[key] = places
             if term in terms.maybe_undefined:
                 relation.maybe.add(key)
     return relation
 
 
 def _facts(
-    executor: Executor, state: State, atom: Atom | None, expressions: list[Expression], live: set[int] | None
+    executor: Executor, state: State, atom: Atom | None, expressions: Results, live: set[int]
 ) -> frozenset[Fact]:
     """Lanes that hold the result of an operation on lanes: that which it was made in, and copies of it. What remembers
     an argument of a repeated operation may be the result of another one.
     """
     table = atom.pre if atom is not None else state.pre
-    wanted = {e.term for e in expressions}
-    copies: dict[int, list[int]] = {}
+    holders: dict[int, list[int]] = {}
     for key, term in table.items():
-        if term in wanted and (key >= GHOST or (key < STACK and (live is None or key in live))):
-            copies.setdefault(term, []).append(key)
+        if term in expressions:
+            holders.setdefault(term, []).append(key)
     found: set[Fact] = set()
-    for e in expressions:
-        assert e.key is not None
-        if executor.pre_lanes.is_vector(e.key) != (atom is not None):
-            continue
-        if [pre_term(executor, state, atom, k) for k in e.argument_keys] != list(e.arguments):
-            continue
-        holders = {e.key} if pre_term(executor, state, atom, e.key) == e.term else set[int]()
-        for key in holders.union(copies.get(e.term, ())):
-            found.add((e.operation, e.index, key, e.argument_keys))
+    for term, keys in holders.items():
+        copies = [k for k in keys if k >= GHOST or (k < STACK and k in live)]
+        for e in expressions[term]:
+            assert e.key is not None
+            if [pre_term(executor, state, atom, k) for k in e.argument_keys] == list(e.arguments):
+                made = [e.key] if table.get(e.key) == term else []
+                found.update((e.operation, e.index, key, e.argument_keys) for key in made + copies)
     return frozenset(found)

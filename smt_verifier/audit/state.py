@@ -9,9 +9,11 @@ others are frozen, because ordinary vector instructions do not touch them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+
+from smt_verifier.audit.lanes import key_name
 
 UNDEFINED = 0
 EXEC = -1
@@ -104,21 +106,23 @@ class Terms:
     """Makes terms and remembers where each came from, for messages.
 
     ``maybe_undefined`` holds pre-RA terms of lanes that are undefined on some paths; each has a Boolean of its own in
-    the solver. ``alternatives``, ``believers`` and ``results`` serve inference alone: post-RA terms that a pre-RA term
-    is believed equal to, the same the other way round, and terms that are results of one pure operation on arguments
-    believed equal.
+    the solver. The rest serves inference alone: ``alternatives``, post-RA terms that a pre-RA term is believed equal
+    to; ``results``, for the result of a pure operation, all results of it on arguments believed equal; ``shared``, for
+    a post-RA term, such sets, by ``id``, of pre-RA terms believed equal to it.
     """
 
-    origin: list[str] = field(default_factory=lambda: ["undefined"])
+    grain: int = 2
+    origin: list[str | tuple[str, int]] = field(default_factory=lambda: ["undefined"])
     _rows: list[range] = field(default_factory=list[range])
     maybe_undefined: set[int] = field(default_factory=set[int])
     alternatives: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
-    believers: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
     results: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    shared: dict[int, dict[int, set[int]]] = field(default_factory=dict[int, dict[int, set[int]]])
 
-    def fresh(self, origin: str) -> int:
-        """A new term."""
-        self.origin.append(origin)
+    def fresh(self, origin: str, key: int | None = None) -> int:
+        """A new term; ``{}`` in ``origin`` stands for the lane ``key``."""
+        # Names are made where they are asked for: there are millions of terms, and few are ever shown.
+        self.origin.append(origin if key is None else (origin, key))
         return len(self.origin) - 1
 
     def fresh_many(self, origin: str, count: int) -> range:
@@ -131,27 +135,43 @@ class Terms:
 
     def describe(self, term: int) -> str:
         """Where a term came from, with its lane where the origin made several."""
+        origin = self.origin[term]
+        if isinstance(origin, tuple):
+            return origin[0].format(key_name(origin[1], self.grain))
         at = bisect_right(self._rows, term, key=lambda row: row.start) - 1
         if at >= 0 and term in self._rows[at]:
-            return f"lane {term - self._rows[at].start} of {self.origin[term]}"
-        return self.origin[term]
+            return f"lane {term - self._rows[at].start} of {origin}"
+        return origin
 
     def equals(self, pre: int) -> Iterator[set[int]]:
         """Sets of other terms that inference takes a pre-RA term to be equal to."""
-        for table in (self.alternatives, self.results):
-            if pre in table:
-                yield table[pre]
-        if self.results:
-            # What a lane of another register with the same value is the result of, this one is.
-            for post in self.alternatives.get(pre, ()):
-                for other in self.believers[post]:
-                    if other != pre and other in self.results and other not in self.maybe_undefined:
-                        yield self.results[other]
+        if pre in self.results:
+            yield self.results[pre]
+        alternatives = self.alternatives.get(pre)
+        if alternatives is not None:
+            yield alternatives
+            if self.shared:
+                # What a lane of another register with the same value is the result of, this one is.
+                for post in alternatives:
+                    if post in self.shared:
+                        yield from self.shared[post].values()
 
     def believe(self, pre: int, post: int) -> None:
         """Inference takes them to be equal."""
         self.alternatives.setdefault(pre, set()).add(post)
-        self.believers.setdefault(post, set()).add(pre)
+        if pre in self.results:
+            self._share(pre, (post,))
+
+    def believe_result(self, term: int, results: set[int]) -> None:
+        """Inference takes ``term`` to be equal to all of ``results``."""
+        self.results[term] = results
+        self._share(term, self.alternatives.get(term, ()))
+
+    def _share(self, pre: int, alternatives: Iterable[int]) -> None:
+        if pre not in self.maybe_undefined:
+            results = self.results[pre]
+            for post in alternatives:
+                self.shared.setdefault(post, {})[id(results)] = results
 
     def alike(self, one: int, other: int) -> bool:
         """Whether inference takes two terms to be equal, whichever side each is of."""

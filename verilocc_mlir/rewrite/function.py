@@ -56,6 +56,7 @@ def rewrite_function(
             if changed is not None:
                 kept.append(changed)
             index += 1
+        kept = undefined.at_end(position, kept)
         blocks.append(replace(block, liveins=merge_liveins(block.liveins, entering), instructions=tuple(kept)))
     header = rewrite_header(function.header_lines, places.keys(), last=problem.phase == "vgpr")
     return replace(

@@ -6,7 +6,8 @@ The rules are those of VirtRegRewriter::rewrite and handleIdentityCopy:
 * a definition loses ``undef`` and ``internal``: it now defines a whole physical register;
 * a read of lanes of which none is live is ``undef``, or the machine verifier finds an undefined register;
 * an operand that was virtual is ``renamable``;
-* an ``IMPLICIT_DEF`` whose register the problem does not hold for it is left out: others may have it;
+* an ``IMPLICIT_DEF`` whose register the problem does not hold for it is left out: others may have it, and where a join
+  declares the register the block before it gets one (``undefined.py``);
 * a copy onto itself vanishes; one that reads ``undef`` or has further operands tells something, and becomes a KILL;
 * so does one of a tuple of which some lanes were never defined: each of them may be read alone after it, and LLVM's
   machine verifier then wants a definition.
