@@ -197,3 +197,14 @@ def change(done: Allocated, old: str, new: str | Callable[[re.Match[str]], str])
     text, count = re.subn(old, new, done.after[at:], count=1, flags=re.MULTILINE)
     assert count == 1, f"{old} is not in the text:\n{done.after[at:]}"
     return Pair(done.cpu, done.before, done.after[:at] + text)
+
+
+def many_scalars() -> str:
+    """60 values around a loop that are the same in all threads, and that no instruction can make again."""
+    lines: list[str] = []
+    for k in range(60):
+        lines.append(f"  %up{k} = getelementptr i32, ptr addrspace(1) %p, i32 {300 * k}")
+        lines.append(f"  %ul{k} = load volatile i32, ptr addrspace(1) %up{k}")
+        lines.append(f"  %u{k} = call i32 @llvm.amdgcn.readfirstlane.i32(i32 %ul{k})")
+    body = [*lines, *loop(stores(["%u3", "%u5"])), *stores([f"%u{k}" for k in range(60)])]
+    return kernel(body, 0, scalars=40) + "declare i32 @llvm.amdgcn.readfirstlane.i32(i32)\n"

@@ -135,6 +135,14 @@ class TestPlacement:
             solve(question)
         assert caught.value.reason == "fragmentation"
 
+    def test_where_the_closest_placement_is_not_mended_others_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        question = random_problem(15240, tight=True, halves=True)
+        solve(question)
+        monkeypatch.setattr(deterministic, "OTHER_REPAIR_STEPS", -1)
+        with pytest.raises(AllocationFailure) as caught:
+            solve(question)
+        assert caught.value.reason == "fragmentation"
+
 
 class TestChoice:
     def test_a_copy_is_removed(self) -> None:

@@ -27,6 +27,7 @@ from spilling_support import (
     loads,
     loop,
     machine_code,
+    many_scalars,
     object_of,
     reads,
     stores,
@@ -43,7 +44,6 @@ from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.target.targets import target
 
 KERNELS = Path(__file__).resolve().parent.parent / "examples" / "kernels"
-READ_LANE = "declare i32 @llvm.amdgcn.readfirstlane.i32(i32)\n"
 
 
 def proved(done: Allocated) -> None:
@@ -96,33 +96,23 @@ def test_where_accumulators_are_free_llvm_keeps_what_is_spilled_there(cpu: str) 
     first, second = re.findall(r"\$vgpr\d+ = COPY renamable \$(agpr\d+)", copied.after)[:2]
     broken = copied.after.replace(f"COPY renamable ${first}", f"COPY renamable ${second}", 1)
     assert replace(copied, after=broken).pair.rules() == {"value"}
-    # Without our own copies LLVM does it, after the phase.
+    # Without our own copies everything stays in memory, unless the mark lets LLVM make them after the phase.
     done = allocate(text, cpu, spills=SpillLimits(accumulators=False))
     proved(done)
     assert {action.kind for action in done.candidate.spills} == {"spill"}
-    lowered = object_of(done)
+    assert "accvgpr" not in object_of(done)
+    assert "; ScratchSize: 0" not in object_of(done)
+    marked = done.after.replace("machineFunctionInfo:\n", "machineFunctionInfo:\n  hasSpilledVGPRs: true\n")
+    assert marked != done.after
+    lowered = object_of(replace(done, after=marked))
     assert "v_accvgpr_write" in lowered
     assert "v_accvgpr_read" in lowered
     assert "; ScratchSize: 0" in lowered
-    unmarked = done.after.replace("hasSpilledVGPRs: true", "hasSpilledVGPRs: false")
-    assert unmarked != done.after
-    assert "; ScratchSize: 0" not in object_of(replace(done, after=unmarked))
-
-
-def scalars(count: int) -> list[str]:
-    """As many values that are the same in all threads, and that no instruction can make again."""
-    lines: list[str] = []
-    for k in range(count):
-        lines.append(f"  %up{k} = getelementptr i32, ptr addrspace(1) %p, i32 {300 * k}")
-        lines.append(f"  %ul{k} = load volatile i32, ptr addrspace(1) %up{k}")
-        lines.append(f"  %u{k} = call i32 @llvm.amdgcn.readfirstlane.i32(i32 %ul{k})")
-    return lines
 
 
 @pytest.mark.parametrize("cpu", TARGETS)
 def test_scalars_wait_in_slots_of_their_own(cpu: str) -> None:
-    body = [*scalars(60), *loop(stores(["%u3", "%u5"])), *stores([f"%u{k}" for k in range(60)])]
-    done = allocate(before_phase(kernel(body, 0, scalars=40) + READ_LANE, cpu, "sgpr"), cpu, "sgpr")
+    done = allocate(before_phase(many_scalars(), cpu, "sgpr"), cpu, "sgpr")
     assert len(done.candidate.spills) > 20
     proved(done)
     assert set(blocks_with(done.function, "SI_SPILL_S")) == {0, 2}

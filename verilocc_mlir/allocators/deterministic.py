@@ -34,6 +34,8 @@ REPAIR_STEPS = 400
 LAST_REPAIR_STEPS = 1500
 """Evictions allowed under the last ceiling, past which the allocator gives up."""
 
+OTHER_REPAIR_STEPS = 400
+"""The same for each further placement that is tried there."""
 
 HURRIED_REPAIR_STEPS = 100
 """The same where a problem with more room can be had."""
@@ -47,7 +49,7 @@ class DeterministicAllocator:
     """
 
     name = "deterministic"
-    version = "2"
+    version = "3"
 
     def __init__(self, repair_steps: int | None = None) -> None:
         self._repair_steps = repair_steps
@@ -92,20 +94,30 @@ class _Search(Tables):
         tries = ceilings(self.problem, where)
         stuck: Item | None = None
         for number, ceiling in enumerate(tries, 1):
-            best, closest = self._best_of_strategies((ceiling,))
+            best, partial = self._best_of_strategies((ceiling,))
             if best is not None:
                 return self._tighten(best, where).starts
-            if closest is not None:
-                steps = LAST_REPAIR_STEPS if number == len(tries) else REPAIR_STEPS
-                if closest.repair(self._parts, steps if repair_steps is None else repair_steps):
-                    return closest.starts
-                stuck = closest.waiting[-1]
+            if not partial:
+                continue
+            closest, *others = partial
+            last = number == len(tries)
+            steps = (LAST_REPAIR_STEPS if last else REPAIR_STEPS) if repair_steps is None else repair_steps
+            if closest.repair(self._parts, steps):
+                return closest.starts
+            stuck = closest.waiting[-1]
+            if last:
+                # Else something is spilled. What is mended in the end is mended soon: a few steps for each.
+                for placement in sorted(others, key=lambda p: len(p.waiting)):
+                    if placement.repair(self._parts, min(steps, OTHER_REPAIR_STEPS)):
+                        return placement.starts
         raise self._fragmented(stuck)
 
-    def _best_of_strategies(self, under: Iterable[Ceiling]) -> tuple[_Answer | None, Placement | None]:
-        """The cheapest complete placement under any of the ceilings; else the one with the least area left over."""
+    def _best_of_strategies(self, under: Iterable[Ceiling]) -> tuple[_Answer | None, list[Placement]]:
+        """The cheapest complete placement under any of the ceilings; and those that are not complete, different ones,
+        the least area left over first.
+        """
         best: _Answer | None = None
-        closest: tuple[int, Placement] | None = None
+        partial: list[tuple[int, Placement]] = []
         for ceiling in under:
             for strategy in STRATEGIES:
                 items = self.joined if strategy.coalesced else self.singles
@@ -115,9 +127,9 @@ class _Search(Tables):
                     answer = _Answer(self.cost.of(placement.starts), placement.starts)
                     if best is None or answer.cost < best.cost:
                         best = answer
-                elif closest is None or missing < closest[0]:
-                    closest = (missing, placement)
-        return best, closest[1] if closest is not None else None
+                elif all(placement.starts != other.starts for _, other in partial):
+                    partial.append((missing, placement))
+        return best, [placement for _, placement in sorted(partial, key=lambda found: found[0])]
 
     def _tighten(self, best: _Answer, where: Room) -> _Answer:
         """Fewer granules of vector registers at no cost in copies, by bisection, without repair.

@@ -103,11 +103,11 @@ def constant(template: Instruction, vreg: int, part: int, width: int) -> Instruc
     return Instruction(template.opcode, (target,), template.operands)
 
 
-def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool) -> MachineFunction:
+def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool, lowered: bool = True) -> MachineFunction:
     """The function with rows for new stack slots, as SIInstrInfo makes them, and with the mark that it spills.
 
     Without the mark SILowerSGPRSpills.cpp leaves scalars to scratch memory instead of lanes, and SIFrameLowering.cpp
-    vectors, where accumulators are free.
+    vectors, where accumulators are free: with ``lowered`` false there is none.
     """
     if not slots:
         return function
@@ -118,7 +118,7 @@ def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool) ->
     header: list[str] = []
     inside = done = False
     for line in function.header_lines:
-        if line.startswith(mark):
+        if lowered and line.startswith(mark):
             line = f"{mark} true"
         if inside and not line.startswith(" "):
             header += [text for row in rows.values() for text in row.text.split("\n")]
@@ -128,7 +128,7 @@ def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool) ->
         if line.strip().startswith("maxAlignment:"):
             line = _aligned(line)
         header.append(line)
-        if line == "machineFunctionInfo:" and not marked:
+        if lowered and line == "machineFunctionInfo:" and not marked:
             header.append(f"{mark} true")
     if not done:
         # LLVM always prints the section; a hand-written function may lack it.

@@ -37,6 +37,7 @@ class SpillTarget:
         offsets: parts of a slot may be moved on their own. Not where LLVM may keep the slot in accumulators instead,
             whose lowering counts lanes from the slot's start (SIRegisterInfo::buildSpillLoadStore).
         even: tuples start at even registers.
+        accumulators: LLVM may keep slots of vectors in free accumulators.
     """
 
     classes: Mapping[int, RegisterClass]
@@ -45,6 +46,7 @@ class SpillTarget:
     stack_pointer: str
     offsets: bool
     even: bool
+    accumulators: bool
 
 
 def insert_spills(
@@ -59,7 +61,7 @@ def insert_spills(
         for position, block in enumerate(function.blocks)
     )
     changed = replace(function, blocks=blocks, registers=work.registers)
-    return with_slots(changed, work.slots, scalar=work.scalar)
+    return with_slots(changed, work.slots, scalar=work.scalar, lowered=work.scalar or target.accumulators)
 
 
 class _Insertion:

@@ -7,7 +7,7 @@ the result against the text without any spill code, so nothing here is trusted.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.execution import exec_masks, is_terminator
@@ -70,6 +70,7 @@ class Spiller:
             (header_field(function, "stackPtrOffsetReg") or "$sgpr32").removeprefix("$"),
             offsets=not target.unified_vgpr,
             even=target.align2,
+            accumulators=True,
         )
         gaps = register_gaps(
             live, self._cfg, lambda v: v in self._members and v not in barred and classes[v].bits % 32 == 0
@@ -82,7 +83,8 @@ class Spiller:
         Args:
             spare: 32-bit registers.
             ahead: load before the use, where registers are free, not beside it.
-            accumulators: copy to AGPRs, where such are free, before memory is used.
+            accumulators: copy to AGPRs, where such are free, before memory is used, and let LLVM do so with what is
+                left.
 
         Returns:
             None where the registers that may be spilled do not suffice; the function itself where nothing is to be
@@ -118,7 +120,7 @@ class Spiller:
                 continue
             taking_part = [e for banks, e in found if banks.issuperset(members[vreg].banks)]
             plans[vreg] = load_ahead(plan, taking_part, self._costs)
-        changed = insert_spills(self._function, self._cfg, plans, self._target)
+        changed = insert_spills(self._function, self._cfg, plans, replace(self._target, accumulators=accumulators))
         return Relieved(
             changed,
             tuple(_action(p, self._costs.places, reasons[v], self._constant.get(v, 0)) for v, p in plans.items()),
