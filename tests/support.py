@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 from functools import lru_cache
 from pathlib import Path
@@ -92,9 +91,10 @@ def run_opt(text: str, cpu: str, *arguments: str) -> str:
     return done.stdout
 
 
-def hear_interrupts() -> None:
-    """For ``preexec_fn``: a shell that starts a job in the background leaves it deaf to SIGINT, its children too."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+HEARING = ("env", "--default-signal=INT")
+"""Before a command: a shell that starts a job in the background leaves it deaf to SIGINT, its children too. Not
+``preexec_fn``, which forks: the handlers that gRPC has for a fork then run in the child of a process that served.
+"""
 
 
 def readable(mir: str) -> str:

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("grpc")
-pytest.importorskip("cryptography")
 
-from client_support import answering, honest, served
+from client_support import NOWHERE, answering, honest, served
 from grpc import StatusCode
 from support import pre_ra, run_llc
 
@@ -26,7 +25,6 @@ from verilocc_mlir.service.status import ServiceError
 
 jsonschema = pytest.importorskip("jsonschema")
 
-NOWHERE = "127.0.0.1:1"
 KERNELS = ("attn_d64.gfx942.opt.ll", "gemm_mma_lds.gfx1100.opt.ll")
 
 

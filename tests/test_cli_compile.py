@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from support import hear_interrupts, llc, pre_ra, readable, run_llc
+from support import HEARING, llc, pre_ra, readable, run_llc
 
 from smt_verifier.audit import Finding, FunctionAudit, MoveCounts
 from smt_verifier.outcome import Outcome
@@ -206,7 +206,7 @@ class Clashing:
 def test_refuted_is_exit_code_1_and_writes_nothing(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(compile_module, "allocator", lambda _, seconds: Clashing())
+    monkeypatch.setattr(compile_module, "allocator", lambda _, **limits: Clashing())
     out, report = tmp_path / "k.hsaco", tmp_path / "k.json"
     command = ["compile", str(small), "-mcpu=gfx942", "-o", str(out), f"--report={report}"]
     assert run([*command, "--no-fallback"]) == 1
@@ -338,10 +338,17 @@ def test_interruption_leaves_nothing(stop: signal.Signals, demo_kernels: Path, t
     out = tmp_path / "out" / "k.hsaco"
     out.parent.mkdir()
     running = subprocess.Popen(
-        [*VERILOCC, "compile", str(demo_kernels / "attn_d64.gfx1100.opt.ll"), "-mcpu=gfx1100", "-o", str(out)],
+        [
+            *HEARING,
+            *VERILOCC,
+            "compile",
+            str(demo_kernels / "attn_d64.gfx1100.opt.ll"),
+            "-mcpu=gfx1100",
+            "-o",
+            str(out),
+        ],
         cwd=REPOSITORY,
         env={**os.environ, "VERILOCC_LLC": str(slow)},
-        preexec_fn=hear_interrupts,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -180,6 +180,7 @@ CHANGED = Settings(
     opt_level=2,
     allocator="llvm",
     allocator_seconds=1.0,
+    model_samples=3,
     effort=Effort.BEST,
     emit=Emit.OBJ,
     also=(Emit.MIR,),

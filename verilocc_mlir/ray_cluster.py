@@ -85,7 +85,7 @@ def connected(address: str, cpus: int | None = None) -> Generator[Cluster, None,
         cpus: CPUs of a local cluster; None: those of this process.
 
     Raises:
-        UnsupportedError: Ray is not installed. InputError: there is no cluster at ``address``.
+        UnsupportedError: Ray is not installed. InputError: there is no cluster at ``address``, or none can be started.
     """
     # Ray tells nobody that it is used; the processes that it starts have this too.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -104,14 +104,35 @@ def connected(address: str, cpus: int | None = None) -> Generator[Cluster, None,
         ray.shutdown()
 
 
+def _start_here(ray: Any, cpus: int | None, options: dict[str, Any]) -> None:
+    """A local cluster; tried twice.
+
+    Raises:
+        InputError: it cannot be started.
+    """
+    for last in (False, True):
+        try:
+            with _modules_of_this_process():
+                ray.init(
+                    address=LOCAL, num_cpus=cpus or len(os.sched_getaffinity(0)), num_gpus=0, include_dashboard=False,
+                    object_store_memory=_STORE_BYTES, **options,
+                )  # fmt: skip
+            return
+        except RuntimeError as error:
+            # On a busy machine its processes may not be up in the time that Ray gives them.
+            ray.shutdown()
+            if last:
+                said = str(error).strip().splitlines()
+                raise InputError(
+                    f"Ray cannot be started: {said[0] if said else type(error).__name__}",
+                    hint="try again, or without Ray",
+                ) from error
+
+
 def _begin(ray: Any, address: str, cpus: int | None) -> bool:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address == LOCAL:
-        with _modules_of_this_process():
-            ray.init(
-                address=LOCAL, num_cpus=cpus or len(os.sched_getaffinity(0)), num_gpus=0, include_dashboard=False,
-                object_store_memory=_STORE_BYTES, **quiet,
-            )  # fmt: skip
+        _start_here(ray, cpus, quiet)
         return True
     _check_reached(address)
     try:

@@ -17,6 +17,10 @@ MODEL = "model"
 """The language model in the directory that ``$VERILOCC_MODEL`` names, else the one that is installed with the package
 ``verilocc_model``; ``model:DIR`` names one itself."""
 MODEL_VARIABLE = "VERILOCC_MODEL"
+SAMPLES_VARIABLE = "VERILOCC_MODEL_SAMPLES"
+"""How many answers of the model are compared where nobody says it."""
+
+MOST_SAMPLES = 1000
 
 DEFAULT_SECONDS = 60.0
 
@@ -41,24 +45,36 @@ def allocator_names() -> tuple[str, ...]:
     return tuple(sorted((*_FACTORIES, MODEL)))
 
 
-def allocator(name: str, *, seconds: float = DEFAULT_SECONDS) -> Allocator:
+def allocator(name: str, *, seconds: float = DEFAULT_SECONDS, samples: int | None = None) -> Allocator:
     """The allocator called ``name``.
 
     Args:
         name: one of ``allocator_names()``.
         seconds: wall time for one problem, for those that search as long as they are let.
+        samples: answers of the model that are compared, the cheapest being proposed; None: what
+            ``$VERILOCC_MODEL_SAMPLES`` says, else one. Others answer once.
 
     Raises:
-        InputError: there is none of that name, or no model in the directory named.
+        InputError: there is none of that name, or no model in the directory named; the number of samples is none.
         UnsupportedError: it needs packages that are not installed; the hint names the extra.
     """
     kind, _, where = name.partition(":")
     if kind == MODEL:
-        return _model(str(Path(where or os.environ.get(MODEL_VARIABLE, "") or _installed()).resolve()), seconds)
+        directory = str(Path(where or os.environ.get(MODEL_VARIABLE, "") or _installed()).resolve())
+        return _model(directory, seconds, _samples(samples))
     factory = _FACTORIES.get(name)
     if factory is None:
         raise InputError(f"no allocator called {name!r}", hint=f"choose one of: {', '.join(allocator_names())}")
     return factory(seconds)
+
+
+def model_is_there() -> bool:
+    """Whether ``allocator(MODEL)`` is one, with no more loaded than that takes."""
+    try:
+        allocator(MODEL)
+    except (InputError, UnsupportedError):
+        return False
+    return True
 
 
 def _installed() -> Path:
@@ -73,7 +89,16 @@ def _installed() -> Path:
     )
 
 
-def _model(directory: str, seconds: float) -> Allocator:
+def _samples(wanted: int | None) -> int:
+    where, told = "", str(wanted)
+    if wanted is None:
+        where, told = SAMPLES_VARIABLE, os.environ.get(SAMPLES_VARIABLE, "") or "1"
+    if not told.isdecimal() or not 1 <= int(told) <= MOST_SAMPLES:
+        raise InputError(f"{told} samples of the model are wanted, not between 1 and {MOST_SAMPLES}", where=where)
+    return int(told)
+
+
+def _model(directory: str, seconds: float, samples: int) -> Allocator:
     """Its weights are loaded once in a process, and not before they are needed."""
     try:
         for name in ("torch", "transformers", "peft"):
@@ -85,4 +110,4 @@ def _model(directory: str, seconds: float) -> Allocator:
             f"this needs the language model's packages, and {error.name} is not installed",
             hint="pip install 'verilocc-mlir[model]'",
         ) from error
-    return module.ModelAllocator(Path(directory), seconds=seconds)
+    return module.ModelAllocator(Path(directory), seconds=seconds, samples=samples)

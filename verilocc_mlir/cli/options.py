@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from verilocc_mlir.allocators.registry import MODEL
+from verilocc_mlir.allocators.registry import MODEL, MOST_SAMPLES
 from verilocc_mlir.pipeline.settings import (
     DEFAULT_ALLOCATOR,
     DEFAULT_ALLOCATOR_SECONDS,
@@ -23,7 +23,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SECONDS = click.FloatRange(0, min_open=True)
 
 TARGET_OPTIONS = ["--mcpu", "--mattr", "--mtriple", "-O"]
-PROOF_OPTIONS = ["--allocator", "--model", "--allocator-seconds", "--spill", "--fallback", "--solver-seconds"]
+PROOF_OPTIONS = [
+    "--allocator", "--model", "--model-samples", "--allocator-seconds", "--spill", "--fallback", "--solver-seconds",
+]  # fmt: skip
 LLVM_OPTIONS = ["--llvm", "--llc", "--verify", "--tool-seconds"]
 RAY_OPTIONS = ["--ray", "--ray-address"]
 """Their names, in groups for the help."""
@@ -68,6 +70,13 @@ _OPTIONS = (
         default=None,
         metavar="DIR",
         help="Ask the language model there, then the deterministic allocator.",
+    ),
+    click.option(
+        "--model-samples",
+        type=click.IntRange(1, MOST_SAMPLES),
+        default=None,
+        metavar="N",
+        help="Answers of the model that are compared; the cheapest is proved and kept. [default: 1]",
     ),
     click.option(
         "--allocator-seconds",

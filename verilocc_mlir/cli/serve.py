@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich_click import RichCommand
 
-from verilocc_mlir.allocators.registry import MODEL, MODEL_VARIABLE, allocator
+from verilocc_mlir.allocators.registry import MODEL, MODEL_VARIABLE, MOST_SAMPLES, SAMPLES_VARIABLE, allocator
 from verilocc_mlir.cli.extras import needs_ray, needs_service
 from verilocc_mlir.cli.options import ray_options
 
@@ -43,6 +43,10 @@ class _Replicas(click.ParamType[tuple[int, int]]):
     "--model", type=click.Path(path_type=Path, file_okay=False), default=None, metavar="DIR",
     help="Offer the language model there, as the default.",
 )  # fmt: skip
+@click.option(
+    "--model-samples", type=click.IntRange(1, MOST_SAMPLES), default=None, metavar="N",
+    help="Answers of the model that are compared. [default: 1]",
+)  # fmt: skip
 @click.option("--max-waiting", type=click.IntRange(0), default=64, show_default=True, help="Calls that may wait.")
 @click.option("--max-request-mib", type=click.IntRange(1, 2047), default=32, show_default=True)
 @click.option("--max-seconds", type=_SECONDS, default=600.0, show_default=True, help="For one call, at most.")
@@ -73,6 +77,7 @@ def serve_command(
     addresses: tuple[str, ...],
     workers: int | None,
     model: Path | None,
+    model_samples: int | None,
     max_waiting: int,
     max_request_mib: int,
     max_seconds: float,
@@ -110,7 +115,9 @@ def serve_command(
         needing = {"--ray-address": ray_address, "--replicas": replicas, "--target-requests": target_requests}
         _refuse(needing, "needs --ray")
     workers = workers or (1 if ray else os.cpu_count() or 1)
-    terms = _terms(model)
+    if model is None:
+        _refuse({"--model-samples": model_samples}, "needs --model")
+    terms = _terms(model, model_samples)
     # It reads this when it is loaded; the log has lines of one form only.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from verilocc_mlir.service.server import ServerLimits
@@ -163,7 +170,7 @@ def serve_command(
     )
 
 
-def _terms(model: Path | None) -> str:
+def _terms(model: Path | None, samples: int | None) -> str:
     """The terms of a server with a model, which its processes find by the environment; ``""`` without one.
 
     Raises:
@@ -172,6 +179,8 @@ def _terms(model: Path | None) -> str:
     if model is None:
         return ""
     os.environ[MODEL_VARIABLE] = str(model.resolve())
+    if samples is not None:
+        os.environ[SAMPLES_VARIABLE] = str(samples)
     allocator(MODEL)
     return "verilocc_mlir.service.jobs:WITH_MODEL"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich_click import RichCommand, RichGroup
 
 from verilocc_mlir.cli.extras import needs_language_model
 from verilocc_mlir.cli.help import HELP
+from verilocc_mlir.errors import ExitCode
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -24,6 +26,15 @@ def _say(line: str) -> None:
 def _commands() -> Any:
     needs_language_model()
     return importlib.import_module("verilocc_model.commands")
+
+
+def _resumable(out: Path, work: Callable[[], int]) -> int:
+    """The exit code of what keeps each part as it is done."""
+    try:
+        return int(work())
+    except KeyboardInterrupt:
+        _say(f"interrupted; what is done is kept in {out}, and the same command goes on from there")
+        return ExitCode.INTERRUPTED
 
 
 def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -93,8 +104,66 @@ def labels_command(
     Train on OUT next: that is a round of expert iteration.
     """
     commands = _commands()
-    done = commands.relabel_command(data, out, model=model, targets=targets, effort=commands.Effort(**effort), say=_say)
-    return int(done)
+    wanted = commands.Effort(**effort)
+    return _resumable(
+        out, lambda: commands.relabel_command(data, out, model=model, targets=targets, effort=wanted, say=_say)
+    )
+
+
+def _asking(samples: int) -> Any:
+    """Options of what asks a model; ``samples`` of each problem unless said otherwise."""
+
+    def decorate(command: Any) -> Any:
+        for option in (
+            click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY),
+            click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="What is found."),
+            click.option("--limit", type=click.IntRange(0), default=0, help="Problems. [all]"),
+            click.option("--target", "targets", multiple=True, metavar="GPU",
+                         help="Only these; one held out has to be named."),
+            click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+                         help="An answer."),
+            click.option("--seed", type=int, default=0, show_default=True),
+            click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True),
+            click.option("--samples", type=click.IntRange(1), default=samples, show_default=True,
+                         help="Answers to each problem."),
+            click.option("--model", required=True, type=_DIRECTORY, metavar="DIR", help="The model that is asked."),
+        ):  # fmt: skip
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _collect(kind: str, data: tuple[Path, ...], out: Path, found: dict[str, Any]) -> int:
+    commands = _commands()
+    model, targets, limit = found.pop("model"), found.pop("targets"), found.pop("limit")
+    asking = commands.Asking(**found)
+    return _resumable(
+        out,
+        lambda: commands.collect_command(
+            kind, data, out, model=model, targets=targets, limit=limit, asking=asking, say=_say
+        ),
+    )
+
+
+@train_command.command("feedback", cls=RichCommand, context_settings=HELP)
+@_asking(2)
+def feedback_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int:
+    """Collect unmasked answers to the problems in DIR that the verifier refutes, with its counterexamples.
+
+    Train on DIR and OUT next: the model learns to answer after a refutation.
+    """
+    return _collect("feedback", data, out, asking)
+
+
+@train_command.command("preferences", cls=RichCommand, context_settings=HELP)
+@_asking(4)
+def preferences_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int:
+    """Compare the answers at which samples leave the draft on the problems in DIR: which ends up cheaper, both proved.
+
+    Train on DIR and OUT next, with --set init=MODEL: the model learns to prefer them (DPO).
+    """
+    return _collect("preferences", data, out, asking)
 
 
 @click.command("adapt", cls=RichCommand, context_settings=HELP)
@@ -119,13 +188,25 @@ def adapt_command(
 )
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["masked", "mask-only", "unmasked"]), help="[all]")
 @click.option(
-    "--policy", "policies", multiple=True, type=click.Choice(["model", "draft", "first-fit", "random"]), help="[all]"
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice(["model", "draft", "first-fit", "random", "exact"]),
+    help="[all but exact]",
 )
 @click.option("--samples", type=click.IntRange(0, 1000), default=0, show_default=True, help="For pass@k.")
 @click.option("--feedback", is_flag=True, help="Second attempts after a refutation, told why and blind.")
 @click.option("--temperature", type=click.FloatRange(0, min_open=True), default=0.7, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="An answer.")
+@click.option(
+    "--exact-seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="The exact allocator's time for an answer.",
+)
+@click.option("--at-most", type=click.IntRange(0), default=0, help="Only problems of so many live ranges. [any]")
 @click.option("--all", "everything", is_flag=True, help="Also what the base was trained on.")
 @click.option("--limit", type=click.IntRange(0), default=0, help="Problems. [all]")
 @click.option("--out", type=_FILE, default=None, metavar="FILE.json", help="Every answer, configuration and commit.")
@@ -135,6 +216,7 @@ def eval_command(
     modes: tuple[str, ...],
     policies: tuple[str, ...],
     everything: bool,
+    at_most: int,
     limit: int,
     out: Path | None,
     **measured: Any,
@@ -143,7 +225,11 @@ def eval_command(
     commands = _commands()
     chosen = {k: v for k, v in (("modes", modes), ("policies", policies)) if v}
     config = commands.EvalConfig(**chosen, **measured)
-    done = commands.evaluate_command(
-        data, model=model, config=config, everything=everything, limit=limit, out=out, say=_say
-    )
-    return int(done)
+
+    def work() -> int:
+        return commands.evaluate_command(
+            data, model=model, config=config, everything=everything, at_most=at_most, limit=limit, out=out, say=_say
+        )
+
+    # Without a file nothing is kept.
+    return work() if out is None else _resumable(out.with_name(f"{out.name}.partial"), work)

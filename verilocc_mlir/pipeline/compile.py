@@ -8,22 +8,30 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
-from verilocc_mlir.allocators.improve import Improving
-from verilocc_mlir.allocators.registry import MODEL
-from verilocc_mlir.cost.model import cost_of_assembly
+from verilocc_mlir.allocators.exact import available as exact_available
+from verilocc_mlir.allocators.registry import MODEL, model_is_there
+from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
-from verilocc_mlir.pipeline.effort import LLVM, OURS, Variant, ahead, cheapest, loses, variants
-from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
+from verilocc_mlir.pipeline.effort import (
+    BESIDE,
+    MODELS,
+    OURS,
+    PACKED,
+    Variant,
+    ahead,
+    cheapest,
+    fewer_waves,
+    losses,
+    variants,
+)
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
-from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, Emit, Settings
-from verilocc_mlir.problem.build import Phase as PhaseName
+from verilocc_mlir.pipeline.runs import Result, Runs
+from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, Effort, Emit, Settings
 from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
 from verilocc_mlir.report.page.costs import cost_rows
 from verilocc_mlir.report.page.model import CostRow
@@ -40,13 +48,9 @@ from verilocc_mlir.toolchain.staged import (
     FileKind,
     Phase,
     StagedCompiler,
-    has_wwm_registers,
     split_target_id,
 )
 from verilocc_mlir.version import __version__
-
-_PHASES: dict[PhaseName, Phase] = {"sgpr": Phase.SGPR, "wwm": Phase.WWM, "vgpr": Phase.VGPR}
-_WWM_REASON = "MIR does not say which registers whole-wave values may take"
 
 
 @dataclass(frozen=True)
@@ -128,33 +132,13 @@ def checked_allocator(settings: Settings) -> Allocator | None:
     found = (
         None
         if settings.allocator == LLVM_ALLOCATOR
-        else allocator(settings.allocator, seconds=settings.allocator_seconds)
+        else allocator(settings.allocator, seconds=settings.allocator_seconds, samples=settings.model_samples)
     )
     if settings.triple and not settings.triple.startswith("amdgcn"):
         raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
     if settings.cpu:
         target(split_target_id(settings.cpu)[0])
     return found
-
-
-@dataclass
-class _Result:
-    """What one variant came to."""
-
-    variant: Variant
-    text: str | None = None
-    phases: dict[str, list[PhaseReport]] = field(default_factory=dict[str, list[PhaseReport]])
-    recording: Recording | None = None
-    checked: CheckedObject | None = None
-    ours: dict[str, Resources] = field(default_factory=dict[str, Resources])
-    greedy: dict[str, Resources] = field(default_factory=dict[str, Resources])
-
-    @property
-    def proved(self) -> bool:
-        """Whether there is a text, and every phase of it is proved."""
-        return self.text is not None and all(
-            r.outcome is Outcome.PROVED for reports in self.phases.values() for r in reports
-        )
 
 
 class _Compilation:
@@ -187,9 +171,6 @@ class _Compilation:
         self.target: Target = target(self.input.cpu)
         self.compiler = StagedCompiler(self.toolchain, _tool_options(settings, self.input))
         self.file = MirFile("", ())
-        self.ir = ""
-        """The IR as llc takes it, ``""`` where machine IR was given."""
-        self.scalar: dict[bool, _Result] = {}
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
 
@@ -206,29 +187,37 @@ class _Compilation:
     def _run(self, beside: ThreadPoolExecutor) -> Compiled:
         if self.input.kind == "mir":
             mir = self.compiler.accept_mir(self.input.text)
-            return self._compile(mir, lambda kind: beside.submit(self.compiler.finish_from, mir, Phase.SGPR, kind))
+            return self._compile(mir, "", lambda kind: beside.submit(self.compiler.finish_from, mir, Phase.SGPR, kind))
         pre = to_pre_ra(self.compiler, self.input.text)
-        self.ir = pre.ir
         if pre.changes:
             self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
-        return self._compile(pre.mir, lambda kind: beside.submit(self.compiler.direct, pre.ir, kind))
+        return self._compile(pre.mir, pre.ir, lambda kind: beside.submit(self.compiler.direct, pre.ir, kind))
 
-    def _compile(self, pre: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
+    def _compile(self, pre: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
+        runs = Runs(
+            pre, self.path, ir, self.compiler, self.target, self.settings, self.allocators, self.clock,
+            allow_unproved=self.allow_unproved, recorded=self.recording is not None,
+        )  # fmt: skip
         greedy = llvm("obj")
         with self.clock.measure("parse"):
             self.file = parse_mir(pre, self.path)
         if not self.file.functions:
             raise InputError("no function has a body", where=self.path, hint="give a module that defines a function")
-        kept = self._phases(pre, OURS)
+        kept = runs.run(OURS)
+        if self.allocators and self.settings.fallback and not kept.proved:
+            kept = self._unless_plain(kept, runs)
         # Machine IR has no reference: what LLVM makes of it has lost the same fields.
         reference = None if self.input.kind == "mir" else greedy.result()
         if kept.text is not None:
             self._finish(kept, pre, reference, greedy.result(), llvm)
         others = variants(self.settings.effort, self.target, min((r.waves for r in kept.ours.values()), default=0))
+        if self.settings.effort is Effort.BEST:
+            others += (MODELS,) if self._has_another_model() else ()
+            others += (PACKED,) if kept.fragmented and exact_available() else ()
         if self.allocators and others:
-            kept = self._cheapest(kept, others, pre, llvm("asm").result())
-        elif self.allocators and self.settings.fallback and loses(kept.ours, kept.greedy):
-            kept = self._unless_llvms(kept, pre, reference, greedy.result(), llvm)
+            kept = self._cheapest(kept, others, runs, llvm("asm").result())
+        elif self.allocators and self.settings.fallback and (kept.spills or fewer_waves(kept.ours, kept.greedy)):
+            kept = self._unless_lost(kept, runs, reference, greedy.result(), llvm)
         self.phases = kept.phases
         if self.recording is not None and kept.recording is not None:
             self.recording.phases[:], self.recording.target = kept.recording.phases, kept.recording.target
@@ -243,9 +232,13 @@ class _Compilation:
         also = {emit: self._emit(kept.text, kept.checked, emit) for emit in self.settings.also}
         return Compiled(data, self._report(kept.ours, kept.greedy, kept.checked.mended), also, pre)
 
+    def _has_another_model(self) -> bool:
+        """Whether there is a language model that is not asked already, here or by the server."""
+        return not self.settings.server and MODEL not in [a.name for a in self.allocators] and model_is_there()
+
     def _finish(
         self,
-        result: _Result,
+        result: Result,
         pre: str,
         reference: bytes | None,
         greedy: bytes,
@@ -258,24 +251,46 @@ class _Compilation:
             result.checked = check_object(obj, mir=pre, cpu=self.target.name, reference=reference, where=self.path)
         result.ours, result.greedy = self._resources(result.checked.data, greedy, result.text, llvm)
 
-    def _unless_llvms(
-        self,
-        ours: _Result,
-        pre: str,
-        reference: bytes | None,
-        greedy: bytes,
-        llvm: Callable[[FileKind], Future[bytes]],
-    ) -> _Result:
-        """Ours, or LLVM's allocation if that is proved and stands better."""
+    def _unless_plain(self, ours: Result, runs: Runs) -> Result:
+        """LLVM's allocation of a plain compile, if it is proved, where neither ours nor LLVM's of our text is."""
         try:
-            other = self._llvms(pre)
-            if not other.proved:
-                return ours
-            self._finish(other, pre, reference, greedy, llvm)
+            other = runs.run_llvm()
         except ToolchainError as error:
             self.notes.append(f"LLVM's allocation was left out: {error.what}")
             return ours
-        if loses(other.ours, other.greedy) and not ahead(other.ours, ours.ours):
+        if not other.proved:
+            return ours
+        self.notes.append("LLVM's allocation is that of a plain compile: of the text that was resumed none is proved")
+        return self._with_reasons(other, ours)
+
+    def _unless_lost(
+        self,
+        ours: Result,
+        runs: Runs,
+        reference: bytes | None,
+        greedy: bytes,
+        llvm: Callable[[FileKind], Future[bytes]],
+    ) -> Result:
+        """Ours; if it loses something against LLVM's own, ours with loads beside their use, or LLVM's allocation if
+        that is proved and stands better.
+        """
+        ours_cost, greedy_cost = self._cost(self._assembly(ours)), self._cost(llvm("asm").result().decode())
+        if not losses(ours_cost, greedy_cost):
+            return ours
+        try:
+            beside = runs.run(BESIDE) if ours.spills else None
+            if beside is not None and beside.proved and not losses(self._cost(self._assembly(beside)), greedy_cost):
+                self.notes.append("what is spilled is loaded beside its use: loaded ahead, more would be spilled")
+                return beside
+            other = runs.run_llvm()
+            if not other.proved:
+                return ours
+            self._finish(other, runs.pre, reference, greedy, llvm)
+            other_cost = self._cost(self._assembly(other))
+        except ToolchainError as error:
+            self.notes.append(f"another allocation was left out: {error.what}")
+            return ours
+        if losses(other_cost, greedy_cost) and not ahead(other_cost, ours_cost):
             return ours
         last = [reports[-1] for reports in ours.phases.values()]
         self.notes.append(
@@ -283,13 +298,18 @@ class _Compilation:
             if all(report.fallback for report in last)
             else "LLVM's allocation was kept: ours has fewer waves or spills more"
         )
-        other.phases = {
+        return self._with_reasons(other, ours)
+
+    @staticmethod
+    def _with_reasons(other: Result, ours: Result) -> Result:
+        """LLVM's result, each phase with why ours failed in it."""
+        phases = {
             name: [_with_reason(report, ours.phases.get(name, ())) for report in reports]
             for name, reports in other.phases.items()
         }
-        return other
+        return replace(other, phases=phases)
 
-    def _cheapest(self, ours: _Result, others: Sequence[Variant], pre: str, greedy: bytes) -> _Result:
+    def _cheapest(self, ours: Result, others: Sequence[Variant], runs: Runs, greedy: bytes) -> Result:
         """The proved result with the least modelled cost; ``ours``, whatever its verdict, where none is proved."""
         results = [ours] if ours.proved else []
         texts = [self._assembly(ours)] if ours.proved else []
@@ -297,7 +317,7 @@ class _Compilation:
             if variant.llvm and not self.settings.fallback:
                 continue
             try:
-                result = self._llvms(pre) if variant.llvm else self._phases(pre, variant)
+                result = runs.run_llvm() if variant.llvm else runs.run(variant)
                 if result.proved and result.text not in [r.text for r in results]:
                     texts.append(self._assembly(result))
                     results.append(result)
@@ -305,9 +325,8 @@ class _Compilation:
                 self.notes.append(f"{variant.name} was left out: {error.what}")
         if len(results) < 2:
             return results[0] if results else ours
-        with self.clock.measure("cost"):
-            costs = [cost_of_assembly(text, self.target, where=self.path) for text in texts]
-            chosen = cheapest(costs, cost_of_assembly(greedy.decode(), self.target, where=self.path))
+        costs = [self._cost(text) for text in texts]
+        chosen = cheapest(costs, self._cost(greedy.decode()))
         said = ", ".join(
             f"{r.variant.name} {sum(c.cycles for c in cost.values()):.0f}"
             for r, cost in zip(results, costs, strict=True)
@@ -315,108 +334,13 @@ class _Compilation:
         self.notes.append(f"modelled cycles of what was tried: {said}; kept: {results[chosen].variant.name}")
         return results[chosen]
 
-    def _assembly(self, result: _Result) -> str:
+    def _assembly(self, result: Result) -> str:
         assert result.text is not None
         return self.compiler.finish(result.text, "asm").decode()
 
-    def _llvms(self, pre: str) -> _Result:
-        """LLVM's allocation, audited: as in a plain compile of the IR where that is proved, else from our text.
-
-        The plain one is the better: text cannot say all that LLVM knows.
-        """
-        if self.ir:
-            recording = Recording() if self.recording is not None else None
-            result = _Result(LLVM, recording=recording)
-            runner = self._runner((), LLVM.spills, recording)
-            phases = self._direct_phases(pre)
-            for phase, before, after in phases:
-                found = runner.audit_llvm(before, after, self.path, phase, "")
-                if not self._goes_on(result, found.reports):
-                    break
-            else:
-                result.text = phases[-1][2]
-            if result.proved:
-                return result
-        return self._phases(pre, LLVM)
-
-    def _direct_phases(self, pre: str) -> list[tuple[PhaseName, str, str]]:
-        """Name, text before and text after each phase of a plain compile."""
-        vector = self.compiler.direct_before(self.ir, Phase.VGPR)
-        found: list[tuple[PhaseName, str, str]] = [("sgpr", pre, self.compiler.direct_after(self.ir, Phase.SGPR))]
-        if has_wwm_registers(vector):
-            ends = self.compiler.direct_before, self.compiler.direct_after
-            before, after = (end(self.ir, Phase.WWM) for end in ends)
-            found.append(("wwm", before, after))
-        return [*found, ("vgpr", vector, self.compiler.direct_after(self.ir, Phase.VGPR))]
-
-    def _phases(self, pre: str, variant: Variant) -> _Result:
-        """All phases in one way; no text if a phase is not proved and that ends the run.
-
-        What is before the vector phase is done once for all of ours: variants differ in vector registers alone.
-        """
-        if variant.llvm not in self.scalar:
-            self.scalar[variant.llvm] = self._before_vectors(pre, LLVM if variant.llvm else OURS)
-        first = self.scalar[variant.llvm]
-        recording = replace(first.recording, phases=[*first.recording.phases]) if first.recording else None
-        phases = {name: [*reports] for name, reports in first.phases.items()}
-        result = _Result(variant, phases=phases, recording=recording)
-        if first.text is None:
-            return result
-        runner = self._runner(self._allocators(variant), variant.spills, recording)
-        try:
-            vector = runner.run(first.text, self.path, "vgpr")
-            if self._goes_on(result, vector.reports):
-                result.text = vector.text
-        except NoAllocation as stopped:
-            self._goes_on(result, stopped.reports)
-        return result
-
-    def _before_vectors(self, pre: str, variant: Variant) -> _Result:
-        """The phases before that of the vector registers; the text as it enters that one."""
-        recording = Recording() if self.recording is not None else None
-        result = _Result(variant, recording=recording)
-        runner = self._runner(self._allocators(variant), variant.spills, recording)
-        try:
-            scalar = runner.run(pre, self.path, "sgpr")
-            if not self._goes_on(result, scalar.reports):
-                return result
-            text = self.compiler.resume(scalar.text, done=Phase.SGPR, until=Phase.VGPR)
-            if has_wwm_registers(text):
-                whole_wave = self.compiler.wwm_phase(scalar.text)
-                found = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", _WWM_REASON)
-                if not self._goes_on(result, found.reports):
-                    return result
-            result.text = text
-        except NoAllocation as stopped:
-            self._goes_on(result, stopped.reports)
-        return result
-
-    def _runner(
-        self, allocators: tuple[Allocator, ...], spills: SpillLimits, recording: Recording | None
-    ) -> PhaseRunner:
-        return PhaseRunner(
-            allocators,
-            self.target,
-            lambda text, phase: self.compiler.llvm_allocate(text, _PHASES[phase]),
-            fallback=self.settings.fallback,
-            spills=spills if self.settings.spill else SpillLimits(spare=()),
-            solver_seconds=self.settings.solver_seconds,
-            clock=self.clock,
-            recording=recording,
-        )
-
-    def _allocators(self, variant: Variant) -> tuple[Allocator, ...]:
-        if variant.llvm:
-            return ()
-        if variant.improved:
-            return tuple(Improving(a, self.settings.allocator_seconds) for a in self.allocators)
-        return self.allocators
-
-    def _goes_on(self, result: _Result, reports: Mapping[str, PhaseReport]) -> bool:
-        """Keep the reports; False where a phase that is not proved ends the run."""
-        for name, report in reports.items():
-            result.phases.setdefault(name, []).append(report)
-        return self.allow_unproved or all(r.outcome is Outcome.PROVED for r in reports.values())
+    def _cost(self, assembly: str) -> dict[str, KernelCost]:
+        with self.clock.measure("cost"):
+            return cost_of_assembly(assembly, self.target, where=self.path)
 
     def _resources(
         self, ours: bytes, greedy: bytes, done: str, llvm: Callable[[FileKind], Future[bytes]]
@@ -432,9 +356,7 @@ class _Compilation:
 
     def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
         """The cost model's figures for the page, by function."""
-        texts = self.compiler.finish(done, "asm"), llvm("asm").result()
-        with self.clock.measure("cost"):
-            ours, greedy = (cost_of_assembly(t.decode(), self.target, where=self.path) for t in texts)
+        ours, greedy = (self._cost(t.decode()) for t in (self.compiler.finish(done, "asm"), llvm("asm").result()))
         return {name: cost_rows(cost, greedy.get(name)) for name, cost in ours.items()}
 
     def _kernels(self, elf: bytes) -> dict[str, Resources]:

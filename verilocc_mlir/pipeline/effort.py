@@ -1,8 +1,9 @@
 """Which allocations of a file are tried, and which of them is kept.
 
-``fast`` makes one, and LLVM's where that has fewer waves or more spills than LLVM's own result. ``balanced`` and
-``best`` make several, each proved, and keep the one with the least modelled cost (``verilocc_mlir.cost``) among those
-that lose neither waves nor, by estimated executions, spills against LLVM's own result.
+``fast`` makes one. Where that has fewer waves than LLVM's own result, or stores and reloads more by estimated
+executions, it makes another without loads ahead of their use, then LLVM's. ``balanced`` and ``best`` make several, each
+proved, and keep the one with the least modelled cost (``verilocc_mlir.cost``) among those that lose nothing in that
+sense.
 """
 
 from __future__ import annotations
@@ -29,49 +30,68 @@ class Variant:
         name: for the report.
         llvm: LLVM's allocation, audited.
         improved: the allocator's answers are improved before they are proved.
+        packed: the exact allocator's answer, which needs OR-Tools.
+        model: the language model's answer, which needs its packages; ours where it has none.
         spills: how much is spilled, and how.
     """
 
     name: str
     llvm: bool = False
     improved: bool = False
+    packed: bool = False
+    model: bool = False
     spills: SpillLimits = field(default_factory=SpillLimits)
 
 
 OURS = Variant("as it comes")
+BESIDE = Variant("loads beside their use", spills=SpillLimits(load_ahead=False))
 LLVM = Variant("LLVM's", llvm=True)
+MODELS = Variant("the model's", model=True)
+PACKED = Variant("packed exactly", packed=True, spills=SpillLimits(spare=()))
+"""Where a place was missing for a tuple, and not registers: this spills nothing, or has no answer in its time."""
 
 
 def variants(effort: Effort, target: Target, waves: int) -> tuple[Variant, ...]:
-    """What is tried beside ``OURS``, which has ``waves`` waves."""
+    """What is tried beside ``OURS``, which has ``waves`` waves; 0: it came to nothing."""
     if effort is Effort.FAST:
         return ()
-    found = [Variant("loads beside their use", spills=SpillLimits(load_ahead=False)), LLVM]
+    found = [BESIDE, LLVM]
     if effort is Effort.BEST:
         found.append(Variant("improved", improved=True))
-        steps = [
-            w for w in range(waves + 1, target.max_waves + 1) if max_vectors(target, w) < max_vectors(target, w - 1)
-        ]
+        more = range(waves + 1, target.max_waves + 1) if waves else ()
+        steps = [w for w in more if max_vectors(target, w) < max_vectors(target, w - 1)]
         # Two steps at most: what more waves need is spilled, and that soon costs more than it hides.
-        for more in steps[:2]:
-            room = min(target.addressable_vectors, 256) - max_vectors(target, more)
+        for count in steps[:2]:
+            room = min(target.addressable_vectors, 256) - max_vectors(target, count)
             if room > 0:
                 spare = tuple(room + s for s in SPARE_REGISTERS)
-                found.append(Variant(f"{more} waves", spills=SpillLimits(spare=spare, accumulators=False, always=True)))
+                found.append(
+                    Variant(f"{count} waves", spills=SpillLimits(spare=spare, accumulators=False, always=True))
+                )
     return tuple(found)
 
 
-def loses(ours: Mapping[str, Resources], greedy: Mapping[str, Resources]) -> bool:
-    """Whether some function has fewer waves or more spilled registers than in LLVM's own result."""
-    return any(_loses(ours[name], greedy[name]) for name in ours.keys() & greedy.keys())
+def fewer_waves(ours: Mapping[str, Resources], greedy: Mapping[str, Resources]) -> bool:
+    """Whether some function has fewer waves than in LLVM's own result."""
+    return any(ours[n].waves < greedy[n].waves for n in ours.keys() & greedy)
 
 
-def ahead(a: Mapping[str, Resources], b: Mapping[str, Resources]) -> bool:
-    """Whether ``a`` stands better than ``b``: more waves over all functions, then fewer spills."""
-    return sum(r.waves for r in a.values()) > sum(r.waves for r in b.values()) or (
-        sum(r.waves for r in a.values()) == sum(r.waves for r in b.values())
-        and sum(_spilled(r) for r in a.values()) < sum(_spilled(r) for r in b.values())
+def losses(ours: Mapping[str, KernelCost], greedy: Mapping[str, KernelCost]) -> int:
+    """Waves fewer than in LLVM's own result, and functions that spill more, over all functions."""
+    return sum(
+        max(0, greedy[n].occupancy - c.occupancy) + (spill_traffic(c) > spill_traffic(greedy[n]))
+        for n, c in ours.items()
+        if n in greedy
     )
+
+
+def ahead(a: Mapping[str, KernelCost], b: Mapping[str, KernelCost]) -> bool:
+    """Whether ``a`` stands better than ``b``: more waves over all functions, then less to store and reload."""
+
+    def standing(found: Mapping[str, KernelCost]) -> tuple[int, float]:
+        return sum(c.occupancy for c in found.values()), -sum(map(spill_traffic, found.values()))
+
+    return standing(a) > standing(b)
 
 
 def cheapest(costs: Iterable[Mapping[str, KernelCost]], greedy: Mapping[str, KernelCost]) -> int:
@@ -81,19 +101,12 @@ def cheapest(costs: Iterable[Mapping[str, KernelCost]], greedy: Mapping[str, Ker
     tell apart, the one that spills least.
     """
 
-    def lost(found: Mapping[str, KernelCost]) -> int:
-        return sum(
-            max(0, greedy[n].occupancy - c.occupancy) + (spill_traffic(c) > spill_traffic(greedy[n]))
-            for n, c in found.items()
-            if n in greedy
-        )
-
     def price(number: int) -> tuple[float, float]:
         return sum(map(spill_traffic, every[number].values())), sum(c.cycles for c in every[number].values())
 
     every = list(costs)
-    least = min(map(lost, every))
-    left = [number for number, found in enumerate(every) if lost(found) == least]
+    lost = [losses(found, greedy) for found in every]
+    left = [number for number, count in enumerate(lost) if count == min(lost)]
     limit = (1 + _RESOLUTION) * min(price(number)[1] for number in left)
     return min((number for number in left if price(number)[1] <= limit), key=price)
 
@@ -101,11 +114,3 @@ def cheapest(costs: Iterable[Mapping[str, KernelCost]], greedy: Mapping[str, Ker
 def spill_traffic(cost: KernelCost) -> float:
     """Registers stored to and loaded from memory or lanes, by estimated executions."""
     return sum(c.weighted for c in (cost.spill_stores, cost.spill_reloads, cost.lane_saves, cost.lane_reloads))
-
-
-def _loses(a: Resources, b: Resources) -> bool:
-    return a.waves < b.waves or _spilled(a) > _spilled(b)
-
-
-def _spilled(resources: Resources) -> int:
-    return (resources.vgpr_spills or 0) + (resources.sgpr_spills or 0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove import ProofResult
+from smt_verifier.prove import ProofResult, diagnose
 from verilocc_mlir.allocators import AllocationFailure, Allocator, Counterexample, Refutation, Regenerating, Remote
 from verilocc_mlir.errors import VeriloccError, is_out_of_memory
 from verilocc_mlir.pipeline.clock import Clock
@@ -90,7 +90,7 @@ def proposals(
             with clock.measure("prove"):
                 proof = prove(proposal)
             yield Proposed(allocator.name, allocator.version, proposal, proof, server=server)
-            refuted = (*refuted, Refutation(proposal, _counterexamples(proof)))
+            refuted = (*refuted, refutation_of(problem, proposal, proof))
 
 
 def _propose(allocator: Allocator, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
@@ -127,7 +127,12 @@ def _failure(allocator: Allocator, error: Exception) -> tuple[str, str]:
     return f"a defect of the allocator: {type(error).__name__} at {Path(place.filename).name}:{place.lineno}", _DEFECT
 
 
-def _counterexamples(proof: ProofResult) -> tuple[Counterexample, ...]:
-    return tuple(
+def refutation_of(problem: AllocationProblem, proposal: Proposal, proof: ProofResult) -> Refutation:
+    """What an allocator is told of a proposal that is not proved: the verifier's violations, without those that others
+    imply, and which live ranges must move.
+    """
+    found = tuple(
         Counterexample(v.rule, v.ranges, v.slot, v.lanes, v.registers, v.free) for v in proof.core or proof.violations
     )
+    moves = tuple(move.range_id for move in diagnose(problem, proposal, proof).moves)
+    return Refutation(proposal, found, moves)

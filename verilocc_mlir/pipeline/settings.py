@@ -90,6 +90,8 @@ class Settings:
         opt_level: llc's ``-O``.
         allocator: a name of ``verilocc_mlir.allocators``, or ``llvm``.
         allocator_seconds: for one phase of one function, where the allocator searches as long as it is let (``exact``).
+        model_samples: answers of a model that are compared by price for one phase of one function; None: what
+            ``$VERILOCC_MODEL_SAMPLES`` says, else one.
         emit: form of the result.
         also: further forms of it that are wanted.
         effort: how many allocations are tried.
@@ -113,6 +115,7 @@ class Settings:
     opt_level: int = 3
     allocator: str = DEFAULT_ALLOCATOR
     allocator_seconds: float = DEFAULT_ALLOCATOR_SECONDS
+    model_samples: int | None = None
     emit: Emit = Emit.HSACO
     also: tuple[Emit, ...] = ()
     effort: Effort = Effort.FAST

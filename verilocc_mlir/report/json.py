@@ -90,6 +90,7 @@ def _phase(phase: PhaseReport) -> dict[str, Any]:
 def _attempt(attempt: Attempt) -> dict[str, Any]:
     return {
         "allocator": attempt.allocator,
+        "version": attempt.version or None,
         "ended": attempt.ended,
         "outcome": str(attempt.outcome),
         "reason": attempt.reason or None,

@@ -11,7 +11,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.spilling.actions import SpillAction
 
-REPORT_VERSION = 2
+REPORT_VERSION = 3
 """Version of the JSON form; raised whenever ``schema.json`` changes."""
 
 LAST_PHASE = "vgpr"

@@ -1,0 +1,203 @@
+"""One variant of a compilation at a time: its phases, each proved, from pre-RA text to text with registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.allocators.improve import Improving
+from verilocc_mlir.allocators.registry import MODEL
+from verilocc_mlir.pipeline.attempt import SpillLimits
+from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.effort import LLVM, OURS, Variant
+from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
+from verilocc_mlir.pipeline.recording import Recording
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.problem.build import Phase as PhaseName
+from verilocc_mlir.report.model import PhaseReport, Resources
+from verilocc_mlir.target.targets import Target
+from verilocc_mlir.toolchain.checked import CheckedObject
+from verilocc_mlir.toolchain.staged import Phase, StagedCompiler, has_wwm_registers
+
+_PHASES: dict[PhaseName, Phase] = {"sgpr": Phase.SGPR, "wwm": Phase.WWM, "vgpr": Phase.VGPR}
+_WWM_REASON = "MIR does not say which registers whole-wave values may take"
+
+
+@dataclass
+class Result:
+    """What one variant came to.
+
+    Attributes:
+        variant: which one.
+        text: machine IR after the last phase; None where the run ended before.
+        phases: of each function, by its name.
+        recording: what the phases were decided on, where that is kept.
+        checked: the object of the text, once it is made.
+        ours, greedy: what each function takes in it and in LLVM's own object, by name.
+    """
+
+    variant: Variant
+    text: str | None = None
+    phases: dict[str, list[PhaseReport]] = field(default_factory=dict[str, list[PhaseReport]])
+    recording: Recording | None = None
+    checked: CheckedObject | None = None
+    ours: dict[str, Resources] = field(default_factory=dict[str, Resources])
+    greedy: dict[str, Resources] = field(default_factory=dict[str, Resources])
+
+    @property
+    def proved(self) -> bool:
+        """Whether there is a text, and every phase of it is proved."""
+        return self.text is not None and all(
+            r.outcome is Outcome.PROVED for reports in self.phases.values() for r in reports
+        )
+
+    @property
+    def fragmented(self) -> bool:
+        """Whether something was spilled for lack of a place, not of registers."""
+        firsts = (r.attempts[0] for reports in self.phases.values() for r in reports if r.attempts)
+        return self.spills and any(first.cause == "fragmentation" for first in firsts)
+
+    @property
+    def spills(self) -> bool:
+        """By the phases' own counts: LLVM's have nothing of what is put into lanes in a text that is resumed."""
+        return any(r.moves.saves for reports in self.phases.values() for r in reports)
+
+
+@dataclass
+class Runs:
+    """The variants of one compilation; what they have in common is done once.
+
+    Attributes:
+        pre: machine IR as it enters the first phase.
+        path: its name, for messages.
+        ir: the IR as llc takes it, ``""`` where machine IR was given.
+        compiler: runs LLVM.
+        target: the GPU.
+        settings: what is asked for.
+        allocators: ours, in the order they are tried.
+        clock: takes the time of each step.
+        allow_unproved: go on after a phase that is not proved.
+        recorded: keep what every phase was decided on.
+    """
+
+    pre: str
+    path: str
+    ir: str
+    compiler: StagedCompiler
+    target: Target
+    settings: Settings
+    allocators: tuple[Allocator, ...]
+    clock: Clock
+    allow_unproved: bool = False
+    recorded: bool = False
+    _scalar: dict[bool, Result] = field(default_factory=dict[bool, Result])
+
+    def run_llvm(self) -> Result:
+        """LLVM's allocation, audited: as in a plain compile of the IR where that is proved, else from our text.
+
+        The plain one is the better: text cannot say all that LLVM knows.
+        """
+        if self.ir:
+            recording = Recording() if self.recorded else None
+            result = Result(LLVM, recording=recording)
+            runner = self._runner((), LLVM.spills, recording)
+            phases = self._direct_phases()
+            for phase, before, after in phases:
+                found = runner.audit_llvm(before, after, self.path, phase, "")
+                if not self._goes_on(result, found.reports):
+                    break
+            else:
+                result.text = phases[-1][2]
+            if result.proved:
+                return result
+        return self.run(LLVM)
+
+    def _direct_phases(self) -> list[tuple[PhaseName, str, str]]:
+        """Name, text before and text after each phase of a plain compile."""
+        vector = self.compiler.direct_before(self.ir, Phase.VGPR)
+        found: list[tuple[PhaseName, str, str]] = [("sgpr", self.pre, self.compiler.direct_after(self.ir, Phase.SGPR))]
+        if has_wwm_registers(vector):
+            ends = self.compiler.direct_before, self.compiler.direct_after
+            before, after = (end(self.ir, Phase.WWM) for end in ends)
+            found.append(("wwm", before, after))
+        return [*found, ("vgpr", vector, self.compiler.direct_after(self.ir, Phase.VGPR))]
+
+    def run(self, variant: Variant) -> Result:
+        """All phases in one way; no text if a phase is not proved and that ends the run.
+
+        What is before the vector phase is done once for all of ours: variants differ in vector registers alone.
+
+        Raises:
+            ToolchainError: a tool failed. InputError: a text cannot be read.
+        """
+        if variant.llvm not in self._scalar:
+            self._scalar[variant.llvm] = self._before_vectors(LLVM if variant.llvm else OURS)
+        first = self._scalar[variant.llvm]
+        recording = replace(first.recording, phases=[*first.recording.phases]) if first.recording else None
+        phases = {name: [*reports] for name, reports in first.phases.items()}
+        result = Result(variant, phases=phases, recording=recording)
+        if first.text is None:
+            return result
+        runner = self._runner(self._allocators(variant), variant.spills, recording)
+        try:
+            vector = runner.run(first.text, self.path, "vgpr")
+            if self._goes_on(result, vector.reports):
+                result.text = vector.text
+        except NoAllocation as stopped:
+            self._goes_on(result, stopped.reports)
+        return result
+
+    def _before_vectors(self, variant: Variant) -> Result:
+        """The phases before that of the vector registers; the text as it enters that one."""
+        recording = Recording() if self.recorded else None
+        result = Result(variant, recording=recording)
+        runner = self._runner(self._allocators(variant), variant.spills, recording)
+        try:
+            scalar = runner.run(self.pre, self.path, "sgpr")
+            if not self._goes_on(result, scalar.reports):
+                return result
+            text = self.compiler.resume(scalar.text, done=Phase.SGPR, until=Phase.VGPR)
+            if has_wwm_registers(text):
+                whole_wave = self.compiler.wwm_phase(scalar.text)
+                found = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", _WWM_REASON)
+                if not self._goes_on(result, found.reports):
+                    return result
+            result.text = text
+        except NoAllocation as stopped:
+            self._goes_on(result, stopped.reports)
+        return result
+
+    def _runner(
+        self, allocators: tuple[Allocator, ...], spills: SpillLimits, recording: Recording | None
+    ) -> PhaseRunner:
+        return PhaseRunner(
+            allocators,
+            self.target,
+            lambda text, phase: self.compiler.llvm_allocate(text, _PHASES[phase]),
+            fallback=self.settings.fallback,
+            spills=spills if self.settings.spill else SpillLimits(spare=()),
+            solver_seconds=self.settings.solver_seconds,
+            clock=self.clock,
+            recording=recording,
+        )
+
+    def _allocators(self, variant: Variant) -> tuple[Allocator, ...]:
+        if variant.llvm:
+            return ()
+        if variant.packed:
+            return (allocator("exact", seconds=self.settings.allocator_seconds),)
+        if variant.model:
+            settings = self.settings
+            model = allocator(MODEL, seconds=settings.allocator_seconds, samples=settings.model_samples)
+            return (model, *self.allocators)
+        if variant.improved:
+            return tuple(Improving(a, self.settings.allocator_seconds) for a in self.allocators)
+        return self.allocators
+
+    def _goes_on(self, result: Result, reports: Mapping[str, PhaseReport]) -> bool:
+        """Keep the reports; False where a phase that is not proved ends the run."""
+        for name, report in reports.items():
+            result.phases.setdefault(name, []).append(report)
+        return self.allow_unproved or all(r.outcome is Outcome.PROVED for r in reports.values())
