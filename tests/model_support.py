@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 from allocators_support import run_phase
 from support import REPOSITORY, cpu_of, pre_ra
 
@@ -15,6 +17,52 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import Phase, build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.target.targets import target
+from verilocc_model.decoding.scorer import Scores
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.questions import Question
+from verilocc_model.encoding.writing import Writing
+
+
+class Hashed:
+    """Scores that depend on every token of the context and on nothing else: a model as far as a decoder can tell.
+
+    Args:
+        writing: what its tokens are.
+        prior: added to the scores, one for each column of the writing: answers it leans to.
+        limit: tokens of a window at most.
+    """
+
+    name = "hashed"
+
+    def __init__(self, writing: Writing, prior: Scores, limit: int) -> None:
+        self.writing = writing
+        self.limit = limit
+        self._prior = prior
+        self._context: list[int] = []
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        self._context = list(tokens)
+
+    def cut(self, length: int) -> None:
+        del self._context[length:]
+
+    def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
+        start = len(self._context)
+        self._context += tokens
+        rows = [self.row(self._context[: start + position + 1]) for position in positions]
+        return np.array(rows, np.float32).reshape(len(positions), -1)
+
+    def row(self, seen: list[int]) -> Scores:
+        noise = np.random.default_rng([len(seen), sum(k * t for k, t in enumerate(seen, 1))])
+        return self._prior + noise.random(len(self._prior), np.float32)
+
+
+class OneByOne(Episode):
+    """An episode that drafts nothing: each question is asked for itself."""
+
+    def question(self) -> Question | None:
+        asked = super().question()
+        return None if asked is None else replace(asked, final=True)
 
 
 def kernel(name: str) -> Path:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from allocators_support import random_problem, violations
-from model_support import answered, disguised
+from model_support import Hashed, OneByOne, answered, disguised
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -15,43 +13,21 @@ from verilocc_mlir.allocators import AllocationFailure
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_model.decoding.decoder import OutOfTime, Sampling, decode
-from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer, Scores
+from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import words
+from verilocc_model.encoding.writing import domain
 from verilocc_model.price import price_of
 
 
-class Hashed:
-    """Scores that depend on every token of the context and on nothing else: a model as far as a decoder can tell."""
-
-    name = "hashed"
-
-    def __init__(self, limit: int = 400, scale: float = 1.0) -> None:
-        self.limit = limit
-        self._scale = scale
-        self._context: list[int] = []
-        known = words()
-        self._prior = np.zeros(len(known.words), np.float32)
-        for word in ("=first", "=hint", "=top", "join", "apart"):
-            self._prior[known.ids[word]] = 2.0
-
-    def begin(self, tokens: Sequence[int]) -> None:
-        self._context = list(tokens)
-
-    def cut(self, length: int) -> None:
-        del self._context[length:]
-
-    def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
-        start = len(self._context)
-        self._context += tokens
-        rows = []
-        for position in positions:
-            seen = self._context[: start + position + 1]
-            noise = np.random.default_rng([len(seen), sum(k * t for k, t in enumerate(seen, 1))])
-            rows.append(self._prior + self._scale * noise.random(len(self._prior), np.float32))
-        return np.array(rows, np.float32).reshape(len(positions), -1)
+def hashed() -> Hashed:
+    known = words()
+    prior = np.zeros(len(known.words), np.float32)
+    for word in ("=first", "=hint", "=top", "join", "apart"):
+        prior[known.ids[word]] = 2.0
+    return Hashed(domain(), prior, limit=400)
 
 
 def proposal_of(problem: AllocationProblem, scorer: Scorer, sampling: Sampling | None = None) -> tuple[str, ...]:
@@ -75,7 +51,7 @@ KERNELS: list[tuple[str, Phase]] = [
 
 
 @pytest.mark.parametrize(("name", "phase"), KERNELS)
-@pytest.mark.parametrize("scorer", [FirstFit(), RandomChoice(3), Hashed()], ids=lambda s: s.name)
+@pytest.mark.parametrize("scorer", [FirstFit(), RandomChoice(3), hashed()], ids=lambda s: s.name)
 def test_whatever_answers_the_first_decode_is_proved(name: str, phase: Phase, scorer: Scorer) -> None:
     problem, _ = answered(name, phase)
     proposal = Proposal(PROBLEM_VERSION, scorer.name, proposal_of(problem, scorer))
@@ -95,24 +71,14 @@ def test_random_problems_are_answered_wherever_there_is_a_witness(seed: int) -> 
     assert not violations(problem, Proposal(PROBLEM_VERSION, "random", found))
 
 
-class OneByOne(Episode):
-    """An episode that drafts nothing: each question is asked for itself."""
-
-    def question(self):  # type: ignore[no-untyped-def]
-        asked = super().question()
-        if asked is None:
-            return None
-        return type(asked)(asked.stage, asked.facts, asked.draft, final=True)
-
-
 @pytest.mark.parametrize(("name", "phase"), KERNELS)
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_drafting_ahead_gives_what_one_at_a_time_gives(name: str, phase: Phase, temperature: float) -> None:
     problem, _ = answered(name, phase)
     table = Table(canonical(problem).problem)
     sampling = Sampling(temperature, seed=5)
-    ahead = decode(Episode(table), Hashed(), sampling)
-    single = decode(OneByOne(table), Hashed(), sampling)
+    ahead = decode(Episode(table), hashed(), sampling)
+    single = decode(OneByOne(table), hashed(), sampling)
     assert ahead.registers == single.registers
     assert ahead.questions == single.questions
     assert ahead.passes < single.passes or temperature
@@ -122,23 +88,23 @@ def test_drafting_ahead_gives_what_one_at_a_time_gives(name: str, phase: Phase, 
 def test_a_plan_drafted_ahead_of_joins_that_are_refused_is_forgotten(seed: int) -> None:
     table = Table(canonical(random_problem(seed, phase="sgpr" if seed % 2 else "vgpr")).problem)
     try:
-        single = decode(OneByOne(table), Hashed())
+        single = decode(OneByOne(table), hashed())
     except AllocationFailure:
         pytest.skip("does not fit")
-    assert decode(Episode(table), Hashed()).registers == single.registers
+    assert decode(Episode(table), hashed()).registers == single.registers
 
 
 @pytest.mark.parametrize(("name", "phase"), KERNELS)
 def test_names_and_block_order_leave_the_answer(name: str, phase: Phase) -> None:
     one, other, renamed = disguised(name, phase, 4)
-    first, second = proposal_of(one, Hashed()), proposal_of(other, Hashed())
+    first, second = proposal_of(one, hashed()), proposal_of(other, hashed())
     by_name = {r.name: register for r, register in zip(other.ranges, second, strict=True)}
     assert {renamed[r.name]: register for r, register in zip(one.ranges, first, strict=True)} == by_name
 
 
 def test_a_seed_gives_the_same_answer_and_another_seed_another() -> None:
     problem, _ = answered("attn_d64.gfx90a", "vgpr")
-    answers = [proposal_of(problem, Hashed(), Sampling(1.0, seed)) for seed in (1, 1, 2)]
+    answers = [proposal_of(problem, hashed(), Sampling(1.0, seed)) for seed in (1, 1, 2)]
     assert answers[0] == answers[1] != answers[2]
 
 
@@ -163,4 +129,4 @@ def test_without_a_mask_wrong_answers_are_given_and_refuted() -> None:
 def test_time_is_limited() -> None:
     problem, _ = answered("attn_d64.gfx90a", "vgpr")
     with pytest.raises(OutOfTime, match="more than"):
-        proposal_of(problem, Hashed(), Sampling(seconds=0.0))
+        proposal_of(problem, hashed(), Sampling(seconds=0.0))

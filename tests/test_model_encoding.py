@@ -13,11 +13,14 @@ from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_model.decoding.decoder import decode
+from verilocc_model.decoding.scorer import RandomChoice
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.examples import Turn, cells_of, told, windows_of
+from verilocc_model.encoding.examples import Turn, Window, cells_of, sure_windows, told, windows_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import words
+from verilocc_model.price import price_of
 
 KERNELS: list[tuple[str, Phase]] = [
     ("gemm_mma_lds.gfx942", "sgpr"),
@@ -114,3 +117,80 @@ def test_the_encoding_is_a_tenth_of_the_text() -> None:
             tokens += sum(len(w.tokens) for w in windows_of(problem, proposal.registers))
         text = pre_ra(kernel(name))
         assert tokens <= len(text[text.index("\nname:") :]) / 2 / 10
+
+
+def heard_alone(table: Table, windows: list[Window], refuted: tuple[int, ...] = ()) -> Episode:
+    """An episode without mask after the answers of some windows."""
+    episode = Episode(table, mask=False, lookahead=False, refuted=refuted)
+    for window in windows:
+        for answer in window.answers:
+            assert episode.answer(words().words[window.tokens[answer]])
+    assert episode.stage == "done"
+    return episode
+
+
+@pytest.mark.parametrize(("name", "phase"), KERNELS)
+def test_an_answer_that_needs_no_look_ahead_holds_without_a_mask(name: str, phase: Phase) -> None:
+    problem, _ = answered(name, phase)
+    form = canonical(problem)
+    table = Table(form.problem)
+    windows = sure_windows(table)
+    assert all(words().words[w.tokens[1]] == "alone" for w in windows)
+    registers = form.restored(heard_alone(table, windows).registers())
+    assert not violations(problem, Proposal(PROBLEM_VERSION, "alone", registers))
+    # After a refutation the prompt says how many registers did not do, and the answer takes more.
+    plan = plan_of(windows)
+    last = len(table.grants) - 1
+    refuted = (min(int(plan[1][5:]), last),)
+    again = sure_windows(table, refuted=refuted)
+    first = words().decode(again[0].tokens)
+    assert f"refuted grant{refuted[0]}" in " ".join(first)
+    assert int(plan_of(again)[1][5:]) == min(Episode(table, lookahead=False, refuted=refuted).ample(0), last)
+    assert int(plan_of(again)[1][5:]) > refuted[0] or refuted[0] == last
+    registers = form.restored(heard_alone(table, again, refuted).registers())
+    assert not violations(problem, Proposal(PROBLEM_VERSION, "told", registers))
+
+
+def plan_of(windows: list[Window]) -> list[str]:
+    """Order, grant and split that were answered."""
+    said = [words().words[w.tokens[a]] for w in windows for a in w.answers]
+    return [word for word in said if word.startswith(("order", "grant", "split"))]
+
+
+def test_what_a_search_found_is_said_only_where_one_looks_ahead() -> None:
+    form = canonical(answered("attn_d64.gfx90a", "vgpr")[0])
+    table = Table(form.problem)
+    facts: dict[bool, tuple[str, ...]] = {}
+    for alone in (False, True):
+        episode = Episode(table, lookahead=not alone)
+        assert ("alone" in episode.header()) == alone
+        while (question := episode.question()) is not None and question.stage == "joining":
+            episode.answer("join")
+        assert question is not None
+        facts[alone] = question.facts
+        assert ("hint" in question.facts) == (not alone)
+        # A search with repair goes through with fewer registers than first fit, and is drafted.
+        draft = question.draft
+        assert draft == ("" if alone else question.facts[-1])
+    assert len(facts[False]) == len(facts[True]) + 5
+
+
+@pytest.mark.parametrize("name", ["gemm_mma_lds.gfx942", "attn_d64.gfx90a"])
+def test_the_draft_is_the_label_where_it_is_no_dearer(name: str) -> None:
+    problem, _ = answered(name, "vgpr")
+    form = canonical(problem)
+    table = Table(form.problem)
+    episode, drafts = Episode(table), []
+    while (question := episode.question()) is not None:
+        drafts.append(question.draft)
+        assert episode.answer(question.draft)
+    dearer = form.restored(decode(Episode(table), RandomChoice(1)).registers)
+    assert price_of(table, episode.starts) < price_of(table, cells_of(table, form.permuted(dearer)))
+    windows = windows_of(problem, dearer)
+    assert plan_of(windows) == [word for word in drafts if word.startswith(("order", "grant", "split"))]
+    heard = heard_alone(table, windows)
+    assert price_of(table, heard.starts) == price_of(table, episode.starts)
+    # With facts about an assignment, that assignment is told.
+    assert price_of(table, heard_alone(table, windows_of(problem, dearer, advice={})).starts) > price_of(
+        table, episode.starts
+    )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from allocators_support import violations
 from click.testing import CliRunner
 from model_support import answered, disguised, kernel
+from training_support import PHASES, SMALL, write_labelled
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from smt_verifier.outcome import Outcome
@@ -22,61 +20,30 @@ from verilocc_mlir.allocators import Counterexample, Refutation, Regenerating, a
 from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
-from verilocc_mlir.problem.schema import to_json
 from verilocc_mlir.service.client import Client
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_model import lm
-from verilocc_model.advice import advice_of
+from verilocc_model.advice import told_of
 from verilocc_model.allocator import ModelAllocator, family_of
 from verilocc_model.card import CARD, read_card
-from verilocc_model.decoding.decoder import decode
-from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scores
+from verilocc_model.decoding.scorer import FirstFit, Scores
 from verilocc_model.encoding.canonical import canonical
-from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import words
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, pass_at, summary
 from verilocc_model.evaluation.journal import Journal
-from verilocc_model.price import Price, price_of
+from verilocc_model.price import Price
 from verilocc_model.training.adapt import adapt
-from verilocc_model.training.config import TrainConfig, load_config
-from verilocc_model.training.data import encoded
+from verilocc_model.training.config import load_config
+from verilocc_model.training.data import encoded, plans
 from verilocc_model.training.entries import Labelled, entries, read_file
 from verilocc_model.training.run import train_base
 
-SMALL = TrainConfig(
-    hidden=64, layers=2, heads=2, kv_heads=2, inner=128, window=512, batch_tokens=2048, learning_rate=3e-3, warmup=10,
-    tokens=250_000, hold_out=0.0, advice_rate=0.0, threads=1,
-)  # fmt: skip
-LEARNED_FROM = ("gemm_mma_lds.gfx942", "gemm_mma_lds.gfx90a", "attn_d64.gfx942")
 TESTED_ON = ("gemm_mma_lds.gfx1100", "gemm_mma_lds.gfx950")
-PHASES: tuple[Any, ...] = ("sgpr", "vgpr")
-
-
-def write_labelled(directory: Path, name: str, phase: Any) -> Path:
-    problem, proposal = answered(name, phase)
-    row = {
-        "name": name, "source": "test", "family": "gemm", "target": problem.target, "phase": phase,
-        "problem": json.loads(to_json(problem)), "registers": list(proposal.registers),
-    }  # fmt: skip
-    path = directory / f"test.{name.replace('.', '_')}.{problem.target}.{phase}.0.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(row).encode()))
-    return path
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small base from scratch; the directory of its run."""
-    data = tmp_path_factory.mktemp("data")
-    for name in LEARNED_FROM:
-        for phase in PHASES:
-            write_labelled(data, name, phase)
-    out = tmp_path_factory.mktemp("run") / "small"
-    assert train_base([data], SMALL, out, lambda line: None)
-    return out
 
 
 def problems() -> list[Labelled]:
@@ -127,10 +94,7 @@ def test_the_model_allocates_and_says_who_it_is(trained: Path) -> None:
     assert found.allocate(problem) == proposal
     assert isinstance(found, Regenerating)
     wrong = Proposal(PROBLEM_VERSION, "model", (proposal.registers[0],) * len(problem.ranges))
-    said = prove(problem, wrong).violations
-    refutation = Refutation(
-        wrong, tuple(Counterexample(v.rule, v.ranges, v.slot, v.lanes, v.registers, v.free) for v in said)
-    )
+    refutation = refutation_of(problem, wrong, prove(problem, wrong))
     again = found.regenerate(problem, (refutation,))
     assert prove(problem, again).outcome is Outcome.PROVED
     assert found.regenerate(problem, (refutation,)) == again
@@ -224,11 +188,16 @@ def test_refutations_become_facts() -> None:
     form = canonical(problem)
     table = Table(form.problem)
     example = Counterexample("interference", (2, 3), 4, (3, 3), (proposal.registers[2], "vgpr0"), ("vgpr9", "vgpr10"))
-    advice = advice_of([example], form, table)
-    (number,) = advice
+    told = told_of([Refutation(proposal, (example,))], form, table)
+    (number,) = told.advice
     assert form.original[number] == 2
-    assert advice[number].refuted == table.cells.cells_of(proposal.registers[2])[:1]
-    assert advice[number].free == table.cells.cells_of("vgpr9_vgpr10")
+    assert told.advice[number].refuted == table.cells.cells_of(proposal.registers[2])[:1]
+    assert told.advice[number].free == table.cells.cells_of("vgpr9_vgpr10")
+    # And how many registers the proposal took: the grant that holds them, and not the one before.
+    (grant,) = told.grants
+    registers = table.cost.of(cells_of(table, form.permuted(proposal.registers))).registers
+    assert registers <= table.grants[grant]
+    assert not grant or registers > table.grants[grant - 1]
 
 
 def test_a_labelled_file_is_read_and_a_poisoned_one_is_caught(tmp_path: Path) -> None:
@@ -256,50 +225,6 @@ def test_the_trivial_policies_are_measured_without_a_model() -> None:
     cells = {(c["policy"], c["mode"]): c for c in summary(rows)}
     assert cells["draft", "masked"]["pass@1"] == 1.0
     assert cells["random", "masked"]["no_worse_than_deterministic"] == 0.0
-
-
-def poisoned(name: str) -> list[str]:
-    """An assignment in which two ranges overlap, as cheap as the right one."""
-    problem, proposal = answered(name, "sgpr")
-    form = canonical(problem)
-    table = Table(form.problem)
-    right = proposal.registers
-    for one, other in itertools.permutations(problem.ranges, 2):
-        wrong = [right[one.id] if r is other else s for r, s in zip(problem.ranges, right, strict=True)]
-        cost, same = (price_of(table, cells_of(table, form.permuted(tuple(r)))) for r in (wrong, right))
-        if cost <= same and violations(problem, Proposal(PROBLEM_VERSION, "wrong", tuple(wrong))):
-            return wrong
-    raise AssertionError("no two ranges overlap")
-
-
-def test_better_labels_are_proved_and_poisoned_ones_refused(trained: Path, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    # Random choice's answer is proved, and dear. The other label is wrong: two ranges that live at once share one.
-    problem, _ = answered("gemm_mma_lds.gfx90a", "vgpr")
-    form = canonical(problem)
-    poor = form.restored(decode(Episode(Table(form.problem)), RandomChoice(1)).registers)
-    for name, phase in (("gemm_mma_lds.gfx90a", "vgpr"), ("gemm_mma_lds.gfx950", "sgpr")):
-        path = write_labelled(data, name, phase)
-        row = json.loads(gzip.decompress(path.read_bytes()))
-        row["registers"] = list(poor) if phase == "vgpr" else poisoned(name)
-        path.write_bytes(gzip.compress(json.dumps(row).encode()))
-    arguments = ["train", "labels", str(data), "--model", str(trained / "model"), "--samples", "1", "--attempts", "2",
-                 "--out", str(tmp_path / "better")]  # fmt: skip
-    result = CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False)
-    assert "refused 1" in result.output + result.stderr
-    found = [e.read() for e in entries([tmp_path / "better"], 0.0)]
-    assert len(found) == 2
-    for one in found:
-        assert prove(one.problem, Proposal(PROBLEM_VERSION, "label", one.registers)).outcome is Outcome.PROVED
-        if one.phase == "vgpr":
-            table = Table(form.problem)
-            costs = [price_of(table, cells_of(table, form.permuted(r))) for r in (one.registers, poor)]
-            assert costs[0] < costs[1]
-    # What is there is left: the same command again does nothing.
-    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "better").iterdir()}
-    CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False)
-    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "better").iterdir()} == before
 
 
 def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:
@@ -343,12 +268,47 @@ def test_a_second_attempt_is_told_what_was_refuted() -> None:
 
     config = EvalConfig(modes=("unmasked",), policies=("model",), feedback=True)
     rows = list(evaluate(problems()[:1], lambda target: Wrong(), config))
-    assert [(r.sample, r.told, r.outcome) for r in rows] == [
-        (-1, False, "refuted"), (0, False, "refuted"), (0, True, "refuted"),
+    assert [(r.sample, r.attempt, r.outcome) for r in rows] == [
+        (-1, "first", "refuted"), (-1, "told", "refuted"), (-1, "blind", "refuted"),
     ]  # fmt: skip
     (cell,) = summary(rows)
     assert cell["second_attempt_told"] == cell["second_attempt_blind"] == 0.0
-    assert rows[2].tokens > rows[1].tokens
+    assert rows[1].tokens > rows[2].tokens
+
+
+def test_plans_are_shown_again_and_alone_with_other_grants(tmp_path: Path) -> None:
+    write_labelled(tmp_path, "gemm_mma_lds.gfx942", "vgpr")
+    (entry,) = entries([tmp_path], 0.0)
+    found = encoded(entry, 1024, None)
+    shown = [words().decode(w.tokens) for w in plans(found, 3, 0)]
+    (looking,) = [w for w in shown[:2] if w[1] != "alone"]
+    (alone,) = [w for w in shown[:2] if w[1] == "alone"]
+    assert [w for w in shown if w[1] != "alone"] == [looking] * 3
+    others = [w for w in shown[2:] if w[1] == "alone"]
+    assert len(others) == 2
+    for other in others:
+        assert other != alone
+        pairs = {(a, b) for a, b in zip(alone, other, strict=True) if a.startswith("grant")}
+        assert [b for a, b in zip(alone, other, strict=True) if (a, b) not in pairs] == [
+            a for a in alone if not a.startswith("grant")
+        ]
+        told = sorted((int(a[5:]), int(b[5:])) for a, b in pairs)
+        assert [b for _, b in told] == sorted({b for _, b in told})
+
+
+def test_the_exact_allocator_is_measured_beside_the_others() -> None:
+    config = EvalConfig(modes=("masked",), policies=("draft", "exact"), exact_seconds=20.0)
+    asked = problems()[0]
+    rows = {r.policy: r for r in evaluate([asked], None, config)}
+    assert rows["exact"].outcome == "proved"
+    # It counts only where it is closed; then nothing is cheaper in waves and copies.
+    if rows["exact"].price is None:
+        assert rows["exact"].reason == "open"
+    else:
+        assert rows["draft"].price is not None
+        assert rows["exact"].price[:2] <= rows["draft"].price[:2]
+    rows = {r.policy: r for r in evaluate([asked], None, replace(config, exact_seconds=1e-3))}
+    assert (rows["exact"].price, rows["exact"].reason) == (None, "open")
 
 
 @pytest.mark.parametrize(

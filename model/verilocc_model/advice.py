@@ -2,37 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from verilocc_mlir.allocators.protocol import Counterexample
+from verilocc_mlir.allocators.cost import file_total
+from verilocc_mlir.allocators.protocol import Refutation
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.target.registers import physical_register
 from verilocc_model.encoding.canonical import Canonical
-from verilocc_model.encoding.episode import Advice
+from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
 
 
-def advice_of(found: Sequence[Counterexample], form: Canonical, table: Table) -> dict[int, Advice]:
-    """Counterexamples as the facts that an episode states about ranges."""
+@dataclass(frozen=True)
+class Told:
+    """Facts for ``Episode``: by canonical range id, what was refuted; and the grants of the refuted proposals."""
+
+    advice: Mapping[int, Advice] = field(default_factory=dict)
+    grants: tuple[int, ...] = ()
+
+
+def told_of(refuted: Sequence[Refutation], form: Canonical, table: Table) -> Told:
+    """Refuted proposals as the facts that an episode states: about ranges, and about registers in all."""
     new = {old: k for k, old in enumerate(form.original)}
-    refuted: dict[int, list[int]] = {}
+    cells: dict[int, list[int]] = {}
     free: dict[int, list[int]] = {}
-    for example in found:
+    for example in (c for r in refuted for c in r.counterexamples):
         if not example.ranges:
             continue
         number = new[example.ranges[0]]
-        refuted.setdefault(number, []).extend(_cells(table, example.registers[:1]))
+        cells.setdefault(number, []).extend(_cells(table, example.registers[:1]))
         free.setdefault(number, []).extend(_cells(table, example.free))
-    return {n: Advice(tuple(dict.fromkeys(refuted[n])), tuple(dict.fromkeys(free.get(n, ())))) for n in refuted}
+    advice = {n: Advice(tuple(dict.fromkeys(cells[n])), tuple(dict.fromkeys(free.get(n, ())))) for n in cells}
+    return Told(advice, tuple(_grant(table, r.proposal.registers) for r in refuted))
+
+
+def _grant(table: Table, registers: Sequence[str]) -> int:
+    """The fewest registers, as an index of the grants, that hold all that a proposal names."""
+    highest = {"sgpr": 0, "vgpr": 0, "agpr": 0}
+    for cell in (c for name in registers for c in _last_cells(table, name)):
+        bank, number = table.cells.register_of(cell)
+        if cell < table.cells.stop[bank]:
+            highest[bank] = max(highest[bank], number + 1)
+    occupancy = table.problem.occupancy
+    total = highest["sgpr"] if table.scalar else file_total(highest["vgpr"], highest["agpr"], occupancy)
+    return next((k for k, grant in enumerate(table.grants) if grant >= total), len(table.grants) - 1)
+
+
+def _last_cells(table: Table, name: str) -> tuple[int, ...]:
+    return _cells_of(table, name)[-1:]
 
 
 def _cells(table: Table, registers: tuple[str, ...]) -> list[int]:
     """First cells of registers; those that are none of the problem's are left out."""
-    found: list[int] = []
-    for name in registers:
-        try:
-            physical_register(name)
-        except UnsupportedError:
-            continue
-        found += table.cells.cells_of(name)[:1]
-    return found
+    return [cell for name in registers for cell in _cells_of(table, name)[:1]]
+
+
+def _cells_of(table: Table, name: str) -> tuple[int, ...]:
+    """All cells of a register; none where the problem has no such register."""
+    try:
+        physical_register(name)
+    except UnsupportedError:
+        return ()
+    return tuple(table.cells.cells_of(name))

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.allocators.protocol import Refutation
+from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_model.advice import advice_of
-from verilocc_model.card import CARD, read_card
-from verilocc_model.decoding.decoder import Sampling, decode
+from verilocc_model.advice import told_of
+from verilocc_model.card import CARD, encoding_of, read_card
+from verilocc_model.decoding.decoder import OutOfTime, Sampling, decode
 from verilocc_model.decoding.scorer import Scorer
-from verilocc_model.encoding.canonical import Canonical, canonical
-from verilocc_model.encoding.episode import Advice, Episode
+from verilocc_model.encoding.canonical import canonical
+from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.writing import Writing
+from verilocc_model.price import Price, price_of
+from verilocc_model.repair import Remainder, remainders
 
 ADAPTERS = "adapters"
 """Directory of a model's adapters, one for each family that has one."""
 
 AGAIN_TEMPERATURE = 0.7
-"""Of attempts after the first, which is not sampled."""
+"""Of samples beside the first answer, and of answers after a second refutation."""
 
 _FAMILIES = {"gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna3", "gfx1250": "gfx1250"}
 
@@ -39,12 +44,15 @@ def family_of(target: str) -> str:
 
 
 class ModelAllocator:
-    """Answers with a language model, masked and looking ahead; deterministic. Attempts after a refutation are sampled,
-    and their prompt says what was refuted.
+    """Answers with a language model, masked and looking ahead; deterministic, as long as there is time for all samples.
+    After a refutation it answers anew for the live ranges that must move, and is told what was refuted.
 
     Args:
-        directory: a model as ``verilocc train`` leaves it, with adapters under ``adapters/FAMILY`` or without.
-        seconds: wall time for one answer; None: no limit.
+        directory: a model as ``verilocc train`` leaves it, with adapters under ``adapters/FAMILY`` or without; or an
+            adapter, whose base is still where it was; or any causal language model with its tokenizer.
+        seconds: wall time for one answer, all samples together; None: no limit.
+        samples: answers that are compared by price (``price.Price``), the first as it comes, the others sampled with
+            fixed seeds; the cheapest is proposed.
 
     Raises:
         InputError: there is no model, or it is for another version.
@@ -52,12 +60,14 @@ class ModelAllocator:
 
     name = "model"
 
-    def __init__(self, directory: Path, *, seconds: float | None = None) -> None:
+    def __init__(self, directory: Path, *, seconds: float | None = None, samples: int = 1) -> None:
         card = read_card(directory)
         self._limit = int(card["window"])
         self._seconds = seconds
+        self._samples = samples
         self._adapters = sorted(p for p in (directory / ADAPTERS).glob("*") if (p / CARD).exists())
-        names = [str(card["name"])]
+        # An adapter alone says where its base is, which is loaded with it.
+        names = [str(card[k]) for k in ("base", "name") if k in card]
         for path in self._adapters:
             adapter = read_card(path)
             if adapter.get("base") != card["name"]:
@@ -65,8 +75,9 @@ class ModelAllocator:
                     f"the adapter is for {adapter.get('base')}, the model is {card['name']}", where=str(path)
                 )
             names.append(str(adapter["name"]))
-        self.version = "+".join(names)
-        self._weights = _weights(directory, tuple(self._adapters))
+        self._model_name = "+".join(names)
+        self.version = self._model_name + (f", best of {samples}" if samples > 1 else "")
+        self._weights = _weights(directory, tuple(self._adapters), encoding_of(card))
 
     def load(self) -> None:
         """Load the weights, which the first answer does otherwise.
@@ -77,26 +88,29 @@ class ModelAllocator:
         self._weights.load()
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
-        """The best answer of one decode.
+        """The cheapest of the samples, or the answer where there is one.
 
         Raises:
-            AllocationFailure: the pressure exceeds a file, no assignment without spilling was found, or time is up.
+            AllocationFailure: the pressure exceeds a file, no assignment without spilling was found, or time is up
+                before the first answer.
         """
-        return self._answer(problem, Sampling(seconds=self._seconds), lambda form, table: {})
+        drawn = [Sampling(AGAIN_TEMPERATURE if seed else 0.0, seed) for seed in range(self._samples)]
+        return self._answer(problem, drawn, ())
 
     def regenerate(self, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
-        """A sampled answer; what was refuted is part of the prompt.
+        """An answer for the live ranges that must move; what was refuted is part of the prompt. Where these find no
+        place around the others, or where it is not known which they are, one for all ranges. From the second
+        refutation on it is sampled.
 
         Raises:
             AllocationFailure: as for ``allocate``.
         """
-        sampling = Sampling(AGAIN_TEMPERATURE, seed=len(refuted), seconds=self._seconds)
-        found = [c for r in refuted for c in r.counterexamples]
-        return self._answer(problem, sampling, lambda form, table: advice_of(found, form, table))
+        drawn = Sampling(AGAIN_TEMPERATURE if len(refuted) > 1 else 0.0, seed=len(refuted))
+        return self._answer(problem, [drawn], refuted)
 
     def scorer(self, target: str) -> Scorer:
         """The model with the adapter for a GPU in place, or with none where there is none. There is one at a time."""
-        model = self._weights.load()
+        model, writing = self._weights.load()
         from verilocc_model.lm import LanguageModel
 
         if self._adapters:
@@ -107,59 +121,91 @@ class ModelAllocator:
                 model.set_adapter(family)
             else:
                 layers.disable_adapter_layers()
-        return LanguageModel(model, self.version, self._limit)
+        return LanguageModel(model, self._model_name, self._limit, writing)
 
     def _answer(
-        self, problem: AllocationProblem, sampling: Sampling, advise: Callable[[Canonical, Table], Mapping[int, Advice]]
+        self, problem: AllocationProblem, drawn: Sequence[Sampling], refuted: tuple[Refutation, ...]
     ) -> Proposal:
-        form = canonical(problem)
+        stop = None if self._seconds is None else time.monotonic() + self._seconds
+        *smaller, everything = remainders(problem, refuted)
+        for part in smaller:
+            try:
+                return self._answer_to(part, drawn, stop)
+            except OutOfTime:
+                raise
+            except AllocationFailure:
+                continue
+        return self._answer_to(everything, drawn, stop)
+
+    def _answer_to(self, part: Remainder, drawn: Sequence[Sampling], stop: float | None) -> Proposal:
+        form = canonical(part.problem)
         table = Table(form.problem)
         table.check_pressure()
-        advice = advise(form, table)
+        told = told_of(part.refuted, form, table)
+        best: tuple[Price, tuple[str, ...]] | None = None
         with self._weights.in_use:
-            found = decode(Episode(table, advice=advice), self.scorer(problem.target), sampling)
-        return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", form.restored(found.registers))
+            scorer = self.scorer(part.problem.target)
+            for sampling in drawn:
+                left = None if stop is None else stop - time.monotonic()
+                episode = Episode(table, advice=told.advice, refuted=told.grants)
+                try:
+                    found = decode(episode, scorer, replace(sampling, seconds=left))
+                except AllocationFailure as failure:
+                    if best is None:
+                        raise
+                    if isinstance(failure, OutOfTime):
+                        break
+                    continue
+                price = price_of(table, episode.starts)
+                if best is None or price < best[0]:
+                    best = price, found.registers
+        if best is None:
+            raise AssertionError("no sample was asked for")
+        return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", part.whole(form.restored(best[1])))
 
 
 class _Weights:
     """A model and its adapters, loaded once; ``in_use`` is held while one adapter is in place."""
 
-    def __init__(self, directory: Path, adapters: tuple[Path, ...]) -> None:
+    def __init__(self, directory: Path, adapters: tuple[Path, ...], encoding: str) -> None:
         self._directory = directory
         self._adapters = adapters
+        self._encoding = encoding
         self._loading = threading.Lock()
-        self._model: Any = None
+        self._loaded: tuple[Any, Writing] | None = None
         self.in_use = threading.Lock()
 
-    def load(self) -> Any:
-        """The model.
+    def load(self) -> tuple[Any, Writing]:
+        """The model, and how it writes words.
 
         Raises:
             InputError: it cannot be loaded.
         """
         with self._loading:
-            if self._model is None:
-                self._model = self._load()
-            return self._model
+            if self._loaded is None:
+                self._loaded = self._load()
+            return self._loaded
 
-    def _load(self) -> Any:
+    def _load(self) -> tuple[Any, Writing]:
         # Seconds, and hundreds of megabytes: not before it is needed.
         import torch
         from peft import PeftModel
 
-        from verilocc_model.lm import load_model
+        from verilocc_model.lm import load_model, load_writing
 
         # A pass is small: more threads wait for each other longer than they work.
         torch.set_num_threads(1)
-        model: Any = load_model(self._directory)
+        writing = load_writing(self._directory, self._encoding)
+        # A CPU multiplies numbers of 32 bits fastest; pretrained models are kept in 16.
+        model: Any = load_model(self._directory).float()
         for number, path in enumerate(self._adapters):
             if number:
                 model.load_adapter(str(path), adapter_name=path.name)
             else:
                 model = PeftModel.from_pretrained(model, str(path), adapter_name=path.name)
-        return model.eval()
+        return model.eval(), writing
 
 
 @lru_cache(maxsize=4)
-def _weights(directory: Path, adapters: tuple[Path, ...]) -> _Weights:
-    return _Weights(directory, adapters)
+def _weights(directory: Path, adapters: tuple[Path, ...], encoding: str) -> _Weights:
+    return _Weights(directory, adapters, encoding)

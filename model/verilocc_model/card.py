@@ -8,18 +8,34 @@ from typing import Any
 
 from verilocc_mlir.errors import InputError
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
+from verilocc_model.encoding.writing import TEXT, WORDS, WRITINGS
 
 CARD = "verilocc.json"
-"""Beside the weights: name, kind, vocabulary version, window, what it was trained on."""
+"""Beside the weights: name, kind, vocabulary version, encoding, window, what it was trained on."""
+
+_PRETRAINED = ("config.json", "tokenizer.json")
+"""What the directory of a language model has that is not of ours."""
+
+PRETRAINED_WINDOW = 1024
+
+
+def encoding_of(card: dict[str, Any]) -> str:
+    """Of ``WRITINGS``: how the model's words are written."""
+    return str(card.get("encoding", WORDS))
 
 
 def read_card(directory: Path) -> dict[str, Any]:
-    """What is written beside the weights.
+    """What is written beside the weights; of a pretrained model that is not of ours, that it takes text.
 
     Raises:
-        InputError: the directory has no model of ours, or one for another vocabulary.
+        InputError: the directory has no model, or one for another vocabulary.
     """
     path = directory / CARD
+    if not path.exists() and all((directory / name).exists() for name in _PRETRAINED):
+        return {
+            "name": directory.resolve().name, "vocabulary": VOCABULARY_VERSION, "encoding": TEXT,
+            "window": PRETRAINED_WINDOW, "kind": "pretrained", "tokens": 0,
+        }  # fmt: skip
     try:
         card = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
@@ -32,4 +48,9 @@ def read_card(directory: Path) -> dict[str, Any]:
             where=str(directory),
             hint="train it again, or use the version of verilocc it was made for",
         )
+    if encoding_of(card) not in WRITINGS:
+        raise InputError(
+            f"the model's encoding {card['encoding']!r} is not known", where=str(directory),
+            hint="use the version of verilocc it was made for",
+        )  # fmt: skip
     return card

@@ -13,11 +13,13 @@ from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
 from verilocc_model.evaluation.journal import Journal
+from verilocc_model.training import feedback, preferences
 from verilocc_model.training.adapt import ADAPTATION, adapt
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
 from verilocc_model.training.entries import entries
 from verilocc_model.training.relabel import Effort, relabel
 from verilocc_model.training.run import commit, train_adapter, train_base
+from verilocc_model.training.samples import Asking
 
 Say = Callable[[str], None]
 
@@ -56,6 +58,27 @@ def relabel_command(
     return ExitCode.PROVED
 
 
+def collect_command(
+    kind: str,
+    data: Sequence[Path],
+    out: Path,
+    *,
+    model: Path,
+    targets: tuple[str, ...],
+    limit: int,
+    asking: Asking,
+    say: Say,
+) -> int:
+    """Collect refuted answers (``feedback``) or ``preferences`` on what may be trained on."""
+    loaded = ModelAllocator(model)
+    chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
+    if not chosen:
+        raise InputError("there is nothing to ask", where=", ".join(map(str, data)))
+    collect = {"feedback": feedback.collect, "preferences": preferences.collect}[kind]
+    collect(chosen[:limit] if limit else chosen, out, loaded.scorer, asking, say)
+    return ExitCode.PROVED
+
+
 def adapt_command(
     target: str, base: Path, data: Sequence[Path], out: Path, *, minutes: float, kernels: int, say: Say
 ) -> int:
@@ -71,13 +94,17 @@ def evaluate_command(
     model: Path | None,
     config: EvalConfig,
     everything: bool,
+    at_most: int,
     limit: int,
     out: Path | None,
     say: Say,
 ) -> int:
-    """Measure on what the base was not trained on, or on ``everything``; ``limit``: problems, 0: all."""
+    """Measure on what the base was not trained on, or on ``everything``; ``at_most``: only problems of so many live
+    ranges; ``limit``: problems; 0: all."""
     loaded = ModelAllocator(model) if model is not None else None
     found = [e for e in entries(data, DEFAULT_HOLD_OUT) if everything or e.unseen]
+    if at_most:
+        found = [e for e in found if len(e.read().problem.ranges) <= at_most]
     # The first of them are any of them.
     chosen = found[:limit] if limit else found
     if not chosen:

@@ -1,15 +1,19 @@
-"""The language model: making one, loading one, and scoring with its key-value cache."""
+"""The language model: making one, loading one, its tokenizer, and scoring with its key-value cache."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from transformers import (
     AutoModelForCausalLM,
+    AutoTokenizer,
     DynamicCache,
     GenerationConfig,
     LlamaConfig,
@@ -18,23 +22,37 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_model.card import read_card
 from verilocc_model.decoding.scorer import Scores
+from verilocc_model.encoding.text import Text
 from verilocc_model.encoding.vocabulary import BEGIN, PAD, words
+from verilocc_model.encoding.writing import TEXT, Writing, domain
 from verilocc_model.training.config import TrainConfig
 
 # Weights are read and written in a moment, and standard error is for what people must know.
 transformers_logging.disable_progress_bar()
 
 
+TOKENIZER = "tokenizer.json"
+
+
 def new_model(config: TrainConfig) -> PreTrainedModel:
-    """A Llama model with random weights over the domain's vocabulary, or the one that ``config.start`` names.
+    """A Llama model with random weights over the domain's vocabulary, or the one that
+    ``config.init`` or ``config.start`` names.
 
     Raises:
-        InputError: there is no model to begin with.
+        InputError: there is no model to begin with, or none where one is needed.
     """
     torch.manual_seed(config.seed)
     known = words()
+    if config.init:
+        read_card(Path(config.init))
+        return load_model(Path(config.init)).float()
+    if config.encoding == TEXT:
+        if not config.start:
+            raise InputError("text is for pretrained models", hint="--set start=DIR names one")
+        return load_model(Path(config.start)).float()
     if config.start:
         return _taken(Path(config.start), len(known.words))
     return LlamaForCausalLM(
@@ -81,20 +99,77 @@ def load_model(directory: Path) -> PreTrainedModel:
     return model.eval()
 
 
-class LanguageModel:
-    """A causal language model over the domain's vocabulary as a ``Scorer``.
+def load_writing(directory: Path, kind: str) -> Writing:
+    """How a model in a directory, or an adapter for it, writes words.
 
     Args:
-        model: any causal LM of transformers whose first tokens are the vocabulary's words.
+        directory: of the model.
+        kind: as its card says (``card.encoding_of``).
+
+    Raises:
+        InputError: it is to write text, and has no tokenizer, or one that does not do.
+    """
+    if kind != TEXT:
+        return domain()
+    path = directory / TOKENIZER
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # The library raises nothing more special.
+        raise InputError(
+            f"has no tokenizer: {error}", where=str(path), hint="AutoTokenizer.from_pretrained(…).save_pretrained(DIR)"
+        ) from error
+    return Text(lambda text: tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def copy_tokenizer(directory: Path, to: Path) -> None:
+    """Put the tokenizer of a model beside what was made of it."""
+    for name in (TOKENIZER, "tokenizer_config.json"):
+        if (directory / name).exists():
+            shutil.copyfile(directory / name, to / name)
+
+
+def from_gguf(path: Path, out: Path) -> None:
+    """Turn a GGUF file into a directory of weights (safetensors, 32 bits) and tokenizer.
+
+    Args:
+        path: the file; its weights are dequantised.
+        out: the directory, made if need be.
+
+    Raises:
+        InputError: the file cannot be read.
+        UnsupportedError: the package gguf is not installed.
+    """
+    if find_spec("gguf") is None:
+        raise UnsupportedError("this needs the package gguf, which is not installed", hint="pip install gguf")
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
+        tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"is no model that can be loaded: {error}", where=str(path)) from error
+    # What is left of the quantisation would be saved with it, and looked for when it is loaded.
+    model.hf_quantizer = None
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.save_pretrained(out, safe_serialization=True)
+    tokenizer.save_pretrained(out)
+
+
+class LanguageModel:
+    """A causal language model as a ``Scorer``.
+
+    Args:
+        model: any causal LM of transformers; for the domain's writing, one whose first tokens are the vocabulary's
+            words.
         name: for answers and reports.
         limit: tokens of a window at most.
+        writing: what its tokens are; None: the domain's.
     """
 
-    def __init__(self, model: Any, name: str, limit: int) -> None:
+    def __init__(self, model: Any, name: str, limit: int, writing: Writing | None = None) -> None:
         self.model = model
         self.name = name
         self.limit = limit
-        self._size = len(words().words)
+        self.writing = writing or domain()
         self._cache = DynamicCache()
 
     def begin(self, tokens: Sequence[int]) -> None:
@@ -112,7 +187,7 @@ class LanguageModel:
                 use_cache=True,
                 logits_to_keep=torch.tensor(list(positions), dtype=torch.long),
             )
-        return found.logits[0, :, : self._size].float().numpy().astype(np.float32, copy=False)
+        return found.logits[0][:, self.writing.columns].float().numpy().astype(np.float32, copy=False)
 
     def cut(self, length: int) -> None:
         """Keep the first ``length`` tokens of the window."""

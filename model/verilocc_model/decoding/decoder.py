@@ -10,14 +10,13 @@ al. 2023, with an algorithm as the draft model).
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from verilocc_mlir.allocators.protocol import AllocationFailure
-from verilocc_model.decoding.scorer import Scorer, Scores, gumbel
-from verilocc_model.encoding.episode import Episode, Question
-from verilocc_model.encoding.vocabulary import words
+from verilocc_model.decoding.choice import Found, choice_of
+from verilocc_model.decoding.scorer import Scorer, Scores
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.questions import Question
 
 FIRST_CHUNK = 24
 LEAST_CHUNK, MOST_CHUNK = 8, 96
@@ -49,6 +48,7 @@ class Decoded:
         refused: answers the scorer preferred and the mask forbade.
         passes: calls of the scorer.
         tokens: tokens it read.
+        answers: given to the questions, in order.
     """
 
     registers: tuple[str, ...] = ()
@@ -57,13 +57,16 @@ class Decoded:
     refused: int = 0
     passes: int = 0
     tokens: int = 0
+    answers: list[str] = field(default_factory=list[str])
 
 
 class OutOfTime(AllocationFailure):
     """Decoding took longer than it may."""
 
     def __init__(self, seconds: float, function: str) -> None:
-        super().__init__(f"decoding took more than {seconds:g} s", reason="fragmentation", where=f"function {function}")
+        super().__init__(
+            f"decoding took more than {seconds:.3g} s", reason="fragmentation", where=f"function {function}"
+        )
 
 
 def decode(episode: Episode, scorer: Scorer, sampling: Sampling | None = None) -> Decoded:
@@ -86,68 +89,80 @@ class _Decoder:
         self._chunk = FIRST_CHUNK
         self._pending: list[int] = []
         self._stop = None if sampling.seconds is None else time.monotonic() + sampling.seconds
-        self._known = words()
+        self._writing = scorer.writing
+        self._choice = choice_of(self._writing, sampling.temperature, sampling.seed)
 
     def run(self) -> Decoded:
         while (question := self.episode.question()) is not None:
-            if self._stop is not None and time.monotonic() > self._stop:
-                raise OutOfTime(self.sampling.seconds or 0.0, self.episode.table.problem.function)
-            self._open(question)
-            if question.draft and not question.final:
+            self._check_time()
+            facts = self._writing.facts(question.facts)
+            self._open(facts)
+            if question.known:
+                self._state(question, facts)
+            elif question.draft and not question.final:
                 self._drafted(question)
             else:
-                self._single(question)
+                self._single(question, facts)
         self.result.registers = self.episode.registers()
         return self.result
 
-    def _open(self, question: Question) -> None:
+    def _check_time(self) -> None:
+        if self._stop is not None and time.monotonic() > self._stop:
+            raise OutOfTime(self.sampling.seconds or 0.0, self.episode.table.problem.function)
+
+    def _open(self, facts: list[int]) -> None:
         """Begin a window if there is none or it is full."""
-        size = len(question.facts) + 1
+        size = len(facts) + self._writing.longest
         if not self._begun or self._length + len(self._pending) + size > self.scorer.limit:
             self._begun = True
-            header = self._known.encode(self.episode.header())
+            header = self._writing.header(self.episode.header())
             self.scorer.begin(())
             self._length, self._pending = 0, header
 
-    def _single(self, question: Question) -> None:
-        tokens = [*self._pending, *self._known.encode(question.facts)]
+    def _state(self, question: Question, facts: list[int]) -> None:
+        """A question whose answer is known: the scorer reads both."""
+        self._pending = [*self._pending, *facts, *self._writing.answer(question.draft)]
+        self.result.answers.append(question.draft)
+        if not self.episode.answer(question.draft):
+            raise AssertionError(f"the known answer {question.draft!r} is not allowed")
+
+    def _single(self, question: Question, facts: list[int]) -> None:
+        tokens = [*self._pending, *facts]
         scores = self._ask(tokens, [len(tokens) - 1])
-        word = self._settle(scores[0], question)
-        self._pending = [self._known.ids[word]]
+        self._take([((), scores[0])], question)
 
     def _drafted(self, question: Question) -> None:
         """Questions from here on, answered by the draft; then what the scorer thinks of each."""
-        episode = self.episode
+        episode, writing = self.episode, self._writing
         tokens = list(self._pending)
-        asked: list[tuple[Question, int, int]] = []
+        asked: list[tuple[Question, int, int, tuple[int, ...]]] = []
         current: Question | None = question
         while current is not None and current.draft and not current.final and len(asked) < self._chunk:
-            size = len(current.facts) + 1
-            if asked and self._length + len(tokens) + size > self.scorer.limit:
+            facts, answer = writing.facts(current.facts), writing.answer(current.draft)
+            if asked and self._length + len(tokens) + len(facts) + writing.longest > self.scorer.limit:
                 break
-            tokens += self._known.encode(current.facts)
-            asked.append((current, episode.mark(), len(tokens) - 1))
-            tokens.append(self._known.ids[current.draft])
+            tokens += facts
+            asked.append((current, episode.mark(), len(tokens) - 1, answer))
+            tokens += answer
             if not episode.answer(current.draft):
                 raise AssertionError(f"the draft {current.draft!r} is not allowed")
             current = episode.question()
         base = self._length
-        scores = self._ask(tokens, [position for _, _, position in asked])
-        for row, (drafted, mark, position) in enumerate(asked):
-            ranked = self._noisy(scores[row], self.result.questions)
-            if int(ranked.argmax()) == self._known.ids[drafted.draft]:
+        scores = self._ask(tokens, [at + k for _, _, at, answer in asked for k in range(len(answer))])
+        row = 0
+        for number, (drafted, mark, position, answer) in enumerate(asked):
+            found = [(answer[:k], scores[row + k]) for k in range(len(answer))]
+            row += len(answer)
+            if self._choice.stands(found, drafted.draft, self.result.questions):
                 self.result.questions += 1
                 self.result.agreed += 1
+                self.result.answers.append(drafted.draft)
                 continue
             # The scorer prefers another answer; it is taken if the mask allows it.
             episode.rewind(mark)
-            word = self._best(ranked, drafted)
-            self.result.questions += 1
-            self._length = base + position + 1
-            self.scorer.cut(self._length)
-            self._pending = [self._known.ids[word]]
-            self.result.agreed += word == drafted.draft
-            self._chunk = max(LEAST_CHUNK, min(self._chunk, 2 * (row + 1)))
+            self._cut(base + position + 1)
+            self._take(found, drafted)
+            self._chunk = max(LEAST_CHUNK, min(self._chunk, 2 * (number + 1)))
             return
         self._pending = []
         self._chunk = min(MOST_CHUNK, 2 * self._chunk)
@@ -159,42 +174,35 @@ class _Decoder:
         self._length += len(tokens)
         return scores
 
-    def _settle(self, scores: Scores, question: Question) -> str:
-        word = self._best(self._noisy(scores, self.result.questions), question)
-        self.result.questions += 1
-        self.result.agreed += word == question.draft
-        return word
+    def _cut(self, length: int) -> None:
+        self._length = length
+        self.scorer.cut(length)
 
-    def _noisy(self, scores: Scores, number: int) -> Scores:
-        if not self.sampling.temperature:
-            return scores
-        return scores / self.sampling.temperature + gumbel(self.sampling.seed, number, len(scores))
+    def _look(self, tokens: tuple[int, ...]) -> Scores:
+        """Scores of what follows tokens of an answer, which are forgotten again."""
+        self._check_time()
+        length = self._length
+        scores = self._ask(list(tokens), [len(tokens) - 1])[0]
+        self._cut(length)
+        return scores
 
-    def _best(self, scores: Scores, question: Question) -> str:
-        """The best-scored word that the episode takes as an answer; the episode has then taken it.
+    def _take(self, found: Found, question: Question) -> None:
+        """Answer with the best-scored word that the episode takes.
 
         Raises:
             AllocationFailure: it takes none: a dead end.
         """
-        for token in _descending(scores):
-            word = self._known.words[token]
+        options = self.episode.options() if self.episode.masked else None
+        for word in self._choice.ranked(found, self.result.questions, options, self._look):
             if self.episode.answer(word):
-                return word
+                self.result.questions += 1
+                self.result.agreed += word == question.draft
+                self.result.answers.append(word)
+                self._pending = list(self._writing.answer(word))
+                return
             self.result.refused += 1
         raise AllocationFailure(
             f"no answer is left: {' '.join(question.facts)}",
             reason="fragmentation",
             where=f"function {self.episode.table.problem.function}",
         )
-
-
-def _descending(scores: Scores):  # type: ignore[no-untyped-def]
-    """Tokens by falling score; the first few without sorting all."""
-    few = min(16, len(scores))
-    top = np.argpartition(-scores, few - 1)[:few]
-    top = top[np.argsort(-scores[top], kind="stable")]
-    yield from (int(t) for t in top)
-    seen = set(top.tolist())
-    for token in np.argsort(-scores, kind="stable"):
-        if int(token) not in seen:
-            yield int(token)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verilocc_model.encoding.vocabulary import APART, FIRST, JOIN, POINTERS, words
+from verilocc_model.encoding.writing import Writing, domain
 
 Scores = NDArray[np.float32]
 
@@ -17,9 +18,14 @@ Scores = NDArray[np.float32]
 class Scorer(Protocol):
     """Scores next words, given all words so far.
 
-    The context is a window of tokens that grows and can be cut back; scores of shape (positions, vocabulary) are
-    unnormalised log probabilities.
+    The context is a window of tokens that grows and can be cut back; scores of shape (positions, columns of the
+    writing) are unnormalised log probabilities.
     """
+
+    @property
+    def writing(self) -> Writing:
+        """What its tokens are."""
+        ...
 
     @property
     def name(self) -> str: ...
@@ -46,6 +52,7 @@ class _Stateless:
     """A policy that does not look at the context."""
 
     limit = 1 << 30
+    writing: Writing = domain()
 
     def begin(self, tokens: Sequence[int]) -> None:
         pass
@@ -90,8 +97,8 @@ class RandomChoice(_Stateless):
         return scores
 
 
-def gumbel(seed: int, number: int, size: int) -> Scores:
-    """Noise that makes the best score a sample; it depends on the seed and the number of the question only."""
-    digest = hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest()
+def gumbel(seed: int, number: int, size: int, place: str = "") -> Scores:
+    """Noise that makes the best score a sample; it depends on seed, number of the question and ``place`` only."""
+    digest = hashlib.blake2b(f"{seed}/{number}{place}".encode(), digest_size=8).digest()
     uniform = np.random.default_rng(int.from_bytes(digest, "big")).random(size, np.float32)
     return -np.log(-np.log(np.clip(uniform, 1e-9, 1.0 - 1e-7)))

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from verilocc_mlir.allocators.cost import file_total
+from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_model.encoding.canonical import canonical
-from verilocc_model.encoding.episode import STRATEGIES, Advice, Episode
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import APART, JOIN, POINTERS, words
+from verilocc_model.encoding.vocabulary import APART, FIRST, HINT, JOIN, POINTERS
+from verilocc_model.encoding.witnesses import STRATEGIES, Prospects
+from verilocc_model.encoding.writing import Writing, domain
+from verilocc_model.price import price_of
 
 DEFAULT_WINDOW = 1024
 
 
 @dataclass(frozen=True)
 class Window:
-    """A training sequence: tokens, and the positions in it that are answers."""
+    """A training sequence: tokens, and the positions in it that are answers, all tokens of each.
+
+    ``rejected``: a token that the only answer is to be preferred to; -1: none, the answers are to be given.
+    """
 
     tokens: tuple[int, ...]
     answers: tuple[int, ...]
+    rejected: int = -1
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Two answers to one question, with the same answers before and the draft's behind: both assignments are proved,
+    and that of ``chosen`` is cheaper.
+    """
+
+    before: tuple[str, ...]
+    chosen: str
+    rejected: str
+
+    def reversed(self) -> Preference:
+        """The same question, with the other answer preferred."""
+        return Preference(self.before, self.rejected, self.chosen)
 
 
 @dataclass(frozen=True)
@@ -36,21 +60,22 @@ class Turn:
 class Transcript:
     """Turns cut into windows, each beginning with the header."""
 
-    def __init__(self, limit: int = DEFAULT_WINDOW) -> None:
+    def __init__(self, limit: int = DEFAULT_WINDOW, writing: Writing | None = None) -> None:
         self._limit = limit
+        self._writing = writing or domain()
         self._tokens: list[int] = []
         self._answers: list[int] = []
         self.windows: list[Window] = []
 
     def add(self, header: Iterable[str], turn: Turn) -> None:
         """Append a turn; ``header`` is used if a window begins with it."""
-        encode = words().encode
-        group = encode((*turn.facts, turn.answer))
-        if not self._tokens or len(self._tokens) + len(group) > self._limit:
+        facts, answer = self._writing.facts(turn.facts), self._writing.answer(turn.answer)
+        if not self._tokens or len(self._tokens) + len(facts) + len(answer) > self._limit:
             self.close()
-            self._tokens = encode(header)
-        self._tokens += group
-        self._answers.append(len(self._tokens) - 1)
+            self._tokens = self._writing.header(header)
+        self._tokens += facts
+        self._answers += range(len(self._tokens), len(self._tokens) + len(answer))
+        self._tokens += answer
 
     def close(self) -> None:
         """End the window at hand."""
@@ -65,14 +90,19 @@ def windows_of(
     *,
     limit: int = DEFAULT_WINDOW,
     advice: Mapping[int, Advice] | None = None,
+    writing: Writing | None = None,
 ) -> list[Window]:
     """The training windows of a problem with an assignment, in the order of placing that explains it best.
+
+    Where the draft is no dearer, it is told instead, with its plan, which the facts point to: another answer that is as
+    good would teach to look away from them. Not where there is ``advice``, which is of this assignment.
 
     Args:
         problem: as it was built, or canonical.
         registers: a register for each range, by id.
         limit: tokens of a window at most.
         advice: by canonical range id, as ``Episode`` takes it.
+        writing: how words become tokens; None: the domain's.
 
     Raises:
         InputError: the assignment breaks a rule that the mask enforces; it cannot have been proved.
@@ -80,17 +110,117 @@ def windows_of(
     form = canonical(problem)
     table = Table(form.problem)
     starts = cells_of(table, form.permuted(tuple(registers)))
+    drafted = _draft(table) if advice is None else None
+    if drafted is not None and price_of(table, drafted[0]) <= price_of(table, starts):
+        return _cut(told(table, drafted[0], 0, plan=drafted[1]), limit, writing)
     turns: list[tuple[tuple[str, ...], Turn]] = []
-    plain: dict[int, int] = {}
-    least = -1
+    prospects = Prospects()
+    least: tuple[int, bool] | None = None
     for order in range(len(STRATEGIES)):
-        found = told(table, starts, order, advice=advice, plain=plain)
+        found = told(table, starts, order, advice=advice, prospects=prospects)
         odd = sum(t.answer not in POINTERS for _, t in found if t.stage == "placing")
-        if least < 0 or odd < least:
-            turns, least = found, odd
-        if not odd:
+        # Of orders that explain it as well, the one that the facts point to.
+        rank = (odd, order != prospects.order)
+        if least is None or rank < least:
+            turns, least = found, rank
+        if rank == (0, False) or (not odd and prospects.order in range(order)):
             break
+    return _cut(turns, limit, writing)
+
+
+def _draft(table: Table) -> tuple[list[int], list[str]] | None:
+    """First cells and plan if all questions are answered with the draft; None if there is none."""
+    plan: list[str] = []
+    try:
+        episode = Episode(table)
+        while (question := episode.question()) is not None:
+            if question.stage == "planning":
+                plan.append(question.draft)
+            if not episode.answer(question.draft):
+                return None
+    except AllocationFailure:
+        return None
+    return episode.starts, plan
+
+
+def sure_windows(
+    table: Table,
+    *,
+    limit: int = DEFAULT_WINDOW,
+    advice: Mapping[int, Advice] | None = None,
+    refuted: Sequence[int] = (),
+    writing: Writing | None = None,
+) -> list[Window]:
+    """The training windows of an answer that needs no look-ahead: first fit, with as many registers as that takes.
+
+    Every copy that can be is joined, or none where first fit goes through in no order then. Where grants were refuted,
+    there is room to spare. No windows if first fit goes through nowhere.
+
+    Args:
+        table: the problem, in canonical form.
+        limit: tokens of a window at most.
+        advice, refuted: as ``Episode`` takes them.
+        writing: how words become tokens; None: the domain's.
+    """
+    for joining in (JOIN, APART):
+        turns = _sure(table, joining, advice or {}, refuted)
+        if turns is not None:
+            return _cut(turns, limit, writing)
+    return []
+
+
+def _sure(
+    table: Table, joining: str, advice: Mapping[int, Advice], refuted: Sequence[int]
+) -> list[tuple[tuple[str, ...], Turn]] | None:
+    episode = Episode(table, lookahead=False, advice=advice, refuted=refuted)
+    found: list[tuple[tuple[str, ...], Turn]] = []
+    plan: Iterator[str] | None = None
+    while (question := episode.question()) is not None:
+        header = episode.header()
+        if question.stage == "joining":
+            answer = joining
+        elif question.stage == "planning":
+            if plan is None:
+                chosen = episode.sure_plan()
+                if chosen is None:
+                    return None
+                plan = iter(chosen)
+            answer = next(plan)
+        else:
+            answer = HINT if "hint" in question.facts else FIRST
+        if not episode.answer(answer):
+            return None
+        found.append((header, Turn(question.stage, question.facts, answer)))
+    return found
+
+
+def preferred_window(table: Table, preference: Preference, *, limit: int = DEFAULT_WINDOW) -> Window:
+    """The question of a preference as a model sees it, answered with what is preferred; of the domain's words.
+
+    Raises:
+        InputError: its answers cannot be given.
+    """
+    where = f"function {table.problem.function}"
+    episode = Episode(table)
     transcript = Transcript(limit)
+    for word in (*preference.before, preference.chosen):
+        question, header = episode.question(), episode.header()
+        if question is None or not episode.answer(word):
+            raise InputError(f"the preference does not fit: {word!r} is not allowed", where=where)
+        transcript.add(header, Turn(question.stage, question.facts, word))
+    transcript.close()
+    asked = transcript.windows[-1]
+    try:
+        (rejected,) = domain().answer(preference.rejected)
+    except KeyError as error:
+        raise InputError(
+            f"the preference does not fit: there is no word {preference.rejected!r}", where=where
+        ) from error
+    return Window(asked.tokens, asked.answers[-1:], rejected)
+
+
+def _cut(turns: Iterable[tuple[tuple[str, ...], Turn]], limit: int, writing: Writing | None) -> list[Window]:
+    transcript = Transcript(limit, writing)
     for header, turn in turns:
         transcript.add(header, turn)
     transcript.close()
@@ -103,17 +233,20 @@ def told(
     order: int,
     *,
     advice: Mapping[int, Advice] | None = None,
-    plain: dict[int, int] | None = None,
+    prospects: Prospects | None = None,
+    plan: Sequence[str] = (),
 ) -> list[tuple[tuple[str, ...], Turn]]:
     """Header and turn for every question, answered so that range *i* starts at cell ``starts[i]``.
 
-    Items are placed in ``order``; ``plain`` as for ``Episode``.
+    Items are placed in ``order``; ``prospects`` as for ``Episode``. ``plan``: the order, grant and split to answer, if
+    they are not to be those that explain the assignment.
     """
-    episode = Episode(table, lookahead=False, advice=advice, plain=plain)
+    episode = Episode(table, lookahead=False, advice=advice, alone=False, prospects=prospects)
     found: list[tuple[tuple[str, ...], Turn]] = []
+    planned = iter(plan)
     while (question := episode.question()) is not None:
         header = episode.header()
-        answer = _answer(episode, starts, order)
+        answer = next(planned) if plan and question.stage == "planning" else _answer(episode, starts, order)
         if not episode.answer(answer):
             raise InputError(
                 f"the assignment breaks a rule: {answer!r} is not allowed",

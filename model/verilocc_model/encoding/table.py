@@ -95,6 +95,14 @@ class Table:
             return min(scalar_waves(self.problem, total), most)
         return vector_waves(total, self.problem.occupancy)
 
+    def registers_for(self, banks: tuple[str, ...], ceiling: Ceiling) -> int:
+        """Registers that a ceiling leaves to ranges that may be in these files."""
+        return sum(min(ceiling.get(b, 0), self.room.top.get(b, 0)) for b in banks)
+
+    def parts(self, item: Item) -> list[Item]:
+        """What an item is joined of; itself alone where it is single."""
+        return [self.singles[member] for member, _ in item.members]
+
     @cached_property
     def copies(self) -> tuple[tuple[Affinity, int], ...]:
         """Copies between two ranges with the distance of their ends in cells, heaviest first."""

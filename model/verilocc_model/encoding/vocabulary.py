@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from verilocc_mlir.problem.families import FAMILIES
 
-VOCABULARY_VERSION = 2
+VOCABULARY_VERSION = 3
 
 BANKS = ("v", "a", "va", "s", "sx", "x", "-")
 WIDTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
@@ -44,6 +44,8 @@ HINT, FIRST, TOP, TIGHT = "=hint", "=first", "=top", "=tight"
 POINTERS = (HINT, FIRST, TOP, TIGHT)
 JOIN, APART = "join", "apart"
 NONE, ENDLESS = "none", "all"
+ALONE = "alone"
+"""A window's second word where nothing looks ahead: the answers must do without help."""
 
 
 class Words(NamedTuple):
@@ -67,7 +69,7 @@ def words() -> Words:
     families = (*FAMILIES, NONE)
     found = [
         PAD, BEGIN, "sgpr", "wwm", "vgpr", "shared-file", "own-files", "needs", "of", "wave-at", "joining", "planning",
-        "placing", "hint", "first", "refuted", "free", NONE, ENDLESS, "reserve0", "reserve1", "reserve2", "reserve3",
+        "placing", "hint", "first", "refuted", "free", NONE, ENDLESS, ALONE, "reserve1", "reserve2", "reserve3",
         JOIN, APART, *POINTERS,
     ]  # fmt: skip
     found += [f"order{k}" for k in range(ORDERS)]
@@ -97,3 +99,19 @@ def shape_word(banks: str, width: int, align: int) -> str:
 def life_word(power: int, depth: int) -> str:
     """``~6.1``."""
     return f"~{min(power, LIVES - 1)}.{min(depth, DEPTHS - 1)}"
+
+
+def number_word(count: int) -> str:
+    """``12``; ``all`` where the vocabulary has no such number."""
+    return str(count) if 0 <= count < NUMBERS else ENDLESS
+
+
+def grant_word(grant: int) -> str:
+    """``grant3``; ``none`` for -1."""
+    return f"grant{grant}" if grant >= 0 else NONE
+
+
+def number_after(kind: str, word: str) -> int:
+    """3 of ``grant3``; -1 where the word is none of this kind."""
+    tail = word[len(kind) :]
+    return int(tail) if word.startswith(kind) and tail.isdigit() else -1

@@ -2,12 +2,16 @@
 
 Policies: ``model``; ``draft``, the episode's own answers, which need no model; ``first-fit`` and ``random``, under the
 same mask. Modes: ``masked`` (mask and look-ahead), ``mask-only`` (no look-ahead, so there are dead ends), ``unmasked``
-(no legality check: whatever word the model ranks first is taken; the facts in the prompt are the same). An answer
-*passes* if ``smt_verifier`` proves it; nothing is repaired and no other allocator takes over.
+(no legality check: whatever word the model ranks first is taken; the prompt says that nothing looks ahead, and not
+what a search found). An answer *passes* if ``smt_verifier`` proves it; nothing is repaired and no other allocator takes
+over.
+``exact`` is the exact allocator, told to lose the fewest waves; its answer counts where it proved that none is cheaper
+in waves, and none in copies in as many.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
@@ -16,22 +20,28 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove import Violation, prove
-from verilocc_mlir.allocators import Counterexample, allocator
-from verilocc_mlir.allocators.protocol import AllocationFailure
-from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
-from verilocc_model.advice import advice_of
+from smt_verifier.prove import prove
+from verilocc_mlir.allocators import allocator
+from verilocc_mlir.allocators.exact import ExactAllocator
+from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
+from verilocc_mlir.pipeline.regenerate import refutation_of
+from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_model.advice import told_of
 from verilocc_model.decoding.decoder import Decoded, Sampling, decode
 from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer
-from verilocc_model.encoding.canonical import canonical
+from verilocc_model.encoding.canonical import Canonical, canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.price import Price, price_of
+from verilocc_model.repair import Remainder, remainders
 from verilocc_model.training.entries import Labelled
 
 MODES = ("masked", "mask-only", "unmasked")
 POLICIES = ("model", "draft", "first-fit", "random")
+EXACT = "exact"
+FIRST, TOLD, BLIND = "first", "told", "blind"
+_AGAIN_SEED = 500_000
 
 
 @dataclass(frozen=True)
@@ -40,13 +50,14 @@ class EvalConfig:
 
     Attributes:
         modes: of ``MODES``.
-        policies: of ``POLICIES``.
+        policies: of ``POLICIES``, or ``EXACT``.
         samples: further, sampled answers of the model in each mode, for pass@k and the best of n.
-        feedback: where the model's unmasked answer is refuted, as many second attempts that are told why, and as many
-            that are not, one at least.
+        feedback: each unmasked answer of the model that is refuted is followed by two second attempts: the best-ranked
+            answer of one that is told why and keeps what need not move, and a sample of one that is told nothing.
         temperature: of the samples.
         seed: of samples and of the random policy.
         seconds: wall time for one answer.
+        exact_seconds: wall time of the exact allocator for one.
     """
 
     modes: tuple[str, ...] = MODES
@@ -56,13 +67,15 @@ class EvalConfig:
     temperature: float = 0.7
     seed: int = 0
     seconds: float = 60.0
+    exact_seconds: float = 20.0
 
 
 @dataclass(frozen=True)
 class Row:
     """One answer to one problem; ``sample`` is -1 for the answer that is not sampled.
 
-    ``told``: it is a second attempt that was told what was refuted. ``price``, ``deterministic`` and ``greedy`` (the
+    ``attempt``: ``FIRST``; or a second one after the answer of the same ``sample`` was refuted, ``TOLD`` what was or
+    ``BLIND``. ``price``, ``deterministic`` and ``greedy`` (the
     other allocators') are None without an answer. ``decode_seconds`` is CPU time of building tables and decoding,
     ``wall_seconds`` wall time of that and of the proof.
     """
@@ -76,7 +89,7 @@ class Row:
     policy: str
     mode: str
     sample: int
-    told: bool
+    attempt: str
     outcome: str
     reason: str
     price: Price | None
@@ -112,22 +125,19 @@ def _of_problem(asked: Labelled, model: Callable[[str], Scorer] | None, config: 
     rivals = _rivals(asked)
     for policy in config.policies:
         for mode in config.modes:
-            if (policy == "draft" and mode != "masked") or (policy == "model" and model is None):
+            if (policy in ("draft", EXACT) and mode != "masked") or (policy == "model" and model is None):
+                continue
+            if policy == EXACT:
+                yield _exactly(asked, rivals, config.exact_seconds)
                 continue
 
-            def answer(sample: int, refuted: tuple[Violation, ...] = ()) -> tuple[Row, tuple[Violation, ...]]:
-                scorer = _scorer(policy, asked.target, model, config.seed)  # noqa: B023 -- called in this round only
-                return _answered(asked, rivals, scorer, policy, mode, sample, refuted, config)  # noqa: B023
-
-            first, violations = answer(-1)
-            yield first
-            if policy != "model":
-                continue
-            again = mode == "unmasked" and config.feedback and bool(violations)
-            for sample in range(max(config.samples, int(again))):
-                yield answer(sample)[0]
-                if again:
-                    yield answer(sample, violations)[0]
+            for sample in range(-1, config.samples if policy == "model" else 0):
+                scorer = _scorer(policy, asked.target, model, config.seed)
+                row, refuted = _answered(asked, rivals, scorer, policy, mode, sample, FIRST, (), config)
+                yield row
+                if policy == "model" and mode == "unmasked" and config.feedback and refuted:
+                    yield _answered(asked, rivals, scorer, policy, mode, sample, TOLD, refuted, config)[0]
+                    yield _answered(asked, rivals, scorer, policy, mode, sample, BLIND, (), config)[0]
 
 
 def _rivals(asked: Labelled) -> tuple[Price | None, Price | None]:
@@ -157,41 +167,97 @@ def _answered(
     policy: str,
     mode: str,
     sample: int,
-    refuted: tuple[Violation, ...],
+    attempt: str,
+    refuted: tuple[Refutation, ...],
     config: EvalConfig,
-) -> tuple[Row, tuple[Violation, ...]]:
-    sampling = Sampling(config.temperature if sample >= 0 else 0.0, config.seed * 1000 + sample, config.seconds)
+) -> tuple[Row, tuple[Refutation, ...]]:
+    # A prompt that says what was refuted is another one; the same one again gets another answer only if that is drawn.
+    best_ranked = attempt == TOLD or (attempt == FIRST and sample < 0)
+    temperature = 0.0 if best_ranked else config.temperature
+    seed = config.seed * 1000 + sample + (_AGAIN_SEED if attempt != FIRST else 0)
+    sampling = Sampling(temperature, seed, config.seconds)
     start, cpu = time.perf_counter(), time.process_time()
     done = Decoded()
     outcome, reason = "failed", ""
-    price: Price | None = None
-    violations: tuple[Violation, ...] = ()
-    form = canonical(asked.problem)
-    table = Table(form.problem)
+    proved: Proposal | None = None
+    refutations: tuple[Refutation, ...] = ()
     try:
+        part, form, table = _asked_about(asked.problem, refuted)
         table.check_pressure()
-        advice = advice_of([Counterexample(v.rule, v.ranges, v.slot, v.lanes, v.registers, v.free) for v in refuted],
-                           form, table)  # fmt: skip
-        episode = Episode(table, mask=mode != "unmasked", lookahead=mode == "masked", advice=advice)
+        told = told_of(part.refuted, form, table)
+        episode = Episode(
+            table,
+            mask=mode != "unmasked",
+            lookahead=mode == "masked",
+            advice=told.advice,
+            refuted=told.grants,
+            sure=len(part.ids) < len(asked.problem.ranges),
+        )
         done = decode(episode, scorer, sampling) if scorer is not None else _drafted(episode)
         cpu = time.process_time() - cpu
-        registers = form.restored(done.registers)
-        proof = prove(asked.problem, Proposal(PROBLEM_VERSION, policy, registers), timeout_s=config.seconds)
-        outcome, violations = str(proof.outcome).lower(), proof.violations
+        proposal = Proposal(PROBLEM_VERSION, policy, part.whole(form.restored(done.registers)))
+        proof = prove(asked.problem, proposal, timeout_s=config.seconds)
+        outcome = str(proof.outcome).lower()
+        if proof.violations:
+            refutations = (refutation_of(asked.problem, proposal, proof),)
         if proof.outcome is Outcome.PROVED:
-            price = price_of(table, episode.starts)
-        elif violations:
-            reason = violations[0].rule
+            proved = proposal
+        elif proof.violations:
+            reason = proof.violations[0].rule
     except AllocationFailure as failure:
         cpu = time.process_time() - cpu
         reason = failure.reason
     wall = time.perf_counter() - start
+    price = None if proved is None else _price(asked.problem, proved)
     row = Row(
         asked.name, asked.source, asked.family, asked.target, asked.phase, len(asked.problem.ranges), policy, mode,
-        sample, bool(refuted), outcome, reason, price, *rivals, done.questions, done.agreed,
+        sample, attempt, outcome, reason, price, *rivals, done.questions, done.agreed,
         done.refused, done.passes, done.tokens, round(cpu, 4), round(wall, 4),
     )  # fmt: skip
-    return row, violations
+    return row, refutations
+
+
+def _asked_about(problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> tuple[Remainder, Canonical, Table]:
+    """What must move, if it finds places around the rest; else the whole problem."""
+    *smaller, everything = remainders(problem, refuted)
+    for part in smaller:
+        form = canonical(part.problem)
+        table = Table(form.problem)
+        with contextlib.suppress(AllocationFailure):
+            table.check_pressure()
+            return part, form, table
+    form = canonical(everything.problem)
+    return everything, form, Table(form.problem)
+
+
+def _price(problem: AllocationProblem, proposal: Proposal) -> Price:
+    form = canonical(problem)
+    table = Table(form.problem)
+    return price_of(table, cells_of(table, form.permuted(proposal.registers)))
+
+
+def _exactly(asked: Labelled, rivals: tuple[Price | None, Price | None], seconds: float) -> Row:
+    start, cpu = time.perf_counter(), time.process_time()
+    outcome, reason = "failed", ""
+    price: Price | None = None
+    form = canonical(asked.problem)
+    table = Table(form.problem)
+    try:
+        found = ExactAllocator(seconds, order="waves").solve(asked.problem)
+        fewest_waves_lost = table.waves(found.registers) >= table.waves(found.registers_bound)
+        if not fewest_waves_lost or not found.copies_optimal:
+            reason = "open"
+        proof = prove(asked.problem, found.proposal, timeout_s=seconds)
+        outcome = str(proof.outcome).lower()
+        if proof.outcome is Outcome.PROVED and not reason:
+            price = price_of(table, cells_of(table, form.permuted(found.proposal.registers)))
+    except AllocationFailure as failure:
+        reason = failure.reason
+    return Row(
+        asked.name, asked.source, asked.family, asked.target, asked.phase, len(asked.problem.ranges), EXACT, "masked",
+        -1, FIRST, outcome, reason, price, *rivals, 0, 0, 0, 0, 0, round(time.process_time() - cpu, 4),
+        round(time.perf_counter() - start, 4),
+    )  # fmt: skip
 
 
 def _drafted(episode: Episode) -> Decoded:
@@ -221,7 +287,7 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
     keys = sorted({(r.target, r.family, r.source, r.policy, r.mode) for r in rows})
     for key in keys:
         mine = [r for r in rows if (r.target, r.family, r.source, r.policy, r.mode) == key]
-        first = [r for r in mine if r.sample < 0]
+        first = [r for r in mine if r.sample < 0 and r.attempt == FIRST]
         fitting = [r for r in first if r.reason != "pressure"]
         proved = [r for r in fitting if r.proved]
         entry: dict[str, Any] = {
@@ -253,16 +319,15 @@ def _against(name: str, pairs: Iterable[tuple[Price | None, Price | None]]) -> d
 def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
     """pass@k of the samples, the best of all answers against the others', and second attempts, told and blind."""
     found: dict[str, Any] = {}
-    told = [r for r in rows if r.told]
+    told = [r for r in rows if r.attempt == TOLD]
     if told:
-        again = {r.name + r.phase for r in told}
-        blind = [r for r in rows if r.sample >= 0 and not r.told and r.name + r.phase in again]
-        found["refuted_at_first"] = len(again)
+        blind = [r for r in rows if r.attempt == BLIND]
+        found["refuted_at_first"] = len(told)
         found["second_attempt_told"] = _share(sum(r.proved for r in told), len(told))
         found["second_attempt_blind"] = _share(sum(r.proved for r in blind), len(blind))
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        if not row.told and row.name + row.phase in fitting:
+        if row.attempt == FIRST and row.name + row.phase in fitting:
             groups.setdefault(row.name + row.phase, []).append(row)
     samples = min((sum(r.sample >= 0 for r in g) for g in groups.values()), default=0)
     if not samples:
@@ -286,7 +351,7 @@ def better_than(rows: Sequence[Row], other: str, mode: str = "masked") -> list[d
     """For each cell, how often the model's price is below, equal to and above another policy's."""
     prices: dict[tuple[str, ...], dict[str, Price | None]] = {}
     for r in rows:
-        if r.mode == mode and r.sample < 0:
+        if r.mode == mode and r.sample < 0 and r.attempt == FIRST:
             key = (r.target, r.family, r.source, r.name, r.phase)
             prices.setdefault(key, {})[r.policy] = r.price
     cells: dict[tuple[str, ...], list[int]] = {}
@@ -313,7 +378,7 @@ def report(rows: Sequence[Row], config: EvalConfig, about: dict[str, Any]) -> di
         **about,
         "config": asdict(config),
         "cells": summary(rows),
-        "prices": [entry for other in ("draft", "first-fit", "random") for entry in better_than(rows, other)],
+        "prices": [entry for other in ("draft", "first-fit", "random", EXACT) for entry in better_than(rows, other)],
         "columns": [field.name for field in fields(Row)],
         "rows": [list(asdict(row).values()) for row in rows],
     }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from verilocc_mlir.files import write_whole
 from verilocc_mlir.target.targets import target as known_target
 from verilocc_model.allocator import ADAPTERS, family_of
+from verilocc_model.card import CARD, read_card
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.run import train_adapter
 
@@ -56,6 +59,9 @@ def adapt(
     partial, model = out / "model.partial", out / "model"
     shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(base, partial)
+    if not (partial / CARD).exists():
+        # A pretrained model that is not of ours: what it is called and how it writes is said here.
+        write_whole(partial / CARD, json.dumps({**read_card(base), "window": config.window}, indent=1).encode())
     shutil.rmtree(partial / ADAPTERS / family, ignore_errors=True)
     shutil.copytree(run / "model", partial / ADAPTERS / family)
     shutil.rmtree(model, ignore_errors=True)

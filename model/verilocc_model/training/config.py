@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError
+from verilocc_model.encoding.writing import WORDS, WRITINGS
 
 DEFAULT_HOLD_OUT = 0.03
 
@@ -18,7 +19,11 @@ class TrainConfig:
 
     Attributes:
         start: directory of a causal language model of transformers (Qwen2, Llama …) to begin with; its embeddings are
-            replaced by new ones for the domain's words. Then the shape below is not looked at.
+            replaced by new ones for the domain's words unless ``encoding`` is ``text``. Then the shape below is not
+            looked at.
+        init: directory of a model of ours to go on from, its words included: another stage of its training.
+        encoding: ``words``, a token for each word of the domain; ``text``: the words as text under the tokenizer of
+            ``start``, whose embeddings stay. An adapter has its base's.
         hidden, layers, heads, kv_heads, inner: shape of the Llama model; 256, 6, 4, 4, 704 make 5.4 million parameters.
         window: tokens of a training sequence at most.
         batch_tokens: tokens of a step, padding included.
@@ -29,6 +34,8 @@ class TrainConfig:
         minutes: wall time of this run at most, 0: no limit. The run can be resumed.
         planning_weight: weight of an answer that plans, against one that joins or places: a function has three.
         planning_repeats: how often a pass shows the plans apart from what follows them.
+        preference_beta: how far a preference may move the model from the one it began with, the less the larger (beta
+            of DPO, Rafailov et al. 2023).
         advice_rate: part of the examples that are shown with made-up refutations.
         hold_out: part of the kernels kept for validation, where the data do not say it themselves.
         checkpoint_minutes: between checkpoints.
@@ -40,6 +47,8 @@ class TrainConfig:
     """
 
     start: str = ""
+    init: str = ""
+    encoding: str = WORDS
     hidden: int = 256
     layers: int = 6
     heads: int = 4
@@ -55,6 +64,7 @@ class TrainConfig:
     minutes: float = 0.0
     planning_weight: float = 4.0
     planning_repeats: int = 4
+    preference_beta: float = 0.1
     advice_rate: float = 0.1
     hold_out: float = DEFAULT_HOLD_OUT
     checkpoint_minutes: float = 5.0
@@ -99,4 +109,7 @@ def load_config(path: Path | None, overrides: dict[str, Any] | None = None) -> T
             data[name] = float(value)
         elif type(value) is not wanted:
             raise InputError(f"{name} must be of type {wanted.__name__}, not {value!r}", where=where)
-    return replace(defaults, **data)
+    found = replace(defaults, **data)
+    if found.encoding not in WRITINGS:
+        raise InputError(f"encoding is {found.encoding!r}, not one of {', '.join(WRITINGS)}", where=where)
+    return found

@@ -6,39 +6,88 @@ import hashlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verilocc_mlir.errors import InputError
+from verilocc_model.advice import told_of
 from verilocc_model.encoding.canonical import canonical
-from verilocc_model.encoding.episode import Advice
-from verilocc_model.encoding.examples import Window, cells_of, windows_of
+from verilocc_model.encoding.examples import Window, cells_of, preferred_window, sure_windows, windows_of
+from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION, words
+from verilocc_model.encoding.vocabulary import ALONE, GRANTS, words
+from verilocc_model.encoding.writing import WORDS, Writing, domain
+from verilocc_model.repair import remainders
 from verilocc_model.training.entries import Entry, Labelled
 
+EXAMPLES_VERSION = 4
+"""Of what is made of an entry; what an earlier version left in a cache is not looked at."""
 
-def encoded(entry: Entry, window: int, cache: Path | None, advice_rate: float = 0.0) -> list[Window]:
+
+SHOWN = 4
+"""Of the windows of an answer without look-ahead that only place, one in so many is trained on."""
+
+
+def encoded(
+    entry: Entry, window: int, cache: Path | None, advice_rate: float = 0.0, writing: Writing | None = None
+) -> list[Window]:
     """The windows of a labelled problem; kept in ``cache``, from where they are read the next time."""
+    writing = writing or domain()
     kept: Path | None = None
     if cache is not None:
-        key = f"{VOCABULARY_VERSION}/{window}/{advice_rate}/{entry.key}"
+        key = f"{writing.key}.{EXAMPLES_VERSION}/{window}/{advice_rate}/{entry.key}"
         kept = cache / f"{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.npz"
         if kept.exists():
             return _unpacked(kept)
     found = entry.read()
-    if not found.registers:
-        return []
-    # Few of the examples show refutations: the same ones in every run.
-    generator = random.Random(entry.key)
-    advice = made_up(found, generator) if generator.random() < advice_rate else None
-    windows = windows_of(found.problem, found.registers, limit=window, advice=advice)
+    windows: list[Window] = []
+    if found.registers:
+        # Few of the examples show made-up refutations: the same ones in every run.
+        generator = random.Random(entry.key)
+        advice = made_up(found, generator) if generator.random() < advice_rate else None
+        windows += windows_of(found.problem, found.registers, limit=window, advice=advice, writing=writing)
+    if found.registers or found.refuted:
+        windows += _alone(found, window, writing)
+    if found.preferences:
+        windows += _preferred(found, window, writing)
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         _pack(kept, windows)
     return windows
+
+
+def _alone(found: Labelled, window: int, writing: Writing) -> list[Window]:
+    """How the problem is answered without look-ahead; where proposals were refuted, how it is after each of them."""
+    if not found.refuted:
+        return _some(sure_windows(Table(canonical(found.problem).problem), limit=window, writing=writing))
+    windows: list[Window] = []
+    for refutation in found.refuted:
+        for part in remainders(found.problem, (refutation,)):
+            form = canonical(part.problem)
+            table = Table(form.problem)
+            told = told_of(part.refuted, form, table)
+            sure = sure_windows(table, limit=window, advice=told.advice, refuted=told.grants, writing=writing)
+            windows += _some(sure)
+    return windows
+
+
+def _preferred(found: Labelled, window: int, writing: Writing) -> list[Window]:
+    """A window for each preference.
+
+    Raises:
+        InputError: the model reads text: an answer then is several tokens.
+    """
+    if writing.kind != WORDS:
+        raise InputError("preferences are trained with words, not with text", where=found.name)
+    table = Table(canonical(found.problem).problem)
+    return [preferred_window(table, preference, limit=window) for preference in found.preferences]
+
+
+def _some(windows: list[Window]) -> list[Window]:
+    """What plans, and a part of what follows, which is easy."""
+    return windows[:2] + windows[2::SHOWN]
 
 
 def made_up(found: Labelled, generator: random.Random, share: float = 0.1) -> dict[int, Advice]:
@@ -64,18 +113,21 @@ def made_up(found: Labelled, generator: random.Random, share: float = 0.1) -> di
 
 @dataclass(frozen=True)
 class Batch:
-    """Arrays of shape (windows, length): tokens, and the weight of each token as an answer (0: not one)."""
+    """Arrays of shape (windows, length): tokens, and the weight of each token as an answer (0: not one).
+
+    ``rejected``: for each window the token that its answer is to be preferred to, -1: none. ``size``: tokens, padding
+    not counted.
+    """
 
     tokens: NDArray[np.int64]
     weights: NDArray[np.float32]
-
-    @property
-    def size(self) -> int:
-        """Tokens, padding not counted."""
-        return int((self.tokens != 0).sum())
+    rejected: NDArray[np.int64]
+    size: int
 
 
-def batches(windows: Sequence[Window], batch_tokens: int, planning_weight: float, seed: int) -> Iterator[Batch]:
+def batches(
+    windows: Sequence[Window], batch_tokens: int, planning_weight: float, seed: int, writing: Writing | None = None
+) -> Iterator[Batch]:
     """All windows once, in an order that depends on the seed, windows of similar length together."""
     generator = random.Random(seed)
     order = list(range(len(windows)))
@@ -94,52 +146,68 @@ def batches(windows: Sequence[Window], batch_tokens: int, planning_weight: float
             groups.append(group)
     generator.shuffle(groups)
     for group in groups:
-        yield _batch([windows[k] for k in group], planning_weight)
+        yield _batch([windows[k] for k in group], planning_weight, writing or domain())
 
 
-def plans(windows: Sequence[Window]) -> list[Window]:
-    """The windows that plan, each cut off behind its plan.
+def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing | None = None) -> list[Window]:
+    """The windows that plan, each cut off behind its plan, several times.
 
     A function has three answers that plan and hundreds that place, and the few decide more: shown apart, they can be
-    learned often at little cost.
+    learned often at little cost. Where nothing looks ahead the right grant is one that the facts name, whichever it is:
+    after the first time such windows are shown with other grants, in the same order of size.
     """
-    planning = _planning_answers()
+    writing = writing or domain()
     found: list[Window] = []
     for window in windows:
-        last = max((a for a in window.answers if window.tokens[a] in planning), default=-1)
+        if window.rejected >= 0:
+            continue
+        last = max(writing.planned(window.tokens, window.answers), default=-1)
         if last >= 0:
             found.append(Window(window.tokens[: last + 1], tuple(a for a in window.answers if a <= last)))
-    return found
+    if writing.kind != WORDS:
+        # Words of text have no token of their own to put another in the place of.
+        return found * repeats
+    alone = words().ids[ALONE]
+    generator = random.Random(seed)
+    shown: list[Window] = []
+    for repeat in range(repeats):
+        shown += [_regranted(w, generator) if repeat and w.tokens[1] == alone else w for w in found]
+    return shown
 
 
-@lru_cache(maxsize=1)
-def _planning_answers() -> frozenset[int]:
-    """Tokens that answer questions of the planning stage."""
-    return frozenset(k for word, k in words().ids.items() if word.startswith(("order", "grant", "split")))
+def _regranted(window: Window, generator: random.Random) -> Window:
+    """The window with other grants, larger ones for larger ones."""
+    first = words().ids["grant0"]
+    named = sorted({t for t in window.tokens if first <= t < first + GRANTS})
+    other = dict(zip(named, sorted(generator.sample(range(first, first + GRANTS), len(named))), strict=True))
+    return Window(tuple(other.get(t, t) for t in window.tokens), window.answers)
 
 
-def _batch(windows: list[Window], planning_weight: float) -> Batch:
+def _batch(windows: list[Window], planning_weight: float, writing: Writing) -> Batch:
     length = max(len(w.tokens) for w in windows)
-    planning = _planning_answers()
     tokens = np.zeros((len(windows), length), np.int64)
     weights = np.zeros((len(windows), length), np.float32)
     for row, window in enumerate(windows):
         tokens[row, : len(window.tokens)] = window.tokens
+        planned = writing.planned(window.tokens, window.answers)
         for position in window.answers:
-            weights[row, position] = planning_weight if window.tokens[position] in planning else 1.0
-    return Batch(tokens, weights)
+            weights[row, position] = planning_weight if position in planned else 1.0
+    rejected = np.array([w.rejected for w in windows], np.int64)
+    return Batch(tokens, weights, rejected, sum(len(w.tokens) for w in windows))
 
 
 def _pack(path: Path, windows: list[Window]) -> None:
     lengths = [len(w.tokens) for w in windows]
     counts = [len(w.answers) for w in windows]
     partial = path.with_suffix(f".{random.getrandbits(32):x}.npz")
+    tokens = [t for w in windows for t in w.tokens]
     np.savez(
         partial,
-        tokens=np.array([t for w in windows for t in w.tokens], np.uint16),
+        tokens=np.array(tokens, np.uint16 if max(tokens, default=0) < 1 << 16 else np.uint32),
         answers=np.array([a for w in windows for a in w.answers], np.uint16),
         lengths=np.array(lengths, np.int32),
         counts=np.array(counts, np.int32),
+        rejected=np.array([w.rejected for w in windows], np.int32),
     )
     partial.replace(path)
 
@@ -148,9 +216,10 @@ def _unpacked(path: Path) -> list[Window]:
     with np.load(path) as data:
         tokens, answers = data["tokens"].tolist(), data["answers"].tolist()
         lengths, counts = data["lengths"].tolist(), data["counts"].tolist()
+        rejected = data["rejected"].tolist()
     found: list[Window] = []
     t = a = 0
-    for length, count in zip(lengths, counts, strict=True):
-        found.append(Window(tuple(tokens[t : t + length]), tuple(answers[a : a + count])))
+    for length, count, other in zip(lengths, counts, rejected, strict=True):
+        found.append(Window(tuple(tokens[t : t + length]), tuple(answers[a : a + count]), other))
         t, a = t + length, a + count
     return found

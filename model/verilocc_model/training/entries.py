@@ -3,6 +3,10 @@
 A file is JSON, gzip-compressed or not, called ``SOURCE.KERNEL.TARGET.PHASE.N.json[.gz]``, with ``problem`` (as
 ``verilocc_mlir.problem.schema`` writes it), ``registers`` (a proved assignment by range id, null where there is none),
 and ``name``, ``source``, ``family``, ``target``, ``phase``.
+
+It may have ``refuted``: a list of proposals, each with ``registers``, ``counterexamples`` (the fields of
+``Counterexample``) and ``moves``; and ``preferences``: a list of ``before``, ``chosen`` and ``rejected`` (the fields of
+``Preference``).
 """
 
 from __future__ import annotations
@@ -10,19 +14,24 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from verilocc_mlir.allocators.protocol import Counterexample, Refutation
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.problem.schema import problem_from_json
+from verilocc_mlir.files import write_whole
+from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_mlir.problem.schema import problem_from_json, to_json
 from verilocc_model.corpus import greedy
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.records import Record
 from verilocc_model.corpus.shards import MANIFEST, read_lines
 from verilocc_model.corpus.split import HELD_OUT_SOURCE, HELD_OUT_TARGET, held_out, split_of
+from verilocc_model.encoding.examples import Preference
 
 _SUFFIXES = (".json", ".json.gz")
 
@@ -34,6 +43,8 @@ class Labelled:
     Attributes:
         registers: by range id; empty where there is no label.
         greedy: what LLVM's greedy allocator assigned; empty where that is not known.
+        refuted: proposals of a model that were refuted, and by what; ``training.feedback`` collects them.
+        preferences: between answers that were followed by proved assignments; ``training.preferences`` collects them.
     """
 
     name: str
@@ -44,6 +55,8 @@ class Labelled:
     problem: AllocationProblem
     registers: tuple[str, ...]
     greedy: tuple[str, ...] = ()
+    refuted: tuple[Refutation, ...] = ()
+    preferences: tuple[Preference, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,6 +178,67 @@ def read_file(path: Path) -> Labelled:
         row = json.loads(gzip.decompress(data) if path.name.endswith(".gz") else data)
         problem = problem_from_json(json.dumps(row["problem"]))
         name, source, family, target, phase = (str(row[k]) for k in ("name", "source", "family", "target", "phase"))
-        return Labelled(name, source, family, target, phase, problem, tuple(row.get("registers") or ()))
+        refuted = tuple(_refutation(one) for one in row.get("refuted") or ())
+        preferences = tuple(
+            Preference(tuple(map(str, one["before"])), str(one["chosen"]), str(one["rejected"]))
+            for one in row.get("preferences") or ()
+        )
+        return Labelled(
+            name, source, family, target, phase, problem, tuple(row.get("registers") or ()), refuted=refuted,
+            preferences=preferences,
+        )  # fmt: skip
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"is no labelled problem: {error}", where=str(path)) from error
+
+
+def write_each(
+    chosen: Sequence[Entry],
+    out: Path,
+    find: Callable[[Labelled, Counter[str]], Mapping[str, Any] | None],
+    say: Callable[[str], None],
+) -> Counter[str]:
+    """Write a file for each problem of which something is found; one that is there is left as it is.
+
+    Args:
+        chosen: the problems.
+        out: directory of the files, made if need be.
+        find: what a file is to have beside the problem, as fields of JSON; None: there is to be none. It counts what it
+            comes to.
+        say: takes a line of progress every fifty problems, with the counts so far.
+
+    Returns:
+        What was counted.
+    """
+    counts: Counter[str] = Counter()
+    out.mkdir(parents=True, exist_ok=True)
+    for number, entry in enumerate(chosen, 1):
+        asked = entry.read()
+        digest = hashlib.blake2b(entry.key.encode(), digest_size=5).hexdigest()
+        kernel = entry.kernel.removeprefix(f"{asked.source}.")
+        path = out / f"{asked.source}.{kernel}.{asked.target}.{asked.phase}.{digest}.json.gz"
+        if not path.exists() and (found := find(asked, counts)) is not None:
+            write_file(path, asked, found)
+        if number % 50 == 0 or number == len(chosen):
+            say(f"{number} of {len(chosen)} problems: {', '.join(f'{k} {n}' for k, n in sorted(counts.items()))}")
+    return counts
+
+
+def write_file(path: Path, asked: Labelled, found: Mapping[str, Any]) -> None:
+    """What ``read_file`` reads: the problem, and fields of JSON; without ``registers`` it has no label."""
+    row = {
+        "name": asked.name, "source": asked.source, "family": asked.family, "target": asked.target,
+        "phase": asked.phase, "problem": json.loads(to_json(asked.problem)), "registers": None, **found,
+    }  # fmt: skip
+    write_whole(path, gzip.compress(json.dumps(row).encode(), 6, mtime=0))
+
+
+def _refutation(row: dict[str, Any]) -> Refutation:
+    found = tuple(
+        Counterexample(
+            str(c["rule"]), tuple(c["ranges"]), int(c["slot"]), tuple(c["lanes"]), tuple(c["registers"]),
+            tuple(c["free"]),
+        )
+        for c in row["counterexamples"]
+    )  # fmt: skip
+    proposal = Proposal(PROBLEM_VERSION, str(row.get("allocator", "")), tuple(row["registers"]))
+    return Refutation(proposal, found, tuple(map(int, row.get("moves") or ())))

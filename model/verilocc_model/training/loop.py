@@ -7,18 +7,20 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn import functional
 
+from verilocc_mlir.errors import InputError
 from verilocc_model.encoding.examples import Window
+from verilocc_model.encoding.writing import Writing, domain
 from verilocc_model.training import checkpoint
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.data import Batch, batches, plans
+from verilocc_model.training.losses import Answers, answers_of
 
 METRICS = "metrics.jsonl"
 
@@ -39,10 +41,18 @@ class Trainer:
         config: the run.
         directory: for checkpoints and metrics.
         say: takes a line of progress.
+        writing: what the tokens are; None: the domain's.
+        reference: loads the model as it was before training, for preferences; None: there is none.
     """
 
-    def __init__(self, model: Any, config: TrainConfig, directory: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, model: Any, config: TrainConfig, directory: Path, say: Callable[[str], None],
+        writing: Writing | None = None, reference: Callable[[], Any] | None = None,
+    ) -> None:  # fmt: skip
         self.model = model
+        self._load_reference = reference
+        self._reference: Any = None
+        self.writing = writing or domain()
         self.config = config
         self.directory = directory
         self.say = say
@@ -74,10 +84,9 @@ class Trainer:
         with _interruptible() as interrupted:
             while progress.tokens < config.tokens:
                 training, validation = data()
-                shown = [*training, *(plans(training) * config.planning_repeats)]
-                for batch in batches(
-                    shown, config.batch_tokens, config.planning_weight, config.seed * 1000 + progress.epoch
-                ):
+                seed = config.seed * 1000 + progress.epoch
+                shown = [*training, *plans(training, config.planning_repeats, seed, self.writing)]
+                for batch in batches(shown, config.batch_tokens, config.planning_weight, seed, self.writing):
                     loss, count = self._step(batch)
                     progress.step += 1
                     progress.tokens += batch.size
@@ -104,44 +113,49 @@ class Trainer:
         totals: dict[str, list[float]] = {}
         self.model.eval()
         with torch.inference_mode():
-            for number, batch in enumerate(batches(windows, self.config.batch_tokens, 2.0, 0)):
+            for number, batch in enumerate(batches(windows, self.config.batch_tokens, 2.0, 0, self.writing)):
                 if number >= limit:
                     break
-                losses, right, weights = self._losses(batch)
-                for stage, chosen in (("planning", weights > 1.0), ("others", weights == 1.0)):
-                    entry = totals.setdefault(stage, [0.0, 0.0, 0.0])
-                    entry[0] += float(losses[chosen].sum())
-                    entry[1] += float(right[chosen].sum())
-                    entry[2] += float(chosen.sum())
+                found = self._answers(batch)
+                told = ~found.preferences
+                for stage, chosen in {
+                    "planning": told & (found.weights > 1.0),
+                    "others": told & (found.weights == 1.0),
+                    "preferences": found.preferences,
+                }.items():
+                    if chosen.any():
+                        entry = totals.setdefault(stage, [0.0, 0.0, 0.0])
+                        entry[0] += float(found.losses[chosen].sum())
+                        entry[1] += float(found.right[chosen].sum())
+                        entry[2] += float(chosen.sum())
         self.model.train()
-        return {stage: Measured(loss / max(n, 1), right / max(n, 1)) for stage, (loss, right, n) in totals.items()}
+        return {stage: Measured(loss / n, right / n) for stage, (loss, right, n) in totals.items()}
 
     def _step(self, batch: Batch) -> tuple[float, float]:
         config, progress = self.config, self.progress
         for group in self.optimizer.param_groups:
             group["lr"] = config.learning_rate * _schedule(progress, config)
-        losses, _, weights = self._losses(batch)
-        loss = (losses * weights).sum() / weights.sum()
+        found = self._answers(batch)
+        loss = (found.losses * found.weights).sum() / found.weights.sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
-        return float(loss.detach()), float((weights > 0).sum())
+        return float(loss.detach()), float(len(found.losses))
 
-    def _losses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """For each answer: its loss, whether it is ranked first, and its weight."""
-        tokens = torch.from_numpy(batch.tokens)
-        weights = torch.from_numpy(batch.weights)
-        half = torch.autocast("cpu", torch.bfloat16) if self.config.bf16 else nullcontext()
-        with half:
-            inner = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
-            states = inner.base_model(input_ids=tokens).last_hidden_state
-            # Only what comes before an answer is scored: the head is a good part of a small model.
-            rows, columns = torch.nonzero(weights[:, 1:], as_tuple=True)
-            scores = inner.get_output_embeddings()(states[rows, columns])
-        wanted = tokens[rows, columns + 1]
-        losses = functional.cross_entropy(scores.float(), wanted, reduction="none")
-        return losses, scores.argmax(-1) == wanted, weights[rows, columns + 1]
+    def _answers(self, batch: Batch) -> Answers:
+        config = self.config
+        return answers_of(
+            self.model, batch, bf16=config.bf16, beta=config.preference_beta, reference=self._before_training
+        )
+
+    def _before_training(self) -> Any:
+        """The model that preferences are measured against."""
+        if self._reference is None:
+            if self._load_reference is None:
+                raise InputError("preferences are for a model that is there already", hint="--set init=DIR names it")
+            self._reference = self._load_reference()
+        return self._reference
 
     def _note(self, measured: dict[str, Measured], loss: float, rate: float) -> None:
         progress = self.progress

@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.version import __version__
 from verilocc_model import lm
-from verilocc_model.card import CARD, read_card
+from verilocc_model.card import CARD, encoding_of, read_card
 from verilocc_model.encoding.examples import Window
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
+from verilocc_model.encoding.writing import TEXT, Writing
 from verilocc_model.training import checkpoint
 from verilocc_model.training.config import TrainConfig
 from verilocc_model.training.data import encoded
@@ -41,9 +43,11 @@ class Data:
     """
 
     def __init__(
-        self, directories: Sequence[Path], config: TrainConfig, cache: Path, say: Say, kernels: int = 0
-    ) -> None:
+        self, directories: Sequence[Path], config: TrainConfig, cache: Path, say: Say, kernels: int = 0,
+        writing: Writing | None = None,
+    ) -> None:  # fmt: skip
         self._kernels = kernels
+        self._writing = writing
         self._directories = tuple(directories)
         self._config = config
         self._cache = cache
@@ -61,7 +65,7 @@ class Data:
         for entry in found:
             if entry.key in kept or (kept and time.monotonic() > stop):
                 continue
-            windows = encoded(entry, config.window, self._cache, config.advice_rate)
+            windows = encoded(entry, config.window, self._cache, config.advice_rate, self._writing)
             kept[entry.key] = entry.part == "train", windows
         self._kept = kept
         training = [w for train, windows in kept.values() if train for w in windows]
@@ -76,7 +80,8 @@ class Data:
 
 
 def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say: Say) -> bool:
-    """Train a model from scratch in ``out``, or go on with the one begun there; False if it was interrupted.
+    """Train a model in ``out``, from scratch or from ``config.init``, or go on with the run there; False if it was
+    interrupted.
 
     Raises:
         InputError: no data; another configuration was begun in ``out``.
@@ -84,20 +89,27 @@ def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say:
     _same_run(out, config)
     found = checkpoint.find(out)
     model = lm.load_model(found) if found else lm.new_model(config)
+    writing = lm.load_writing(Path(config.start), config.encoding)
     model.train()
     say(f"{lm.parameters(model):,} parameters" + (f", going on from {found}" if found else ""))
-    trainer = Trainer(model, config, out, say)
+    first = partial(lm.load_model, Path(config.init)) if config.init else None
+    trainer = Trainer(model, config, out, say, writing, first)
     if found:
         trainer.resume(found)
-    done = trainer.run(Data(directories, config, out / "windows", say))
-    _finish(out, model, config, trainer, {"kind": "base", "start": config.start, "parameters": lm.parameters(model)})
+    done = trainer.run(Data(directories, config, out / "windows", say, writing=writing))
+    about = {"kind": "base", "start": config.start, "parameters": lm.parameters(model)}
+    if config.init:
+        about["init"] = read_card(Path(config.init))["name"]
+    _finish(out, model, config, trainer, about, Path(config.start))
     return done
 
 
 def train_adapter(
     base: Path, directories: Sequence[Path], config: TrainConfig, out: Path, say: Say, *, kernels: int = 0
 ) -> bool:
-    """Train a LoRA adapter on a base of ours in ``out``, or go on with the one begun there.
+    """Train a LoRA adapter on a base in ``out``, or go on with the one begun there.
+
+    The base is one of ours, or a pretrained causal language model with its tokenizer, which then reads and writes text.
 
     ``kernels``: train on this many at most, 0: on all.
 
@@ -107,7 +119,9 @@ def train_adapter(
     card = read_card(base)
     _same_run(out, config)
     found = checkpoint.find(out)
-    frozen = lm.load_model(base)
+    writing = lm.load_writing(base, encoding_of(card))
+    # The adapter says where its base is.
+    frozen = lm.load_model(base.resolve()).float()
     if found:
         model: Any = PeftModel.from_pretrained(frozen, str(found), is_trainable=True)
     else:
@@ -122,11 +136,12 @@ def train_adapter(
             ),
         )
     model.train()
-    trainer = Trainer(model, config, out, say)
+    trainer = Trainer(model, config, out, say, writing, partial(lm.load_model, base.resolve()))
     if found:
         trainer.resume(found)
-    done = trainer.run(Data(directories, config, out / "windows", say, kernels))
-    _finish(out, model, config, trainer, {"kind": "adapter", "base": card["name"], "targets": list(config.targets)})
+    done = trainer.run(Data(directories, config, out / "windows", say, kernels, writing))
+    about = {"kind": "adapter", "base": card["name"], "targets": list(config.targets)}
+    _finish(out, model, config, trainer, about, base)
     return done
 
 
@@ -146,14 +161,17 @@ def _same_run(out: Path, config: TrainConfig) -> None:
     write_whole(path, json.dumps(config.to_data(), indent=1).encode())
 
 
-def _finish(out: Path, model: Any, config: TrainConfig, trainer: Trainer, about: dict[str, Any]) -> None:
-    """The result: weights, card, metrics, plot."""
+def _finish(out: Path, model: Any, config: TrainConfig, trainer: Trainer, about: dict[str, Any], start: Path) -> None:
+    """The result: weights, card, metrics, plot; with the tokenizer of ``start`` where it writes text."""
     final = out / "model"
     model.save_pretrained(final, safe_serialization=True)
+    if trainer.writing.kind == TEXT:
+        lm.copy_tokenizer(start, final)
     rows = [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
     card = {
         "name": f"{out.name}-{trainer.progress.tokens // 1000}k",
         "vocabulary": VOCABULARY_VERSION,
+        "encoding": trainer.writing.kind,
         "window": config.window,
         **about,
         "verilocc": __version__,

@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass
 
 from verilocc_mlir.allocators.protocol import AllocationFailure
-from verilocc_model.encoding.episode import Episode, Question
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.questions import Question
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import APART, POINTERS
 from verilocc_model.price import Price, price_of

@@ -1,0 +1,122 @@
+"""What was placed so far, and where an item may go beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verilocc_mlir.allocators.bounds import Ceiling
+from verilocc_mlir.allocators.items import Candidates, Item
+from verilocc_mlir.allocators.packing import Packing, below
+from verilocc_model.encoding.places import place_of, place_word
+from verilocc_model.encoding.table import Table
+from verilocc_model.encoding.vocabulary import FIRST, HINT, POINTERS, TIGHT, TOP
+
+
+class Decided:
+    """Places taken under a ceiling, and the words of those that are free.
+
+    Attributes:
+        starts: by range, the cell it starts at; -1: none.
+        placed: where items start that were placed as the mask has it.
+    """
+
+    def __init__(self, table: Table, ceiling: Ceiling) -> None:
+        self._table = table
+        self._ceiling = ceiling
+        self._packing = Packing(table.fixed)
+        self._every: dict[Item, Candidates] = {}
+        self._limited: dict[tuple[Candidates, int], tuple[Candidates, frozenset[int]]] = {}
+        self.starts: list[int] = [-1] * len(table.singles)
+        self.placed = self._packing.placed
+
+    def place(self, item: Item, start: int) -> None:
+        """Put an item where it may go."""
+        self._packing.place(item, start)
+        for member, offset in item.members:
+            self.starts[member] = start + offset
+
+    def place_wrong(self, item: Item, start: int) -> None:
+        """Note an answer that the mask would forbid: the registers named, if there are such, held twice or not."""
+        t = self._table
+        named = start >= 0 and all(t.candidates.allows(m, start + offset) for m, offset in item.members)
+        for member, offset in item.members:
+            self.starts[member] = start + offset if named and start + offset < t.cells.size else -1
+
+    def take_back(self, item: Item) -> None:
+        """As if the item had not been placed, right or wrong."""
+        if item in self.placed:
+            self._packing.remove(item)
+        for member, _ in item.members:
+            self.starts[member] = -1
+
+    def allows(self, item: Item, start: int) -> bool:
+        """Whether the item may go there: class, alignment, ceiling, and free while it lives."""
+        return start in self._candidates(item)[1] and self._packing.fits(item, start)
+
+    def free(self, item: Item) -> Iterator[int]:
+        """Cells where the item may go, cheapest first."""
+        return (start for start in self._candidates(item)[0] if self._packing.fits(item, start))
+
+    def _candidates(self, item: Item) -> tuple[Candidates, frozenset[int]]:
+        """Where the item may start under the ceiling, as a list and as a set."""
+        every = self._every.get(item)
+        if every is None:
+            every = self._every[item] = self._table.candidates.of(item)
+        key = (every, item.reach)
+        found = self._limited.get(key)
+        if found is None:
+            inside = below(every, self._table.cells, self._ceiling, item.reach)
+            found = self._limited[key] = (inside, frozenset(inside))
+        return found
+
+    # --- pointers -------------------------------------------------------------------------------------------------
+
+    def hint(self, item: Item) -> int:
+        """The place beside what the item is copied to or from; as for each pointer, -1 where there is none."""
+        _, allowed = self._candidates(item)
+        wanted = self._table.hints.starts(item, self.starts)
+        return next((s for s in wanted if s in allowed and self._packing.fits(item, s)), -1)
+
+    def first(self, item: Item) -> int:
+        """The cheapest free place."""
+        return self._packing.first_fit(item, self._candidates(item)[0])
+
+    def top(self, item: Item) -> int:
+        """The last free place with a number."""
+        numbered = self._table.cells.stop["sgpr"]
+        return self._packing.first_fit(item, (c for c in reversed(self._candidates(item)[0]) if c < numbered))
+
+    def tight(self, item: Item) -> int:
+        """The free place with the smallest gaps in time before and after the item."""
+        best, least = -1, -1
+        occupied = self._packing.occupied
+        for start in self.free(item):
+            gaps = 0
+            for offset, mask in item.cells:
+                held = occupied[start + offset]
+                low, high = (mask & -mask).bit_length() - 1, mask.bit_length()
+                gaps += low - (held & ((1 << low) - 1)).bit_length()
+                after = held >> high
+                gaps += (after & -after).bit_length() - 1 if after else len(self._table.timeline.boundaries) - high
+            if best < 0 or gaps < least:
+                best, least = start, gaps
+        return best
+
+    # --- words ----------------------------------------------------------------------------------------------------
+
+    def number_of(self, item: Item, start: int) -> str:
+        """A cell as a number within its file."""
+        return place_word(self._table.cells, item, start)
+
+    def word_of(self, item: Item, start: int) -> str:
+        """The word that puts the item at a cell: a pointer if one leads there, else a number."""
+        for pointer, find in ((HINT, self.hint), (FIRST, self.first), (TOP, self.top), (TIGHT, self.tight)):
+            if start == find(item):
+                return pointer
+        return self.number_of(item, start)
+
+    def cell_of(self, item: Item, word: str) -> int:
+        """The cell that a word names for an item, -1 where it names none."""
+        if word in POINTERS:
+            return {HINT: self.hint, FIRST: self.first, TOP: self.top, TIGHT: self.tight}[word](item)
+        return place_of(self._table.cells, self._table.problem.ranges[item.members[0][0]].banks, word)

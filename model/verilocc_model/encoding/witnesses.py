@@ -1,0 +1,172 @@
+"""Complete assignments found without a model, by first fit and repair: the *witnesses*; and how one of them yields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from verilocc_mlir.allocators.cost import Cost
+from verilocc_mlir.allocators.items import Item
+from verilocc_mlir.allocators.search import Placement, Strategy, by_area, by_start, by_width
+from verilocc_model.encoding.joining import Joining
+from verilocc_model.encoding.table import Table
+
+STRATEGIES = (
+    Strategy("program order", by_start, coalesced=True),
+    Strategy("largest first", by_area, coalesced=True),
+    Strategy("widest first", by_width, coalesced=True),
+)
+"""What ``order0`` … mean."""
+
+REPAIR_STEPS = 400
+DISPLACED = 24
+"""Items that one answer may displace from the witness."""
+
+
+@dataclass
+class Prospects:
+    """What is known of each order of placing, before a plan is made; it depends on which copies are joined.
+
+    Attributes:
+        plain: the fewest registers, as an index of the grants, with which first fit goes through; -1: none.
+        repaired: the draft's grant, with repair; -1: none.
+        order: the order whose witness is cheapest, None: not looked for yet, -1: none has one.
+    """
+
+    plain: dict[int, int] = field(default_factory=dict)
+    repaired: dict[int, int] = field(default_factory=dict)
+    order: int | None = None
+
+    def forget(self) -> None:
+        """Other copies are joined."""
+        self.plain.clear()
+        self.repaired.clear()
+        self.order = None
+
+
+class Witnesses:
+    """Witnesses for plans, each looked for once. Orders, grants and shares are numbers, as their words say.
+
+    Args:
+        table: the problem.
+        joining: what is placed as one.
+        prospects: where to keep what is known of the orders.
+    """
+
+    def __init__(self, table: Table, joining: Joining, prospects: Prospects) -> None:
+        self._table = table
+        self._joining = joining
+        self._prospects = prospects
+        self._found: dict[tuple[int, int, int], Placement] = {}
+        self._tried: set[tuple[int, int, int, int]] = set()
+
+    def forget(self) -> None:
+        """Other copies are joined."""
+        self._found.clear()
+        self._tried.clear()
+        self._prospects.forget()
+
+    def of(self, order: int, grant: int, share: int, steps: int = REPAIR_STEPS) -> Placement | None:
+        """The witness for a plan, None where none is found with ``steps`` of repair."""
+        key = (order, grant, share)
+        found = self._found.get(key)
+        if found is not None:
+            return found
+        if (*key, steps) in self._tried:
+            return None
+        self._tried.add((*key, steps))
+        t = self._table
+        ceiling = t.shares(t.grants[grant])[share]
+        placement = Placement(self._joining.items, t.fixed, t.candidates, t.hints, t.cells, ceiling)
+        placement.run(STRATEGIES[order])
+        if placement.waiting and not (steps and placement.repair(t.parts, steps)):
+            return None
+        self._found[key] = placement
+        return placement
+
+    def reached(self, order: int, grant: int, steps: int = REPAIR_STEPS) -> bool:
+        """Whether there is a witness for some share of a grant."""
+        shares = self._table.shares(self._table.grants[grant])
+        return any(self.of(order, grant, k, steps) is not None for k in range(len(shares)))
+
+    def plain(self, order: int) -> int:
+        """The fewest registers, as an index of the grants, with which first fit in an order goes through; -1: none."""
+        found = self._prospects.plain.get(order)
+        if found is None:
+            low, high, last = 0, 0, len(self._table.grants) - 1
+            # It is near the least that could do, as a rule: steps that double, then halves.
+            while not self.reached(order, high, steps=0):
+                low = high + 1
+                if low > last:
+                    break
+                high = min(2 * high + 1, last)
+            while low < high:
+                middle = (low + high) // 2
+                if self.reached(order, middle, steps=0):
+                    high = middle
+                else:
+                    low = middle + 1
+            found = self._prospects.plain[order] = low if low <= last else -1
+        return found
+
+    def repaired(self, order: int) -> int:
+        """The fewest registers, in steps of a wave, for which there is a witness; fewer granules without repair."""
+        found = self._prospects.repaired.get(order)
+        if found is None:
+            level = next((k for k in self._table.steps if self.reached(order, k)), -1)
+            plain = self.plain(order)
+            found = self._prospects.repaired[order] = min(plain, level) if plain >= 0 and level >= 0 else level
+        return found
+
+    def best_order(self) -> int:
+        """The order whose witness is cheapest; -1: none has one."""
+        if self._prospects.order is None:
+            best: tuple[Cost, int] | None = None
+            for order in range(len(STRATEGIES)):
+                grant = self.repaired(order)
+                if grant < 0:
+                    continue
+                for share in range(len(self._table.shares(self._table.grants[grant]))):
+                    found = self.of(order, grant, share)
+                    if found is not None:
+                        cost = self._table.cost.of(found.starts)
+                        if best is None or cost < best[0]:
+                            best = (cost, order)
+            self._prospects.order = best[1] if best is not None else -1
+        return self._prospects.order
+
+
+def make_way(witness: Placement, item: Item, start: int, table: Table) -> tuple[list[Item], list[Item]] | None:
+    """Put an item at ``start`` in a witness, and what stands in its way elsewhere.
+
+    Returns:
+        The items displaced, and those put in their stead: the same, or parts of them. None, and nothing moved, where
+        they find no other places.
+    """
+    packing = witness.packing
+    origin = witness.lift(item)
+    others = packing.conflicts(item, start)
+    if len(others) > DISPLACED:
+        witness.put(item, origin)
+        return None
+    homes = [(other, witness.lift(other)) for other in others]
+    witness.put(item, start)
+    placed: list[Item] = []
+    for other, _ in sorted(homes, key=lambda pair: by_area(pair[0])):
+        if not _settle(witness, other, placed, table):
+            for done in placed:
+                witness.lift(done)
+            witness.lift(item)
+            for whom, home in homes:
+                witness.put(whom, home)
+            witness.put(item, origin)
+            return None
+    return others, placed
+
+
+def _settle(witness: Placement, item: Item, placed: list[Item], table: Table) -> bool:
+    """Put a displaced item, or each of its parts, where there is room; what was put is added to ``placed``."""
+    if witness.place(item, witness.candidates(item)):
+        placed.append(item)
+        return True
+    parts = table.parts(item)
+    return len(parts) > 1 and all(_settle(witness, part, placed, table) for part in parts)

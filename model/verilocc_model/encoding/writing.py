@@ -1,0 +1,100 @@
+"""How the words of an episode are written as tokens: the seam between the domain's vocabulary and other tokenizers.
+
+Questions, facts, answers and mask are the same for all. A model's directory says which writing it was trained with
+(``card``): ``words``, a token of its own for each word, or ``text`` (``encoding.text``), the tokens of a pretrained
+model's tokenizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION, words
+
+WORDS, TEXT = "words", "text"
+WRITINGS = (WORDS, TEXT)
+
+
+class Writing(Protocol):
+    """Words as tokens of a model.
+
+    A window is a header, then facts and an answer for each question. No answer's tokens begin with another's.
+    """
+
+    @property
+    def kind(self) -> str:
+        """Of ``WRITINGS``."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Changes whenever the tokens can."""
+        ...
+
+    @property
+    def longest(self) -> int:
+        """Tokens of an answer at most."""
+        ...
+
+    @property
+    def columns(self) -> slice | list[int]:
+        """Tokens that occur in answers: the columns of what a model scores, in this order."""
+        ...
+
+    def header(self, found: Iterable[str]) -> list[int]:
+        """What a window begins with."""
+        ...
+
+    def facts(self, found: Sequence[str]) -> list[int]:
+        """What comes before an answer."""
+        ...
+
+    def answer(self, word: str) -> tuple[int, ...]:
+        """An answer; KeyError where the word answers nothing."""
+        ...
+
+    def planned(self, tokens: Sequence[int], answers: Sequence[int]) -> frozenset[int]:
+        """Those of the positions ``answers`` that belong to answers of the planning stage."""
+        ...
+
+
+def is_plan(word: str) -> bool:
+    """Whether a word answers a question of the planning stage."""
+    return word.startswith(("order", "grant", "split"))
+
+
+class Domain:
+    """A token for each word of the vocabulary."""
+
+    kind = WORDS
+    key = str(VOCABULARY_VERSION)
+    longest = 1
+
+    def __init__(self) -> None:
+        self._known = words()
+        self.columns = slice(0, len(self._known.words))
+        self._plans = frozenset(k for word, k in self._known.ids.items() if is_plan(word))
+
+    def header(self, found: Iterable[str]) -> list[int]:
+        """A token a word."""
+        return self._known.encode(found)
+
+    def facts(self, found: Sequence[str]) -> list[int]:
+        """A token a word."""
+        return self._known.encode(found)
+
+    def answer(self, word: str) -> tuple[int, ...]:
+        """One token."""
+        return (self._known.ids[word],)
+
+    def planned(self, tokens: Sequence[int], answers: Sequence[int]) -> frozenset[int]:
+        """See ``Writing``."""
+        return frozenset(at for at in answers if tokens[at] in self._plans)
+
+
+@lru_cache(maxsize=1)
+def domain() -> Domain:
+    """The domain's writing."""
+    return Domain()

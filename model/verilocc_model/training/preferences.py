@@ -1,0 +1,98 @@
+"""Preferences between answers, for DPO: where a sample leaves the draft, which of the two answers ends up cheaper.
+
+At such a question both are given, with the sample's answers before and the draft's behind. So a difference in price is
+due to that answer alone. Both assignments are proved before a preference is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from smt_verifier.outcome import Outcome
+from smt_verifier.prove import prove
+from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
+from verilocc_model.encoding.canonical import canonical
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.examples import Preference
+from verilocc_model.encoding.table import Table
+from verilocc_model.price import price_of
+from verilocc_model.training.entries import Entry, Labelled, write_each
+from verilocc_model.training.samples import Asking, ScorerFor, sampled
+
+LOOKED_AT = 6
+"""Of the questions at which a sample leaves the draft, the first so many."""
+
+
+def collect(
+    chosen: Sequence[Entry], out: Path, model: ScorerFor, asking: Asking, say: Callable[[str], None]
+) -> Counter[str]:
+    """Write a file for each problem with preferences; one that is there is left as it is.
+
+    Arguments as for ``feedback.collect``.
+
+    Returns:
+        How many samples were ``drawn`` or had no answer (``none``); of the pairs that were compared, how many made a
+        ``preference``, were ``alike`` in price, or had an assignment that was ``refused`` by the verifier.
+    """
+
+    def find(asked: Labelled, counts: Counter[str]) -> dict[str, Any] | None:
+        found = dict.fromkeys(_preferences(asked, model, asking, counts))
+        return {"preferences": [asdict(one) for one in found]} if found else None
+
+    return write_each(chosen, out, find, say)
+
+
+def _preferences(asked: Labelled, model: ScorerFor, asking: Asking, counts: Counter[str]) -> Iterator[Preference]:
+    form = canonical(asked.problem)
+    table = Table(form.problem)
+
+    def proved(end: Episode) -> bool:
+        proposal = Proposal(PROBLEM_VERSION, "model", form.restored(end.registers()))
+        return prove(asked.problem, proposal, timeout_s=asking.seconds).outcome is Outcome.PROVED
+
+    draws = map(asking.draw, range(asking.samples))
+    for sample in sampled(table, model(asked.target), draws):
+        counts["none" if sample is None else "drawn"] += 1
+        if sample is None:
+            continue
+        for departure in _departures(table, sample[1].answers):
+            ends = [_finished(table, (*departure.before, w)) for w in (departure.chosen, departure.rejected)]
+            prices = [price_of(table, end.starts) for end in ends]
+            if prices[0] == prices[1]:
+                counts["alike"] += 1
+            elif not all(map(proved, ends)):
+                counts["refused"] += 1
+            else:
+                counts["preference"] += 1
+                yield departure if prices[0] < prices[1] else departure.reversed()
+
+
+def _departures(table: Table, answers: Sequence[str]) -> list[Preference]:
+    """The first questions that are not answered as drafted: the answer as if it were preferred to the draft."""
+    episode = Episode(table)
+    found: list[Preference] = []
+    for at, word in enumerate(answers):
+        question = episode.question()
+        assert question is not None
+        if word != question.draft:
+            found.append(Preference(tuple(answers[:at]), word, question.draft))
+            if len(found) == LOOKED_AT:
+                break
+        episode.answer(word)
+    return found
+
+
+def _finished(table: Table, answers: Sequence[str]) -> Episode:
+    """An episode answered so, and then as drafted."""
+    episode = Episode(table)
+    for word in answers:
+        if not episode.answer(word):
+            raise AssertionError(f"{word!r} was an answer, and is none now")
+    while (question := episode.question()) is not None:
+        if not episode.answer(question.draft):
+            raise AssertionError(f"the draft {question.draft!r} is not allowed")
+    return episode
