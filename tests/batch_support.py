@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from support import REPOSITORY, hear_interrupts, llc
+from support import HEARING, REPOSITORY, llc
 
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.pipeline.settings import Settings
@@ -80,12 +80,11 @@ def faulty_llc(path: Path, function: str, action: str) -> Path:
 
 def start(*arguments: str | Path, cache: Path, **environment: str) -> subprocess.Popen[str]:
     """``verilocc compile-many`` in a process of its own; it hears interrupts."""
-    command = [*VERILOCC, "compile-many", *map(str, arguments), f"-mcpu={CPU}", f"--cache={cache}"]
+    command = [*HEARING, *VERILOCC, "compile-many", *map(str, arguments), f"-mcpu={CPU}", f"--cache={cache}"]
     return subprocess.Popen(
         command,
         cwd=REPOSITORY,
         env={**os.environ, **environment},
-        preexec_fn=hear_interrupts,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -100,17 +99,3 @@ def wait_for(path: Path, lines: int = 1, seconds: float = 60) -> list[str]:
             return path.read_text().splitlines()
         time.sleep(0.05)
     raise AssertionError(f"{path} has not {lines} lines after {seconds} s")
-
-
-def gone(pid: int, seconds: float = 10) -> bool:
-    """Whether the process ends within that time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False

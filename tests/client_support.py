@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import ipaddress
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import grpc
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from batch_support import VERILOCC
 from grpc_status import rpc_status
 from support import REPOSITORY
 
 from verilocc.v1 import allocation_service_pb2 as allocation
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
+from verilocc_mlir.problem.model import AllocationProblem
+from verilocc_mlir.service.client import RetryPolicy
 from verilocc_mlir.service.jobs import run as run_job
 from verilocc_mlir.service.status import ServiceError
+from verilocc_mlir.service.wire import problem_message
 
-VERILOCC = [sys.executable, "-m", "verilocc_mlir.cli.main"]
+QUICK = RetryPolicy(tries=4, first_seconds=0.01, most_seconds=0.02)
+NOWHERE = "127.0.0.1:1"
+"""No server listens on port 1 of a machine that runs tests."""
+DETERMINISTIC = f"{DeterministicAllocator.name} {DeterministicAllocator.version}"
 Allocate = Callable[[allocation.AllocateRequest], allocation.AllocateResponse]
 
 
@@ -124,50 +124,11 @@ def answering(
         server.stop(0).wait()
 
 
-@dataclass(frozen=True)
-class Certificates:
-    """PEM files of a CA and of a server's and a client's certificate that it signed."""
-
-    ca: Path
-    server: tuple[Path, Path]
-    client: tuple[Path, Path]
+def request(problem: AllocationProblem) -> allocation.AllocateRequest:
+    """To allocate it with what the server takes by itself."""
+    return allocation.AllocateRequest(problem=problem_message(problem))
 
 
-def certificates(directory: Path) -> Certificates:
-    """Fresh ones, for localhost and 127.0.0.1."""
-    directory.mkdir()
-    curve = ec.SECP256R1()
-    authority = ec.generate_private_key(curve)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test CA")])
-    files: dict[str, Path] = {}
-
-    def write(path: str, data: bytes) -> Path:
-        files[path] = directory / path
-        files[path].write_bytes(data)
-        return files[path]
-
-    def pair(what: str, subject: x509.Name, key: ec.EllipticCurvePrivateKey, ca: bool) -> tuple[Path, Path]:
-        now = datetime.datetime.now(datetime.timezone.utc)
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        signed = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca, None), critical=True)
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .sign(authority, hashes.SHA256())
-        )
-        form = serialization.PrivateFormat.PKCS8
-        text = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-        return write(f"{what}.pem", signed.public_bytes(serialization.Encoding.PEM)), write(f"{what}.key", text)
-
-    ca, _ = pair("ca", name, authority, ca=True)
-    server, client = (
-        pair(what, x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, what)]), key, ca=False)
-        for what, key in (("server", ec.generate_private_key(curve)), ("client", ec.generate_private_key(curve)))
-    )
-    return Certificates(ca, server, client)
+def flat(text: str) -> str:
+    """Without the line breaks of a console."""
+    return " ".join(text.split())

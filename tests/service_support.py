@@ -1,8 +1,9 @@
-"""Servers for the tests: ``verilocc serve`` in a process, its log, its metrics, and certificates for it."""
+"""Servers for the tests: ``verilocc serve`` in a process, its log, its metrics, its statuses."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -10,33 +11,36 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import grpc
-from batch_support import CPU, VERILOCC, gone, kernel
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from batch_support import CPU, VERILOCC, kernel
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from grpc import StatusCode
 from grpc_health.v1 import health_pb2_grpc
 from grpc_status import rpc_status
+from process_support import descendants
 from support import REPOSITORY, run_llc
 from test_pipeline_phase import IR as TWO_FUNCTIONS
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import allocation_service_pb2_grpc as allocation_grpc
 from verilocc.v1 import audit_service_pb2_grpc as audit_grpc
-from verilocc.v1 import problem_pb2
+from verilocc.v1 import problem_pb2, verdict_pb2
 
-__all__ = ["CPU", "TWO_FUNCTIONS", "gone"]
+__all__ = ["CPU", "TWO_FUNCTIONS"]
 SECONDS = 60.0
 """What anything may take here before a test gives up."""
+MIB = 1 << 20
+EXHAUSTED = StatusCode.RESOURCE_EXHAUSTED, "MEMORY_LIMIT"
+LOST = StatusCode.UNAVAILABLE, "WORKER_LOST"
+LATE = StatusCode.DEADLINE_EXCEEDED, "DEADLINE"
+BAD_REQUEST = StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST"
+BAD_INPUT = StatusCode.INVALID_ARGUMENT, "MALFORMED_INPUT"
 _SERVE_TERMS = """
 import json, sys
 from verilocc_mlir.service.running import Options, serve
@@ -92,21 +96,12 @@ class Served:
 
     def descendants(self) -> set[int]:
         """Process ids of all it started, and of what those started."""
-        return _descendants(self.pid)
+        return descendants(self.pid)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Signal it and wait for its end; the exit code."""
         self.process.send_signal(number)
         return self.process.wait(SECONDS)
-
-
-def _descendants(pid: int) -> set[int]:
-    found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in map(int, task.read_text().split()):
-                found |= {child} | _descendants(child)
-    return found
 
 
 @contextlib.contextmanager
@@ -234,11 +229,37 @@ def small_mir(factor: int = 3) -> str:
     return run_llc(kernel(factor), CPU, "-stop-before=greedy,0", mir=False)
 
 
+def mir_request(text: str | bytes | None = None, **fields: Any) -> allocation.AllocateRequest:
+    """A request to allocate scalar registers of a text, else of a small one; ``target``, ``phase`` and ``name`` are
+    those of the text.
+    """
+    text = small_mir() if text is None else text
+    given = {k: fields.pop(k) for k in ("target", "phase", "name") if k in fields}
+    mir = {"text": text.encode() if isinstance(text, str) else text, "target": CPU, "phase": problem_pb2.PHASE_SGPR}
+    return allocation.AllocateRequest(mir=allocation.MachineIr(**{**mir, **given}), **fields)
+
+
 def sgpr(text: str | bytes, allocator: str = "", **fields: Any) -> allocation.AllocateRequest:
     """A request to allocate scalar registers."""
-    data = text.encode() if isinstance(text, str) else text
-    mir = allocation.MachineIr(text=data, target=CPU, phase=problem_pb2.PHASE_SGPR)
-    return allocation.AllocateRequest(mir=mir, allocator=allocator, **fields)
+    return mir_request(text, allocator=allocator, **fields)
+
+
+def check_alive(client: Client) -> None:
+    """A good request is answered."""
+    answer = client.allocation.Allocate(sgpr(small_mir()), timeout=SECONDS)
+    assert answer.functions[0].outcome == verdict_pb2.OUTCOME_PROVED
+
+
+def answered(client: Client, seconds: float) -> bool:
+    """Whether a good request is, within that time."""
+    call = client.allocation.Allocate.future(sgpr(small_mir()), timeout=seconds)
+    return call.exception() is None
+
+
+def said(client: Client, request: allocation.AllocateRequest) -> tuple[StatusCode, str]:
+    """Code and reason of a request that fails; the server's own time limit is what ends it, if anything does."""
+    failed = refusal(lambda: client.allocation.Allocate(request))
+    return failed.code, failed.reason
 
 
 def wait_until(true: Callable[[], object], what: str) -> None:
@@ -259,54 +280,57 @@ def numbers(path: Path, count: int) -> list[int]:
     return [int(line) for line in lines()]
 
 
-@dataclass(frozen=True)
-class Authority:
-    """A certificate authority in a directory: ``ca.pem``, and what it signs as NAME.pem and NAME.key."""
-
-    directory: Path
-    name: str
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @property
-    def path(self) -> Path:
-        return self.directory / f"{self.name}.pem"
-
-    def sign(self, name: str, days: tuple[int, int] = (-1, 1)) -> tuple[Path, Path]:
-        """Certificate and key of ``name`` at loopback, good between days counted from today."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        alternatives = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))])
-        builder = _certificate(name, self.certificate.subject, key, days).add_extension(alternatives, critical=False)
-        _write(self.directory, name, builder.sign(self.key, hashes.SHA256()), key)
-        return self.directory / f"{name}.pem", self.directory / f"{name}.key"
+def start_fails(*arguments: str | Path, **environment: str) -> str:
+    """What a server says that does not come up; it ends with exit code 2 and one message."""
+    done = subprocess.run(
+        [*VERILOCC, "serve", *map(str, arguments)],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 2, done
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("verilocc: error: ")]
+    assert len(errors) == 1, done.stderr
+    return done.stderr
 
 
-def authority(directory: Path, name: str) -> Authority:
-    """A new one."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    builder = _certificate(name, subject, key, (-2, 2)).add_extension(x509.BasicConstraints(True, 0), critical=True)
-    certificate = builder.sign(key, hashes.SHA256())
-    _write(directory, name, certificate, key)
-    return Authority(directory, name, key, certificate)
+def metrics(served: Served) -> dict[str, float]:
+    """A scrape: series with their labels as they are written, and their values."""
+    port = served.event("metrics")["port"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=SECONDS) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, _, value in (x.rpartition(" ") for x in lines if not x.startswith("#"))}
 
 
-def _certificate(
-    name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: tuple[int, int]
-) -> x509.CertificateBuilder:
-    now = datetime.now(timezone.utc)
-    return x509.CertificateBuilder(
-        issuer,
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
-        key.public_key(),
-        x509.random_serial_number(),
-        now + timedelta(days=days[0]),
-        now + timedelta(days=days[1]),
-    )
+def wait_until_waiting(served: Served, count: int) -> None:
+    """Return when so many requests wait for a worker: a call that was sent need not have arrived."""
+    wait_until(lambda: metrics(served)["verilocc_workers_waiting"] == count, f"{count} requests that wait")
 
 
-def _write(directory: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-    pem = serialization.Encoding.PEM
-    (directory / f"{name}.pem").write_bytes(certificate.public_bytes(pem))
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (directory / f"{name}.key").write_bytes(key.private_bytes(pem, *plain))
+def token_line(token: str, name: str, expires: str = "") -> str:
+    """A line of a token file."""
+    return f"{hashlib.sha256(token.encode()).hexdigest()} {name} {expires}\n"
+
+
+def documented() -> dict[str, set[str]]:
+    """The contract's table of errors: reasons by status code."""
+    text = (REPOSITORY / "proto" / "verilocc" / "v1" / "allocation_service.proto").read_text()
+    table: dict[str, set[str]] = {}
+    code = ""
+    for line in text[text.index("//   code ") : text.index("service AllocationService")].splitlines()[1:]:
+        words = line.removeprefix("//").split("  ")
+        if not line.startswith("//   "):
+            break
+        cells = [w.strip() for w in words if w.strip()]
+        if not line.startswith("//    "):
+            code = cells.pop(0)
+        reasons = {w.strip(" ,") for w in cells[0].split() if w.strip(" ,").isupper()}
+        table.setdefault(code, set()).update(reasons)
+    return table
+
+
+def check_statuses(served: Served) -> set[tuple[str, str]]:
+    """Code and reason of each request that the server has refused so far; all of them are in the contract."""
+    table = documented()
+    found = {(e["code"], e["reason"]) for e in served.events() if e["event"] == "refused"}
+    assert all(reason in table[code] for code, reason in found), found
+    return found

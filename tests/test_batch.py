@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from batch_support import CPU, faulty_llc, gone, kernel, kernels, wait_for
+from batch_support import CPU, faulty_llc, kernel, kernels, wait_for
+from process_support import gone
 from support import REPOSITORY
 
 from smt_verifier.outcome import Outcome
@@ -273,9 +274,9 @@ def test_a_job_over_its_time_ends_with_everything_it_started(tmp_path: Path, mon
     action = 'setsid sleep 600 & echo $$ $! $PPID >> "$0.log"; wait'
     slow = faulty_llc(tmp_path / "llc", "times4", action)
     monkeypatch.setenv("VERILOCC_LLC", str(slow))
-    results = {r.number: r for r in LocalExecutor(1, 3).run([job(n, 3 + n) for n in range(3)])}
+    results = {r.number: r for r in LocalExecutor(1, 8).run([job(n, 3 + n) for n in range(3)])}
     assert {n: r.outcome for n, r in results.items()} == {0: Outcome.PROVED, 1: Outcome.UNKNOWN, 2: Outcome.PROVED}
-    assert results[1].message == "not finished within 3 s"
+    assert results[1].message == "not finished within 8 s"
     assert not results[1].final
     for line in Path(f"{slow}.log").read_text().splitlines():
         assert all(gone(int(pid)) for pid in line.split())

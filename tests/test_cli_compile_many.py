@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch_support import CPU, faulty_llc, gone, kernel, kernels, start, wait_for
+from batch_support import CPU, faulty_llc, kernel, kernels, start, wait_for
+from process_support import gone
 
 from verilocc_mlir import store as store_module
 from verilocc_mlir.cli.main import run
@@ -300,7 +301,7 @@ def test_late_and_killed_jobs_are_unknown_and_the_rest_is_done(batch: Batch, tmp
     action = 'grep -q @times4 "$input" && kill -9 $PPID; sleep 600'
     bad = faulty_llc(tmp_path / "llc", "times[45]", action)
     done = start(
-        batch.source, "-o", batch.out, "--job-seconds=4", f"--report={batch.summary}",
+        batch.source, "-o", batch.out, "--job-seconds=8", f"--report={batch.summary}",
         cache=batch.store, VERILOCC_LLC=str(bad),
     )  # fmt: skip
     _, errors = done.communicate(timeout=120)
@@ -309,7 +310,7 @@ def test_late_and_killed_jobs_are_unknown_and_the_rest_is_done(batch: Batch, tmp
     assert {name: i["message"] for name, i in found.items()} == {
         "k3": None,
         "k4": "the worker process ended with SIGKILL, twice",
-        "k5": "not finished within 4 s",
+        "k5": "not finished within 8 s",
         "k6": None,
     }
     assert not found["k4"]["final"]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, hear_interrupts
+from support import HEARING, REPOSITORY
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError, ToolchainError
@@ -309,11 +309,10 @@ def test_interruption_leaves_nothing(stage: str, tmp_path: Path) -> None:
     variable = VARIABLE if stage == "iree-compile" else "VERILOCC_LLC"
     (tmp_path / "m.mlir").write_text(TWO)
     running = subprocess.Popen(
-        [sys.executable, "-m", "verilocc_mlir.cli.main", "iree", str(tmp_path / "m.mlir"), "--iree-rocm-target=gfx942",
-         "-o", str(out / "m.vmfb"), "--jobs=2"],
+        [*HEARING, sys.executable, "-m", "verilocc_mlir.cli.main", "iree", str(tmp_path / "m.mlir"),
+         "--iree-rocm-target=gfx942", "-o", str(out / "m.vmfb"), "--jobs=2"],
         cwd=REPOSITORY,
         env={**os.environ, variable: str(slow), "TMPDIR": str(tmp_path)},
-        preexec_fn=hear_interrupts,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

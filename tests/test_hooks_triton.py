@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -355,6 +356,15 @@ def test_a_hook_that_was_there_before_still_works() -> None:
 def test_kernels_compile_in_several_threads_and_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
     hook.install()
+    # Triton parses a kernel each time, and CPython 3.11 before 3.11.8 must not do so in two threads at once
+    # (github.com/python/cpython/issues/106905).
+    parse, one_at_a_time = triton.runtime.jit.JITFunction.parse, threading.Lock()
+
+    def parsed(function: Any) -> Any:
+        with one_at_a_time:
+            return parse(function)
+
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "parse", parsed)
     failing = smallest("matmul")
     jobs = [lambda: build(failing, "gfx950", num_stages=2)]
     for block in (64, 128, 256, 512):

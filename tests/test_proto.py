@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from service_support import documented
 from support import REPOSITORY
-from test_service_faults import documented
 
 PROTO = REPOSITORY / "proto"
 SERVICE = PROTO / "verilocc" / "v1" / "allocation_service.proto"

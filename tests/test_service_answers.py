@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ from support import REPOSITORY, pre_ra
 pytest.importorskip("grpc", reason="the extra 'service' is not installed")
 
 import grpc
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from certificate_support import authority
+from service_allocators import DIRECTORY
+from service_support import sgpr, small_mir
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
@@ -66,14 +64,19 @@ def test_the_cost_of_a_request_has_the_solver_in_it(demo_kernels: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", range(4))
-def test_a_client_that_goes_away_as_its_turn_comes_is_not_worked_for(turns: int) -> None:
+def test_a_client_that_goes_away_as_its_turn_comes_is_not_worked_for(
+    turns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever number of the loop's turns lies between the worker that is free and the client that is gone."""
+    monkeypatch.setenv(DIRECTORY, str(tmp_path))
+    # However late this process is for its turns, there is no answer before the client is gone.
+    endless = sgpr(small_mir(), "hangs").SerializeToString()
 
     async def work() -> bool:
-        pool = WorkerPool(workers=1, max_waiting=1)
+        pool = WorkerPool(workers=1, max_waiting=1, terms="service_allocators:TERMS")
         await pool.start()
         try:
-            first, second = (asyncio.ensure_future(pool.run("Allocate", b"", 60)) for _ in range(2))
+            first, second = (asyncio.ensure_future(pool.run("Allocate", payload, 60)) for payload in (b"", endless))
             await asyncio.wait({first})
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -130,25 +133,6 @@ def test_a_pool_says_what_its_own_requests_take(demo_kernels: Path) -> None:
     assert retry == max(worked, 0.1)
 
 
-def certificate(directory: Path) -> tuple[Path, Path]:
-    """A self-signed certificate for localhost and its key, as PEM files."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(timezone.utc)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    paths = directory / "server.pem", directory / "server.key"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return paths
-
-
 def spans(text: str) -> list[dict[str, Any]]:
     """JSON objects, one after the other."""
     found: list[dict[str, Any]] = []
@@ -161,7 +145,7 @@ def spans(text: str) -> list[dict[str, Any]]:
 
 
 def test_logs_and_spans_say_what_happened(tmp_path: Path) -> None:
-    pem, key = certificate(tmp_path)
+    pem, key = authority(tmp_path, "ca").sign("server")
     address = f"unix:{tmp_path / 's'}"
     process = subprocess.Popen(
         [

@@ -12,29 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
-from support import hear_interrupts
+from process_support import gone
+from support import HEARING
 from toolchain_support import compiler, source
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.toolchain.run import ToolFailure, first_useful_line, run_tool
 from verilocc_mlir.toolchain.staged import Phase
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-def gone(pid: int) -> bool:
-    """Whether the process ends within two seconds."""
-    for _ in range(100):
-        if not alive(pid):
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_output_and_resources_come_back() -> None:
@@ -52,7 +36,7 @@ def test_a_time_out_kills_the_children_too(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="did not finish within") as caught:
         run_tool(["sh", "-c", f"sleep 600 & echo $! > {note}; wait"], timeout=0.5, stage="slow")
     assert "sh (slow)" in str(caught.value)
-    assert gone(int(note.read_text()))
+    assert gone(int(note.read_text()), 2)
 
 
 def test_an_interrupt_kills_the_tool(tmp_path: Path) -> None:
@@ -62,10 +46,9 @@ def test_an_interrupt_kills_the_tool(tmp_path: Path) -> None:
         run_tool(["sh", "-c", "echo $$ > {note}; exec sleep 600"])
     """)
     process = subprocess.Popen(
-        [sys.executable, "-c", script],
+        [*HEARING, sys.executable, "-c", script],
         stderr=subprocess.PIPE,
         cwd=Path(__file__).parent.parent,
-        preexec_fn=hear_interrupts,
     )
     for _ in range(500):
         if note.exists() and note.read_text().strip():
@@ -74,7 +57,7 @@ def test_an_interrupt_kills_the_tool(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert b"KeyboardInterrupt" in errors
-    assert gone(int(note.read_text()))
+    assert gone(int(note.read_text()), 2)
 
 
 def test_a_missing_tool_and_a_failing_one() -> None:
