@@ -2,17 +2,19 @@
 
     .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
     .venv/bin/python benchmarks/allocators.py DIR [--jobs 2] [--only TEXT] [--log FILE.jsonl]
-        [--sample-every 5] [--exact-seconds 10] [--out FILE.json]
+        [--sample-every 5] [--exact-seconds 10] [--model DIR] [--out FILE.json]
 
 Per kernel, from the final machine code of each: modelled cycles (``verilocc_mlir.cost``; not measured), waves, vector
 registers, registers stored and reloaded by estimated executions, copies, CPU seconds. LLVM's: greedy as it is,
 greedy with ``amdgpu-agpr-alloc`` "0" (gfx90a, gfx942, gfx950; "llvm" is the better of the two by modelled cycles), and
 basic. Ours: ``verilocc compile`` with each effort, every allocation in it audited: ``fast`` is the deterministic
 allocator. On every so many kernels, because they take long, ``best`` (the search) and the exact allocator as well, with
-what it proves: no allocation has fewer registers, or fewer copies in as many waves. Copies between VGPRs and AGPRs are
-counted in the final code.
+what it proves: no allocation has fewer registers, or fewer copies in as many waves; with ``--model`` also the language
+model in DIR, with the deterministic allocator where it has no answer. Copies between VGPRs and AGPRs are counted in the
+final code.
 
-The log keeps each kernel as it is done; run again with the same log to go on. A log of other code is refused. With
+The log keeps each kernel as it is done; run again with the same log to go on: what a kernel lacks is measured. A log of
+other code is refused, unless ``--other-code`` says that it may be: the results say of each kernel which it was. With
 ``--summary`` the results are of what the log holds: a sample, since kernels are run in the order of their digests.
 """
 
@@ -26,13 +28,14 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.exact import ExactAllocator
 from verilocc_mlir.allocators.tables import Tables
@@ -53,7 +56,11 @@ LIST = Path(__file__).parent / "kernel_corpus.json"
 RESULT = Path(__file__).parent / "results" / "allocators.json"
 _DEFINE = re.compile(r"^(define [^\n]*?amdgpu_kernel[^\n]*?)( #\d+)?( !\w[^\n{]*)? \{$", re.MULTILINE)
 _BASIC = ("-sgpr-regalloc=basic", "-wwm-regalloc=basic", "-vgpr-regalloc=basic")
+Job = Callable[[], dict[str, Any]]
 _EVERYWHERE = (Effort.FAST, Effort.BALANCED)
+_OURS = (*(effort.value for effort in Effort), "model")
+_FITTING = Effort.BALANCED.value
+"""Where this one spills, it is asked whether the registers would have sufficed."""
 _BETTER = 0.999
 """Modelled cycles below this share of LLVM's count as better, above its inverse as worse."""
 
@@ -114,6 +121,13 @@ def ours(ir: str, cpu: str, effort: Effort, allocators: tuple[Allocator, ...] | 
     }
 
 
+def unspilled(ir: str, cpu: str) -> dict[str, Any]:
+    """Why our allocation fails in each phase where nothing may be spilled: "pressure", or it fits and there is none."""
+    report = compile_module(ir.encode(), "kernel.ll", Settings(cpu=cpu, emit=Emit.ASM, spill=False)).report
+    kernel = next(f for f in report.functions if f.is_kernel)
+    return {p.phase: causes for p in kernel.phases if (causes := [a.cause for a in p.attempts if a.cause])}
+
+
 class Telling(ExactAllocator):
     """The exact allocator, which keeps its results, and beside each the cost of the deterministic allocator's."""
 
@@ -164,11 +178,14 @@ def without_agprs(ir: str) -> str:
     return _DEFINE.sub(lambda m: f'{m[1]} "amdgpu-agpr-alloc"="0"{m[2] or ""}{m[3] or ""} {{', ir)
 
 
-def measure(name: str, cpu: str, path: str, exact_seconds: float) -> dict[str, Any]:
-    """All results of one kernel."""
-    ir = Path(path).read_text()
-    row: dict[str, Any] = {"name": name, "target": cpu}
-    jobs: dict[str, Any] = {
+def model(ir: str, cpu: str, directory: str) -> dict[str, Any]:
+    """A compilation with the language model in a directory."""
+    return ours(ir, cpu, Effort.FAST, (allocator(f"model:{directory}"), DeterministicAllocator()))
+
+
+def wanted(row: Mapping[str, Any], cpu: str, ir: str, exact_seconds: float, weights: str) -> dict[str, Job]:
+    """What a kernel's row lacks."""
+    jobs: dict[str, Job] = {
         "greedy": lambda: llvms(ir, cpu),
         "basic": lambda: llvms(ir, cpu, _BASIC),
     }
@@ -179,11 +196,22 @@ def measure(name: str, cpu: str, path: str, exact_seconds: float) -> dict[str, A
     if exact_seconds:
         jobs[Effort.BEST.value] = lambda: ours(ir, cpu, Effort.BEST)
         jobs["exact"] = lambda: exact(ir, cpu, exact_seconds)
-    for label, job in jobs.items():
+        if weights:
+            jobs["model"] = lambda: model(ir, cpu, weights)
+    return {label: job for label, job in jobs.items() if label not in row}
+
+
+def measure(row: Mapping[str, Any], cpu: str, path: str, exact_seconds: float, weights: str) -> dict[str, Any]:
+    """All results of one kernel, with those that ``row`` has."""
+    ir = Path(path).read_text()
+    row = dict(row)
+    for label, job in wanted(row, cpu, ir, exact_seconds, weights).items():
         try:
             row[label] = job()
         except VeriloccError as error:
             row[label] = {"error": str(error)[:300]}
+    if row[_FITTING].get("spill_traffic", 0) > 0 and "unspilled" not in row:
+        row["unspilled"] = unspilled(ir, cpu)
     return row
 
 
@@ -194,7 +222,7 @@ def best_of_llvm(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(rows: Iterable[Mapping[str, Any]], effort: str) -> dict[str, Any]:
-    """One effort against LLVM's better setting, on the kernels it was run on."""
+    """One way of ours against LLVM's better setting, on the kernels it was run on."""
     rows = [r for r in rows if effort in r]
     pairs = [(best_of_llvm(r), r[effort], r) for r in rows if "error" not in r[effort] and "error" not in r["greedy"]]
     troubled = [(a, b) for a, b, _ in pairs if a["spill_traffic"] > 0 or a["accumulator_copies"] > 0]
@@ -221,6 +249,11 @@ def summary(rows: Iterable[Mapping[str, Any]], effort: str) -> dict[str, Any]:
         "llvm_spills": len(spilling),
         "spill_less": sum(b["spill_traffic"] < a["spill_traffic"] for a, b in spilling),
         "spill_nothing": sum(b["spill_traffic"] == 0 for _, b in spilling),
+        "spills_though_it_fits": [
+            r["name"]
+            for _, b, r in pairs
+            if b["spill_traffic"] > 0 and not any("pressure" in causes for causes in r.get("unspilled", {}).values())
+        ],
         "spill_more": [r["name"] for a, b, r in pairs if b["spill_traffic"] > a["spill_traffic"]],
         "accumulator_copies_llvm": sum(a["accumulator_copies"] > 0 for a, _, _ in pairs),
         "accumulator_copies_ours": [r["name"] for _, b, r in pairs if b["accumulator_copies"] > 0],
@@ -251,7 +284,9 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--sample-every", type=int, default=5, metavar="N", help="0: never")
     parser.add_argument("--exact-seconds", type=float, default=10.0, help="for one phase")
+    parser.add_argument("--model", default="", metavar="DIR", help="the language model, on the same kernels as exact")
     parser.add_argument("--summary", action="store_true", help="of what the log holds, nothing is run")
+    parser.add_argument("--other-code", action="store_true", help="go on with a log of other code")
     parser.add_argument("--log", type=Path, default=Path("out/allocators.jsonl"))
     parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
@@ -262,30 +297,26 @@ def main() -> int:
     if given.log.exists():
         for line in given.log.read_text().splitlines():
             row = json.loads(line)
-            if row["sources"] != digest:
-                print(f"{given.log} is of other code; remove it, or name another", file=sys.stderr)
+            if row["sources"] != digest and not given.other_code:
+                print(f"{given.log} is of other code; remove it, name another, or say --other-code", file=sys.stderr)
                 return 2
             done[row["name"]] = row
     start = time.monotonic()
     sample = {k["name"] for k in kernels[:: given.sample_every]} if given.sample_every else set[str]()
     # In an order that mixes targets, so that a part of a run is a sample of the whole.
-    left = sorted((k for k in kernels if k["name"] not in done), key=lambda k: k["sha256"])
-    if given.summary:
-        left = []
+    left: list[tuple[Any, ...]] = []
+    for k in sorted(kernels, key=lambda k: k["sha256"]) if not given.summary else ():
+        name, cpu, path = k["name"], k["cell"]["target"], given.directory / f"{k['name']}.ll"
+        row = done.get(name, {"name": name, "target": cpu})
+        job = row, cpu, str(path), given.exact_seconds if name in sample else 0.0, given.model
+        if wanted(row, cpu, path.read_text(), *job[3:]):
+            left.append(job)
     with ProcessPoolExecutor(given.jobs) as pool, given.log.open("a") as log:
-        waiting = {
-            pool.submit(
-                measure,
-                k["name"],
-                k["cell"]["target"],
-                str(given.directory / f"{k['name']}.ll"),
-                given.exact_seconds if k["name"] in sample else 0.0,
-            ): k["name"]
-            for k in left
-        }
+        waiting = [pool.submit(measure, *job) for job in left]
         try:
             for number, future in enumerate(as_completed(waiting), 1):
-                row = {**future.result(), "sources": digest}
+                row = future.result()
+                row["sources"] = " ".join(dict.fromkeys((*row.get("sources", digest).split(), digest)))
                 done[row["name"]] = row
                 log.write(json.dumps(row) + "\n")
                 log.flush()
@@ -297,13 +328,13 @@ def main() -> int:
     rows = [done[k["name"]] for k in kernels if k["name"] in done]
     result = {
         "command": f"benchmarks/allocators.py DIR --sample-every={given.sample_every} "
-        f"--exact-seconds={given.exact_seconds:g}",
-        "sources": digest,
+        f"--exact-seconds={given.exact_seconds:g}" + (" --model=DIR" if given.model else ""),
+        "sources": dict(Counter(r["sources"] for r in rows)),
         "kernels_done": f"{len(rows)} of {len(kernels)}",
         "note": "cycles are modelled, not measured",
-        "summary": {effort.value: summary(rows, effort.value) for effort in Effort},
+        "summary": {label: summary(rows, label) for label in _OURS},
         "exact": exact_summary(rows),
-        "kernels": [{k: v for k, v in r.items() if k != "sources"} for r in rows],
+        "kernels": rows,
     }
     given.out.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result["summary"], indent=1))
@@ -316,12 +347,12 @@ def line_of(row: Mapping[str, Any]) -> str:
         return f"{row['name']}: {row['greedy']['error'][:80]}"
     llvm = best_of_llvm(row)
     parts = [f"llvm {llvm['cycles']:.0f} w{llvm['waves']} s{llvm['spill_traffic']:.0f}"]
-    for effort in (e.value for e in Effort if e.value in row):
-        found = row[effort]
+    for label in (label for label in _OURS if label in row):
+        found = row[label]
         parts.append(
-            f"{effort} {found['error'][:40]}"
+            f"{label} {found['error'][:40]}"
             if "error" in found
-            else f"{effort} {found['cycles']:.0f} w{found['waves']} s{found['spill_traffic']:.0f}"
+            else f"{label} {found['cycles']:.0f} w{found['waves']} s{found['spill_traffic']:.0f}"
         )
     return f"{row['name']}: " + "; ".join(parts)
 
