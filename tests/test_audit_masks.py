@@ -7,8 +7,11 @@ import itertools
 import pytest
 from allocation import Pair
 
-from smt_verifier.audit import masks
+from smt_verifier.artefacts import RecordingSolver
+from smt_verifier.audit import audit, masks
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.target.targets import target
 
 HEAD = """--- |
   define amdgpu_kernel void @masks() #0 {
@@ -103,6 +106,67 @@ def test_too_many_that_do_reach_exec_are_forgotten_for_a_while(width: int) -> No
 
 
 def test_too_many_classes_are_unknown_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "MAX_ATOMS", 1)
+    monkeypatch.setattr(masks, "MAX_CLASSES", 1)
     mir = text(COMPARE, SELECT, union_of(2))
     assert Pair("gfx942", mir, mir).audit().outcome is Outcome.UNKNOWN
+
+
+def under(mask: str, *lines: str) -> list[str]:
+    """In the threads of a mask alone."""
+    narrow = f"$exec = S_AND_B64 $exec, {mask}, implicit-def dead $scc"
+    return ["$sgpr2_sgpr3 = COPY $exec", narrow, *lines, "$exec = S_OR_B64 $exec, $sgpr2_sgpr3, implicit-def dead $scc"]
+
+
+def in_blocks(live: str, *blocks: list[str]) -> str:
+    """One block after the other, each of which has ``live`` beside what the four first masks hold."""
+    found = HEAD[: HEAD.index("  bb.0")]
+    for number, lines in enumerate(blocks):
+        last = number + 1 == len(blocks)
+        found += f"  bb.{number}:\n" + ("" if last else f"    successors: %bb.{number + 1}\n")
+        found += f"    liveins: {', '.join([*PAIRS[:4], live]) if number else '$vgpr0'}\n\n"
+        found += "".join(f"    {line}\n" for line in lines)
+    return found + TAIL
+
+
+VALUE = "$vgpr1 = V_ADD_U32_e32 1, $vgpr0, implicit $exec"
+KEEP = "$vgpr9 = COPY $vgpr1"
+USE = "DS_WRITE_B32_gfx9 $vgpr0, $vgpr1, 0, 0, implicit $exec :: (store (s32), addrspace 3)"
+ALL_USED = [line for pair in PAIRS[:4] for line in under(pair, "S_NOP 0")]
+"""Each mask may reach EXEC to the end: sixteen classes."""
+
+
+@pytest.mark.parametrize(("read_under", "proved"), [(0, True), (1, False)])
+def test_what_is_so_for_some_classes_only_is_asked_class_by_class(read_under: int, proved: bool) -> None:
+    """A copy is made under one mask and read in another block: by the same threads, or by others."""
+    blocks = [[*COMPARE[:4], VALUE], under(PAIRS[0]), under(PAIRS[read_under], USE), ALL_USED]
+    before = in_blocks("$vgpr0", *blocks).replace("$vgpr1,", "%0,").replace("$vgpr1 =", "%0:vgpr_32 =")
+    blocks[1] = under(PAIRS[0], KEEP)
+    blocks[2] = [line.replace("$vgpr1", "$vgpr9") for line in blocks[2]]
+    after = in_blocks("$vgpr0, $vgpr1, $vgpr9", *blocks)
+    solver = RecordingSolver()
+    report = audit(parse_mir(before), parse_mir(after), target("gfx942"), solver=solver)
+    assert {f.rule for f in report.functions[0].findings} == (set() if proved else {"value"})
+    united = [verdict.outcome for question, verdict in solver.asked if question.name.endswith("/united")]
+    each = [verdict.outcome for question, verdict in solver.asked if not question.name.endswith("/united")]
+    # What all classes share is not enough, and decides nothing.
+    assert united[-1] is Outcome.REFUTED
+    assert set(united[:-1]) == {Outcome.PROVED}
+    assert len(each) == len(blocks)
+    assert (set(each) == {Outcome.PROVED}) is proved
+
+
+def test_what_is_so_for_all_classes_is_asked_once() -> None:
+    """Sixteen classes, each with its own copies or without, and one question for all of them."""
+    copies = [under(pair, f"$vgpr{9 + n} = COPY $vgpr1") for n, pair in enumerate(PAIRS[:4])]
+    blocks = [[*COMPARE[:4], VALUE], *copies, [USE], ALL_USED]
+    kept = ", ".join(f"$vgpr{9 + n}" for n in range(4))
+    after = in_blocks(f"$vgpr0, $vgpr1, {kept}", *blocks)
+    without = [under(pair) for pair in PAIRS[:4]]
+    before = in_blocks("$vgpr0", blocks[0], *without, *blocks[-2:])
+    before = before.replace("$vgpr1,", "%0,").replace("$vgpr1 =", "%0:vgpr_32 =")
+    solver = RecordingSolver()
+    report = audit(parse_mir(before), parse_mir(after), target("gfx942"), solver=solver)
+    assert report.outcome is Outcome.PROVED
+    assert all(question.name.endswith("/united") for question, _ in solver.asked)
+    reads = next(question for question, _ in solver.asked if question.name == "masks/block-5/united")
+    assert len(reads.goals) < 16

@@ -85,9 +85,7 @@ def test_the_end_waits_for_what_was_accepted(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     environment = {"VERILOCC_TEST_DIRECTORY": str(tmp_path)}
     limits = {"workers": 2, "max_waiting": 8}
-    with serving_terms(
-        f"unix:{path}", limits=limits, environment=environment, metrics="127.0.0.1:0"
-    ) as served:
+    with serving_terms(f"unix:{path}", limits=limits, environment=environment, metrics="127.0.0.1:0") as served:
         with connected(served.address) as client:
             watching = health(client.channel).Watch(health_pb2.HealthCheckRequest(service="verilocc.v1.AuditService"))
             assert next(watching).status == health_pb2.HealthCheckResponse.SERVING
@@ -123,9 +121,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     environment = {"VERILOCC_TEST_DIRECTORY": str(tmp_path)}
     with (
-        serving_terms(
-            f"unix:{path}", limits={"workers": 1}, environment=environment, metrics="127.0.0.1:0"
-        ) as served,
+        serving_terms(f"unix:{path}", limits={"workers": 1}, environment=environment, metrics="127.0.0.1:0") as served,
         connected(served.address) as client,
     ):
         calls = [client.allocation.Allocate.future(sgpr(small_mir(), "spawns"), timeout=SECONDS) for _ in range(2)]

@@ -49,6 +49,7 @@ from smt_verifier.audit.numbering import with_numbers_of
 from smt_verifier.audit.operations import operation_name
 from smt_verifier.audit.product import Product, has_virtual_registers, instructions_of
 from smt_verifier.audit.readers import explain_faults
+from smt_verifier.audit.relation import Claims
 from smt_verifier.audit.report import AuditReport, Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.rules import MachineRules
 from smt_verifier.audit.semantics import is_pure, moves_only, spill
@@ -245,13 +246,15 @@ def _audit(
     # What is missing or added shifts the pairs of pure instructions beside it: it comes first.
     findings.sort(key=lambda f: f.rule != "instruction-sequence")
     if not findings:
-        entries = infer(product)
-        failed: list[FailedGoal] = []
-        for number in product.order:
-            checked = check_block(product, number, entries, solver, timeout_s)
-            obligations += checked.goals
-            findings += checked.findings
-            failed += checked.failed
+        # Most functions with many classes of threads can be proved without telling them apart.
+        entries, united = infer(product, unite=True)
+        goals, unproved, failed = _check_blocks(product, entries, solver, timeout_s, united=united)
+        if united and (unproved or failed):
+            product.executor.real_reads.clear()
+            entries, _ = infer(product)
+            goals, unproved, failed = _check_blocks(product, entries, solver, timeout_s, united=False)
+        obligations += goals
+        findings += unproved
         unlisted = _always_available(available)
         flagged = product.liveness(unlisted).check(post)
         obligations += flagged.checked
@@ -264,6 +267,27 @@ def _audit(
         findings = by_cause(explain_failures(product, failed), findings)
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(pre.name, outcome, obligations, tuple(findings), _moves(product))
+
+
+def _check_blocks(
+    product: Product, entries: list[Claims | None], solver: Solver, timeout_s: float, *, united: bool
+) -> tuple[int, list[Finding], list[FailedGoal]]:
+    """How many goals the blocks have, what could not be shown but for goals, and the goals that fail.
+
+    Claims of united classes are given up at the first block that needs more.
+    """
+    goals = 0
+    findings: list[Finding] = []
+    failed: list[FailedGoal] = []
+    for number in product.order:
+        name = f"{product.pre.name}/block-{number}" + "/united" * united
+        checked = check_block(product, number, entries, solver, timeout_s, name)
+        goals += checked.goals
+        findings += checked.findings
+        failed += checked.failed
+        if united and (findings or failed):
+            break
+    return goals, findings, failed
 
 
 def _wrongly_paired(pre: MachineFunction, product: Product, rules: MachineRules) -> frozenset[int]:

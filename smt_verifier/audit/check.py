@@ -13,7 +13,7 @@ from smt_verifier.audit.lanes import key_name
 from smt_verifier.audit.machine import Goal
 from smt_verifier.audit.product import Product
 from smt_verifier.audit.question import question
-from smt_verifier.audit.relation import Claims, Relation, pre_term
+from smt_verifier.audit.relation import Claims, Relation, pre_term, projected
 from smt_verifier.audit.report import Finding
 from smt_verifier.audit.state import UNDEFINED, Atom, Expression, State
 from smt_verifier.outcome import Outcome
@@ -54,12 +54,14 @@ class _Edge:
         if not claims.masks_hold(self.executor, self.state):
             self.unmet.append("a thread mask the successor knows is not known here")
         self.relation(claims.scalar, None)
+        names = claims.names(claims.masks, self.executor, self.state.pre)
         for atom in self.state.atoms:
-            wanted = claims.atoms.get(claims.signature(self.executor, self.state, atom))
-            if wanted is None:
+            wanted = [claims.classes.get(projected(signature, names)) for signature in atom.signatures]
+            if None in wanted:
                 self.unmet.append("a class of threads the successor does not know")
-            else:
-                self.relation(wanted, atom)
+            # Classes of which the same is claimed share the object.
+            for relation in {id(r): r for r in wanted if r is not None}.values():
+                self.relation(relation, atom)
 
     def relation(self, relation: Relation, atom: Atom | None) -> None:
         terms = self.executor.terms
@@ -87,9 +89,9 @@ class _Edge:
 
 
 def check_block(
-    product: Product, block: int, entries: list[Claims | None], solver: Solver, timeout_s: float
+    product: Product, block: int, entries: list[Claims | None], solver: Solver, timeout_s: float, name: str
 ) -> BlockCheck:
-    """Check one reached block.
+    """Check one reached block; ``name`` is that of its obligation.
 
     Raises:
         UnsupportedError: as inference would.
@@ -113,7 +115,6 @@ def check_block(
             left = product.leave(block, successor, state)
             _Edge(product, left, goals, unmet).require(claims)
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]
-    name = f"{product.pre.name}/block-{block}"
     terms = executor.terms
     obligation, asked = question(name, hypotheses, executor.expressions, goals, terms.maybe_undefined)
     failed: list[FailedGoal] = []

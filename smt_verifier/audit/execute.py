@@ -11,6 +11,7 @@ from dataclasses import replace
 from smt_verifier.audit.align import Step
 from smt_verifier.audit.alone import OneSided
 from smt_verifier.audit.machine import Goal
+from smt_verifier.audit.masks import Signature
 from smt_verifier.audit.operations import PureArguments
 from smt_verifier.audit.semantics import BLENDS, exec_unclear, ignores_exec, reads_inactive_lanes
 from smt_verifier.audit.state import UNDEFINED, Atom, Side, State
@@ -77,16 +78,16 @@ class Executor(OneSided):
                     for atom in state.atoms:
                         if not atom.reached(everywhere) or (x in atom.missed and not atom.active):
                             continue
-                        if not (blends and self._blended_away(pre, number, atom, state)):
+                        if not (blends and all(self._blended_away(pre, number, s, state) for s in atom.signatures)):
                             rule = "value" if atom.active else "inactive-lanes"
                             self._goal(rule, self.read(x, atom.pre), self.read(y, atom.post), x, y, right, post)
                 elif not self.post_lanes.is_vector(y):
                     self._goal("value", self.read(x, state.pre), self.read(y, state.post), x, y, right, post)
 
-    def _blended_away(self, pre: Instruction, number: int, atom: Atom, state: State) -> bool:
-        """Whether an operand is one that V_SET_INACTIVE does not read for the threads of ``atom``."""
+    def _blended_away(self, pre: Instruction, number: int, signature: Signature, state: State) -> bool:
+        """Whether an operand is one that V_SET_INACTIVE does not read for the threads of a class."""
         blend = BLENDS[pre.opcode]
-        selected = self.masks.includes(pre.operands[blend.mask], atom, state)
+        selected = self.masks.includes(pre.operands[blend.mask], signature, state)
         return (number == blend.inside and selected is False) or (number == blend.outside and selected is True)
 
     def _early_clobbers(self, pre: Instruction, post: Instruction) -> dict[int, int]:

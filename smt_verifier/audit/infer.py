@@ -11,10 +11,18 @@ from verilocc_mlir.errors import UnsupportedError
 _MAX_ROUNDS = 100
 
 
-def infer(product: Product) -> list[Claims | None]:
+def infer(product: Product, *, unite: bool = False) -> tuple[list[Claims | None], bool]:
     """Claims at the entry of every block, in layout order; None for a block that no path reaches.
 
     The entry block's claims stand for the function's initial state and are not used.
+
+    Args:
+        product: both sides.
+        unite: claim the same of all active classes of threads, and of all frozen ones, where there are many: less is
+            claimed, in a fraction of the time.
+
+    Returns:
+        The claims, and whether less is claimed somewhere than without ``unite``.
 
     Raises:
         UnsupportedError: the code does something the audit does not follow, or no fixpoint is found.
@@ -24,9 +32,10 @@ def infer(product: Product) -> list[Claims | None]:
     executor.findings = None
     entries: list[Claims | None] = [None] * len(product.steps)
     pending = {0}
+    united = False
     for _ in range(_MAX_ROUNDS):
         if not pending:
-            return entries
+            return entries, united
         for block in product.order:
             if block not in pending:
                 continue
@@ -38,6 +47,8 @@ def infer(product: Product) -> list[Claims | None]:
                 seen = observe(executor, product.leave(block, successor, state), successor, product.reads)
                 old = entries[successor]
                 new = seen if old is None else old.meet(seen)
+                if unite and (weaker := new.united()) is not new:
+                    new, united = weaker, True
                 if new != old:
                     entries[successor] = new
                     pending.add(successor)

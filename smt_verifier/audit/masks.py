@@ -1,15 +1,15 @@
 """Which threads are active: EXEC and the scalar values that are thread masks, followed exactly.
 
-The threads of a wave are partitioned into atoms; each known mask is a union of atoms. Boolean operations on known
-masks give known masks; an operation with an unknown operand (a comparison) splits atoms in two. That follows the
+The threads of a wave are partitioned into classes; each known mask is a union of classes. Boolean operations on known
+masks give known masks; an operation with an unknown operand (a comparison) splits classes in two. That follows the
 code that SILowerControlFlow.cpp and SIOptimizeExecMasking.cpp make for divergent branches and loops, and nothing
 cleverer: an EXEC value that cannot be followed makes the audit answer UNKNOWN.
 
 A mask is named by the terms of the scalar lanes that hold it, so copies, spills and reloads of any kind carry it
 along by carrying the terms. Between blocks it is named by the lanes.
 
-Threads that were not active at function entry are outside every atom, unless the function has whole-wave code
-(ENTER_STRICT_WWM or S_OR_SAVEEXEC -1 makes them active): then they are an atom of their own, marked ``OUTSIDE``.
+Threads that were not active at function entry are outside every class, unless the function has whole-wave code
+(ENTER_STRICT_WWM or S_OR_SAVEEXEC -1 makes them active): then they are a class of their own, marked ``OUTSIDE``.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Mask, State
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
-MAX_ATOMS = 256
+MAX_CLASSES = 256
 _TIDY_ABOVE = 8
-_MANY_ATOMS = 8
+_MANY_CLASSES = 8
 _MAX_HOLDERS = 4
 _BINARY = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|NAND|NOR|XNOR)_B(?:32|64)(?:_term)?\Z")
 _SAVE = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|ANDN1|ORN1|NAND|NOR|XNOR)_SAVEEXEC_B(?:32|64)(?:_term)?\Z")
@@ -37,7 +37,7 @@ _ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
 _COMPARE = re.compile(r"V_CMP_")
 
 Truth = bool | None
-"""Membership of an atom in a mask: in, out, or not known."""
+"""Membership of a class in a mask: in, out, or not known."""
 Variable = tuple[int, ...]
 """Scalar pre-RA keys that hold a mask, lowest lane first."""
 
@@ -80,7 +80,9 @@ class Source:
     name: Mask | None = None
 
 
-_Value = Callable[[Atom | None], Truth]
+Signature = frozenset[Mask]
+"""The masks that the threads of a class are in."""
+_Value = Callable[[Signature | None], Truth]
 
 
 def defines_exec(instruction: Instruction) -> bool:
@@ -193,7 +195,7 @@ class MaskTracker:
         return None if UNDEFINED in name else name
 
     def transfer(self, instruction: Instruction, sources: list[Source], state: State) -> None:
-        """Update atoms for one pre-RA instruction that has written its results.
+        """Update the classes for one pre-RA instruction that has written its results.
 
         Raises:
             UnsupportedError: EXEC gets a value that cannot be followed.
@@ -210,14 +212,14 @@ class MaskTracker:
             self._save_exec(opcode, lambda _a, _b: True, Source(), target, state)
         elif (match := _BINARY.match(opcode)) and target is not None:
             a, b, operation = sources[0], sources[1], _OPERATIONS[match[1]]
-            self._assign(target, lambda atom: operation(_truth(a, atom, state), _truth(b, atom, state)), state)
+            self._assign(target, lambda of: operation(_truth(a, of, state), _truth(b, of, state)), state)
         elif _MOVE.match(opcode) and target is not None:
             if opcode != "COPY" or EXEC in (target, sources[0].name):
-                self._assign(target, lambda atom: _truth(sources[0], atom, state), state)
+                self._assign(target, lambda of: _truth(sources[0], of, state), state)
         elif _COMPARE.match(opcode) and target is not None and not writes_exec:
             # Known comparisons tell apart as many classes as they have combinations. One that is not known splits where
             # it reaches EXEC; only how several uses of it go together is lost.
-            if not self.coarse or len(state.atoms) < _MANY_ATOMS:
+            if not self.coarse or _classes(state) < _MANY_CLASSES:
                 self._assign(target, _compared, state)
             else:
                 state.bounded.add(target)
@@ -226,9 +228,9 @@ class MaskTracker:
         elif writes_exec:
             raise UnsupportedError(f"{opcode} sets EXEC in a way the audit does not follow")
 
-    def includes(self, operand: Operand, atom: Atom, state: State) -> Truth:
-        """Whether the threads of ``atom`` are in the mask that a scalar operand holds now."""
-        return _truth(Source(name=self._name(operand, state)), atom, state)
+    def includes(self, operand: Operand, signature: Signature, state: State) -> Truth:
+        """Whether the threads of a class are in the mask that a scalar operand holds now."""
+        return _truth(Source(name=self._name(operand, state)), signature, state)
 
     def live_masks(self, state: State, block: int) -> dict[Variable, Mask]:
         """Known and bounded masks that some path from the entry of the block at this layout position may make EXEC."""
@@ -259,12 +261,14 @@ class MaskTracker:
             raise UnsupportedError(f"{opcode} without a destination that can be followed")
         if not _has_outside(state) and operation(_truth(source, None, state), False) is not False:
             raise UnsupportedError("EXEC may come to hold threads that were not active at function entry")
-        atoms: list[Atom] = []
-        for atom in state.atoms:
-            old = atom.active
-            new = operation(_truth(source, atom, state), old)
-            rest = atom.signature - {target, EXEC} | (frozenset({target}) if old else frozenset[Mask]())
-            _place(atom, rest, EXEC, new, atoms)
+
+        def placed(signature: Signature) -> set[Signature]:
+            old = EXEC in signature
+            new = operation(_truth(source, signature, state), old)
+            rest = signature - {target, EXEC} | (frozenset({target}) if old else frozenset[Mask]())
+            return _placed(rest, EXEC, new)
+
+        atoms = _each(placed, state)
         state.masks.add(target)
         self._install(atoms, state)
 
@@ -273,22 +277,17 @@ class MaskTracker:
             if target == EXEC:
                 raise UnsupportedError("EXEC may come to hold threads that were not active at function entry")
             return
-        truths = [(atom, value(atom)) for atom in state.atoms]
-        for atom in state.atoms:
-            atom.signature = atom.signature - {target}
-        atoms: list[Atom] = []
-        for atom, truth in _merged(truths):
-            _place(atom, atom.signature, target, truth, atoms)
+        atoms = _each(lambda signature: _placed(signature - {target}, target, value(signature)), state)
         if target != EXEC:
             state.masks.add(target)
         self._install(atoms, state)
 
     def _install(self, atoms: list[Atom], state: State) -> None:
-        state.atoms = atoms
-        if len(atoms) > _TIDY_ABOVE:
+        state.atoms = _merged(atoms)
+        if _classes(state) > _TIDY_ABOVE:
             self._tidy(state)
-        if len(state.atoms) > MAX_ATOMS:
-            raise TooManyClassesError(f"more than {MAX_ATOMS} classes of threads to tell apart")
+        if _classes(state) > MAX_CLASSES:
+            raise TooManyClassesError(f"more than {MAX_CLASSES} classes of threads to tell apart")
 
     @staticmethod
     def _tidy(state: State) -> None:
@@ -296,49 +295,61 @@ class MaskTracker:
         held = set(state.pre.values())
         state.masks = {m for m in state.masks if isinstance(m, int) or held.issuperset(m)}
         keep = state.masks | {EXEC, OUTSIDE}
-        truths: list[tuple[Atom, Truth]] = []
         for atom in state.atoms:
-            atom.signature = atom.signature & keep
-            truths.append((atom, None))
-        state.atoms = [atom for atom, _ in _merged(truths)]
+            atom.signatures = {signature & keep for signature in atom.signatures}
 
 
 def _has_outside(state: State) -> bool:
-    return any(OUTSIDE in a.signature for a in state.atoms)
+    return any(a.outside for a in state.atoms)
 
 
-def _truth(source: Source, atom: Atom | None, state: State) -> Truth:
-    """Membership of ``atom`` (None: threads outside all atoms) in what an operand holds."""
+def _classes(state: State) -> int:
+    return sum(len(a.signatures) for a in state.atoms)
+
+
+def _truth(source: Source, signature: Signature | None, state: State) -> Truth:
+    """Membership of a class (None: threads outside all classes) in what an operand holds."""
     if source.constant is not None:
         return source.constant
     if source.name is not None and (source.name == EXEC or source.name in state.masks):
-        return atom is not None and source.name in atom.signature
-    return False if atom is None and source.name in state.bounded else None
+        return signature is not None and source.name in signature
+    return False if signature is None and source.name in state.bounded else None
 
 
-def _compared(atom: Atom | None) -> Truth:
+def _compared(signature: Signature | None) -> Truth:
     """A comparison gives 0 for inactive threads and is not known for active ones (ISA manual, VOPC)."""
-    return None if atom is not None and atom.active else False
+    return None if signature is not None and EXEC in signature else False
 
 
-def _merged(truths: list[tuple[Atom, Truth]]) -> list[tuple[Atom, Truth]]:
-    """One atom for those that nothing tells apart any more: same masks, same lanes, same membership in the new mask."""
-    kept: dict[tuple[frozenset[Mask], Truth], list[Atom]] = {}
-    result: list[tuple[Atom, Truth]] = []
-    for atom, truth in truths:
-        alike = kept.setdefault((atom.signature, truth), [])
+def _placed(rest: Signature, variable: Mask, truth: Truth) -> set[Signature]:
+    """A class with ``variable`` added to ``rest`` as ``truth`` says; not known makes two of it."""
+    inside = rest | {variable}
+    return {rest, inside} if truth is None else {inside} if truth else {rest}
+
+
+def _each(change: Callable[[Signature], set[Signature]], state: State) -> list[Atom]:
+    """Every class as ``change`` says; an atom of which some classes are active then, and some not, is two."""
+    atoms: list[Atom] = []
+    for atom in state.atoms:
+        changed = {new for signature in atom.signatures for new in change(signature)}
+        active = {s for s in changed if EXEC in s}
+        if active and len(active) < len(changed):
+            atoms.append(atom.split(active))
+            changed -= active
+        atom.signatures = changed
+        atoms.append(atom)
+    return atoms
+
+
+def _merged(atoms: list[Atom]) -> list[Atom]:
+    """One atom for the classes that hold the same in all lanes, and are all active or all frozen."""
+    result: list[Atom] = []
+    for atom in atoms:
+        alike = (a for a in result if (a.active, a.outside) == (atom.active, atom.outside))
         same = next((a for a in alike if atom.pre == a.pre and atom.post == a.post), None)
         if same is None:
-            alike.append(atom)
-            result.append((atom, truth))
+            result.append(atom)
         else:
+            same.signatures |= atom.signatures
             same.missed &= atom.missed
     return result
-
-
-def _place(atom: Atom, rest: frozenset[Mask], variable: Mask, truth: Truth, atoms: list[Atom]) -> None:
-    """Put ``atom`` into ``atoms`` with ``variable`` added to ``rest`` as ``truth`` says; not known splits it."""
-    if truth is None:
-        atoms.append(atom.split(rest | {variable}))
-    atom.signature = rest | {variable} if truth else rest
-    atoms.append(atom)

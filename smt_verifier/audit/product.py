@@ -194,7 +194,7 @@ class Product:
         terms = self.executor.terms
         scalar_pre: dict[int, int] = {}
         scalar_post: dict[int, int] = {}
-        atom = Atom(frozenset({EXEC}), {}, {})
+        atom = Atom({frozenset({EXEC})}, {}, {})
         for block in self.pre.blocks:
             for instruction in block.instructions:
                 if (slot := spill_slot(instruction)) is not None:
@@ -216,7 +216,7 @@ class Product:
             scalar_pre[ENTRY - 1 - key] = scalar_post[key]
         atoms = [atom]
         if self._whole_wave:
-            atoms.append(atom.split(frozenset({OUTSIDE})))
+            atoms.append(atom.split({frozenset({OUTSIDE})}))
         return State(scalar_pre, scalar_post, atoms)
 
 

@@ -6,15 +6,17 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from smt_verifier.audit.execute import Executor
 from smt_verifier.audit.lanes import GHOST, STACK
 from smt_verifier.audit.liveness import Reads
-from smt_verifier.audit.masks import Variable
+from smt_verifier.audit.masks import Signature, Variable
 from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Expression, Mask, State, Terms
 
+_UNITED_ABOVE = 8
 Fact = tuple[str, int, int, tuple[int, ...]]
 """``(operation, index, key, argument keys)``: the lane ``key`` holds that result of the operation on those lanes,
 now.
@@ -26,7 +28,7 @@ Results = dict[int, list[Expression]]
 
 @dataclass(slots=True)
 class Relation:
-    """Claims about scalar lanes, or about the vector lanes of one class of threads.
+    """Claims about scalar lanes, or about the vector lanes of a class of threads.
 
     Attributes:
         places: post-RA keys that hold what a pre-RA key holds.
@@ -63,37 +65,47 @@ class Relation:
 @dataclass(slots=True)
 class Claims:
     """Everything claimed at a block's entry: scalars, each class of threads by signature, and the masks known
-    exactly, or only bounded (``State``), by the pre-RA keys that hold them.
+    exactly, or only bounded (``State``), by the pre-RA keys that hold them. Classes of which the same is claimed share
+    the object.
     """
 
     scalar: Relation
-    atoms: dict[frozenset[Mask], Relation]
+    classes: dict[Signature, Relation]
     masks: frozenset[Variable]
     bounded: frozenset[Variable] = frozenset()
 
     def meet(self, other: Claims) -> Claims:
         """What both claim; masks known on one side only are forgotten and the classes they told apart merge."""
         masks = self.masks & other.masks
-        atoms = _project(self.atoms, masks)
-        for signature, relation in _project(other.atoms, masks).items():
-            mine = atoms.get(signature)
-            atoms[signature] = relation if mine is None else mine.meet(relation)
+        keep = masks | _FLAGS
+        classes = _joined((s & keep, r) for claims in (self, other) for s, r in claims.classes.items())
         bounded = (self.masks | self.bounded) & (other.masks | other.bounded)
-        return Claims(self.scalar.meet(other.scalar), atoms, masks, bounded - masks)
+        return Claims(self.scalar.meet(other.scalar), classes, masks, bounded - masks)
+
+    def united(self) -> Claims:
+        """What is claimed of all active classes, and of all frozen ones, where there are many; else these claims."""
+        if len(self.classes) <= _UNITED_ABOVE:
+            return self
+        by_flags: dict[Signature, dict[int, Relation]] = {}
+        for signature, relation in self.classes.items():
+            by_flags.setdefault(signature & _FLAGS, {})[id(relation)] = relation
+        met = {flags: reduce(Relation.meet, relations.values()) for flags, relations in by_flags.items()}
+        return replace(self, classes={signature: met[signature & _FLAGS] for signature in self.classes})
 
     def state(self, executor: Executor, assume: Callable[[int, int], None]) -> State:
         """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis."""
         scalar_pre, scalar_post = _tables(self.scalar, executor, assume)
-        names = self.names(self.masks, executor, scalar_pre)
+        names: dict[Mask, Mask] = {**self.names(self.masks, executor, scalar_pre)}
+        grouped = self._grouped()
         atoms = [
-            Atom(frozenset(names.get(m, m) for m in signature), *_tables(relation, executor, assume))
-            for signature, relation in self.atoms.items()
+            Atom({frozenset(names.get(m, m) for m in s) for s in signatures}, *_tables(relation, executor, assume))
+            for signatures, relation in grouped
         ]
         bounded = set(self.names(self.bounded, executor, scalar_pre).values())
         state = State(scalar_pre, scalar_post, atoms, set(names.values()), bounded)
         for table, relation in [
             (None, self.scalar),
-            *((a, r) for a, r in zip(atoms, self.atoms.values(), strict=True)),
+            *((a, r) for a, (_, r) in zip(atoms, grouped, strict=True)),
         ]:
             for operation, index, key, keys in sorted(relation.facts):
                 terms = [pre_term(executor, state, table, k) for k in (key, *keys)]
@@ -106,14 +118,21 @@ class Claims:
         return state.masks.issuperset(known) and (state.masks | state.bounded).issuperset(bounded)
 
     @staticmethod
-    def names(masks: frozenset[Variable], executor: Executor, scalar_pre: dict[int, int]) -> dict[Mask, Mask]:
+    def names(masks: frozenset[Variable], executor: Executor, scalar_pre: dict[int, int]) -> dict[Variable, Mask]:
         """For each mask, the terms of its keys in a state."""
         return {variable: tuple(executor.read(k, scalar_pre) for k in variable) for variable in masks}
 
-    def signature(self, executor: Executor, state: State, atom: Atom) -> frozenset[Mask]:
-        """The class, as these claims tell them apart, that the threads of ``atom`` belong to."""
-        names = self.names(self.masks, executor, state.pre)
-        return frozenset(v for v, name in names.items() if name in atom.signature) | atom.signature & _FLAGS
+    def _grouped(self) -> list[tuple[list[Signature], Relation]]:
+        """Classes that are one atom: the same is claimed of them, and all are active, or all frozen."""
+        found: dict[tuple[int, Signature], tuple[list[Signature], Relation]] = {}
+        for signature, relation in self.classes.items():
+            found.setdefault((id(relation), signature & _FLAGS), ([], relation))[0].append(signature)
+        return list(found.values())
+
+
+def projected(signature: Signature, names: Mapping[Variable, Mask]) -> Signature:
+    """The class, as claims with masks of these names tell them apart, that the threads of a class belong to."""
+    return frozenset(v for v, name in names.items() if name in signature) | signature & _FLAGS
 
 
 def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> int:
@@ -146,14 +165,25 @@ def _tables(
 _FLAGS: frozenset[Mask] = frozenset({EXEC, OUTSIDE})
 
 
-def _project(atoms: dict[frozenset[Mask], Relation], masks: frozenset[Variable]) -> dict[frozenset[Mask], Relation]:
-    keep = masks | _FLAGS
-    result: dict[frozenset[Mask], Relation] = {}
-    for signature, relation in atoms.items():
-        projected = signature & keep
-        mine = result.get(projected)
-        result[projected] = relation if mine is None else mine.meet(relation)
-    return result
+def _joined(claimed: Iterable[tuple[Signature, Relation]]) -> dict[Signature, Relation]:
+    """What is claimed of each class, by all who claim something of it; equal claims are one object."""
+    # The pair is kept beside what both claim, so that their ids stay theirs.
+    met: dict[tuple[int, int], tuple[Relation, Relation, Relation]] = {}
+    found: dict[Signature, Relation] = {}
+    for signature, relation in claimed:
+        mine = found.get(signature)
+        if mine is None or mine is relation:
+            found[signature] = relation
+            continue
+        pair = id(mine), id(relation)
+        if pair not in met:
+            met[pair] = mine, relation, mine.meet(relation)
+        found[signature] = met[pair][2]
+    distinct: dict[int, Relation] = {}
+    for relation in found.values():
+        if id(relation) not in distinct:
+            distinct[id(relation)] = next((r for r in distinct.values() if r == relation), relation)
+    return {signature: distinct[id(relation)] for signature, relation in found.items()}
 
 
 def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claims:
@@ -171,16 +201,14 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
     scalar = _relation(state.pre, state.post, live, terms)
     scalar.facts = _facts(executor, state, None, expressions[False], live)
     masks = executor.masks.live_masks(state, block)
-    atoms: dict[frozenset[Mask], Relation] = {}
+    classes: list[tuple[Signature, Relation]] = []
     for atom in state.atoms:
         wanted = live if atom.active else later
         relation = _relation(atom.pre, atom.post, wanted, terms)
         relation.facts = _facts(executor, state, atom, expressions[True], wanted)
-        signature = frozenset(v for v, name in masks.items() if name in atom.signature) | atom.signature & _FLAGS
-        mine = atoms.get(signature)
-        atoms[signature] = relation if mine is None else mine.meet(relation)
+        classes += [(projected(signature, masks), relation) for signature in atom.signatures]
     known = frozenset(v for v, name in masks.items() if name in state.masks)
-    return Claims(scalar, atoms, known, frozenset(masks) - known)
+    return Claims(scalar, _joined(classes), known, frozenset(masks) - known)
 
 
 def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: Terms) -> Relation:

@@ -1,9 +1,10 @@
 """The symbolic state of both sides at one point: which term each lane holds, for each class of threads.
 
 A *term* is an integer that stands for one value. ``UNDEFINED`` is the term of a lane that the pre-RA side leaves
-undefined. Scalar lanes hold one term for the whole wave. Vector lanes hold one for each *atom*: a set of threads that
-the mask registers tracked so far cannot tell apart (``masks.py``). The atom that contains EXEC is the active one; the
-others are frozen, because ordinary vector instructions do not touch them.
+undefined. Scalar lanes hold one term for the whole wave. Vector lanes hold one for each *class* of threads: those that
+the mask registers tracked so far cannot tell apart (``masks.py``). The classes in EXEC are active; the others are
+frozen, because ordinary vector instructions do not touch them. Classes that hold the same terms in all lanes, and are
+all active or all frozen, are one *atom*: whatever is executed, is so once for all of them.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ Mask = int | tuple[int, ...]
 
 @dataclass(slots=True)
 class Atom:
-    """Threads that are in exactly the masks ``signature`` names, and what vector lanes hold for them."""
+    """Classes of threads that hold the same in all vector lanes. The threads of a class are in exactly the masks that
+    its signature names; either all classes of an atom are in EXEC, or none; likewise in ``OUTSIDE``.
+    """
 
-    signature: frozenset[Mask]
+    signatures: set[frozenset[Mask]]
     pre: dict[int, int]
     post: dict[int, int]
     missed: set[int] = field(default_factory=set[int])
@@ -38,18 +41,26 @@ class Atom:
     @property
     def active(self) -> bool:
         """Whether these threads are in EXEC."""
-        return EXEC in self.signature
+        return self._all_in(EXEC)
+
+    @property
+    def outside(self) -> bool:
+        """Whether these threads were not active at function entry."""
+        return self._all_in(OUTSIDE)
+
+    def _all_in(self, mask: Mask) -> bool:
+        return mask in next(iter(self.signatures))
 
     def reached(self, everywhere: bool) -> bool:
         """Whether an instruction touches these threads; ``everywhere``: it does not ask EXEC.
 
         Of threads that were not active at function entry nothing is claimed until whole-wave code makes them active.
         """
-        return self.active or (everywhere and OUTSIDE not in self.signature)
+        return self.active or (everywhere and not self.outside)
 
-    def split(self, signature: frozenset[Mask]) -> Atom:
-        """A copy with another signature."""
-        return Atom(signature, dict(self.pre), dict(self.post), set(self.missed))
+    def split(self, signatures: set[frozenset[Mask]]) -> Atom:
+        """A copy for other classes."""
+        return Atom(signatures, dict(self.pre), dict(self.post), set(self.missed))
 
 
 @dataclass(slots=True)
@@ -75,8 +86,8 @@ class State:
         pre: scalar pre-RA lanes by key.
         post: scalar post-RA lanes by key.
         atoms: classes of threads with their vector lanes.
-        masks: masks whose value is known exactly as a union of atoms.
-        bounded: masks of which it is only known that they hold no thread outside all atoms.
+        masks: masks whose value is known exactly as a union of classes.
+        bounded: masks of which it is only known that they hold no thread outside all classes.
     """
 
     pre: dict[int, int]
