@@ -71,11 +71,13 @@ class _Edge:
         for key in relation.undefined:
             if pre.get(key) != UNDEFINED:
                 self.unmet.append(f"{key_name(key, self.product.pre_lanes.grain)} is not undefined here")
+        asked: set[tuple[int, int]] = set()
         for key, places in relation.places.items():
             term = self.executor.read(key, pre)
             if key not in relation.maybe and (term == UNDEFINED or term in terms.maybe_undefined):
                 self.unmet.append(f"{key_name(key, self.product.pre_lanes.grain)} may be undefined here")
-            elif term != UNDEFINED:
+            elif term != UNDEFINED and (term, id(places)) not in asked:
+                asked.add((term, id(places)))
                 for place in places:
                     self.goals.append(Goal("relation", term, self.executor.read(place, post), step, key, place))
         for operation, index, key, keys in relation.facts:

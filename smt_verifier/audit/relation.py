@@ -45,11 +45,18 @@ class Relation:
     def meet(self, other: Relation) -> Relation:
         """What both claim; a lane that is undefined on one side keeps the other side's places."""
         result = Relation(facts=self.facts & other.facts)
+        both: dict[tuple[int, int], frozenset[int]] = {}
         for key, places in self.places.items():
             if key in other.undefined:
                 result.places[key] = places
                 result.maybe.add(key)
-            elif (theirs := other.places.get(key)) is not None and (common := places & theirs):
+            elif (theirs := other.places.get(key)) is not None:
+                # Lanes that hold the same share the object.
+                common = both.get((id(places), id(theirs)))
+                if common is None:
+                    common = both[id(places), id(theirs)] = places & theirs
+                if not common:
+                    continue
                 result.places[key] = common
                 if key in self.maybe or key in other.maybe:
                     result.maybe.add(key)
@@ -145,14 +152,24 @@ def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> i
 def _tables(
     relation: Relation, executor: Executor, assume: Callable[[int, int], None]
 ) -> tuple[dict[int, int], dict[int, int]]:
+    """Terms of the lanes of which something is claimed. Lanes of which the same places are claimed hold the same, unless
+    they may be undefined: they have one term.
+    """
     pre: dict[int, int] = dict.fromkeys(relation.undefined, UNDEFINED)
     post: dict[int, int] = {}
+    shared: dict[frozenset[int], int] = {}
     terms = executor.terms
     for key, places in relation.places.items():
+        defined = key not in relation.maybe
+        if defined and places in shared:
+            pre[key] = shared[places]
+            continue
         term = terms.fresh("the value of {} at the block's start", key)
-        if key in relation.maybe:
-            terms.maybe_undefined.add(term)
         pre[key] = term
+        if defined:
+            shared[places] = term
+        else:
+            terms.maybe_undefined.add(term)
         for place in places:
             other = post.get(place)
             if other is None:
@@ -253,9 +270,14 @@ def _facts(
     found: set[Fact] = set()
     for term, keys in holders.items():
         copies = [k for k in keys if k >= GHOST or (k < STACK and k in live)]
+        seen: set[tuple[str, int, tuple[int, ...]]] = set()
         for e in expressions[term]:
             assert e.key is not None
-            if [pre_term(executor, state, atom, k) for k in e.argument_keys] == list(e.arguments):
-                made = [e.key] if table.get(e.key) == term else []
-                found.update((e.operation, e.index, key, e.argument_keys) for key in made + copies)
+            if [pre_term(executor, state, atom, k) for k in e.argument_keys] != list(e.arguments):
+                continue
+            if table.get(e.key) == term:
+                found.add((e.operation, e.index, e.key, e.argument_keys))
+            if (result := (e.operation, e.index, e.argument_keys)) not in seen:
+                seen.add(result)
+                found.update((e.operation, e.index, key, e.argument_keys) for key in copies)
     return frozenset(found)

@@ -175,6 +175,8 @@ class Terms:
 
     def believe_result(self, term: int, results: set[int]) -> None:
         """Inference takes ``term`` to be equal to all of ``results``."""
+        if self.results.get(term) is results:
+            return
         self.results[term] = results
         self._share(term, self.alternatives.get(term, ()))
 
