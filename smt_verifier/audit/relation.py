@@ -152,8 +152,8 @@ def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> i
 def _tables(
     relation: Relation, executor: Executor, assume: Callable[[int, int], None]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Terms of the lanes of which something is claimed. Lanes of which the same places are claimed hold the same, unless
-    they may be undefined: they have one term.
+    """Terms of the lanes of which something is claimed, by side. Lanes of which the same places are claimed have one
+    term, unless they may be undefined.
     """
     pre: dict[int, int] = dict.fromkeys(relation.undefined, UNDEFINED)
     post: dict[int, int] = {}
