@@ -170,3 +170,31 @@ def test_what_is_so_for_all_classes_is_asked_once() -> None:
     assert all(question.name.endswith("/united") for question, _ in solver.asked)
     reads = next(question for question, _ in solver.asked if question.name == "masks/block-5/united")
     assert len(reads.goals) < 16
+
+
+def with_value(mir: str) -> str:
+    """The text before allocation: ``$vgpr1`` is a virtual register."""
+    return mir.replace("$vgpr1,", "%0,").replace("$vgpr1 =", "%0:vgpr_32 =")
+
+
+def test_what_active_threads_alone_get_is_not_what_frozen_ones_have() -> None:
+    """A block that begins under a mask, where the same is claimed of both."""
+    compared = [COMPARE[0], VALUE, "$sgpr2_sgpr3 = COPY $exec"]
+    narrow, wide = under(PAIRS[0])[1:]
+    live = "$vgpr0, $vgpr1, $vgpr9, $sgpr2_sgpr3"
+    read = USE.replace("$vgpr1", "$vgpr9")
+    before = with_value(in_blocks(live.replace("$vgpr1, $vgpr9, ", ""), [*compared, narrow], [], [wide, USE], []))
+    late = in_blocks(live, [*compared, narrow], [KEEP], [wide, read], [])
+    early = in_blocks(live, [*compared, KEEP, narrow], [], [wide, read], [])
+    assert "value" in Pair("gfx942", before, late).rules()
+    assert "value" not in Pair("gfx942", before, early).rules()
+
+
+@pytest.mark.parametrize("selected", ["0, $vgpr1, 0, $vgpr0", "0, $vgpr0, 0, $vgpr1"], ids=["inside", "outside"])
+def test_a_blend_reads_each_source_for_some_classes(selected: str) -> None:
+    """The classes hold the same in all lanes, and only some of them take this source."""
+    blend = [f"$vgpr3 = V_SET_INACTIVE_B32 {selected}, {PAIRS[0]}, implicit $exec"]
+    mir = text(COMPARE[:1], [VALUE], blend, under(PAIRS[0], "S_NOP 0"))
+    wrong = mir.replace(blend[0], blend[0].replace("$vgpr1", "$vgpr0"))
+    assert Pair("gfx942", with_value(mir), mir).audit().outcome is Outcome.PROVED
+    assert Pair("gfx942", with_value(mir), wrong).rules() == {"value"}
