@@ -14,7 +14,7 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,42 @@ def table(rows: Sequence[Row], efforts: Sequence[str]) -> str:
             sum(b["waves"] < a["waves"] for a, b in pairs),
         )
         lines.append([name, str(len(group)), *(mean(ratios(group, e)) for e in efforts), *map(str, counts)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def overview(summary: dict[str, Row], rows: Sequence[Row]) -> str:
+    """One column for each effort: ratios of modelled cycles, then counts of kernels, then CPU seconds."""
+
+    def times(effort: str) -> str:
+        found = [r[effort]["cpu_seconds"] / r[effort]["llc_cpu_seconds"] for r in rows if effort in r]
+        of = summary[effort]
+        return f"{statistics.median(found):.0f}; {of['cpu_seconds'] / of['llc_cpu_seconds']:.0f}"
+
+    cells: dict[str, Callable[[Row], object]] = {
+        "modelled cycles where LLVM spills or copies between files": lambda s: (
+            f"{s['cycles_ratio_where_llvm_spills_or_copies_between_files']:.3f} ({s['kernels_there']})"
+        ),
+        "… of the others": lambda s: f"{s['cycles_ratio_elsewhere']:.3f}",
+        "… of all": lambda s: f"{s['cycles_ratio']:.3f}",
+        "kernels": lambda s: s["kernels"],
+        "every allocation proved, spill code included": lambda s: s["proved"],
+        "fewer waves than LLVM": lambda s: len(s["fewer_waves"]),
+        "more waves": lambda s: s["more_waves"],
+        "stores and reloads more registers than LLVM, by estimated executions": lambda s: len(s["spill_more"]),
+        "LLVM spills": lambda s: s["llvm_spills"],
+        "… ours stores and reloads fewer": lambda s: s["spill_less"],
+        "… ours spills nothing": lambda s: s["spill_nothing"],
+        "spills although the registers suffice": lambda s: len(s["spills_though_it_fits"]),
+        "modelled cycles lower than LLVM's by more than 0.1 %": lambda s: s["cheaper"],
+        "modelled cycles higher than LLVM's by more than 0.1 %": lambda s: s["dearer"],
+        "copies between the files: LLVM, ours": lambda s: (
+            f"{s['accumulator_copies_llvm']}, {len(s['accumulator_copies_ours'])}"
+        ),
+        "CPU seconds (llc alone)": lambda s: f"{s['cpu_seconds']:.0f} ({s['llc_cpu_seconds']:.1f})",
+    }
+    lines = [["of the kernels", *(f"`{e}`" for e in summary)], ["---"] * (len(summary) + 1)]
+    lines += [[name, *(str(cell(of)) for of in summary.values())] for name, cell in cells.items()]
+    lines.append(["time over llc's: median kernel; all", *map(times, summary)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -119,8 +155,8 @@ def main() -> int:
     efforts = list(data["summary"])
     rows = [r for r in data["kernels"] if not any("error" in r.get(k, {}) for k in ("greedy", *efforts))]
     print(f"{len(rows)} of {len(data['kernels'])} kernels\n")
-    print(table(rows, efforts))
-    print(json.dumps({"summary": data["summary"], "exact": data["exact"]}, indent=1))
+    print(overview(data["summary"], rows), table(rows, efforts), sep="\n\n")
+    print(json.dumps({"sources": data["sources"], "summary": data["summary"], "exact": data["exact"]}, indent=1))
     # Matplotlib's types are partial.
     importlib.import_module("matplotlib").use("Agg")
     plots = importlib.import_module("matplotlib.pyplot")
