@@ -22,11 +22,12 @@ from itertools import islice, product
 from smt_verifier.audit.lanes import LaneMap
 from smt_verifier.audit.moves import cell_threads, really_written, scalar_moves
 from smt_verifier.audit.semantics import EXEC_NAMES
-from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Mask, State
+from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Mask, Signature, State
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
 MAX_CLASSES = 256
+"""More are not followed each on its own; see ``MaskTracker``."""
 _TIDY_ABOVE = 8
 _MANY_CLASSES = 8
 _MAX_HOLDERS = 4
@@ -80,8 +81,6 @@ class Source:
     name: Mask | None = None
 
 
-Signature = frozenset[Mask]
-"""The masks that the threads of a class are in."""
 _Value = Callable[[Signature | None], Truth]
 
 
@@ -262,13 +261,13 @@ class MaskTracker:
         if not _has_outside(state) and operation(_truth(source, None, state), False) is not False:
             raise UnsupportedError("EXEC may come to hold threads that were not active at function entry")
 
-        def placed(signature: Signature) -> set[Signature]:
+        def saved(signature: Signature) -> set[Signature]:
             old = EXEC in signature
             new = operation(_truth(source, signature, state), old)
             rest = signature - {target, EXEC} | (frozenset({target}) if old else frozenset[Mask]())
             return _placed(rest, EXEC, new)
 
-        atoms = _each(placed, state)
+        atoms = _each(saved, state)
         state.masks.add(target)
         self._install(atoms, state)
 

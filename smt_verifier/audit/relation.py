@@ -13,10 +13,11 @@ from functools import reduce
 from smt_verifier.audit.execute import Executor
 from smt_verifier.audit.lanes import GHOST, STACK
 from smt_verifier.audit.liveness import Reads
-from smt_verifier.audit.masks import Signature, Variable
-from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Expression, Mask, State, Terms
+from smt_verifier.audit.masks import Variable
+from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Expression, Mask, Signature, State, Terms
 
 _UNITED_ABOVE = 8
+"""Classes of threads that are cheap enough to be followed each on its own from the start."""
 Fact = tuple[str, int, int, tuple[int, ...]]
 """``(operation, index, key, argument keys)``: the lane ``key`` holds that result of the operation on those lanes,
 now.

@@ -24,6 +24,8 @@ OUTSIDE = -2
 
 Mask = int | tuple[int, ...]
 """``EXEC``, ``OUTSIDE``, or the terms of the scalar lanes that hold a mask (their keys, between blocks)."""
+Signature = frozenset[Mask]
+"""The masks that the threads of a class are in."""
 
 
 @dataclass(slots=True)
@@ -32,7 +34,7 @@ class Atom:
     its signature names; either all classes of an atom are in EXEC, or none; likewise in ``OUTSIDE``.
     """
 
-    signatures: set[frozenset[Mask]]
+    signatures: set[Signature]
     pre: dict[int, int]
     post: dict[int, int]
     missed: set[int] = field(default_factory=set[int])
@@ -58,7 +60,7 @@ class Atom:
         """
         return self.active or (everywhere and not self.outside)
 
-    def split(self, signatures: set[frozenset[Mask]]) -> Atom:
+    def split(self, signatures: set[Signature]) -> Atom:
         """A copy for other classes."""
         return Atom(signatures, dict(self.pre), dict(self.post), set(self.missed))
 
