@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
 import time
 from collections import Counter
 from dataclasses import replace
@@ -12,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from process_support import gone
 from support import REPOSITORY, run_llc
 
 from verilocc_mlir.cli.main import run as verilocc
@@ -22,7 +24,7 @@ from verilocc_model.corpus.function_attributes import with_attributes, with_feat
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.kernel_list import export, read_list, write_list
 from verilocc_model.corpus.stream import cells
-from verilocc_model.corpus.workers import run
+from verilocc_model.corpus.workers import Done, Pool, in_order, run
 
 LIST = REPOSITORY / "benchmarks" / "kernel_corpus.json"
 _PACKAGES = {"mlir": "torch_mlir", "triton": "triton", "iree": "iree.compiler"}
@@ -193,6 +195,50 @@ def _task(what: str) -> str:
     if what == "bad":
         raise InputError("not good", where="here")
     return what.upper()
+
+
+class _FirstIsLast(Pool[int]):
+    """Ends the first task when no other is there."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        self._open: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def start(self, number: int, task: int) -> None:
+        self.started += 1
+        self._open.append(number)
+
+    def ended(self) -> list[tuple[int, Done[int]]]:
+        number = self._open.pop()
+        return [(number, Done(number, self.started, ""))]
+
+
+def test_ends_are_in_order_and_those_that_wait_for_an_earlier_one_are_bounded() -> None:
+    pool = _FirstIsLast()
+    done = list(in_order(range(500), pool, 2))
+    assert [one.task for one in done] == list(range(500))
+    # How many had been started when the first one ended.
+    assert done[0].result <= 1 + 16 * 2 + 1
+    assert list(in_order([], pool, 2)) == []
+
+
+def hold_once(what: str) -> str:
+    """For a directory: the first process that has it starts another, says so in ``pids``, and stays."""
+    pids = Path(what) / "pids"
+    if Path(what).is_dir() and not pids.exists():
+        tool = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        pids.write_text(f"{os.getpid()} {tool.pid}\n")
+        time.sleep(600)
+    return what
+
+
+def test_what_a_task_started_ends_with_it(tmp_path: Path) -> None:
+    done = list(run(hold_once, ["a", str(tmp_path), "b"], jobs=1, seconds=4))
+    assert [one.failure for one in done] == ["", "not finished within 4 s", ""]
+    assert all(gone(int(pid)) for pid in (tmp_path / "pids").read_text().split())
 
 
 def test_a_task_that_crashes_hangs_or_fails_costs_itself_only() -> None:

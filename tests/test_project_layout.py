@@ -60,7 +60,7 @@ def test_import_arrows_hold() -> None:
         ("verilocc_mlir/cost/flow.py", "import verilocc_mlir.pipeline", "cost is a model of text"),
         ("verilocc_mlir/spilling/plan.py", "import verilocc_mlir.allocators", "spilling knows the function"),
         ("verilocc_mlir/banks/mfma.py", "import verilocc_mlir.analysis.lanes", "banks imports mir and target only"),
-        ("verilocc_mlir/pipeline/batch/run.py", "import ray", "Ray is loaded by its executor"),
+        ("verilocc_mlir/pipeline/batch/run.py", "import ray", "Ray is loaded by the deployment"),
         ("model/verilocc_model/price.py", "import torch", "encoding and decoding need neither torch"),
         ("verilocc_mlir/pipeline/phase.py", "import verilocc_model", "nothing of the compiler but its command line"),
         ("model/verilocc_model/corpus/cells.py", "import verilocc_mlir.cli", "the corpus loads front ends"),

@@ -43,7 +43,7 @@ def test_no_cluster_to_join_is_one_error(tmp_path: Path) -> None:
     assert re.fullmatch(said, done.stderr)
 
 
-@pytest.mark.parametrize("command", [["serve"], ["compile-many", "."]])
+@pytest.mark.parametrize("command", [["serve"], ["compile-many", "."], ["corpus", "make", "--out", "."]])
 def test_without_ray_the_extra_is_named(command: list[str]) -> None:
     code = """
         import sys
@@ -68,6 +68,7 @@ def test_without_ray_the_extra_is_named(command: list[str]) -> None:
     ("command", "message"),
     [
         (["compile-many", ".", "--ray-address=auto"], "--ray-address needs --ray"),
+        (["corpus", "make", "--out", ".", "--ray-address=auto"], "--ray-address needs --ray"),
         (["serve", "--replicas=2"], "--replicas needs --ray"),
         pytest.param(["serve", "--ray", "--metrics=127.0.0.1:0"], "--metrics is not possible", marks=needs_ray),
         pytest.param(["serve", "--ray", "--listen=0.0.0.0:0"], "can be reached from the network", marks=needs_ray),

@@ -1,7 +1,7 @@
 """A Ray cluster, one of this machine or one that is there: reached, used and left as it was found.
 
-Ray is optional (extra ``ray``) and loaded when it is first needed. Only this module, ``service.ray_serve`` and
-``pipeline.batch.on_ray`` load it.
+Ray is optional (extra ``ray``) and loaded when it is first needed. Only this module and ``service.ray_serve``
+load it.
 """
 
 from __future__ import annotations

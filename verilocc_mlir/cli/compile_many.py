@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich_click import RichCommand
 
-from verilocc_mlir.cli.extras import needs_ray
 from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,
     RAY_OPTIONS,
     TARGET_OPTIONS,
+    cluster_address,
     compile_options,
     ray_options,
     settings_of,
@@ -137,10 +137,7 @@ def compile_many_command(
     settings = settings_of(asked_of_server(options))
     if settings.server == LOCAL:
         raise click.UsageError("--server=local is for one file; start a server: verilocc serve --listen=unix:PATH")
-    if ray:
-        needs_ray()
-    elif ray_address:
-        raise click.UsageError("--ray-address needs --ray")
+    cluster = cluster_address(ray, ray_address)
 
     from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
 
@@ -162,7 +159,7 @@ def compile_many_command(
     toolchain = find_toolchain(settings.llvm)
     keys = Keys(settings, toolchain, server_version(settings))
     factory = FACTORY if settings.server else ""
-    executor = _executor(jobs, job_seconds, factory, memory_mib, toolchain, (ray_address or "local") if ray else None)
+    executor = _executor(jobs, job_seconds, factory, memory_mib, toolchain, cluster)
     warnings: list[str] = []
     items: list[BatchItem] = []
     with _progress(len(inputs), progress and not quiet) as (show, say):

@@ -14,6 +14,7 @@ from rich_click import RichCommand, RichGroup
 
 from verilocc_mlir.cli.extras import needs_model
 from verilocc_mlir.cli.help import HELP
+from verilocc_mlir.cli.options import cluster_address, ray_options
 from verilocc_mlir.errors import ExitCode, InputError
 
 
@@ -100,18 +101,23 @@ def export_command(list_path: Path, out: Path, jobs: int, store_path: Path | Non
 @click.option("--most-instructions", type=click.IntRange(1), default=4000, show_default=True, help="Of a kernel.")
 @click.option("--kernel-seconds", type=click.FloatRange(0, min_open=True), default=180.0, show_default=True,
               help="For one kernel; then it is left out.")  # fmt: skip
-@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Kernels at once.")
+@click.option("-j", "--jobs", type=click.IntRange(1), default=None, metavar="N",
+              help="Kernels at once. [default: 1; with --ray one a CPU]")  # fmt: skip
+@ray_options
 @click.option("-q", "--quiet", is_flag=True, help="Show no kernels as they are done.")
 @_store_option
 def make_command(
-    out: Path, kernels: int, teachers: tuple[str, ...], most_instructions: int, kernel_seconds: float, jobs: int,
-    quiet: bool, store_path: Path | None, seed: int, targets: tuple[str, ...], sources: tuple[str, ...],
-    families: tuple[str, ...],
+    out: Path, kernels: int, teachers: tuple[str, ...], most_instructions: int, kernel_seconds: float, jobs: int | None,
+    ray: bool, ray_address: str, quiet: bool, store_path: Path | None, seed: int, targets: tuple[str, ...],
+    sources: tuple[str, ...], families: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Make the data set, or go on with it: problems of kernels and labels that are proved.
 
-    Started again with the same options it continues where it was; with more --kernels it grows.
+    Started again with the same options it continues where it was; with more --kernels it grows. With --ray, kernels are
+    made on the nodes of a Ray cluster, each with the same versions installed: docs/ray.md.
     """
+    cluster = cluster_address(ray, ray_address)
+
     from verilocc_mlir.store import Store
     from verilocc_model.corpus.build import KernelLimits, Recipe, make
     from verilocc_model.corpus.cells import SOURCES, TARGETS
@@ -131,8 +137,16 @@ def make_command(
             )
             click.echo(f"{left} left  {row['cell']} {row['seconds']:.1f} s: {said}", err=True)
 
+    # On a node, a relative path would be one of Ray's directories there.
+    store = Store(store_path.absolute()) if store_path else None
     try:
-        journal = make(recipe, out, jobs=jobs, store=Store(store_path) if store_path else None, progress=show)
+        if cluster is None:
+            journal = make(recipe, out, jobs=jobs or 1, store=store, progress=show)
+        else:
+            from verilocc_model.corpus.on_ray import RayRunner
+
+            runner = RayRunner(cluster, recipe.sources)
+            journal = make(recipe, out, jobs=jobs or 0, runner=runner, store=store, progress=show)
     except KeyboardInterrupt:
         click.echo(f"interrupted; what is done is kept in {out}, and the same command goes on from there", err=True)
         return ExitCode.INTERRUPTED

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from verilocc_mlir.allocators.registry import MODEL, MOST_SAMPLES
+from verilocc_mlir.cli.extras import needs_ray
 from verilocc_mlir.pipeline.settings import (
     DEFAULT_ALLOCATOR,
     DEFAULT_ALLOCATOR_SECONDS,
@@ -125,6 +126,20 @@ def ray_options(command: _Command) -> _Command:
     ):  # fmt: skip
         command = option(command)
     return command
+
+
+def cluster_address(ray: bool, ray_address: str) -> str | None:
+    """Address of the cluster that the options of ``ray_options`` ask for; None without ``--ray``.
+
+    Raises:
+        UsageError: an address without ``--ray``. UnsupportedError: Ray is not installed.
+    """
+    if ray:
+        needs_ray()
+        return ray_address or "local"
+    if ray_address:
+        raise click.UsageError("--ray-address needs --ray")
+    return None
 
 
 def compile_options(command: _Command) -> _Command:

@@ -72,9 +72,15 @@ def versions(toolchain: Toolchain) -> dict[str, str]:
 @functools.lru_cache(maxsize=1)
 def source_digest() -> str:
     """SHA-256 over the sources of both packages; what this process first sees of them, 64 hexadecimal digits."""
+    return python_digest(*(Path(str(module.__file__)).parent for module in (version, outcome)))
+
+
+def python_digest(*directories: Path) -> str:
+    """SHA-256 over the Python files of directories and all below them, 64 hexadecimal digits; where they are is no part
+    of it.
+    """
     digest = hashlib.sha256()
-    for module in (version, outcome):
-        root = Path(str(module.__file__)).parent
+    for root in directories:
         for path in sorted(root.rglob("*.py")):
             data = path.read_bytes()
             digest.update(f"{root.name}/{path.relative_to(root)}\0{len(data)}\0".encode())

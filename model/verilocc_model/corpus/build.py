@@ -2,7 +2,7 @@
 
 Kernels are made in parallel and taken in the stream's order, so the same parameters and versions give the same data set
 whatever the number of processes, and however often it was interrupted. A kernel that takes longer than
-``KernelLimits.seconds`` is the exception.
+``KernelLimits.seconds`` is the exception, and on a cluster one whose node dies, twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from verilocc_model.corpus.shards import ShardWriter
 from verilocc_model.corpus.sources import source
 from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
-from verilocc_model.corpus.workers import Done, run
+from verilocc_model.corpus.workers import Done, Runner, run
 
 _SHARD_KERNELS = 64
 
@@ -68,17 +68,21 @@ def make(
     directory: Path,
     *,
     jobs: int = 1,
+    runner: Runner = run,
     store: Store | None = None,
     progress: Callable[[Mapping[str, Any], int], None] = lambda _row, _left: None,
 ) -> list[dict[str, Any]]:
     """Make or continue the data set; returns the journal.
 
     Args:
-        store: keeps the kernels' IR.
+        jobs: kernels at once, as ``runner`` takes it.
+        runner: where kernels are made: in processes of this machine, or as ``on_ray.RayRunner`` does.
+        store: keeps the kernels' IR, where it is made.
         progress: called with each kernel's row of the journal and how many are left.
 
     Raises:
-        InputError: another data set is there; no such teacher. ToolchainError: a front end or LLVM is missing.
+        InputError: another data set is there; no such teacher. ToolchainError: a front end or LLVM is missing. Else
+            what ``runner`` raises.
 
     Interrupted, it keeps what is done and raises on.
     """
@@ -93,7 +97,9 @@ def make(
     seen = _Seen(writer.journal)
     lines: list[str] = []
     rows: list[dict[str, Any]] = []
-    results = run(partial(kernel_records, recipe=recipe, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds)
+    results = runner(
+        partial(kernel_records, recipe=recipe, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds
+    )
     try:
         for number, one in enumerate(results, 1):
             row, kept = _journal_row(one, seen)
