@@ -19,6 +19,7 @@ from test_corpus import _first, _needs
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.allocators import allocator
+from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction
@@ -34,7 +35,7 @@ from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.function_attributes import with_attributes
 from verilocc_model.corpus.greedy import NotExpressible, greedy_proposal
 from verilocc_model.corpus.ir import ir
-from verilocc_model.corpus.labels import Label, Refused, admit, ranked, teach, teacher
+from verilocc_model.corpus.labels import IMPROVED, Label, Refused, admit, improving, ranked, teach, teacher
 from verilocc_model.corpus.problems import Stated, problem_demands, stated_problems
 from verilocc_model.corpus.records import Record, structure_of
 from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, read_manifest, read_records
@@ -172,6 +173,15 @@ def test_an_allocator_of_the_project_is_a_teacher_by_name(vgpr: Stated) -> None:
     assert teacher("deterministic", compiler)(vgpr) == allocator("deterministic").allocate(vgpr.problem)
     with pytest.raises(InputError, match="no allocator"):
         teacher("oracle", compiler)
+
+
+def test_the_deterministic_allocator_and_local_moves_are_a_teacher(vgpr: Stated) -> None:
+    answer = teacher(IMPROVED, compiler_of(_first("mlir", "conv", "gfx942")))(vgpr)
+    assert isinstance(admit(vgpr.problem, answer, timeout_s=30), Label)
+    assert answer == improving().allocate(vgpr.problem)
+    tables = Tables(vgpr.problem)
+    plain = allocator("deterministic").allocate(vgpr.problem)
+    assert tables.cost.of(tables.starts(answer)) <= tables.cost.of(tables.starts(plain))
 
 
 def test_structure_forgets_names_and_target_but_no_question(vgpr: Stated) -> None:

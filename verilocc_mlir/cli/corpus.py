@@ -97,7 +97,7 @@ def export_command(list_path: Path, out: Path, jobs: int, store_path: Path | Non
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The data set.")
 @click.option("--kernels", type=click.IntRange(1), default=1000, show_default=True, help="How many, in all.")
 @click.option("--teacher", "teachers", multiple=True, metavar="NAME",
-              help="An allocator, or llvm-greedy. [default: llvm-greedy, deterministic]")  # fmt: skip
+              help="An allocator, improved, or llvm-greedy. [default: llvm-greedy, deterministic]")  # fmt: skip
 @click.option("--most-instructions", type=click.IntRange(1), default=4000, show_default=True, help="Of a kernel.")
 @click.option("--kernel-seconds", type=click.FloatRange(0, min_open=True), default=180.0, show_default=True,
               help="For one kernel; then it is left out.")  # fmt: skip

@@ -9,7 +9,9 @@ from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.allocators.cost import file_total
+from verilocc_mlir.allocators.improve import Improving
 from verilocc_mlir.allocators.measure import measure
+from verilocc_mlir.allocators.registry import DEFAULT_SECONDS
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.toolchain.staged import StagedCompiler
@@ -18,6 +20,8 @@ from verilocc_model.corpus.greedy import NotExpressible, greedy_proposal
 from verilocc_model.corpus.problems import Stated
 
 DEFAULT_TEACHERS = (greedy.NAME, "deterministic")
+IMPROVED = "improved"
+"""The deterministic allocator and then local moves, as ``-O=best`` does too."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ Teacher = Callable[[Stated], Proposal]
 
 
 def teacher(name: str, compiler: StagedCompiler) -> Teacher:
-    """A teacher by name: ``llvm-greedy``, or an allocator of ``verilocc_mlir.allocators``.
+    """A teacher by name: ``llvm-greedy``, ``IMPROVED``, or an allocator of ``verilocc_mlir.allocators``.
 
     Raises:
         InputError: there is no allocator of that name.
@@ -73,8 +77,13 @@ def teacher(name: str, compiler: StagedCompiler) -> Teacher:
             return greedy_proposal(stated.problem, stated.function, after.functions[0], version)
 
         return llvm
-    chosen = allocator(name)
+    chosen = improving() if name == IMPROVED else allocator(name)
     return lambda stated: chosen.allocate(stated.problem)
+
+
+def improving(seconds: float = DEFAULT_SECONDS) -> Improving:
+    """The allocator called ``IMPROVED``; its moves take so many seconds at most."""
+    return Improving(allocator("deterministic"), seconds)
 
 
 def admit(problem: AllocationProblem, proposal: Proposal, *, timeout_s: float) -> Label | Refused:
