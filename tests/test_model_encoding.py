@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from allocators_support import random_problem, violations
@@ -19,8 +20,8 @@ from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import Turn, Window, cells_of, sure_windows, told, windows_of
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import words
-from verilocc_model.price import price_of
+from verilocc_model.encoding.vocabulary import FIRST, HINT, JOIN, words
+from verilocc_model.price import Price, price_of
 
 KERNELS: list[tuple[str, Phase]] = [
     ("gemm_mma_lds.gfx942", "sgpr"),
@@ -87,7 +88,8 @@ def test_random_assignments_are_told_and_heard_again(seed: int) -> None:
 
 
 def test_an_assignment_that_breaks_a_rule_is_no_label() -> None:
-    problem, proposal = answered("attn_d64.gfx90a", "vgpr")
+    # Cheaper than any draft, or the draft would be told instead.
+    problem, proposal = answered("gemm_mma_lds.gfx1100", "vgpr")
     busy = max(problem.ranges, key=lambda r: sum(e - s for g in r.groups for s, e in g.segments))
     others = [r for r in problem.ranges if r.width == busy.width and r.banks == busy.banks and r.id != busy.id]
     registers = list(proposal.registers)
@@ -149,6 +151,45 @@ def test_an_answer_that_needs_no_look_ahead_holds_without_a_mask(name: str, phas
     assert int(plan_of(again)[1][5:]) > refuted[0] or refuted[0] == last
     registers = form.restored(heard_alone(table, again, refuted).registers())
     assert not violations(problem, Proposal(PROBLEM_VERSION, "told", registers))
+
+
+@pytest.mark.parametrize("lookahead", [False, True])
+@pytest.mark.parametrize("name", ["attn_d64.gfx90a", "gemm_mma_lds.gfx942"])
+def test_the_share_that_goes_through_is_named(name: str, lookahead: bool) -> None:
+    table = Table(canonical(answered(name, "vgpr")[0]).problem)
+    episode = planning(table, lookahead)
+    plan = episode.sure_plan()
+    assert plan is not None
+    assert all(map(episode.answer, plan[:2]))
+    question = episode.question()
+    assert question is not None
+    assert len(episode.shares) > 1
+    (named,) = (b for a, b in pairwise(question.facts) if a == "hint")
+    assert named == (question.draft if lookahead else plan[2])
+    # What each share comes to, with a witness or by first fit alone.
+    prices: dict[str, Price] = {}
+    for word in episode.options():
+        other = planning(table, lookahead)
+        if all(map(other.answer, (*plan[:2], word))) and placed(other):
+            prices[word] = price_of(table, other.starts)
+    assert prices[named] == min(prices.values())
+
+
+def planning(table: Table, lookahead: bool) -> Episode:
+    """An episode with everything joined that can be."""
+    episode = Episode(table, lookahead=lookahead)
+    while episode.stage == "joining":
+        assert episode.answer(JOIN)
+    return episode
+
+
+def placed(episode: Episode) -> bool:
+    """Whether all items find places by first fit, with a witness where that says."""
+    while (question := episode.question()) is not None:
+        word = question.draft or (HINT if "hint" in question.facts else FIRST)
+        if not episode.answer(word):
+            return False
+    return True
 
 
 def plan_of(windows: list[Window]) -> list[str]:

@@ -188,7 +188,8 @@ def test_preferences_are_between_proved_assignments_and_trained_on(trained: Path
 
 
 def test_a_preference_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    path = write_labelled(tmp_path, "gemm_mma_lds.gfx942", "vgpr")
+    # With nothing to join, so that the first question is one that plans.
+    path = write_labelled(tmp_path, "gemm_mma_lds.gfx1100", "vgpr")
     row = json.loads(gzip.decompress(path.read_bytes()))
     for before, chosen, rejected, said in (
         ([], "split9", "order0", "'split9' is not allowed"),

@@ -43,7 +43,7 @@ from verilocc_model.training.data import encoded, plans
 from verilocc_model.training.entries import Labelled, entries, read_file
 from verilocc_model.training.run import train_base
 
-TESTED_ON = ("gemm_mma_lds.gfx1100", "gemm_mma_lds.gfx950")
+TESTED_ON = ("gemm_mma_lds.gfx1100", "gemm_mma_lds.gfx950", "attn_d64.gfx950")
 
 
 def problems() -> list[Labelled]:
@@ -62,8 +62,8 @@ def prices_of(rows: list[Row], policy: str) -> list[Price]:
 
 def test_from_scratch_it_learns(trained: Path, tmp_path: Path) -> None:
     # On kernels it has not seen, the first masked answer is always proved; with at most half of the registers of random
-    # legal choice, no more waves lost anywhere, and cheaper on three of four problems. Against the same model before
-    # training: nowhere worse, and cheaper on two of four.
+    # legal choice, no more waves lost anywhere, and cheaper on five of six problems. Against the same model before
+    # training: nowhere worse, and cheaper on three of six.
     config = EvalConfig(modes=("masked",), policies=("model", "random"))
     rows = list(evaluate(problems(), ModelAllocator(trained / "model").scorer, config))
     untrained = tmp_path / "untrained"
@@ -75,10 +75,10 @@ def test_from_scratch_it_learns(trained: Path, tmp_path: Path) -> None:
     pairs = list(zip(mine, prices_of(rows, "random"), strict=True))
     assert all(one.lost_waves <= other.lost_waves for one, other in pairs)
     assert sum(one.granules for one, _ in pairs) <= sum(other.granules for _, other in pairs) / 2
-    assert sum(one < other for one, other in pairs) >= 3
+    assert sum(one < other for one, other in pairs) >= 5
     pairs = list(zip(mine, prices_of(before, "model"), strict=True))
     assert all(one <= other for one, other in pairs)
-    assert sum(one < other for one, other in pairs) >= 2
+    assert sum(one < other for one, other in pairs) >= 3
     rows_of_loss = json.loads((trained / "metrics.json").read_text())["rows"]
     assert rows_of_loss[-1]["validation"]["others"]["accuracy"] > 0.9
 
@@ -218,8 +218,8 @@ def test_the_trivial_policies_are_measured_without_a_model() -> None:
     asked = problems()[0]
     rows = list(evaluate([asked], None, EvalConfig(modes=("masked", "mask-only"))))
     assert {(r.policy, r.mode) for r in rows} == {
-        ("draft", "masked"), ("first-fit", "masked"), ("random", "masked"), ("first-fit", "mask-only"),
-        ("random", "mask-only"),
+        ("draft", "masked"), ("meets", "masked"), ("first-fit", "masked"), ("random", "masked"),
+        ("first-fit", "mask-only"), ("random", "mask-only"),
     }  # fmt: skip
     assert all(r.proved for r in rows if r.mode == "masked")
     cells = {(c["policy"], c["mode"]): c for c in summary(rows)}
@@ -309,6 +309,14 @@ def test_the_exact_allocator_is_measured_beside_the_others() -> None:
         assert rows["exact"].price[:2] <= rows["draft"].price[:2]
     rows = {r.policy: r for r in evaluate([asked], None, replace(config, exact_seconds=1e-3))}
     assert (rows["exact"].price, rows["exact"].reason) == (None, "open")
+
+
+def test_local_moves_are_measured_beside_the_others() -> None:
+    (row,) = evaluate([problems()[0]], None, EvalConfig(policies=("improved",)))
+    assert (row.policy, row.mode, row.outcome) == ("improved", "masked", "proved")
+    assert row.price is not None
+    assert row.deterministic is not None
+    assert row.price <= row.deterministic
 
 
 @pytest.mark.parametrize(

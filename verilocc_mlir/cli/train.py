@@ -191,8 +191,8 @@ def adapt_command(
     "--policy",
     "policies",
     multiple=True,
-    type=click.Choice(["model", "draft", "first-fit", "random", "exact"]),
-    help="[all but exact]",
+    type=click.Choice(["model", "draft", "meets", "first-fit", "random", "exact", "improved"]),
+    help="[all but exact and improved]",
 )
 @click.option("--samples", type=click.IntRange(0, 1000), default=0, show_default=True, help="For pass@k.")
 @click.option("--feedback", is_flag=True, help="Second attempts after a refutation, told why and blind.")

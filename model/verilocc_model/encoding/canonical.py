@@ -174,6 +174,11 @@ def _colours(problem: AllocationProblem, layout: _Layout) -> tuple[list[str], li
             partners[a.a].append(("a", *lanes, signatures[a.b] if a.b >= 0 else a.fixed))
             if a.b >= 0:
                 partners[a.b].append(("b", *lanes, signatures[a.a]))
+        for p in problem.preferences:
+            for r in p.relations:
+                asked = (p.kind, p.weight, r.a_lane, r.b_lane, r.modulus)
+                partners[r.a].append(("first", *asked, signatures[r.b]))
+                partners[r.b].append(("second", *asked, signatures[r.a]))
         for r, deeds_of in enumerate(within):
             for b, done in deeds_of:
                 seen[b].append((signatures[r], done))

@@ -9,7 +9,7 @@ from verilocc_mlir.allocators.items import Candidates, Item
 from verilocc_mlir.allocators.packing import Packing, below
 from verilocc_model.encoding.places import place_of, place_word
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import FIRST, HINT, POINTERS, TIGHT, TOP
+from verilocc_model.encoding.vocabulary import FIRST, HINT, MEETS, POINTERS, TIGHT, TOP
 
 
 class Decided:
@@ -81,6 +81,17 @@ class Decided:
         """The cheapest free place."""
         return self._packing.first_fit(item, self._candidates(item)[0])
 
+    def meets(self, item: Item) -> int:
+        """The cheapest free place that meets more, by weight, of what copies and the machine's preferences ask than
+        where the hint or else first fit leads."""
+        plain = self.hint(item)
+        if plain < 0:
+            plain = self.first(item)
+        if plain < 0:
+            return -1
+        asked = self._table.wishes.of(item, self.starts)
+        return asked.better(plain, self._candidates(item)[0], lambda start: self._packing.fits(item, start))
+
     def top(self, item: Item) -> int:
         """The last free place with a number."""
         numbered = self._table.cells.stop["sgpr"]
@@ -110,13 +121,17 @@ class Decided:
 
     def word_of(self, item: Item, start: int) -> str:
         """The word that puts the item at a cell: a pointer if one leads there, else a number."""
-        for pointer, find in ((HINT, self.hint), (FIRST, self.first), (TOP, self.top), (TIGHT, self.tight)):
-            if start == find(item):
+        for pointer in POINTERS:
+            if start == self._pointed(item, pointer):
                 return pointer
         return self.number_of(item, start)
 
     def cell_of(self, item: Item, word: str) -> int:
         """The cell that a word names for an item, -1 where it names none."""
         if word in POINTERS:
-            return {HINT: self.hint, FIRST: self.first, TOP: self.top, TIGHT: self.tight}[word](item)
+            return self._pointed(item, word)
         return place_of(self._table.cells, self._table.problem.ranges[item.members[0][0]].banks, word)
+
+    def _pointed(self, item: Item, pointer: str) -> int:
+        find = {HINT: self.hint, FIRST: self.first, MEETS: self.meets, TOP: self.top, TIGHT: self.tight}[pointer]
+        return find(item)

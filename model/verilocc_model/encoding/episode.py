@@ -145,9 +145,9 @@ class Episode:
     # --- of one stage ---------------------------------------------------------------------------------------------
 
     @property
-    def copy(self) -> int:
-        """The copy asked about, as an index of ``table.copies``."""
-        return self._joining.copy
+    def joint(self) -> int:
+        """What is asked about, as an index of ``table.joints``."""
+        return self._joining.joint
 
     @property
     def shares(self) -> tuple[Ceiling, ...]:
@@ -194,5 +194,6 @@ class Episode:
             plan.ceiling,
             plan.witness,
             mask=self.masked,
+            alone=self._alone,
             advice=self._advice,
         )

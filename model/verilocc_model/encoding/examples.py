@@ -10,6 +10,7 @@ from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_model.encoding.canonical import canonical
+from verilocc_model.encoding.drafting import draft
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.placing import Advice
 from verilocc_model.encoding.table import Table
@@ -95,7 +96,8 @@ def windows_of(
     """The training windows of a problem with an assignment, in the order of placing that explains it best.
 
     Where the draft is no dearer, it is told instead, with its plan, which the facts point to: another answer that is as
-    good would teach to look away from them. Not where there is ``advice``, which is of this assignment.
+    good would teach to look away from them. So is the draft with all places that meet more, where that is cheaper than
+    the draft alone. Not where there is ``advice``, which is of this assignment.
 
     Args:
         problem: as it was built, or canonical.
@@ -110,7 +112,9 @@ def windows_of(
     form = canonical(problem)
     table = Table(form.problem)
     starts = cells_of(table, form.permuted(tuple(registers)))
-    drafted = _draft(table) if advice is None else None
+    drafts = [one for meets in (False, True) if (one := _draft(table, meets)) is not None] if advice is None else []
+    # Of drafts that cost the same, the one without.
+    drafted = min(drafts, key=lambda one: price_of(table, one[0]), default=None)
     if drafted is not None and price_of(table, drafted[0]) <= price_of(table, starts):
         return _cut(told(table, drafted[0], 0, plan=drafted[1]), limit, writing)
     turns: list[tuple[tuple[str, ...], Turn]] = []
@@ -128,19 +132,14 @@ def windows_of(
     return _cut(turns, limit, writing)
 
 
-def _draft(table: Table) -> tuple[list[int], list[str]] | None:
-    """First cells and plan if all questions are answered with the draft; None if there is none."""
-    plan: list[str] = []
+def _draft(table: Table, meets: bool) -> tuple[list[int], list[str]] | None:
+    """First cells and plan of a draft; None if there is none."""
     try:
         episode = Episode(table)
-        while (question := episode.question()) is not None:
-            if question.stage == "planning":
-                plan.append(question.draft)
-            if not episode.answer(question.draft):
-                return None
+        given = draft(episode, meets=meets)
     except AllocationFailure:
         return None
-    return episode.starts, plan
+    return episode.starts, [word for question, word in given if question.stage == "planning"]
 
 
 def sure_windows(
@@ -274,8 +273,8 @@ def cells_of(table: Table, registers: Sequence[str]) -> list[int]:
 
 def _answer(episode: Episode, starts: list[int], order: int) -> str:
     if episode.stage == "joining":
-        affinity, distance = episode.table.copies[episode.copy]
-        return JOIN if starts[affinity.b] == starts[affinity.a] + distance else APART
+        joint = episode.table.joints[episode.joint]
+        return JOIN if starts[joint.b] == starts[joint.a] + joint.distance else APART
     if episode.stage == "placing":
         member, offset = episode.current().members[0]
         return episode.word_at(starts[member] - offset)

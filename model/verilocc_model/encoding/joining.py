@@ -1,4 +1,4 @@
-"""The first stage: for each copy that could vanish, heaviest first, whether its ends are placed as one."""
+"""The first stage: for each copy that could vanish and each chain, heaviest first, whether its ends become one item."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from verilocc_mlir.allocators.coalesce import join_items
 from verilocc_mlir.allocators.items import Item
 from verilocc_model.encoding.questions import Question
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import APART, JOIN
+from verilocc_model.encoding.vocabulary import APART, CHAIN, JOIN
 
 
 class Joining:
@@ -24,16 +24,16 @@ class Joining:
         self._mask = mask
         self._item_of: list[Item] = list(table.singles)
         self._offset_of = [0] * len(table.singles)
-        self.copy = 0
-        """The copy asked about, as an index of ``table.copies``."""
-        # For each answer, the copy, and of each range that it joined, the item and offset before.
+        self.joint = 0
+        """What is asked about, as an index of ``table.joints``."""
+        # For each answer, the joint, and of each range that it joined, the item and offset before.
         self._answered: list[tuple[int, list[tuple[int, Item, int]]]] = []
         self._skip()
 
     @property
     def done(self) -> bool:
-        """Whether no copy is left that could vanish."""
-        return self.copy >= len(self._table.copies)
+        """Whether nothing is left that could be joined."""
+        return self.joint >= len(self._table.joints)
 
     @property
     def items(self) -> list[Item]:
@@ -41,13 +41,14 @@ class Joining:
         return list(dict.fromkeys(self._item_of))
 
     def question(self) -> Question:
-        """About the copy at hand."""
+        """About the joint at hand."""
         t = self._table
-        affinity, _ = t.copies[self.copy]
-        a, b = t.problem.ranges[affinity.a], t.problem.ranges[affinity.b]
-        first, second = self._item_of[affinity.a], self._item_of[affinity.b]
+        joint = t.joints[self.joint]
+        a, b = t.problem.ranges[joint.a], t.problem.ranges[joint.b]
+        first, second = self._item_of[joint.a], self._item_of[joint.b]
         facts = (
-            t.features.copy(affinity.weight, a, b),
+            *((CHAIN,) if joint.chain else ()),
+            t.features.copy(joint.weight, a, b),
             t.features.item_shape(first),
             t.features.item_life(first),
             t.features.item_life(second),
@@ -64,15 +65,15 @@ class Joining:
         if word not in (JOIN, APART) and self._mask:
             return False
         changed: list[tuple[int, Item, int]] = []
-        self._answered.append((self.copy, changed))
+        self._answered.append((self.joint, changed))
         if word == JOIN:
             joined = self._joined()
             if joined is None:
-                raise AssertionError("a copy was asked about that cannot vanish")
+                raise AssertionError("asked about what cannot be joined")
             for member, offset in joined.members:
                 changed.append((member, self._item_of[member], self._offset_of[member]))
                 self._item_of[member], self._offset_of[member] = joined, offset
-        self.copy += 1
+        self.joint += 1
         self._skip()
         return True
 
@@ -83,21 +84,21 @@ class Joining:
     def rewind(self, mark: int) -> None:
         """Take back all answers but the first ``mark``."""
         while len(self._answered) > mark:
-            self.copy, changed = self._answered.pop()
+            self.joint, changed = self._answered.pop()
             for member, item, offset in changed:
                 self._item_of[member], self._offset_of[member] = item, offset
 
     def _joined(self) -> Item | None:
-        """The item that the copy at hand would make; None where it cannot be."""
-        affinity, distance = self._table.copies[self.copy]
-        first, second = self._item_of[affinity.a], self._item_of[affinity.b]
+        """The item that the joint at hand would make; None where it cannot be."""
+        joint = self._table.joints[self.joint]
+        first, second = self._item_of[joint.a], self._item_of[joint.b]
         if first is second:
             return None
-        shift = self._offset_of[affinity.a] + distance - self._offset_of[affinity.b]
+        shift = self._offset_of[joint.a] + joint.distance - self._offset_of[joint.b]
         joined = join_items(first, second, shift)
         return joined if joined is not None and self._table.candidates.of(joined) else None
 
     def _skip(self) -> None:
-        """On to the next copy that could vanish."""
+        """On to the next that could be joined."""
         while not self.done and self._joined() is None:
-            self.copy += 1
+            self.joint += 1

@@ -12,7 +12,7 @@ from verilocc_mlir.allocators.search import Placement, Strategy
 from verilocc_model.encoding.decided import Decided
 from verilocc_model.encoding.questions import Question
 from verilocc_model.encoding.table import Table
-from verilocc_model.encoding.vocabulary import FIRST, HINT, NONE, POINTERS
+from verilocc_model.encoding.vocabulary import FIRST, HINT, MEETS_AT, NONE, POINTERS
 from verilocc_model.encoding.witnesses import make_way
 
 
@@ -34,6 +34,8 @@ class Placing:
         ceiling: registers of each file that may be used.
         witness: a complete assignment to look ahead with, which is changed; None: nothing looks ahead.
         mask: refuse places that are not free, and with a witness those that leave no complete assignment.
+        alone: say nothing of places that meet more than the plain ones: where nothing looks ahead they may leave too
+            few.
         advice: by range id, what refutations of earlier proposals said.
     """
 
@@ -46,6 +48,7 @@ class Placing:
         witness: Placement | None,
         *,
         mask: bool,
+        alone: bool,
         advice: Mapping[int, Advice],
     ) -> None:
         self._table = table
@@ -53,6 +56,7 @@ class Placing:
         self._ceiling = ceiling
         self._witness = witness
         self._mask = mask
+        self._alone = alone
         self._advice = advice
         # Repair may have taken joined items apart.
         self._queue = sorted(items if witness is None else witness.packing.placed, key=strategy.order)
@@ -107,6 +111,8 @@ class Placing:
             facts += ["hint", decided.number_of(item, hint)]
         first = decided.first(item)
         facts += ["first", decided.number_of(item, first) if first >= 0 else NONE]
+        if not self._alone and (meets := decided.meets(item)) >= 0:
+            facts += [MEETS_AT, decided.number_of(item, meets)]
         if self._witness is None:
             draft = HINT if hint >= 0 else FIRST if first >= 0 else ""
         else:

@@ -12,7 +12,7 @@ from verilocc_model.encoding.joining import Joining
 from verilocc_model.encoding.questions import Question
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import NONE, grant_word, number_after, number_word
-from verilocc_model.encoding.witnesses import STRATEGIES, Prospects, Witnesses
+from verilocc_model.encoding.witnesses import REPAIR_STEPS, STRATEGIES, Prospects, Witnesses
 
 _KINDS = ("order", "grant", "split")
 
@@ -98,9 +98,7 @@ class Planning:
             return None
         order = min(orders, key=plain)
         grant = self.ample(order) if self._refuted else plain(order)
-        shares = self._table.shares(self._table.grants[grant])
-        through = (k for k in range(len(shares)) if self._witnesses.of(order, grant, k, steps=0) is not None)
-        share = next(through, -1)
+        share = self._witnesses.best_share(order, grant, steps=0)
         return (f"order{order}", f"grant{grant}", f"split{share}") if share >= 0 else None
 
     def options(self) -> Iterator[str]:
@@ -142,8 +140,13 @@ class Planning:
         return Question("planning", tuple(facts), self._draft_grant(), final=True)
 
     def _ask_share(self) -> Question:
-        facts = tuple(number_word(c.get("agpr", 0)) for c in self.shares)
-        return Question("planning", facts, self._draft_share(), final=True)
+        facts = [number_word(c.get("agpr", 0)) for c in self.shares]
+        draft = self._draft_share()
+        if len(facts) > 1:
+            order, grant = self._chosen
+            best = self._witnesses.best_share(order, grant, steps=0 if self._alone else REPAIR_STEPS)
+            facts += ["hint", f"split{best}" if best >= 0 else NONE]
+        return Question("planning", tuple(facts), draft, final=True)
 
     def _prospects_of(self, order: int) -> tuple[str, ...]:
         plain = grant_word(self._witnesses.plain(order))
@@ -172,11 +175,10 @@ class Planning:
     def _draft_share(self) -> str:
         if not self._lookahead:
             return ""
-        order, grant = self._chosen
-        for k in range(len(self.shares)):
-            if self._witnesses.of(order, grant, k) is not None:
-                return f"split{k}"
-        raise AssertionError("a grant was taken without a witness")
+        share = self._witnesses.best_share(*self._chosen)
+        if share < 0:
+            raise AssertionError("a grant was taken without a witness")
+        return f"split{share}"
 
     def _no_witness(self) -> AllocationFailure:
         return AllocationFailure(

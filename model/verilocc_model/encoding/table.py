@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, demands, room, splits
 from verilocc_mlir.allocators.cells import CellMap, cell_map
 from verilocc_mlir.allocators.coalesce import lane_offset
-from verilocc_mlir.allocators.cost import CostModel, align_up, scalar_waves, vector_waves
+from verilocc_mlir.allocators.cost import CostModel, align_up, cell_relation, scalar_waves, vector_waves
 from verilocc_mlir.allocators.hints import Hints
 from verilocc_mlir.allocators.items import CandidateTable, Item, single_items
 from verilocc_mlir.allocators.packing import fixed_occupation
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.timeline import Timeline
-from verilocc_mlir.problem.model import Affinity, AllocationProblem
+from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_model.encoding.features import Features
 from verilocc_model.encoding.vocabulary import GRANTS, SPLITS
+from verilocc_model.encoding.wishes import Wishes
 
 SCALAR_GRANULE = 8
 """SGPRs are granted in steps of eight: the encoding granule of GCNSubtarget.cpp before gfx10, and fine enough after."""
+
+
+class Joint(NamedTuple):
+    """Two ranges that something is won by if they are placed as one.
+
+    Attributes:
+        a, b: range ids.
+        distance: cells from the start of ``a`` to that of ``b`` then.
+        weight: estimated executions of a copy, as in ``Affinity`` and ``Preference``.
+        chain: a preference is met, of one register for two ranges (chained matrix operations); else a copy vanishes.
+    """
+
+    a: int
+    b: int
+    distance: int
+    weight: float
+    chain: bool
 
 
 class Table:
@@ -34,6 +53,7 @@ class Table:
         self.hints = Hints(problem, self.cells)
         self.features = Features(problem, self.timeline, self.cells, self.singles)
         self.cost = CostModel(problem, self.cells)
+        self.wishes = Wishes(problem, self.cells, self.cost)
         self.demands: tuple[Demand, ...] = demands(problem, self.timeline, self.cells, self.singles, self.fixed)
         self.room: Room = room(problem, self.demands)
         self.scalar = problem.phase == "sgpr"
@@ -104,11 +124,16 @@ class Table:
         return [self.singles[member] for member, _ in item.members]
 
     @cached_property
-    def copies(self) -> tuple[tuple[Affinity, int], ...]:
-        """Copies between two ranges with the distance of their ends in cells, heaviest first."""
-        found = [
-            (a, distance)
-            for a in self.problem.affinities
-            if a.b >= 0 and a.a != a.b and (distance := lane_offset(a.a_lane - a.b_lane, self.cells.halves)) is not None
-        ]
-        return tuple(sorted(found, key=lambda pair: (-pair[0].weight, pair[0].slot, pair[0].a, pair[0].b)))
+    def joints(self) -> tuple[Joint, ...]:
+        """Pairs of ranges that copies or chains connect, heaviest first."""
+        found: list[tuple[Joint, int]] = []
+        for a in self.problem.affinities:
+            distance = lane_offset(a.a_lane - a.b_lane, self.cells.halves)
+            if a.b >= 0 and a.a != a.b and distance is not None:
+                found.append((Joint(a.a, a.b, distance, a.weight, chain=False), a.slot))
+        for p in self.problem.preferences:
+            if len(p.relations) == 1 and not p.relations[0].modulus:
+                relation = cell_relation(p.relations[0], self.cells)
+                if relation.a != relation.b:
+                    found.append((Joint(relation.a, relation.b, relation.distance, p.weight, chain=True), p.slot))
+        return tuple(joint for joint, _ in sorted(found, key=lambda f: (-f[0].weight, f[1], f[0].a, f[0].b)))

@@ -8,8 +8,8 @@ Words are short texts, so that a sequence can be read, and be given to a model w
 * ``+3.1``: registers to spare while it lives (power of two), and whether copies were joined in it;
 * ``12``, ``a12``, ``12h``, ``x0``: register numbers within their file: of the file the shape names first, AGPRs, high
   halves, special registers;
-* decisions: ``join``/``apart``, ``order0``, ``grant3``, ``split1``, ``=hint``, ``=first``, ``=top``, ``=tight``, or a
-  register number.
+* decisions: ``join``/``apart``, ``order0``, ``grant3``, ``split1``, ``=hint``, ``=first``, ``=meets``, ``=top``,
+  ``=tight``, or a register number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from verilocc_mlir.problem.families import FAMILIES
 
-VOCABULARY_VERSION = 3
+VOCABULARY_VERSION = 4
 
 BANKS = ("v", "a", "va", "s", "sx", "x", "-")
 WIDTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
@@ -40,9 +40,13 @@ HALVES = 512
 SPECIALS = 8
 
 PAD, BEGIN = "<pad>", "<begin>"
-HINT, FIRST, TOP, TIGHT = "=hint", "=first", "=top", "=tight"
-POINTERS = (HINT, FIRST, TOP, TIGHT)
+HINT, FIRST, MEETS, TOP, TIGHT = "=hint", "=first", "=meets", "=top", "=tight"
+POINTERS = (HINT, FIRST, MEETS, TOP, TIGHT)
+MEETS_AT = "meets"
+"""The fact that names the place which ``=meets`` points to."""
 JOIN, APART = "join", "apart"
+CHAIN = "chain"
+"""Of what could be joined: a matrix operation goes on from another's result, rather than a copy vanishing."""
 NONE, ENDLESS = "none", "all"
 ALONE = "alone"
 """A window's second word where nothing looks ahead: the answers must do without help."""
@@ -69,8 +73,8 @@ def words() -> Words:
     families = (*FAMILIES, NONE)
     found = [
         PAD, BEGIN, "sgpr", "wwm", "vgpr", "shared-file", "own-files", "needs", "of", "wave-at", "joining", "planning",
-        "placing", "hint", "first", "refuted", "free", NONE, ENDLESS, ALONE, "reserve1", "reserve2", "reserve3",
-        JOIN, APART, *POINTERS,
+        "placing", "hint", "first", "refuted", "free", NONE, ENDLESS, ALONE, MEETS_AT, MEETS, CHAIN,
+        JOIN, APART, HINT, FIRST, TOP, TIGHT,
     ]  # fmt: skip
     found += [f"order{k}" for k in range(ORDERS)]
     found += [f"grant{k}" for k in range(GRANTS)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from verilocc_mlir.allocators.cost import Cost
@@ -109,13 +111,45 @@ class Witnesses:
         return found
 
     def repaired(self, order: int) -> int:
-        """The fewest registers, in steps of a wave, for which there is a witness; fewer granules without repair."""
+        """The fewest registers, in steps of a wave, for which there is a witness; fewer granules without repair, as
+        long as that leaves no copies."""
         found = self._prospects.repaired.get(order)
         if found is None:
             level = next((k for k in self._table.steps if self.reached(order, k)), -1)
             plain = self.plain(order)
-            found = self._prospects.repaired[order] = min(plain, level) if plain >= 0 and level >= 0 else level
+            found = level
+            if level >= 0 and 0 <= plain < level:
+                found = self._without_copies(order, plain)
+            self._prospects.repaired[order] = found
         return found
+
+    def _without_copies(self, order: int, grant: int) -> int:
+        """The fewest registers from ``grant`` on for which no more copies are left than for all that cost no wave."""
+        ample = next(k for k in self._table.steps if k >= grant)
+        goal = self._copies(order, ample)
+        low, high = grant, ample
+        while low < high:
+            middle = (low + high) // 2
+            if self._copies(order, middle) <= goal:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _copies(self, order: int, grant: int) -> float:
+        """The least that a witness for a grant leaves."""
+        return min((cost.saves_and_copies for cost, _ in self._costs(order, grant)), default=math.inf)
+
+    def _costs(self, order: int, grant: int, steps: int = REPAIR_STEPS) -> Iterator[tuple[Cost, int]]:
+        """What the witnesses for a grant cost, each with its share."""
+        for share in range(len(self._table.shares(self._table.grants[grant]))):
+            found = self.of(order, grant, share, steps)
+            if found is not None:
+                yield self._table.cost.of(found.starts), share
+
+    def best_share(self, order: int, grant: int, steps: int = REPAIR_STEPS) -> int:
+        """The share whose witness is cheapest; -1: none has one."""
+        return min(self._costs(order, grant, steps), default=(None, -1))[1]
 
     def best_order(self) -> int:
         """The order whose witness is cheapest; -1: none has one."""
@@ -125,12 +159,9 @@ class Witnesses:
                 grant = self.repaired(order)
                 if grant < 0:
                     continue
-                for share in range(len(self._table.shares(self._table.grants[grant]))):
-                    found = self.of(order, grant, share)
-                    if found is not None:
-                        cost = self._table.cost.of(found.starts)
-                        if best is None or cost < best[0]:
-                            best = (cost, order)
+                cheapest = min(self._costs(order, grant))
+                if best is None or cheapest[0] < best[0]:
+                    best = cheapest[0], order
             self._prospects.order = best[1] if best is not None else -1
         return self._prospects.order
 

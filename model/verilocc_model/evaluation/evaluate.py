@@ -1,12 +1,12 @@
 """``verilocc eval``: the model and the trivial policies on the same problems, under the same mask, every answer proved.
 
-Policies: ``model``; ``draft``, the episode's own answers, which need no model; ``first-fit`` and ``random``, under the
-same mask. Modes: ``masked`` (mask and look-ahead), ``mask-only`` (no look-ahead, so there are dead ends), ``unmasked``
-(no legality check: whatever word the model ranks first is taken; the prompt says that nothing looks ahead, and not
-what a search found). An answer *passes* if ``smt_verifier`` proves it; nothing is repaired and no other allocator takes
-over.
+Policies: ``model``; ``draft``, the episode's own answers, which need no model, and ``meets``, the same with every place
+that meets more; ``first-fit`` and ``random``, under the same mask. Modes: ``masked`` (mask and look-ahead),
+``mask-only`` (no look-ahead, so there are dead ends), ``unmasked`` (no legality check: whatever word the model ranks
+first is taken; the prompt says that nothing looks ahead, and not what a search found). An answer *passes* if
+``smt_verifier`` proves it; nothing is repaired and no other allocator takes over.
 ``exact`` is the exact allocator, told to lose the fewest waves; its answer counts where it proved that none is cheaper
-in waves, and none in copies in as many.
+in waves, and none in copies in as many. ``improved`` is the deterministic allocator followed by local moves.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
 from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_model.advice import told_of
+from verilocc_model.corpus.labels import IMPROVED, improving
 from verilocc_model.decoding.decoder import Decoded, Sampling, decode
 from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer
 from verilocc_model.encoding.canonical import Canonical, canonical
+from verilocc_model.encoding.drafting import draft
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Table
@@ -38,8 +40,10 @@ from verilocc_model.repair import Remainder, remainders
 from verilocc_model.training.entries import Labelled
 
 MODES = ("masked", "mask-only", "unmasked")
-POLICIES = ("model", "draft", "first-fit", "random")
+DRAFT, MEETING = DRAFTS = ("draft", "meets")
+POLICIES = ("model", *DRAFTS, "first-fit", "random")
 EXACT = "exact"
+ALGORITHMS = (EXACT, IMPROVED)
 FIRST, TOLD, BLIND = "first", "told", "blind"
 _AGAIN_SEED = 500_000
 
@@ -50,7 +54,7 @@ class EvalConfig:
 
     Attributes:
         modes: of ``MODES``.
-        policies: of ``POLICIES``, or ``EXACT``.
+        policies: of ``POLICIES`` and ``ALGORITHMS``.
         samples: further, sampled answers of the model in each mode, for pass@k and the best of n.
         feedback: each unmasked answer of the model that is refuted is followed by two second attempts: the best-ranked
             answer of one that is told why and keeps what need not move, and a sample of one that is told nothing.
@@ -125,12 +129,11 @@ def _of_problem(asked: Labelled, model: Callable[[str], Scorer] | None, config: 
     rivals = _rivals(asked)
     for policy in config.policies:
         for mode in config.modes:
-            if (policy in ("draft", EXACT) and mode != "masked") or (policy == "model" and model is None):
+            if (policy in (*DRAFTS, *ALGORITHMS) and mode != "masked") or (policy == "model" and model is None):
                 continue
-            if policy == EXACT:
-                yield _exactly(asked, rivals, config.exact_seconds)
+            if policy in ALGORITHMS:
+                yield _by_algorithm(asked, rivals, policy, config)
                 continue
-
             for sample in range(-1, config.samples if policy == "model" else 0):
                 scorer = _scorer(policy, asked.target, model, config.seed)
                 row, refuted = _answered(asked, rivals, scorer, policy, mode, sample, FIRST, (), config)
@@ -157,7 +160,7 @@ def _rivals(asked: Labelled) -> tuple[Price | None, Price | None]:
 def _scorer(policy: str, target: str, model: Callable[[str], Scorer] | None, seed: int) -> Scorer | None:
     if policy == "model" and model is not None:
         return model(target)
-    return {"first-fit": FirstFit, "random": lambda: RandomChoice(seed)}[policy]() if policy != "draft" else None
+    return {"first-fit": FirstFit, "random": lambda: RandomChoice(seed)}[policy]() if policy not in DRAFTS else None
 
 
 def _answered(
@@ -193,7 +196,7 @@ def _answered(
             refuted=told.grants,
             sure=len(part.ids) < len(asked.problem.ranges),
         )
-        done = decode(episode, scorer, sampling) if scorer is not None else _drafted(episode)
+        done = decode(episode, scorer, sampling) if scorer else _drafted(episode, policy == MEETING)
         cpu = time.process_time() - cpu
         proposal = Proposal(PROBLEM_VERSION, policy, part.whole(form.restored(done.registers)))
         proof = prove(asked.problem, proposal, timeout_s=config.seconds)
@@ -236,39 +239,43 @@ def _price(problem: AllocationProblem, proposal: Proposal) -> Price:
     return price_of(table, cells_of(table, form.permuted(proposal.registers)))
 
 
-def _exactly(asked: Labelled, rivals: tuple[Price | None, Price | None], seconds: float) -> Row:
+def _by_algorithm(asked: Labelled, rivals: tuple[Price | None, Price | None], policy: str, config: EvalConfig) -> Row:
+    answer = {EXACT: _exactly, IMPROVED: _improved}[policy]
     start, cpu = time.perf_counter(), time.process_time()
     outcome, reason = "failed", ""
     price: Price | None = None
-    form = canonical(asked.problem)
-    table = Table(form.problem)
     try:
-        found = ExactAllocator(seconds, order="waves").solve(asked.problem)
-        fewest_waves_lost = table.waves(found.registers) >= table.waves(found.registers_bound)
-        if not fewest_waves_lost or not found.copies_optimal:
-            reason = "open"
-        proof = prove(asked.problem, found.proposal, timeout_s=seconds)
+        proposal, reason = answer(asked.problem, config)
+        proof = prove(asked.problem, proposal, timeout_s=config.seconds)
         outcome = str(proof.outcome).lower()
         if proof.outcome is Outcome.PROVED and not reason:
-            price = price_of(table, cells_of(table, form.permuted(found.proposal.registers)))
+            price = _price(asked.problem, proposal)
     except AllocationFailure as failure:
         reason = failure.reason
     return Row(
-        asked.name, asked.source, asked.family, asked.target, asked.phase, len(asked.problem.ranges), EXACT, "masked",
+        asked.name, asked.source, asked.family, asked.target, asked.phase, len(asked.problem.ranges), policy, "masked",
         -1, FIRST, outcome, reason, price, *rivals, 0, 0, 0, 0, 0, round(time.process_time() - cpu, 4),
         round(time.perf_counter() - start, 4),
     )  # fmt: skip
 
 
-def _drafted(episode: Episode) -> Decoded:
-    done = Decoded()
-    while (question := episode.question()) is not None:
-        if not episode.answer(question.draft):
-            raise AssertionError(f"the draft {question.draft!r} is not allowed")
-        done.questions += 1
-        done.agreed += 1
-    done.registers = episode.registers()
-    return done
+def _exactly(problem: AllocationProblem, config: EvalConfig) -> tuple[Proposal, str]:
+    """The exact allocator's answer; ``open`` where it is not proved that nothing is cheaper."""
+    found = ExactAllocator(config.exact_seconds, order="waves").solve(problem)
+    table = Table(canonical(problem).problem)
+    fewest_waves_lost = table.waves(found.registers) >= table.waves(found.registers_bound)
+    return found.proposal, "" if fewest_waves_lost and found.copies_optimal else "open"
+
+
+def _improved(problem: AllocationProblem, config: EvalConfig) -> tuple[Proposal, str]:
+    """The deterministic allocator's answer after local moves, as many as ``-O=best`` makes."""
+    return improving(config.seconds).allocate(problem), ""
+
+
+def _drafted(episode: Episode, meets: bool) -> Decoded:
+    given = draft(episode, meets=meets)
+    agreed = sum(word == question.draft for question, word in given)
+    return Decoded(episode.registers(), questions=len(given), agreed=agreed)
 
 
 def pass_at(k: int, right: int, samples: int) -> float:
@@ -378,7 +385,9 @@ def report(rows: Sequence[Row], config: EvalConfig, about: dict[str, Any]) -> di
         **about,
         "config": asdict(config),
         "cells": summary(rows),
-        "prices": [entry for other in ("draft", "first-fit", "random", EXACT) for entry in better_than(rows, other)],
+        "prices": [
+            entry for other in (*DRAFTS, "first-fit", "random", *ALGORITHMS) for entry in better_than(rows, other)
+        ],
         "columns": [field.name for field in fields(Row)],
         "rows": [list(asdict(row).values()) for row in rows],
     }

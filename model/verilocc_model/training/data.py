@@ -22,7 +22,7 @@ from verilocc_model.encoding.writing import WORDS, Writing, domain
 from verilocc_model.repair import remainders
 from verilocc_model.training.entries import Entry, Labelled
 
-EXAMPLES_VERSION = 4
+EXAMPLES_VERSION = 7
 """Of what is made of an entry; what an earlier version left in a cache is not looked at."""
 
 

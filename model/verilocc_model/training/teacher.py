@@ -1,4 +1,6 @@
-"""A teacher that tries: the draft with some answers changed at random, many times; the cheapest assignment wins."""
+"""A teacher that tries: the draft, with places that meet more and without, some answers changed at random, many times;
+the cheapest assignment wins.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import random
 from dataclasses import dataclass
 
 from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_model.encoding.drafting import usual
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.questions import Question
 from verilocc_model.encoding.table import Table
@@ -28,7 +31,9 @@ class Taught:
 
 
 def explore(table: Table, attempts: int, seed: int = 0) -> Taught | None:
-    """The cheapest of ``attempts`` answers, the first of them the draft; None where not even the draft exists."""
+    """The cheapest of ``attempts`` answers, the first the draft, the second with all places that meet more; None where
+    not even the draft exists.
+    """
     best: Taught | None = None
     for attempt in range(attempts):
         try:
@@ -45,14 +50,15 @@ def explore(table: Table, attempts: int, seed: int = 0) -> Taught | None:
 
 def _attempt(table: Table, attempt: int, generator: random.Random) -> Episode:
     episode = Episode(table)
+    trial = attempt // 2
     rates = {
-        "joining": JOINING_RATES[attempt // len(PLACING_RATES) % len(JOINING_RATES)],
+        "joining": JOINING_RATES[trial // len(PLACING_RATES) % len(JOINING_RATES)],
         "planning": PLANNING_RATE,
-        "placing": PLACING_RATES[attempt % len(PLACING_RATES)],
+        "placing": PLACING_RATES[trial % len(PLACING_RATES)],
     }
     while (question := episode.question()) is not None:
-        word = question.draft
-        if attempt and generator.random() < rates[question.stage]:
+        word = usual(question, meets=bool(attempt % 2))
+        if trial and generator.random() < rates[question.stage]:
             word = _other(episode, question, generator)
         if not episode.answer(word) and not episode.answer(question.draft):
             raise AssertionError(f"the draft {question.draft!r} is not allowed")

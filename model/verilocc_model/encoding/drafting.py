@@ -1,0 +1,29 @@
+"""Answers that need no model: the draft, and the draft with places that meet more."""
+
+from __future__ import annotations
+
+from verilocc_model.encoding.episode import Episode
+from verilocc_model.encoding.questions import Question
+from verilocc_model.encoding.vocabulary import MEETS, MEETS_AT
+
+
+def usual(question: Question, *, meets: bool) -> str:
+    """The draft; with ``meets``, where the facts name a place that meets more than the plain ones do, that place."""
+    return MEETS if meets and MEETS_AT in question.facts else question.draft
+
+
+def draft(episode: Episode, *, meets: bool = False) -> list[tuple[Question, str]]:
+    """Give every question its usual answer, or the draft where the mask forbids that; the answers given.
+
+    Raises:
+        AllocationFailure: as ``Episode.question``.
+    """
+    given: list[tuple[Question, str]] = []
+    while (question := episode.question()) is not None:
+        word = usual(question, meets=meets)
+        if not episode.answer(word):
+            if word == question.draft or not episode.answer(question.draft):
+                raise AssertionError(f"the draft {question.draft!r} is not allowed")
+            word = question.draft
+        given.append((question, word))
+    return given

@@ -1,0 +1,137 @@
+"""What copies and the machine's preferences ask of an item's place, given the places of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from verilocc_mlir.allocators.cells import CellMap
+from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset
+from verilocc_mlir.allocators.cost import CellRelation, CostModel
+from verilocc_mlir.allocators.items import Item
+from verilocc_mlir.problem.model import AllocationProblem
+
+
+class Rule(NamedTuple):
+    """An item starts at ``place``; with a ``modulus`` anywhere but there, modulo it."""
+
+    place: int
+    modulus: int
+
+    def holds(self, start: int) -> bool:
+        """Whether it does."""
+        apart = start - self.place
+        return apart % self.modulus != 0 if self.modulus else apart == 0
+
+
+class Asked:
+    """What is asked of the start of one item.
+
+    Args:
+        places: starts at which copies vanish, with the weight of those copies.
+        groups: rules that count together, each group with its weight.
+    """
+
+    def __init__(self, places: Mapping[int, float], groups: Sequence[tuple[Sequence[Rule], float]]) -> None:
+        self._places = places
+        self._copies = sum(places.values())
+        self._groups = groups
+
+    def unmet(self, start: int) -> float:
+        """Weight of what is not met at ``start``."""
+        left = self._copies - self._places.get(start, 0.0)
+        return left + sum(weight for rules, weight in self._groups if not all(r.holds(start) for r in rules))
+
+    def better(self, than: int, candidates: Iterable[int], fits: Callable[[int], bool]) -> int:
+        """The first of ``candidates`` with the least unmet of those that fit; -1 where that is no less than at
+        ``than``."""
+        found, least = -1, self.unmet(than)
+        for start in candidates:
+            if not least:
+                break
+            left = self.unmet(start)
+            if left < least and fits(start):
+                found, least = start, left
+        return found
+
+
+class Wishes:
+    """By range, the copies and preferences that it takes part in; weights as in ``CostModel``.
+
+    Args:
+        problem: the problem.
+        cells: its registers.
+        cost: has its preferences as relations of cells.
+    """
+
+    def __init__(self, problem: AllocationProblem, cells: CellMap, cost: CostModel) -> None:
+        count = len(problem.ranges)
+        # Per range: (other range, its start minus ours, weight), (cell, weight), and indices of preferences.
+        self._partners: list[list[tuple[int, int, float]]] = [[] for _ in range(count)]
+        self._cells: list[list[tuple[int, float]]] = [[] for _ in range(count)]
+        self._preferences = cost.preferences
+        self._preferring: list[list[int]] = [[] for _ in range(count)]
+        for affinity in problem.affinities:
+            if affinity.b < 0:
+                goal = fixed_start(cells, affinity)
+                if goal is not None and affinity.weight:
+                    self._cells[affinity.a].append((goal, affinity.weight))
+                continue
+            distance = lane_offset(affinity.a_lane - affinity.b_lane, cells.halves)
+            if distance is not None and affinity.a != affinity.b and affinity.weight:
+                self._partners[affinity.a].append((affinity.b, distance, affinity.weight))
+                self._partners[affinity.b].append((affinity.a, -distance, affinity.weight))
+        for number, (relations, _) in enumerate(self._preferences):
+            for member in {r.a for r in relations} | {r.b for r in relations}:
+                self._preferring[member].append(number)
+
+    def of(self, item: Item, starts: Sequence[int]) -> Asked:
+        """What is asked of ``item`` by what has a place.
+
+        A preference that is lost already asks for nothing; of one that is not, all relations count that are decided
+        with the item, so that it stays within reach.
+
+        Args:
+            item: has no place yet.
+            starts: each range's start, -1 where it has none yet.
+        """
+        offsets = dict(item.members)
+        places: dict[int, float] = {}
+        numbers: set[int] = set()
+        for member, offset in item.members:
+            for other, distance, weight in self._partners[member]:
+                if other not in offsets and starts[other] >= 0:
+                    start = starts[other] - distance - offset
+                    places[start] = places.get(start, 0.0) + weight
+            for cell, weight in self._cells[member]:
+                places[cell - offset] = places.get(cell - offset, 0.0) + weight
+            numbers.update(self._preferring[member])
+        groups: list[tuple[Sequence[Rule], float]] = []
+        for number in sorted(numbers):
+            relations, weight = self._preferences[number]
+            rules = _rules(relations, offsets, starts)
+            if rules:
+                groups.append((rules, weight))
+        return Asked(places, groups)
+
+
+def _rules(relations: Iterable[CellRelation], offsets: Mapping[int, int], starts: Sequence[int]) -> list[Rule]:
+    """What relations say of an item's start; nothing if one of them does not hold whatever that is."""
+    found: list[Rule] = []
+    for relation in relations:
+        a, b, distance, modulus = relation
+        if a in offsets and b in offsets:
+            kept = relation.holds(offsets[a], offsets[b])
+        elif a in offsets:
+            kept = True
+            if starts[b] >= 0:
+                found.append(Rule(starts[b] - distance - offsets[a], modulus))
+        elif b in offsets:
+            kept = True
+            if starts[a] >= 0:
+                found.append(Rule(starts[a] + distance - offsets[b], modulus))
+        else:
+            kept = starts[a] < 0 or starts[b] < 0 or relation.holds(starts[a], starts[b])
+        if not kept:
+            return []
+    return found
