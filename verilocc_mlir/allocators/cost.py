@@ -88,13 +88,15 @@ class CostModel:
     def __init__(self, problem: AllocationProblem, cells: CellMap, *, preferences: bool = True) -> None:
         self._problem = problem
         self._cells = cells
-        self._pairs = [
+        self.pairs = [
             (a.a, a.b, lane_offset(a.a_lane - a.b_lane, cells.halves), a.weight) for a in problem.affinities if a.b >= 0
         ]
-        self._fixed = [
+        """Copies between two ranges: how far the second starts from the first where there is none (None: it stays), and
+        the weight."""
+        self.fixed = [
             (a.a, goal, a.weight) for a in problem.affinities if a.b < 0 and (goal := fixed_start(cells, a)) is not None
         ]
-
+        """Copies from or to a fixed register: the range, where it starts if there is none, and the weight."""
         self.preferences = tuple(
             (tuple(cell_relation(r, cells) for r in p.relations), p.weight)
             for p in (problem.preferences if preferences else ())
@@ -113,8 +115,8 @@ class CostModel:
                 highest[bank] = number + 1
             if cells.expensive:
                 dear.update(cells.expensive.intersection(range(start, start + span)))
-        left = sum(w for a, b, distance, w in self._pairs if distance is None or starts[b] != starts[a] + distance)
-        left += sum(w for a, goal, w in self._fixed if starts[a] != goal)
+        left = sum(w for a, b, distance, w in self.pairs if distance is None or starts[b] != starts[a] + distance)
+        left += sum(w for a, goal, w in self.fixed if starts[a] != goal)
         for relations, weight in self.preferences:
             if not all(r.holds(starts[r.a], starts[r.b]) for r in relations):
                 left += weight

@@ -53,7 +53,7 @@ class Table:
         self.hints = Hints(problem, self.cells)
         self.features = Features(problem, self.timeline, self.cells, self.singles)
         self.cost = CostModel(problem, self.cells)
-        self.wishes = Wishes(problem, self.cells, self.cost)
+        self.wishes = Wishes(len(problem.ranges), self.cost)
         self.demands: tuple[Demand, ...] = demands(problem, self.timeline, self.cells, self.singles, self.fixed)
         self.room: Room = room(problem, self.demands)
         self.scalar = problem.phase == "sgpr"

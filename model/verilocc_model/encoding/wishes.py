@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from verilocc_mlir.allocators.cells import CellMap
-from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset
 from verilocc_mlir.allocators.cost import CellRelation, CostModel
 from verilocc_mlir.allocators.items import Item
-from verilocc_mlir.problem.model import AllocationProblem
 
 
 class Rule(NamedTuple):
@@ -59,28 +56,23 @@ class Wishes:
     """By range, the copies and preferences that it takes part in; weights as in ``CostModel``.
 
     Args:
-        problem: the problem.
-        cells: its registers.
-        cost: has its preferences as relations of cells.
+        count: ranges of the problem.
+        cost: what it costs.
     """
 
-    def __init__(self, problem: AllocationProblem, cells: CellMap, cost: CostModel) -> None:
-        count = len(problem.ranges)
+    def __init__(self, count: int, cost: CostModel) -> None:
         # Per range: (other range, its start minus ours, weight), (cell, weight), and indices of preferences.
         self._partners: list[list[tuple[int, int, float]]] = [[] for _ in range(count)]
         self._cells: list[list[tuple[int, float]]] = [[] for _ in range(count)]
         self._preferences = cost.preferences
         self._preferring: list[list[int]] = [[] for _ in range(count)]
-        for affinity in problem.affinities:
-            if affinity.b < 0:
-                goal = fixed_start(cells, affinity)
-                if goal is not None and affinity.weight:
-                    self._cells[affinity.a].append((goal, affinity.weight))
-                continue
-            distance = lane_offset(affinity.a_lane - affinity.b_lane, cells.halves)
-            if distance is not None and affinity.a != affinity.b and affinity.weight:
-                self._partners[affinity.a].append((affinity.b, distance, affinity.weight))
-                self._partners[affinity.b].append((affinity.a, -distance, affinity.weight))
+        for a, b, distance, weight in cost.pairs:
+            if distance is not None and a != b and weight:
+                self._partners[a].append((b, distance, weight))
+                self._partners[b].append((a, -distance, weight))
+        for a, goal, weight in cost.fixed:
+            if weight:
+                self._cells[a].append((goal, weight))
         for number, (relations, _) in enumerate(self._preferences):
             for member in {r.a for r in relations} | {r.b for r in relations}:
                 self._preferring[member].append(number)
