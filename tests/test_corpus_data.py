@@ -176,9 +176,14 @@ def test_an_allocator_of_the_project_is_a_teacher_by_name(vgpr: Stated) -> None:
 
 
 def test_the_deterministic_allocator_and_local_moves_are_a_teacher(vgpr: Stated) -> None:
-    answer = teacher(IMPROVED, compiler_of(_first("mlir", "conv", "gfx942")))(vgpr)
+    compiler = compiler_of(_first("mlir", "conv", "gfx942"))
+    answer = teacher(IMPROVED, compiler)(vgpr)
     assert isinstance(admit(vgpr.problem, answer, timeout_s=30), Label)
-    assert answer == improving().allocate(vgpr.problem)
+    assert answer.registers == improving().allocate(vgpr.problem).registers
+    # A label of its own, whether or not a move was found.
+    labels, refused = teach(vgpr, [(n, teacher(n, compiler)) for n in ("deterministic", IMPROVED)], timeout_s=30)
+    assert sorted(label.allocator.split("/")[0] for label in labels) == ["deterministic", "deterministic+improve"]
+    assert not refused
     tables = Tables(vgpr.problem)
     plain = allocator("deterministic").allocate(vgpr.problem)
     assert tables.cost.of(tables.starts(answer)) <= tables.cost.of(tables.starts(plain))

@@ -77,7 +77,12 @@ def teacher(name: str, compiler: StagedCompiler) -> Teacher:
             return greedy_proposal(stated.problem, stated.function, after.functions[0], version)
 
         return llvm
-    chosen = improving() if name == IMPROVED else allocator(name)
+    if name == IMPROVED:
+        moves = improving()
+        # Its own label, also where no move was found.
+        said = f"{moves.name}/{moves.version}"
+        return lambda stated: replace(moves.allocate(stated.problem), allocator=said)
+    chosen = allocator(name)
     return lambda stated: chosen.allocate(stated.problem)
 
 
