@@ -81,12 +81,14 @@ class Decided:
         """The cheapest free place."""
         return self._packing.first_fit(item, self._candidates(item)[0])
 
-    def meets(self, item: Item) -> int:
-        """The cheapest free place that meets more, by weight, of what copies and the machine's preferences ask than
-        where the hint or else first fit leads."""
-        plain = self.hint(item)
-        if plain < 0:
-            plain = self.first(item)
+    def plain(self, item: Item) -> int:
+        """Where the hint leads, or else first fit."""
+        hint = self.hint(item)
+        return hint if hint >= 0 else self.first(item)
+
+    def meets(self, item: Item, plain: int) -> int:
+        """The cheapest free place that meets more than ``plain`` (as of the method), by weight, of what copies and the
+        machine's preferences ask."""
         if plain < 0:
             return -1
         asked = self._table.wishes.of(item, self.starts)
@@ -133,5 +135,6 @@ class Decided:
         return place_of(self._table.cells, self._table.problem.ranges[item.members[0][0]].banks, word)
 
     def _pointed(self, item: Item, pointer: str) -> int:
-        find = {HINT: self.hint, FIRST: self.first, MEETS: self.meets, TOP: self.top, TIGHT: self.tight}[pointer]
-        return find(item)
+        if pointer == MEETS:
+            return self.meets(item, self.plain(item))
+        return {HINT: self.hint, FIRST: self.first, TOP: self.top, TIGHT: self.tight}[pointer](item)

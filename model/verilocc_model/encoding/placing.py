@@ -111,7 +111,7 @@ class Placing:
             facts += ["hint", decided.number_of(item, hint)]
         first = decided.first(item)
         facts += ["first", decided.number_of(item, first) if first >= 0 else NONE]
-        if not self._alone and (meets := decided.meets(item)) >= 0:
+        if not self._alone and (meets := decided.meets(item, hint if hint >= 0 else first)) >= 0:
             facts += [MEETS_AT, decided.number_of(item, meets)]
         if self._witness is None:
             draft = HINT if hint >= 0 else FIRST if first >= 0 else ""

@@ -140,13 +140,15 @@ class Planning:
         return Question("planning", tuple(facts), self._draft_grant(), final=True)
 
     def _ask_share(self) -> Question:
+        order, grant = self._chosen
+        best = self._witnesses.best_share(order, grant, steps=0 if self._alone else REPAIR_STEPS)
+        if self._lookahead and best < 0:
+            raise AssertionError("a grant was taken without a witness")
+        share = f"split{best}" if best >= 0 else NONE
         facts = [number_word(c.get("agpr", 0)) for c in self.shares]
-        draft = self._draft_share()
         if len(facts) > 1:
-            order, grant = self._chosen
-            best = self._witnesses.best_share(order, grant, steps=0 if self._alone else REPAIR_STEPS)
-            facts += ["hint", f"split{best}" if best >= 0 else NONE]
-        return Question("planning", tuple(facts), draft, final=True)
+            facts += ["hint", share]
+        return Question("planning", tuple(facts), share if self._lookahead else "", final=True)
 
     def _prospects_of(self, order: int) -> tuple[str, ...]:
         plain = grant_word(self._witnesses.plain(order))
@@ -171,14 +173,6 @@ class Planning:
         if grant < 0:
             raise self._no_witness()
         return f"grant{grant}"
-
-    def _draft_share(self) -> str:
-        if not self._lookahead:
-            return ""
-        share = self._witnesses.best_share(*self._chosen)
-        if share < 0:
-            raise AssertionError("a grant was taken without a witness")
-        return f"split{share}"
 
     def _no_witness(self) -> AllocationFailure:
         return AllocationFailure(

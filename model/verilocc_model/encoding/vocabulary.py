@@ -6,6 +6,7 @@ Words are short texts, so that a sequence can be read, and be given to a model w
 * ``~6.1``: how long it lives (power of two of instructions) and the deepest loop it is used in;
 * ``mfma>store``: family of its first definition and of its last use;
 * ``+3.1``: registers to spare while it lives (power of two), and whether copies were joined in it;
+* ``meets``, ``chain``: before the place that meets more than the plain one, and before what is joined to be a chain;
 * ``12``, ``a12``, ``12h``, ``x0``: register numbers within their file: of the file the shape names first, AGPRs, high
   halves, special registers;
 * decisions: ``join``/``apart``, ``order0``, ``grant3``, ``split1``, ``=hint``, ``=first``, ``=meets``, ``=top``,

@@ -112,7 +112,7 @@ class Witnesses:
 
     def repaired(self, order: int) -> int:
         """The fewest registers, in steps of a wave, for which there is a witness; fewer granules without repair, as
-        long as that leaves no copies."""
+        long as no more copies are left."""
         found = self._prospects.repaired.get(order)
         if found is None:
             level = next((k for k in self._table.steps if self.reached(order, k)), -1)

@@ -40,7 +40,8 @@ from verilocc_model.repair import Remainder, remainders
 from verilocc_model.training.entries import Labelled
 
 MODES = ("masked", "mask-only", "unmasked")
-DRAFT, MEETING = DRAFTS = ("draft", "meets")
+MEETING = "meets"
+DRAFTS = ("draft", MEETING)
 POLICIES = ("model", *DRAFTS, "first-fit", "random")
 EXACT = "exact"
 ALGORITHMS = (EXACT, IMPROVED)
