@@ -9,10 +9,10 @@ import pytest
 from allocation import Pair
 from test_audit_masks import ALL_USED, COMPARE, HEAD, KEEP, PAIRS, TAIL, USE, VALUE, in_blocks, under, with_value
 
-import smt_verifier.audit as auditing
-from smt_verifier.audit.product import Product
-from smt_verifier.audit.relation import Claims, Relation
-from smt_verifier.audit.state import EXEC
+import smt_verifier.audit.search as auditing
+from smt_verifier.audit.core.product import Product
+from smt_verifier.audit.core.relation import Claims, Relation
+from smt_verifier.audit.core.state import EXEC
 from smt_verifier.outcome import Outcome
 
 Change = Callable[[Claims], Claims]

@@ -15,8 +15,8 @@ import pytest
 from allocation import Pair, phases_of_ir, phases_of_kernel
 
 from smt_verifier.audit import Finding, audit
+from smt_verifier.audit.core.report import Value, path_text
 from smt_verifier.audit.journal import Clock, Journal
-from smt_verifier.audit.report import Value, path_text
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Verdict
 from verilocc_mlir.mir.parser import parse_mir

@@ -8,7 +8,8 @@ import pytest
 from allocation import Pair
 
 from smt_verifier.artefacts import RecordingSolver
-from smt_verifier.audit import audit, masks
+from smt_verifier.audit import audit
+from smt_verifier.audit.core import masks
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from smt_verifier.audit.align import Step
-from smt_verifier.audit.machine import Goal
-from smt_verifier.audit.question import question
-from smt_verifier.audit.state import Expression
+from smt_verifier.audit.core.machine import Goal
+from smt_verifier.audit.core.question import question
+from smt_verifier.audit.core.state import Expression
+from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import default_solver
 

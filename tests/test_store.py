@@ -248,7 +248,7 @@ def test_the_sources_of_both_packages_are_in_the_key(tmp_path: Path) -> None:
         subprocess.run(["cp", "-r", str(REPOSITORY / package), str(tmp_path)], check=True)
     assert digest() == source_digest()
     seen = {digest()}
-    for module in ("smt_verifier/audit/check.py", "verilocc_mlir/target/targets.py"):
+    for module in ("smt_verifier/audit/core/check.py", "verilocc_mlir/target/targets.py"):
         with (tmp_path / module).open("a") as stream:
             stream.write("# edited\n")
         seen.add(digest())

@@ -7,20 +7,11 @@ order, pure ones by longest common subsequence between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from smt_verifier.audit.semantics import DEBUG, NO_CODE, canonical_opcode, explicit_shape, is_pure, moves_only
+from smt_verifier.audit.core.semantics import DEBUG, acts_alone, canonical_opcode, explicit_shape, is_pure
+from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.mir.model import Instruction
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of the product of both sides: a pair, or an instruction of one side alone."""
-
-    pre: Instruction | None
-    post: Instruction | None
-
 
 Key = tuple[object, ...]
 
@@ -31,12 +22,6 @@ _EXACT = 1_000_000
 def anchor_key(instruction: Instruction) -> Key:
     """What two instructions must share to be paired."""
     return (canonical_opcode(instruction.opcode), len(instruction.defs), explicit_shape(instruction.operands))
-
-
-def acts_alone(instruction: Instruction) -> bool:
-    """Copies, spill code and instructions that emit nothing."""
-    opcode = instruction.opcode
-    return opcode in NO_CODE or moves_only(opcode)
 
 
 def align(pre: tuple[Instruction, ...], post: tuple[Instruction, ...]) -> list[Step]:

@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from smt_verifier.audit.core.check import FailedGoal
+from smt_verifier.audit.core.lanes import key_name
+from smt_verifier.audit.core.machine import UNDECIDED, Goal
+from smt_verifier.audit.core.product import Product
+from smt_verifier.audit.core.report import Finding, OperandPair
+from smt_verifier.audit.core.state import Terms
 from smt_verifier.audit.effects import Effects
 from smt_verifier.audit.journal import Failure, PathRun
-from smt_verifier.audit.lanes import key_name
-from smt_verifier.audit.machine import UNDECIDED, Goal
 from smt_verifier.audit.origins import Cause, Origins, Tracer
 from smt_verifier.audit.paths import PathSearch
-from smt_verifier.audit.product import Product
-from smt_verifier.audit.report import Finding, OperandPair
-from smt_verifier.audit.state import Terms
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
 
@@ -29,15 +30,6 @@ _MAX_CANDIDATES = 12
 _OF_GOALS = frozenset({"value", "undef-flag", "early-clobber", "callee-saved", "inactive-lanes", "relation"})
 _MAX_STEPS = 300_000
 """Steps of paths executed for one function; explanations stop being traced beyond that."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedGoal:
-    """A goal with a counterexample, in the block at layout position ``block``; ``local`` is what that block shows."""
-
-    block: int
-    goal: Goal
-    local: Finding
 
 
 Identity = tuple[str, int, int, int]

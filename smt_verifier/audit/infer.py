@@ -4,8 +4,10 @@ what it says.
 
 from __future__ import annotations
 
-from smt_verifier.audit.product import Product
-from smt_verifier.audit.relation import Claims, observe
+from smt_verifier.audit.core.product import Product
+from smt_verifier.audit.core.relation import Claims
+from smt_verifier.audit.lattice import meet, united
+from smt_verifier.audit.observe import observe
 from verilocc_mlir.errors import UnsupportedError
 
 _MAX_ROUNDS = 100
@@ -32,10 +34,10 @@ def infer(product: Product, *, unite: bool = False) -> tuple[list[Claims | None]
     executor.findings = None
     entries: list[Claims | None] = [None] * len(product.steps)
     pending = {0}
-    united = False
+    gave_up = False
     for _ in range(_MAX_ROUNDS):
         if not pending:
-            return entries, united
+            return entries, gave_up
         for block in product.order:
             if block not in pending:
                 continue
@@ -46,9 +48,9 @@ def infer(product: Product, *, unite: bool = False) -> tuple[list[Claims | None]
             for successor in product.successors[block]:
                 seen = observe(executor, product.leave(block, successor, state), successor, product.reads)
                 old = entries[successor]
-                new = seen if old is None else old.meet(seen)
-                if unite and (weaker := new.united()) is not new:
-                    new, united = weaker, True
+                new = seen if old is None else meet(old, seen)
+                if unite and (weaker := united(new)) is not new:
+                    new, gave_up = weaker, True
                 if new != old:
                     entries[successor] = new
                     pending.add(successor)

@@ -10,11 +10,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from smt_verifier.audit.align import Step
-from smt_verifier.audit.lanes import CELL, STACK
-from smt_verifier.audit.machine import Goal
-from smt_verifier.audit.product import Product
-from smt_verifier.audit.state import UNDEFINED, Atom, State
+from smt_verifier.audit.core.lanes import CELL, STACK
+from smt_verifier.audit.core.machine import Goal
+from smt_verifier.audit.core.product import Product
+from smt_verifier.audit.core.state import UNDEFINED, Atom, State
+from smt_verifier.audit.core.steps import Step
 
 FORGOTTEN = -1
 """In a journal, the term of a lane that no longer holds anything known; no term equals it."""

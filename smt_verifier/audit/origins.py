@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from smt_verifier.audit.core.lanes import key_name, other_half
+from smt_verifier.audit.core.report import Fact, Site, Value
+from smt_verifier.audit.core.state import UNDEFINED
 from smt_verifier.audit.effects import Effects
 from smt_verifier.audit.journal import Failure, PathRun
-from smt_verifier.audit.lanes import key_name, other_half
-from smt_verifier.audit.report import Fact, Site, Value
-from smt_verifier.audit.state import UNDEFINED
 
 _MAX_MOVES = 12
 _MAX_PLACES = 4

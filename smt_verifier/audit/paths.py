@@ -12,8 +12,8 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.effects import Effects
-from smt_verifier.audit.product import Product
 
 _MAX_STATES = 20_000
 _MAX_VISITS = 4

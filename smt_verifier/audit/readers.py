@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from smt_verifier.audit.flags import Place
-from smt_verifier.audit.lanes import key_name, other_half
-from smt_verifier.audit.product import Product
-from smt_verifier.audit.report import Fact, Finding, Site, Value
-from smt_verifier.audit.semantics import DEBUG, NO_CODE
+from smt_verifier.audit.core.flags import Place
+from smt_verifier.audit.core.lanes import key_name, other_half
+from smt_verifier.audit.core.product import Product
+from smt_verifier.audit.core.report import Fact, Finding, Site, Value
+from smt_verifier.audit.core.semantics import DEBUG, NO_CODE
 from verilocc_mlir.mir.model import Instruction
 
 

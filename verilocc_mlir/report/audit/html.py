@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from smt_verifier.audit import Finding, FunctionAudit
-from smt_verifier.audit.report import Fact, path_text
+from smt_verifier.audit.core.report import Fact, path_text
 from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
 from verilocc_mlir.report.audit.rules import rule_text
 

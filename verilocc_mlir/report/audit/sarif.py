@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from smt_verifier.audit import RULES, Finding, FunctionAudit
-from smt_verifier.audit.report import Fact
+from smt_verifier.audit.core.report import Fact
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
 from verilocc_mlir.report.audit.rules import rule_text

@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from smt_verifier.audit.align import align
-from smt_verifier.audit.moves import lane_move
-from smt_verifier.audit.semantics import COPIES, NO_CODE, WHOLE_WAVE_COPIES, is_pure, spill_slot
+from smt_verifier.audit.core.moves import lane_move
+from smt_verifier.audit.core.semantics import COPIES, NO_CODE, WHOLE_WAVE_COPIES, is_pure, spill_slot
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import lane_mask, virtual_classes
 from verilocc_mlir.analysis.liveness import Segment

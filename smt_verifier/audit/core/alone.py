@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from smt_verifier.audit.lanes import cell_keys
-from smt_verifier.audit.machine import Machine
-from smt_verifier.audit.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
-from smt_verifier.audit.operations import operation_name, pure_inputs
-from smt_verifier.audit.semantics import COPIES, EXEC_NAMES, WHOLE_WAVE_COPIES, SpillSlot, is_pure, spill_slot
-from smt_verifier.audit.state import UNDEFINED, Expression, Side, State
+from smt_verifier.audit.core.lanes import cell_keys
+from smt_verifier.audit.core.machine import Machine
+from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
+from smt_verifier.audit.core.operations import operation_name, pure_inputs
+from smt_verifier.audit.core.semantics import COPIES, EXEC_NAMES, WHOLE_WAVE_COPIES, SpillSlot, is_pure, spill_slot
+from smt_verifier.audit.core.state import UNDEFINED, Expression, Side, State
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand
 

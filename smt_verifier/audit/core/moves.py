@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smt_verifier.audit.lanes import LaneMap, cell_keys, stack_keys
-from smt_verifier.audit.semantics import COPIES, LANE_RESTORE, LANE_SAVE, WHOLE_WAVE_COPIES, SpillSlot, spill_slot
+from smt_verifier.audit.core.lanes import LaneMap, cell_keys, stack_keys
+from smt_verifier.audit.core.semantics import COPIES, LANE_RESTORE, LANE_SAVE, WHOLE_WAVE_COPIES, SpillSlot, spill_slot
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from itertools import groupby
 
-from smt_verifier.audit.align import Step, acts_alone, align
-from smt_verifier.audit.execute import Executor
-from smt_verifier.audit.flags import Liveness
-from smt_verifier.audit.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
-from smt_verifier.audit.liveness import defined_at_exit, reads_from_entry
-from smt_verifier.audit.machine import Goal
-from smt_verifier.audit.masks import MaskTracker, is_whole_wave
-from smt_verifier.audit.moves import slot_keys
-from smt_verifier.audit.operations import operation_name, pure_inputs
-from smt_verifier.audit.relation import Claims
-from smt_verifier.audit.semantics import is_pure, is_return, spill_slot
-from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State
+from smt_verifier.audit.core.execute import Executor
+from smt_verifier.audit.core.flags import Liveness
+from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
+from smt_verifier.audit.core.liveness import defined_at_exit, reads_from_entry
+from smt_verifier.audit.core.machine import Goal
+from smt_verifier.audit.core.masks import MaskTracker, is_whole_wave
+from smt_verifier.audit.core.moves import slot_keys
+from smt_verifier.audit.core.operations import operation_name, pure_inputs
+from smt_verifier.audit.core.relation import Claims
+from smt_verifier.audit.core.semantics import acts_alone, is_pure, is_return, spill_slot
+from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State
+from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction
 
@@ -35,11 +35,12 @@ class Product:
         callee_saved: units of scalar registers that must hold at a return what they held at function entry, once no
             virtual registers are left (SILowerSGPRSpills.cpp saves them between the phases; vector registers and the
             frame pointer are saved later, in PEI).
-        apart: pre-RA instructions, by ``id``, that must not be paired.
+        steps: a pairing of each block's instructions, whoever proposed it.
         coarse: see ``MaskTracker``.
 
     Raises:
         UnsupportedError: the entry block has predecessors.
+        InputError: the pairing is not a merge of both sides.
     """
 
     def __init__(
@@ -47,9 +48,9 @@ class Product:
         pre: MachineFunction,
         post: MachineFunction,
         wave_size: int,
+        steps: list[list[Step]],
         kept: frozenset[int],
         callee_saved: frozenset[int] = frozenset(),
-        apart: frozenset[int] = frozenset(),
         coarse: bool = False,
     ) -> None:
         grain = 1 if uses_halves(pre, post) else 2
@@ -62,10 +63,9 @@ class Product:
         if any(0 in row for row in self.successors):
             raise UnsupportedError("a branch back to the entry block")
         self.idle_edges = [_idle_edges(b, row, position) for b, row in zip(pre.blocks, self.successors, strict=True)]
-        self.steps: list[list[Step]] = [
-            [alone for step in align(a.instructions, b.instructions) for alone in _taken_apart(step, apart)]
-            for a, b in zip(pre.blocks, post.blocks, strict=True)
-        ]
+        self.steps = steps
+        for row, a, b in zip(steps, pre.blocks, post.blocks, strict=True):
+            require_merge(row, a, b)
         self.order = _reverse_postorder(self.successors)
         written = _written(post, self.post_lanes) if callee_saved and not has_virtual_registers(post) else set[int]()
         self._saved = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
@@ -232,10 +232,6 @@ def _idle_edges(block: BasicBlock, successors: list[int], position: dict[int, in
     if len(successors) != 2 or len(rest) != 1:
         return frozenset()
     return frozenset({target}) if tests[0].opcode == "S_CBRANCH_EXECZ" else rest
-
-
-def _taken_apart(step: Step, apart: frozenset[int]) -> list[Step]:
-    return [Step(step.pre, None), Step(None, step.post)] if id(step.pre) in apart and step.post else [step]
 
 
 def _between_pairs(row: list[Step]) -> Iterator[list[Step]]:

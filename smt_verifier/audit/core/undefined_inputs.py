@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from smt_verifier.audit.report import Finding, FunctionAudit
-from smt_verifier.audit.semantics import is_pure
+from smt_verifier.audit.core.report import Finding, FunctionAudit
+from smt_verifier.audit.core.semantics import is_pure
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
@@ -28,8 +28,10 @@ def with_equal_undefined_inputs(function: MachineFunction) -> MachineFunction | 
     return replace(function, blocks=blocks)
 
 
-def undecided(refuted: FunctionAudit) -> FunctionAudit:
-    """A refutation that the assumption removes, as the answer that it is."""
+def undecided(refuted: FunctionAudit, assumed: FunctionAudit) -> FunctionAudit:
+    """A refutation as the answer that it is: UNKNOWN where the assumption (``assumed``) removes it."""
+    if assumed.outcome is not Outcome.PROVED:
+        return refuted
     first = next(f for f in refuted.findings if f.outcome is Outcome.REFUTED)
     message = (
         "an instruction that reads an undefined register is executed more than once, and each execution may give "

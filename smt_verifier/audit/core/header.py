@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from smt_verifier.audit.brackets import scratch_register
-from smt_verifier.audit.lanes import LaneMap, key_name
-from smt_verifier.audit.moves import cell_registers
-from smt_verifier.audit.numbering import without_number
-from smt_verifier.audit.report import Finding
+from smt_verifier.audit.core.brackets import scratch_register
+from smt_verifier.audit.core.lanes import LaneMap, key_name
+from smt_verifier.audit.core.moves import cell_registers
+from smt_verifier.audit.core.numbering import without_number
+from smt_verifier.audit.core.report import Finding
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.target.registers import physical_register

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from smt_verifier.audit.semantics import EXEC_NAMES, spill
+from smt_verifier.audit.core.semantics import EXEC_NAMES, spill
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 

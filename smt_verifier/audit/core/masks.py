@@ -19,10 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice, product
 
-from smt_verifier.audit.lanes import LaneMap
-from smt_verifier.audit.moves import cell_threads, really_written, scalar_moves
-from smt_verifier.audit.semantics import EXEC_NAMES
-from smt_verifier.audit.state import EXEC, OUTSIDE, UNDEFINED, Atom, Mask, Signature, State
+from smt_verifier.audit.core.lanes import LaneMap
+from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
+from smt_verifier.audit.core.semantics import EXEC_NAMES
+from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Mask, Signature, State
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smt_verifier.audit.semantics import EXEC_NAMES, canonical_opcode, explicit_shape
+from smt_verifier.audit.core.semantics import EXEC_NAMES, canonical_opcode, explicit_shape
 from verilocc_mlir.mir.model import Instruction, Operand
 
 PureArguments = tuple[tuple[int, ...], tuple[int, ...]]

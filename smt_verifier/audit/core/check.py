@@ -5,21 +5,30 @@ Nothing here trusts inference. Claims that are wrong make a goal fail; claims th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from smt_verifier.audit.align import Step
-from smt_verifier.audit.explain import FailedGoal, local_finding
-from smt_verifier.audit.lanes import key_name
-from smt_verifier.audit.machine import Goal
-from smt_verifier.audit.product import Product
-from smt_verifier.audit.question import question
-from smt_verifier.audit.relation import Claims, Relation, pre_term, projected
-from smt_verifier.audit.report import Finding
-from smt_verifier.audit.state import UNDEFINED, Atom, Expression, State
+from smt_verifier.audit.core.lanes import key_name
+from smt_verifier.audit.core.machine import Goal
+from smt_verifier.audit.core.product import Product
+from smt_verifier.audit.core.question import question
+from smt_verifier.audit.core.relation import Claims, Relation, pre_term, projected
+from smt_verifier.audit.core.report import Finding
+from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, State, Terms
+from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Solver
 
 _MAX_FINDINGS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FailedGoal:
+    """A goal with a counterexample, in the block at layout position ``block``; ``local`` is what that block shows."""
+
+    block: int
+    goal: Goal
+    local: Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,10 @@ class BlockCheck:
     findings: tuple[Finding, ...]
     failed: tuple[FailedGoal, ...]
     obligation: Obligation
+
+
+Describe = Callable[[Product, Goal, Terms], Finding]
+"""What one block shows of a failed goal, in words: of these the verdict takes nothing."""
 
 
 class _Edge:
@@ -91,7 +104,13 @@ class _Edge:
 
 
 def check_block(
-    product: Product, block: int, entries: list[Claims | None], solver: Solver, timeout_s: float, name: str
+    product: Product,
+    block: int,
+    entries: list[Claims | None],
+    solver: Solver,
+    timeout_s: float,
+    name: str,
+    describe: Describe,
 ) -> BlockCheck:
     """Check one reached block; ``name`` is that of its obligation.
 
@@ -124,7 +143,7 @@ def check_block(
     if verdict.outcome is Outcome.REFUTED:
         numbers = [int(n.removeprefix("g")) for n in verdict.violated]
         wrong = {id(goal) for n in numbers for goal in asked[n]}
-        failed = [FailedGoal(block, g, local_finding(product, g, terms)) for g in goals if id(g) in wrong]
+        failed = [FailedGoal(block, g, describe(product, g, terms)) for g in goals if id(g) in wrong]
         if not failed:
             # The solver has a counterexample and could not say to what.
             findings.append(Finding("solver", Outcome.UNKNOWN, f"{name}: {verdict.reason}"))

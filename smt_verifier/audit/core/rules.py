@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from smt_verifier.audit.align import Step, acts_alone
-from smt_verifier.audit.lanes import LaneMap, key_name
-from smt_verifier.audit.moves import lane_move
-from smt_verifier.audit.operations import operation_name
-from smt_verifier.audit.report import Finding, OperandPair
-from smt_verifier.audit.semantics import (
+from smt_verifier.audit.core.lanes import LaneMap, key_name
+from smt_verifier.audit.core.moves import lane_move
+from smt_verifier.audit.core.operations import operation_name
+from smt_verifier.audit.core.report import Finding, OperandPair
+from smt_verifier.audit.core.semantics import (
     NO_CODE,
+    acts_alone,
     canonical_opcode,
     is_pure,
     may_be_tied,
@@ -27,6 +27,7 @@ from smt_verifier.audit.semantics import (
     takes_either_file,
     ties_first,
 )
+from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from smt_verifier.audit.align import Step
-from smt_verifier.audit.alone import OneSided
-from smt_verifier.audit.machine import Goal
-from smt_verifier.audit.operations import PureArguments
-from smt_verifier.audit.semantics import BLENDS, exec_unclear, ignores_exec, reads_inactive_lanes
-from smt_verifier.audit.state import UNDEFINED, Atom, Side, Signature, State
+from smt_verifier.audit.core.alone import OneSided
+from smt_verifier.audit.core.machine import Goal
+from smt_verifier.audit.core.operations import PureArguments
+from smt_verifier.audit.core.semantics import BLENDS, exec_unclear, ignores_exec, reads_inactive_lanes
+from smt_verifier.audit.core.state import UNDEFINED, Atom, Side, Signature, State
+from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.callingconv import regmask

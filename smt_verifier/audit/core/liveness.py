@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from smt_verifier.audit.lanes import LaneMap
-from smt_verifier.audit.moves import cell_threads, really_written, scalar_moves
-from smt_verifier.audit.semantics import COPIES, moves_only
+from smt_verifier.audit.core.lanes import LaneMap
+from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
+from smt_verifier.audit.core.semantics import COPIES, moves_only
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 
 

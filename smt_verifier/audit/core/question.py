@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from smt_verifier.audit.machine import UNDECIDED, Goal
-from smt_verifier.audit.state import Expression
+from smt_verifier.audit.core.machine import UNDECIDED, Goal
+from smt_verifier.audit.core.state import Expression
 from smt_verifier.smt import Obligation
 
 Equality = tuple[int, int, bool]

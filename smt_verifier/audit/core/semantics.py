@@ -79,6 +79,11 @@ def moves_only(opcode: str) -> bool:
     return opcode in COPIES or opcode in WHOLE_WAVE_COPIES or opcode in LANE_MOVES or spill(opcode) is not None
 
 
+def acts_alone(instruction: Instruction) -> bool:
+    """Copies, spill code and instructions that emit nothing: they never pair."""
+    return instruction.opcode in NO_CODE or moves_only(instruction.opcode)
+
+
 @dataclass(frozen=True, slots=True)
 class SpillSlot:
     """What a spill pseudo-instruction moves: ``bits`` between ``register`` and byte ``offset`` of ``%stack.number``.

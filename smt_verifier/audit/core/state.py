@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from smt_verifier.audit.lanes import key_name
+from smt_verifier.audit.core.lanes import key_name
 
 UNDEFINED = 0
 EXEC = -1

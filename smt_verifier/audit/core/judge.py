@@ -1,0 +1,279 @@
+"""Audit: translation validation of register allocation, pre-RA machine IR against post-RA machine IR.
+
+Theorem. Let P be a function before a register-allocation phase and Q the text after it, as LLVM reads it on. If
+``audit`` answers PROVED, then for every path of blocks and every thread of the wave:
+
+1. P and Q execute the same instructions in the same order, but for copies, spill code, instructions that emit no
+   code, and pure instructions that one side repeats or drops (``steps.py`` says what a pairing is, ``rules.py``
+   compares the pairs);
+2. whenever a paired instruction reads an operand, each lane of Q's register holds the value that P's operand holds,
+   unless P leaves that lane undefined; so, instructions being uninterpreted functions of what they read, both compute
+   the same;
+3. fixed physical operands are the same registers, and Q obeys the machine's rules: class, alignment, width, reserved
+   registers, early-clobber, ties, spill slots (``rules.py``, ``execute.py``), and what Q says about liveness, on
+   which later passes rely (``flags.py``).
+
+State. P maps lanes of virtual registers and units of physical ones to values, Q maps units, spill slots and virtual
+registers of later phases. A scalar that is kept in one thread's lane of a vector register is a place of its own
+(``moves.py``). Scalar lanes hold one value a wave; vector lanes one a thread, kept apart for each class of
+threads that the masks in EXEC distinguish (``masks.py``): a vector move moves only what is active where it stands.
+The lattice of claims at block entries (``relation.py``) has, for each lane of P, the set of places of Q that hold its
+value, or "undefined"; transfer functions are in ``alone.py`` and ``execute.py``.
+
+Proof method. ``infer.py`` guesses the claims by an optimistic data flow and is not trusted. ``check.py`` takes each
+block with its claims as hypotheses, executes both sides symbolically and asks the solver that every operand agrees
+and that the claims of every successor hold at the exit. The function's entry assumes only that both sides start in
+the same machine state. By induction over the length of the path the theorem follows.
+
+Assumed, not proved: the parser; the opcode lists of ``semantics.py`` and ``masks.py``; that the vector registers of
+inactive threads survive a call (AMDGPU's ABI: a callee that writes them saves them); LLVM's passes before and after
+the phase. Not covered, and answered UNKNOWN: whole-quad code, EXEC values that cannot be followed, lanes of inactive
+threads that matrix operations and v_readlane read, a branch back to the entry block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from smt_verifier.audit.core.brackets import without_brackets
+from smt_verifier.audit.core.check import Describe, FailedGoal, check_block
+from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
+from smt_verifier.audit.core.header import compare_headers, unreserved_cells
+from smt_verifier.audit.core.numbering import with_numbers_of
+from smt_verifier.audit.core.product import Product, has_virtual_registers
+from smt_verifier.audit.core.relation import Claims
+from smt_verifier.audit.core.report import Finding
+from smt_verifier.audit.core.rules import MachineRules
+from smt_verifier.audit.core.semantics import moves_only
+from smt_verifier.audit.core.steps import Step
+from smt_verifier.outcome import Outcome
+from smt_verifier.smt import Solver
+from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.mir.header import header_field
+from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.callingconv import callee_saved
+from verilocc_mlir.target.registers import AGPR_BASE, SGPR_BASE, SPECIAL_BASE, VGPR_BASE, physical_register
+from verilocc_mlir.target.reserved import Allocatable, allocatable
+from verilocc_mlir.target.targets import Target
+
+RULES = (
+    "value",
+    "inactive-lanes",
+    "undef-flag",
+    "kill-flag",
+    "dead-flag",
+    "live-in",
+    "early-clobber",
+    "instruction-sequence",
+    "instruction-flags",
+    "memory-operands",
+    "bundle",
+    "operands",
+    "fixed-register",
+    "tied-operand",
+    "width",
+    "register-class",
+    "reserved-register",
+    "overlapping-definitions",
+    "spill-slot",
+    "callee-saved",
+    "control-flow",
+    "header",
+    "relation",
+    "solver",
+    "undefined-input",
+    "unsupported",
+)
+"""Stable names of everything a finding can be about."""
+
+_DECLARED_SPECIALS = frozenset(u for n in ("vcc", "scc") for u in physical_register(n).units)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides of one function as they are compared: stack objects numbered alike, whole-wave brackets folded.
+
+    Attributes:
+        pre: the function before the phase.
+        post: the function after it.
+        target: the GPU both are for.
+        available: what an allocator may hand out in this function.
+        saved: units of scalar registers that must hold at a return what they held at entry.
+        findings: what the headers and the control flow show already; with any of these no pairing is looked for.
+    """
+
+    pre: MachineFunction
+    post: MachineFunction
+    target: Target
+    available: Allocatable
+    saved: frozenset[int]
+    findings: tuple[Finding, ...]
+
+    def product(self, steps: list[list[Step]], *, coarse: bool = False) -> Product:
+        """Both sides with a pairing of their instructions; ``coarse``: see ``MaskTracker``."""
+        kept = self.available.kept_units
+        return Product(self.pre, self.post, self.target.wave_size, steps, kept, self.saved, coarse)
+
+    def rules(self, product: Product) -> MachineRules:
+        """The machine's rules for the pairs of a product."""
+        return MachineRules(
+            product.pre_lanes,
+            product.post_lanes,
+            {a.number: b.number for a, b in zip(self.pre.blocks, self.post.blocks, strict=True)},
+            _allocatable_units(self.available),
+            _fixed_targets(self.pre),
+            self.target.has_agprs,
+            product.originals,
+        )
+
+
+def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target) -> Sides:
+    """Both sides of one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
+    post = with_numbers_of(pre, post)
+    pre, post = without_brackets(pre), without_brackets(post)
+    findings = (*compare_headers(pre, post), *_control_flow(pre, post))
+    available = allocatable(pre, file.preamble, target)
+    return Sides(pre, post, target, available, _saved_by_callee(file, pre, post, available, target), findings)
+
+
+def judge_structure(sides: Sides, product: Product, rules: MachineRules) -> tuple[int, list[Finding]]:
+    """How many steps there are, and what breaks a rule that is not about values."""
+    findings: list[Finding] = []
+    if header_field(sides.post, "isEntryFunction") != "true" and not has_virtual_registers(sides.post):
+        findings += unreserved_cells(sides.post, product.post_lanes)
+    for number, steps in enumerate(product.steps):
+        for step in steps:
+            findings += [replace(f, block=number) for f in rules.check(step)]
+    # What is missing or added shifts the pairs of pure instructions beside it: it comes first.
+    findings.sort(key=lambda f: f.rule != "instruction-sequence")
+    return sum(map(len, product.steps)), findings
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCheck:
+    """How many goals the blocks have, what could not be shown but for goals, and the goals that fail."""
+
+    goals: int
+    findings: tuple[Finding, ...]
+    failed: tuple[FailedGoal, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every goal of every block that was asked is proved."""
+        return not self.findings and not self.failed
+
+
+def judge_values(
+    product: Product,
+    entries: list[Claims | None],
+    solver: Solver,
+    timeout_s: float,
+    describe: Describe,
+    *,
+    suffix: str = "",
+    to_the_end: bool = True,
+) -> ValueCheck:
+    """Check every reached block under the claims that were proposed.
+
+    Args:
+        product: both sides.
+        entries: claims at the entry of each block, in layout order, whoever proposed them.
+        solver: is asked one question a block.
+        timeout_s: seconds for one question.
+        describe: words a failed goal.
+        suffix: of the questions' names.
+        to_the_end: go on after the first block that is not proved.
+    """
+    goals = 0
+    findings: list[Finding] = []
+    failed: list[FailedGoal] = []
+    for number in product.order:
+        name = f"{product.pre.name}/block-{number}{suffix}"
+        checked = check_block(product, number, entries, solver, timeout_s, name, describe)
+        goals += checked.goals
+        findings += checked.findings
+        failed += checked.failed
+        if (findings or failed) and not to_the_end:
+            break
+    return ValueCheck(goals, tuple(findings), tuple(failed))
+
+
+def judge_liveness(sides: Sides, product: Product) -> FlagCheck:
+    """What the text after allocation says about liveness that is not true; known once all blocks are checked."""
+    unlisted = _always_available(sides.available)
+    flagged = product.liveness(unlisted).check(sides.post)
+    if not flagged.faults:
+        return flagged
+    given = check_alone(sides.pre, product.pre_lanes, product.successors, unlisted)
+    partners = product.partners()
+    nothing: dict[int, list[tuple[int, int]]] = {instruction: [] for instruction in partners}
+    added = check_alone(sides.post, product.post_lanes, product.successors, unlisted, nothing)
+    return replace(flagged, faults=new_faults(flagged, given, partners, added))
+
+
+def judge_module(function: str, pre: MirFile, post: MirFile) -> tuple[Finding, ...]:
+    """Refuted where the IR module after allocation gives the function another convention or other attributes.
+
+    Later passes read budgets, work-group sizes and the like from there.
+    """
+    try:
+        before, after = (function_attributes(file.preamble, function) for file in (pre, post))
+    except VeriloccError as error:
+        changed = str(error)
+    else:
+        same = (before.calling_convention, before.strings) == (after.calling_convention, after.strings)
+        changed = "" if same else "the IR attributes or the calling convention of the function changed"
+    return (Finding("header", Outcome.REFUTED, changed),) if changed else ()
+
+
+def _control_flow(pre: MachineFunction, post: MachineFunction) -> list[Finding]:
+    """Blocks correspond by layout position; LLVM renumbers them when it reads MIR."""
+    if len(pre.blocks) != len(post.blocks):
+        message = f"{len(pre.blocks)} blocks became {len(post.blocks)}"
+        return [Finding("control-flow", Outcome.REFUTED, message)]
+    left = {b.number: n for n, b in enumerate(pre.blocks)}
+    right = {b.number: n for n, b in enumerate(post.blocks)}
+    return [
+        Finding("control-flow", Outcome.REFUTED, f"the successors of bb.{a.number} changed", block=n)
+        for n, (a, b) in enumerate(zip(pre.blocks, post.blocks, strict=True))
+        if [left[s] for s, _ in a.successors] != [right[s] for s, _ in b.successors]
+    ]
+
+
+def _allocatable_units(available: Allocatable) -> frozenset[int]:
+    """Units an allocator may hand out: the budgets' registers, and VCC unless it is reserved."""
+    banks = ((SGPR_BASE, available.sgprs), (VGPR_BASE, available.vgprs), (AGPR_BASE, available.agprs))
+    numbered = {base + 2 * n + half for base, registers in banks for n in registers for half in (0, 1)}
+    return frozenset(numbered | set(physical_register("vcc").units)) - available.reserved_units
+
+
+def _always_available(available: Allocatable) -> Callable[[int], bool]:
+    """Reserved registers hold their value across blocks without being declared live-in; so do EXEC, MODE and their
+    like.
+    """
+    reserved = available.reserved_units
+    return lambda unit: unit in reserved or (unit >= SPECIAL_BASE and unit not in _DECLARED_SPECIALS)
+
+
+def _saved_by_callee(
+    file: MirFile, pre: MachineFunction, post: MachineFunction, available: Allocatable, target: Target
+) -> frozenset[int]:
+    """Units of scalar registers that must be restored before a return; the frame pointer is PEI's business."""
+    convention = function_attributes(file.preamble, pre.name).calling_convention
+    frame = (header_field(post, "frameOffsetReg") or "").removeprefix("$")
+    units = callee_saved(convention, target) - available.reserved_units
+    if frame and frame != "fp_reg":
+        units -= frozenset(physical_register(frame).units)
+    return frozenset(u for u in units if SGPR_BASE <= u < SPECIAL_BASE)
+
+
+def _fixed_targets(function: MachineFunction) -> frozenset[str]:
+    """Physical registers that moves of the pre-RA side write."""
+    return frozenset(
+        i.defs[0].phys
+        for b in function.blocks
+        for i in b.instructions
+        if i.defs and i.defs[0].phys and moves_only(i.opcode)
+    )

@@ -1,0 +1,131 @@
+"""What is claimed to hold at a block's entry: the relation between pre-RA lanes and post-RA places.
+
+Inference makes claims; ``Claims.state`` turns them into hypotheses; ``check.py`` asks each predecessor
+for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from smt_verifier.audit.core.execute import Executor
+from smt_verifier.audit.core.masks import Variable
+from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Expression, Mask, Signature, State
+
+Fact = tuple[str, int, int, tuple[int, ...]]
+"""``(operation, index, key, argument keys)``: the lane ``key`` holds that result of the operation on those lanes,
+now.
+"""
+
+
+@dataclass(slots=True)
+class Relation:
+    """Claims about scalar lanes, or about the vector lanes of a class of threads.
+
+    Attributes:
+        places: post-RA keys that hold what a pre-RA key holds.
+        maybe: keys of ``places`` that are undefined on some paths (there, the places hold anything).
+        undefined: keys that are undefined on every path.
+        facts: lanes known to hold the result of a pure operation.
+    """
+
+    places: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
+    maybe: set[int] = field(default_factory=set[int])
+    undefined: set[int] = field(default_factory=set[int])
+    facts: frozenset[Fact] = frozenset()
+
+
+@dataclass(slots=True)
+class Claims:
+    """Everything claimed at a block's entry: scalars, each class of threads by signature, and the masks known
+    exactly, or only bounded (``State``), by the pre-RA keys that hold them. Classes of which the same is claimed share
+    the object.
+    """
+
+    scalar: Relation
+    classes: dict[Signature, Relation]
+    masks: frozenset[Variable]
+    bounded: frozenset[Variable] = frozenset()
+
+    def state(self, executor: Executor, assume: Callable[[int, int], None]) -> State:
+        """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis."""
+        scalar_pre, scalar_post = _tables(self.scalar, executor, assume)
+        names: dict[Mask, Mask] = {**self.names(self.masks, executor, scalar_pre)}
+        grouped = self._grouped()
+        atoms = [
+            Atom({frozenset(names.get(m, m) for m in s) for s in signatures}, *_tables(relation, executor, assume))
+            for signatures, relation in grouped
+        ]
+        bounded = set(self.names(self.bounded, executor, scalar_pre).values())
+        state = State(scalar_pre, scalar_post, atoms, set(names.values()), bounded)
+        for table, relation in [
+            (None, self.scalar),
+            *((a, r) for a, (_, r) in zip(atoms, grouped, strict=True)),
+        ]:
+            for operation, index, key, keys in sorted(relation.facts):
+                terms = [pre_term(executor, state, table, k) for k in (key, *keys)]
+                executor.note(Expression(operation, index, tuple(terms[1:]), terms[0]), (key, keys))
+        return state
+
+    def masks_hold(self, executor: Executor, state: State) -> bool:
+        """Whether the masks that are claimed to be known or bounded are so."""
+        known, bounded = (self.names(v, executor, state.pre).values() for v in (self.masks, self.bounded))
+        return state.masks.issuperset(known) and (state.masks | state.bounded).issuperset(bounded)
+
+    @staticmethod
+    def names(masks: frozenset[Variable], executor: Executor, scalar_pre: dict[int, int]) -> dict[Variable, Mask]:
+        """For each mask, the terms of its keys in a state."""
+        return {variable: tuple(executor.read(k, scalar_pre) for k in variable) for variable in masks}
+
+    def _grouped(self) -> list[tuple[list[Signature], Relation]]:
+        """Classes that are one atom: the same is claimed of them, and all are active, or all frozen."""
+        found: dict[tuple[int, Signature], tuple[list[Signature], Relation]] = {}
+        for signature, relation in self.classes.items():
+            found.setdefault((id(relation), signature & FLAGS), ([], relation))[0].append(signature)
+        return list(found.values())
+
+
+def projected(signature: Signature, names: Mapping[Variable, Mask]) -> Signature:
+    """The class, as claims with masks of these names tell them apart, that the threads of a class belong to."""
+    return frozenset(v for v, name in names.items() if name in signature) | signature & FLAGS
+
+
+def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> int:
+    """Term of a pre-RA lane, for the threads of ``atom`` where it is a vector lane."""
+    vector = executor.pre_lanes.is_vector(key)
+    table = atom.pre if vector and atom is not None else state.pre
+    return executor.read(key, table)
+
+
+def _tables(
+    relation: Relation, executor: Executor, assume: Callable[[int, int], None]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Terms of the lanes of which something is claimed, by side. Lanes of which the same places are claimed have one
+    term, unless they may be undefined.
+    """
+    pre: dict[int, int] = dict.fromkeys(relation.undefined, UNDEFINED)
+    post: dict[int, int] = {}
+    shared: dict[frozenset[int], int] = {}
+    terms = executor.terms
+    for key, places in relation.places.items():
+        defined = key not in relation.maybe
+        if defined and places in shared:
+            pre[key] = shared[places]
+            continue
+        term = terms.fresh("the value of {} at the block's start", key)
+        pre[key] = term
+        if defined:
+            shared[places] = term
+        else:
+            terms.maybe_undefined.add(term)
+        for place in places:
+            other = post.get(place)
+            if other is None:
+                other = terms.fresh("what {} held at the block's start", place)
+                post[place] = other
+            assume(term, other)
+    return pre, post
+
+
+FLAGS: frozenset[Mask] = frozenset({EXEC, OUTSIDE})

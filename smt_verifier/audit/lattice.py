@@ -1,0 +1,81 @@
+"""The lattice in which inference looks for claims: what two claims have in common. Untrusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import reduce
+
+from smt_verifier.audit.core.relation import FLAGS, Claims, Relation
+from smt_verifier.audit.core.state import Signature
+
+_UNITED_ABOVE = 8
+"""Classes of threads that are cheap enough to be followed each on its own from the start."""
+
+
+def meet_relations(one: Relation, other: Relation) -> Relation:
+    """What both claim; a lane that is undefined on one side keeps the other side's places."""
+    result = Relation(facts=one.facts & other.facts)
+    both: dict[tuple[int, int], frozenset[int]] = {}
+    for key, places in one.places.items():
+        if key in other.undefined:
+            result.places[key] = places
+            result.maybe.add(key)
+        elif (theirs := other.places.get(key)) is not None:
+            # Lanes that hold the same share the object.
+            common = both.get((id(places), id(theirs)))
+            if common is None:
+                common = both[id(places), id(theirs)] = places & theirs
+            if not common:
+                continue
+            result.places[key] = common
+            if key in one.maybe or key in other.maybe:
+                result.maybe.add(key)
+    for key in one.undefined:
+        if key in other.undefined:
+            result.undefined.add(key)
+        elif (places := other.places.get(key)) is not None:
+            result.places[key] = places
+            result.maybe.add(key)
+    return result
+
+
+def meet(one: Claims, other: Claims) -> Claims:
+    """What both claim; masks known on one side only are forgotten and the classes they told apart merge."""
+    masks = one.masks & other.masks
+    keep = masks | FLAGS
+    classes = joined((s & keep, r) for claims in (one, other) for s, r in claims.classes.items())
+    bounded = (one.masks | one.bounded) & (other.masks | other.bounded)
+    return Claims(meet_relations(one.scalar, other.scalar), classes, masks, bounded - masks)
+
+
+def united(claims: Claims) -> Claims:
+    """What is claimed of all active classes, and of all frozen ones, where there are many; else these claims."""
+    if len(claims.classes) <= _UNITED_ABOVE:
+        return claims
+    by_flags: dict[Signature, dict[int, Relation]] = {}
+    for signature, relation in claims.classes.items():
+        by_flags.setdefault(signature & FLAGS, {})[id(relation)] = relation
+    met = {flags: reduce(meet_relations, relations.values()) for flags, relations in by_flags.items()}
+    return replace(claims, classes={signature: met[signature & FLAGS] for signature in claims.classes})
+
+
+def joined(claimed: Iterable[tuple[Signature, Relation]]) -> dict[Signature, Relation]:
+    """What is claimed of each class, by all who claim something of it; equal claims are one object."""
+    # The pair is kept beside what both claim, so that their ids stay theirs.
+    met: dict[tuple[int, int], tuple[Relation, Relation, Relation]] = {}
+    found: dict[Signature, Relation] = {}
+    for signature, relation in claimed:
+        mine = found.get(signature)
+        if mine is None or mine is relation:
+            found[signature] = relation
+            continue
+        pair = id(mine), id(relation)
+        if pair not in met:
+            met[pair] = mine, relation, meet_relations(mine, relation)
+        found[signature] = met[pair][2]
+    distinct: dict[int, Relation] = {}
+    for relation in found.values():
+        if id(relation) not in distinct:
+            distinct[id(relation)] = next((r for r in distinct.values() if r == relation), relation)
+    return {signature: distinct[id(relation)] for signature, relation in found.items()}

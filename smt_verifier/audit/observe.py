@@ -1,0 +1,93 @@
+"""What inference believes to hold on entering a block: the strongest claims about lanes still read. Untrusted."""
+
+from __future__ import annotations
+
+from smt_verifier.audit.core.execute import Executor
+from smt_verifier.audit.core.lanes import GHOST, STACK
+from smt_verifier.audit.core.liveness import Reads
+from smt_verifier.audit.core.relation import Claims, Fact, Relation, pre_term, projected
+from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Signature, State, Terms
+from smt_verifier.audit.lattice import joined
+
+Results = dict[int, list[Expression]]
+"""What terms are the result of, by term."""
+
+
+def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claims:
+    """The strongest claims about lanes still read that, as far as inference believes, hold in ``state`` on entering
+    ``block``.
+
+    What is dead for the wave may still be needed by a thread that waits: frozen threads keep whatever is read later.
+    """
+    terms = executor.terms
+    expressions: tuple[Results, Results] = {}, {}
+    for e in executor.expressions:
+        if e.key is not None:
+            expressions[executor.pre_lanes.is_vector(e.key)].setdefault(e.term, []).append(e)
+    live, later = reads.live[block], reads.later[block]
+    scalar = _relation(state.pre, state.post, live, terms)
+    scalar.facts = _facts(executor, state, None, expressions[False], live)
+    masks = executor.masks.live_masks(state, block)
+    classes: list[tuple[Signature, Relation]] = []
+    for atom in state.atoms:
+        wanted = live if atom.active else later
+        relation = _relation(atom.pre, atom.post, wanted, terms)
+        relation.facts = _facts(executor, state, atom, expressions[True], wanted)
+        classes += [(projected(signature, masks), relation) for signature in atom.signatures]
+    known = frozenset(v for v, name in masks.items() if name in state.masks)
+    return Claims(scalar, joined(classes), known, frozenset(masks) - known)
+
+
+def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: Terms) -> Relation:
+    holders: dict[int, list[int]] = {}
+    for key, term in post.items():
+        holders.setdefault(term, []).append(key)
+    relation = Relation()
+    by_term: dict[int, frozenset[int]] = {}
+    found: dict[int, list[int]] = {}
+    for key, term in pre.items():
+        if key not in live:
+            continue
+        if term == UNDEFINED:
+            relation.undefined.add(key)
+            continue
+        places = by_term.get(term)
+        if places is None:
+            row = list(holders.get(term, ()))
+            for equal in terms.equals(term):
+                if id(equal) not in found:
+                    found[id(equal)] = [place for other in equal for place in holders.get(other, ())]
+                row += found[id(equal)]
+            places = by_term[term] = frozenset(row)
+        if places:
+            relation.places[key] = places
+            if term in terms.maybe_undefined:
+                relation.maybe.add(key)
+    return relation
+
+
+def _facts(
+    executor: Executor, state: State, atom: Atom | None, expressions: Results, live: set[int]
+) -> frozenset[Fact]:
+    """Lanes that hold the result of an operation on lanes: that which it was made in, and copies of it. What remembers
+    an argument of a repeated operation may be the result of another one.
+    """
+    table = atom.pre if atom is not None else state.pre
+    holders: dict[int, list[int]] = {}
+    for key, term in table.items():
+        if term in expressions:
+            holders.setdefault(term, []).append(key)
+    found: set[Fact] = set()
+    for term, keys in holders.items():
+        copies = [k for k in keys if k >= GHOST or (k < STACK and k in live)]
+        seen: set[tuple[str, int, tuple[int, ...]]] = set()
+        for e in expressions[term]:
+            assert e.key is not None
+            if [pre_term(executor, state, atom, k) for k in e.argument_keys] != list(e.arguments):
+                continue
+            if table.get(e.key) == term:
+                found.add((e.operation, e.index, e.key, e.argument_keys))
+            if (result := (e.operation, e.index, e.argument_keys)) not in seen:
+                seen.add(result)
+                found.update((e.operation, e.index, key, e.argument_keys) for key in copies)
+    return frozenset(found)

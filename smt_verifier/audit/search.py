@@ -1,0 +1,154 @@
+"""The search for a proof of one function: pairings and claims are proposed here, ``core`` judges them. Untrusted.
+
+Any pairing and any claims under which ``core`` proves everything are a proof. Where the first ones fail, others are
+tried: equal instructions paired in another order, classes of threads told apart less finely.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from smt_verifier.audit.align import align
+from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_structure, judge_values, sides_of
+from smt_verifier.audit.core.masks import TooManyClassesError
+from smt_verifier.audit.core.operations import operation_name
+from smt_verifier.audit.core.product import Product, instructions_of
+from smt_verifier.audit.core.report import FunctionAudit, MoveCounts
+from smt_verifier.audit.core.rules import MachineRules
+from smt_verifier.audit.core.semantics import acts_alone, is_pure, spill
+from smt_verifier.audit.core.steps import Step
+from smt_verifier.audit.core.undefined_inputs import rests_on_values, undecided, with_equal_undefined_inputs
+from smt_verifier.audit.explain import by_cause, explain_failures, local_finding
+from smt_verifier.audit.infer import infer
+from smt_verifier.audit.readers import explain_faults
+from smt_verifier.outcome import combine
+from smt_verifier.smt import Solver
+from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.target.targets import Target
+
+
+def search_proof(
+    file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, timeout_s: float, solver: Solver
+) -> FunctionAudit:
+    """The verdict on one function, by the first proposal that is proved, else by the first one of all.
+
+    Raises:
+        UnsupportedError: the code does something the audit does not follow.
+        VeriloccError: a text is not what it claims to be.
+    """
+    judged = _by_pairing(file, pre, post, target, timeout_s, solver)
+    if rests_on_values(judged):
+        before, after = with_equal_undefined_inputs(pre), with_equal_undefined_inputs(post)
+        if before is not None and after is not None:
+            assumed = _by_pairing(file, before, after, target, timeout_s, solver)
+            return undecided(judged, assumed)
+    return judged
+
+
+def _by_pairing(
+    file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, timeout_s: float, solver: Solver
+) -> FunctionAudit:
+    sides = sides_of(file, pre, post, target)
+    if sides.findings:
+        outcome = combine(f.outcome for f in sides.findings)
+        return FunctionAudit(pre.name, outcome, len(sides.findings), sides.findings, MoveCounts())
+    judged = _by_classes(sides, timeout_s, solver, frozenset())
+    # Any pairing will do if it is proved; equal instructions in a row may have been paired the wrong way.
+    lines = _perhaps_mispaired(pre, post, judged) if rests_on_values(judged) else frozenset[int]()
+    if lines:
+        again = _by_classes(sides, timeout_s, solver, lines)
+        return again if again.outcome is again.outcome.PROVED else judged
+    return judged
+
+
+def _by_classes(sides: Sides, timeout_s: float, solver: Solver, apart: frozenset[int]) -> FunctionAudit:
+    try:
+        return _attempt(sides, timeout_s, solver, apart)
+    except TooManyClassesError:
+        return _attempt(sides, timeout_s, solver, apart, coarse=True)
+
+
+def _perhaps_mispaired(pre: MachineFunction, post: MachineFunction, judged: FunctionAudit) -> frozenset[int]:
+    """Lines of pure pre-RA instructions that read a wrong value, of operations that the post-RA block has more of."""
+    wrong = {f.pre_line: f.block for f in judged.findings if f.rule == "value" and f.pre_line and f.block >= 0}
+    found: set[int] = set()
+    for line, block in wrong.items():
+        before = [i for i in pre.blocks[block].instructions if is_pure(i)]
+        name = next((operation_name(i) for i in before if i.line == line), None)
+        if name is not None:
+            after = [i for i in post.blocks[block].instructions if is_pure(i)]
+            counts = [sum(operation_name(i) == name for i in side) for side in (before, after)]
+            if counts[1] > counts[0]:
+                found.add(line)
+    return frozenset(found)
+
+
+def _attempt(
+    sides: Sides, timeout_s: float, solver: Solver, apart_lines: frozenset[int], *, coarse: bool = False
+) -> FunctionAudit:
+    apart = frozenset(id(i) for b in sides.pre.blocks for i in b.instructions if i.line in apart_lines)
+    product = sides.product(_paired(sides, apart), coarse=coarse)
+    rules = sides.rules(product)
+    misfits = _wrongly_paired(sides.pre, product, rules)
+    if misfits:
+        product = sides.product(_paired(sides, apart | misfits), coarse=coarse)
+        rules = sides.rules(product)
+    obligations, findings = judge_structure(sides, product, rules)
+    if not findings:
+        # Most functions with many classes of threads can be proved without telling them apart.
+        entries, united = infer(product, unite=True)
+        suffix = "/united" * united
+        checked = judge_values(product, entries, solver, timeout_s, local_finding, suffix=suffix, to_the_end=not united)
+        if united and not checked.holds:
+            product.executor.real_reads.clear()
+            entries, _ = infer(product)
+            checked = judge_values(product, entries, solver, timeout_s, local_finding)
+        flagged = judge_liveness(sides, product)
+        obligations += checked.goals + flagged.checked
+        findings += [*checked.findings, *explain_faults(product, flagged.faults)]
+        findings = by_cause(explain_failures(product, list(checked.failed)), findings)
+    outcome = combine(f.outcome for f in findings)
+    return FunctionAudit(sides.pre.name, outcome, obligations, tuple(findings), _moves(product))
+
+
+def _paired(sides: Sides, apart: frozenset[int]) -> list[list[Step]]:
+    """A pairing of each block; pre-RA instructions of ``apart``, by ``id``, stand alone."""
+    return [
+        [alone for step in align(a.instructions, b.instructions) for alone in _taken_apart(step, apart)]
+        for a, b in zip(sides.pre.blocks, sides.post.blocks, strict=True)
+    ]
+
+
+def _taken_apart(step: Step, apart: frozenset[int]) -> list[Step]:
+    return [Step(step.pre, None), Step(None, step.post)] if id(step.pre) in apart and step.post else [step]
+
+
+def _wrongly_paired(pre: MachineFunction, product: Product, rules: MachineRules) -> frozenset[int]:
+    """Pre-RA instructions, by ``id``, whose partner rather repeats another one of the same operation.
+
+    Equal instructions in a row (constants, for the lanes of a tuple) pair in order; that may be the wrong order.
+    """
+    misfits = [s for steps in product.steps for s in steps if rules.misfits(s)]
+    originals = instructions_of(pre, {operation_name(s.post) for s in misfits if s.post})
+    return frozenset(
+        id(s.pre)
+        for s in misfits
+        if s.post and rules.repeats(s.post, [i for i in originals.get(operation_name(s.post), ()) if i is not s.pre])
+    )
+
+
+def _moves(product: Product) -> MoveCounts:
+    count: Counter[str] = Counter()
+    for block in product.pre.blocks:
+        count["before"] += sum(1 for i in block.instructions if i.opcode == "COPY")
+    for block in product.post.blocks:
+        for instruction in block.instructions:
+            kind = spill(instruction.opcode)
+            if instruction.opcode == "COPY":
+                count["after"] += 1
+            elif kind is not None:
+                count["saves" if kind[2] else "reloads"] += 1
+    alone = [
+        s for steps in product.steps for s in steps if s.pre is None and s.post is not None and not acts_alone(s.post)
+    ]
+    return MoveCounts(count["before"], count["after"], count["saves"], count["reloads"], len(alone))
