@@ -180,6 +180,10 @@ def _vector_budgets(attributes: FunctionAttributes, target: Target) -> tuple[Bud
 _KEPT_BY_CALLS = ("scratchRSrcReg", "stackPtrOffsetReg", "frameOffsetReg")
 """Header fields whose registers every callee leaves as they were (AMDGPU's calling convention)."""
 
+_LOST_IN_CALLS = ("m0", "mode")
+"""Special registers that a callee may leave changed (AMDGPUUsage, "Non-Kernel Functions": what is preserved is listed,
+and of these M0 before gfx9 only). VCC and SCC are not among the reserved ones."""
+
 
 def _named(info: dict[str, str]) -> list[tuple[str, str]]:
     """Registers that the header sets aside, with the reason."""
@@ -265,6 +269,7 @@ def allocatable(function: MachineFunction, preamble: str, target: Target) -> All
         reserved.update(register.units)
         reasons[name] = why
     kept = {unit for unit, _ in _always_reserved()}
+    kept.difference_update(unit for name in _LOST_IN_CALLS for unit in physical_register(name).units)
     for key in _KEPT_BY_CALLS:
         kept.update(unit for name in _names(info, key) for unit in physical_register(name).units)
     if _needs_base_pointer(function, attributes, info):

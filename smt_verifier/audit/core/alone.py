@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from smt_verifier.audit.core.lanes import cell_keys
+from smt_verifier.audit.core.lanes import LaneMap, cell_keys
 from smt_verifier.audit.core.machine import Machine
 from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
 from smt_verifier.audit.core.operations import operation_name, pure_inputs
-from smt_verifier.audit.core.semantics import COPIES, EXEC_NAMES, WHOLE_WAVE_COPIES, SpillSlot, is_pure, spill_slot
+from smt_verifier.audit.core.semantics import (
+    COPIES,
+    EXEC_NAMES,
+    NO_CODE,
+    WHOLE_WAVE_COPIES,
+    SpillSlot,
+    is_pure,
+    spill_slot,
+)
 from smt_verifier.audit.core.state import UNDEFINED, Expression, Side, State
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand
@@ -21,19 +30,9 @@ class OneSided(Machine):
         """Execute an instruction that only the pre-RA side has."""
         sources = self.masks.read(instruction, state)
         if not self._move(instruction, Side.PRE, state):
-            opcode = instruction.opcode
-            if opcode == "IMPLICIT_DEF":
-                for op in instruction.defs:
-                    whole = op.undef and op.vreg >= 0
-                    for key in self.pre_lanes.register_lanes(op.vreg) if whole else self.pre_lanes.keys(op):
-                        self.write_pre(key, UNDEFINED, state)
-            elif opcode == "KILL":
-                # It emits no code: what it defines and does not read is nothing that may be relied on.
-                kept = {k for op in instruction.operands if op.is_use and not op.undef for k in self.pre_lanes.keys(op)}
-                for op in instruction.all_operands:
-                    for key in self.pre_lanes.keys(op) if op.is_def and op.is_reg else ():
-                        if key not in kept:
-                            self.write_pre(key, UNDEFINED, state)
+            if instruction.opcode in NO_CODE:
+                for key in self._left_undefined(instruction, self.pre_lanes):
+                    self.write_pre(key, UNDEFINED, state)
             elif is_pure(instruction):
                 self._pure_pre(instruction, state)
             else:
@@ -44,18 +43,26 @@ class OneSided(Machine):
         """Execute an instruction that only the post-RA side has."""
         if self._move(instruction, Side.POST, state):
             return
-        opcode = instruction.opcode
-        if opcode == "KILL":
-            return
-        if opcode == "IMPLICIT_DEF":
-            for op in instruction.all_operands:
-                if op.is_def and op.is_reg:
-                    for key in self.post_lanes.keys(op):
-                        self.garbage(key, state, "nothing (IMPLICIT_DEF)")
+        if instruction.opcode in NO_CODE:
+            for key in self._left_undefined(instruction, self.post_lanes):
+                self.garbage(key, state, f"nothing ({instruction.opcode})")
         elif is_pure(instruction):
             self._rematerialise(instruction, state)
         else:
             self.refute("instruction-sequence", f"{instruction} was not there before allocation")
+
+    @staticmethod
+    def _left_undefined(instruction: Instruction, lanes: LaneMap) -> Iterator[int]:
+        """Lanes that an instruction without code defines, explicitly or implicitly, and does not read itself.
+
+        LLVM takes what they held before for dead from there on, so nothing may be relied on. What it reads too, it
+        only passes on (KILL of the parts of a tuple).
+        """
+        kept = {k for op in instruction.operands if op.is_use and not op.undef for k in lanes.keys(op)}
+        for op in instruction.all_operands:
+            if op.is_def and op.is_reg:
+                whole = op.undef and op.vreg >= 0
+                yield from (k for k in (lanes.register_lanes(op.vreg) if whole else lanes.keys(op)) if k not in kept)
 
     def _move(self, instruction: Instruction, side: Side, state: State) -> bool:
         """Execute an instruction that only moves values; whether it is one."""

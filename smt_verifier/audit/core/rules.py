@@ -19,13 +19,12 @@ from smt_verifier.audit.core.semantics import (
     NO_CODE,
     acts_alone,
     canonical_opcode,
+    either_file_operands,
     is_pure,
-    may_be_tied,
     moves_only,
     reads_matrices,
     spill,
-    takes_either_file,
-    ties_first,
+    ties,
 )
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
@@ -117,29 +116,20 @@ class MachineRules:
                 yield Complaint("operands", f"operand {extra} was added")
         either = self._in_either_file(pre)
         for number, (a, b) in enumerate(zip(left, right, strict=False)):
-            for complaint in self._operand(a, b, either_file=any(a is op for op in either)):
+            for complaint in self._operand(a, b, either_file=number in either):
                 yield complaint._replace(operand=number)
         yield from self._mfma_form(post)
         yield from self._tied(pre, post)
         yield from self._overlap(post)
 
-    def _in_either_file(self, pre: Instruction) -> list[Operand]:
-        """Operands that may be VGPRs or AGPRs whatever the text's class says: what is loaded or stored, matrices.
+    def _in_either_file(self, pre: Instruction) -> frozenset[int]:
+        """Numbers of the operands that may be VGPRs or AGPRs whatever the text's class says: what is loaded or stored,
+        matrices, moved constants.
 
-        LLVM widens the class of a live range so where all its operands allow it (recomputeRegClass).
+        LLVM widens the class of a live range so where all its operands allow it (recomputeRegClass); its table has
+        an ``av_`` class for them, and for C and D of an MFMA that of the form at hand (``_mfma_form``).
         """
-        if not self.has_agprs:
-            return []
-        registers = [op for op in pre.operands if op.is_use and not op.implicit and op.is_reg]
-        if reads_matrices(pre.opcode):
-            return [*pre.defs, *registers]
-        if pre.defs:
-            tied = [op for op in registers if op.tied == 0 or (op.vreg, op.sub) == (pre.defs[0].vreg, pre.defs[0].sub)]
-            return [pre.defs[0], *tied] if takes_either_file(pre.opcode, True) else []
-        if not takes_either_file(pre.opcode, False):
-            return []
-        first = 0 if pre.opcode.startswith("BUFFER") else 1
-        return registers[first : first + 1]
+        return either_file_operands(pre.opcode) if self.has_agprs else frozenset()
 
     def _operand(self, pre: Operand, post: Operand, *, either_file: bool) -> Iterator[Complaint]:
         if pre.kind is not post.kind:
@@ -235,7 +225,7 @@ class MachineRules:
         if next(self._tied(original, post), None) is not None:
             return False
         either = self._in_either_file(original)
-        for a, b in zip(original.all_operands, post.all_operands, strict=False):
+        for number, (a, b) in enumerate(zip(original.all_operands, post.all_operands, strict=False)):
             if a.is_reg and a.phys and not a.implicit and a.phys != b.phys:
                 return False
             if a.vreg < 0 or not b.is_reg:
@@ -247,7 +237,7 @@ class MachineRules:
                 if self.post.class_of(b.vreg).banks != cls.banks:
                     return False
                 continue
-            wide = in_either_file(cls) if any(a is op for op in either) else cls
+            wide = in_either_file(cls) if number in either else cls
             register = physical_register(b.phys)
             if any(self._reserved(register)):
                 return False
@@ -267,26 +257,14 @@ class MachineRules:
                 yield Complaint("register-class", f"{post.opcode} needs {op} in {wanted.value}s")
 
     def _tied(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
-        """A use that was the defined register itself, in an opcode whose form ties them, must stay so."""
-        tied = {op.tied for op in pre.operands if op.tied >= 0}
-        implied = may_be_tied(pre.opcode)
-        for number, target in enumerate(pre.defs):
-            if target.vreg < 0 or not (implied or number in tied):
-                continue
-            name = (target.vreg, target.sub)
-            partners = [
-                k
-                for k, op in enumerate(pre.operands)
-                if op.is_use and ((op.vreg, op.sub) == name if op.tied < 0 else op.tied == number)
-            ]
-            after = post.defs[number]
-            if not partners:
-                continue
-            # Where the register is read twice, one operand of the form is tied: the accumulator comes last.
-            partner = partners[0 if ties_first(pre.opcode) else -1]
-            if not _same_register(post.operands[partner], after):
-                message = f"{after} must be the register of {post.operands[partner]}"
-                yield Complaint("tied-operand", message, len(pre.defs) + partner)
+        """What LLVM ties is one register, lanes that nothing defined included."""
+        operands = post.all_operands
+        for number, definition in {**ties(pre), **ties(post)}.items():
+            if max(number, definition) >= len(operands) or not operands[definition].is_def:
+                yield Complaint("tied-operand", f"operand {number} is tied to operand {definition}, which is no result")
+            elif operands[number].is_reg and not _same_register(operands[number], operands[definition]):
+                message = f"{operands[definition]} must be the register of {operands[number]}"
+                yield Complaint("tied-operand", message, number)
 
     def _overlap(self, post: Instruction) -> Iterator[Complaint]:
         written: set[int] = set()

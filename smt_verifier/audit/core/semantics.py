@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
+from verilocc_mlir.target.instructions import InstructionDescription
+from verilocc_mlir.target.instructions import instruction as described
 
 EXEC_NAMES = frozenset({"exec", "exec_lo", "exec_hi"})
 COPIES = frozenset({"COPY"})
@@ -36,16 +38,17 @@ BLENDS = {"V_SET_INACTIVE_B32": Blend(inside=1, outside=3, mask=4)}
 """``D = mask ? S0 : S1`` (VOP2Instructions.td, SIInstrInfo::expandPostRAPseudo): its mask is read though undef."""
 
 _SPILL = re.compile(r"SI_SPILL_(?P<kind>S|(?:WWM_)?(?:V|A|AV))(?P<bits>\d+)_(?P<way>SAVE|RESTORE)\Z")
-_VALU_PURE = re.compile(
-    r"(?:V|AV)_(?!READ|WRITELANE|PERMLANE|MFMA|SMFMAC|WMMA|SWMMAC|INTERP|CMPX?_|MOVREL|SWAP|NOP|ADD_CO|SUB_CO|SUBREV_CO|ADDC|SUBB"
-    r"|DIV_SCALE|INDIRECT|SET_INACTIVE|CLREXCP|PIPEFLUSH|DOT|ILLEGAL|LDS|MAD_U64|MAD_I64)"
+_PURE_FORMATS = frozenset({"SOP1", "SOP2", "SOPK", "VOP1", "VOP2", "VOP3"})
+_NEVER_PURE = frozenset(
+    {"may-load", "may-store", "side-effects", "convergent", "call", "return", "branch", "terminator", "barrier"}
+) | frozenset({"variadic", "IsMAI", "IsWMMA", "IsSWMMAC", "VINTRP", "DPP", "SDWA"})
+_HIDDEN_INPUT = re.compile(
+    r"[SV]_MOVREL|.*indirect|S_GETPC|S_GETREG|V_PERMLANE|V_INTERP|V_S?W?MMAC?_|V_S?MFMA|V_S?WMMA|.*BALLOT|(?:ENTER|EXIT)_"
 )
-_VALU_TOUCHES_OTHER_THREADS = re.compile(r"_(?:dpp8?|dpp16|dpp_\w+|sdwa)(?:_|\Z)|_DPP|_SDWA")
-_SALU_PURE = re.compile(
-    r"S_(?:MOV_B|MOVK_I32|MOV_FED|ADD_|SUB_|LSHL|LSHR|ASHR|AND_B|OR_B|XOR_B|NOT_B|ANDN2_B|ORN2_B|NAND_B|NOR_B|XNOR_B|MUL_|BFE_|BFM_|BREV_"
-    r"|PACK_|SEXT_|ABS_I32|BCNT|FF0|FF1|FLBIT|MIN_|MAX_|GETPC_B64_pseudo\Z)"
-)
-_PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "V_MOV_B64_PSEUDO", "S_MOV_B64_IMM_PSEUDO", "SI_PC_ADD_REL_OFFSET64"})
+"""Reads more than its operands, though LLVM's table does not say so: registers chosen by M0 (MOVREL), the program
+counter, hardware registers, other threads (PERMLANE, matrix operations, BALLOT), LDS (INTERP), EXEC (STRICT)."""
+_PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "SI_PC_ADD_REL_OFFSET64", "V_MOV_B64_PSEUDO", "S_MOV_B64_IMM_PSEUDO"})
+"""Pseudo-instructions without a format that are expanded to moves and additions (SIInstrInfo::expandPostRAPseudo)."""
 _SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
 _IGNORES_EXEC = re.compile(r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|WRITELANE|INDIRECT|SET_INACTIVE)|.*WWM|.*WQM")
 _EXEC_UNCLEAR = re.compile(
@@ -56,16 +59,13 @@ _READS_INACTIVE = re.compile(
 )
 _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
 _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
-_EITHER_FILE_RESULT = re.compile(r"AV_MOV_B|(?:GLOBAL|FLAT|BUFFER|SCRATCH)_LOAD_(?!.*LDS)|DS_READ")
-_EITHER_FILE_SOURCE = re.compile(r"(?:GLOBAL|FLAT|BUFFER|SCRATCH)_STORE_|DS_WRITE_")
 _ORDINARY = re.compile(r"[vsa]gpr\d")
-_TIES_FIRST = re.compile(r".*_(?:dpp8?|sdwa)(?:_|\Z)|.*_ATOMIC")
-_RETURN = re.compile(r"SI_RETURN\Z|SI_TCRETURN|S_SETPC_B64_return")
-_TIED = re.compile(
-    r"V_(?:FMAC|MAC|PK_FMAC|DOT2C|DOT4C|DOT8C|WRITELANE|SWAP|PERMLANE(?:X?16|16_SWAP|32_SWAP)|INTERP_P2)"
-    r"|V_\w+_(?:dpp|dpp8|sdwa)|V_(?:SMFMAC|SWMMAC)|V_WMMA\w*_twoaddr\w*|V_MFMA\w*_mac\w*"
-    r"|\w+_D16(?:_HI)?(?:_|\Z)|DS_READ_\w+_D16\w*|(?:BUFFER|IMAGE)_ATOMIC\w*|S_(?:ADDK|MULK|CMOVK?|BITSET[01])_\w+|V_CVT_SR\w*|V_MOVREL"
+_PURE_RESULT = re.compile(r"[vsa]gpr\d|vcc(?:_lo|_hi)?\Z")
+_PURE_INPUT = re.compile(
+    r"(?:[vsa]gpr|ttmp)\d|vcc(?:_lo|_hi)?\Z|m0\Z|scc\Z|mode\Z|sgpr_null"
+    r"|src_(?:shared|private)_(?:base|limit)|src_flat_scratch"
 )
+"""Registers whose content the audit follows, or that never changes; others (``src_vccz``, ``src_pops…``) do."""
 
 
 def spill(opcode: str) -> tuple[str, int, bool] | None:
@@ -80,7 +80,13 @@ def moves_only(opcode: str) -> bool:
 
 
 def acts_alone(instruction: Instruction) -> bool:
-    """Copies, spill code and instructions that emit nothing: they never pair."""
+    """Copies, spill code and instructions that emit nothing: they never pair.
+
+    A copy to EXEC is no mere move: it decides which threads the instructions around it run for. So it must pair, and
+    keeps its place among them.
+    """
+    if instruction.opcode in COPIES and any(op.phys in EXEC_NAMES for op in instruction.defs):
+        return False
     return instruction.opcode in NO_CODE or moves_only(instruction.opcode)
 
 
@@ -125,12 +131,19 @@ def spill_slot(instruction: Instruction) -> SpillSlot | None:
 
 
 @lru_cache(maxsize=None)
-def _is_pure_opcode(opcode: str) -> bool:
+def is_pure_opcode(opcode: str) -> bool:
+    """Whether LLVM's table and the list above say that an opcode only computes its one result, thread by thread.
+
+    A scalar result of vector operands (V_CMP) depends on EXEC and on all threads.
+    """
     if opcode in _PSEUDO_PURE:
         return True
-    if _VALU_PURE.match(opcode):
-        return not _VALU_TOUCHES_OTHER_THREADS.search(opcode)
-    return bool(_SALU_PURE.match(opcode) and "SAVEEXEC" not in opcode and "WREXEC" not in opcode)
+    table = instruction_table(opcode)
+    if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode):
+        return False
+    if not table.format & _PURE_FORMATS or (table.properties | table.format) & _NEVER_PURE:
+        return False
+    return "VALU" not in table.format or table.operands[0].register_class.startswith(("v", "a"))
 
 
 def is_pure(instruction: Instruction) -> bool:
@@ -146,18 +159,42 @@ def is_pure(instruction: Instruction) -> bool:
         return False
     if instruction.tail and not _DEBUG_LOCATION.fullmatch(instruction.tail):
         return False
-    if any(op.phys in EXEC_NAMES for op in instruction.defs):
+    if any(op.phys and not _PURE_RESULT.match(op.phys) for op in instruction.defs):
         return False
-    if any(op.phys in EXEC_NAMES and not op.implicit for op in instruction.operands):
+    read = instruction.operands
+    if any(op.phys in EXEC_NAMES and not op.implicit for op in read):
         return False
-    if any(op.is_def and op.phys != "scc" and not _ORDINARY.match(op.phys) for op in instruction.operands):
+    if any(op.is_def and op.phys != "scc" and not _ORDINARY.match(op.phys) for op in read):
+        return False
+    if any(
+        op.phys and not (op.is_def or op.phys in EXEC_NAMES or _PURE_INPUT.match(op.phys))
+        for op in instruction.operands
+    ):
         return False
     if _SCALAR_LOAD.match(instruction.opcode):
         return bool(instruction.memory) and all(
             "invariant" in m and "dereferenceable" in m and "volatile" not in m and " load " in f" {m}"
             for m in instruction.memory
         )
-    return not instruction.memory and _is_pure_opcode(instruction.opcode)
+    return not instruction.memory and is_pure_opcode(instruction.opcode)
+
+
+@lru_cache(maxsize=None)
+def instruction_table(opcode: str) -> InstructionDescription | None:
+    """What LLVM's table says of an opcode, on any target; None for one it does not have."""
+    return described(opcode)
+
+
+def table_of(opcode: str) -> InstructionDescription:
+    """As ``instruction_table``.
+
+    Raises:
+        UnsupportedError: LLVM's table does not have the opcode.
+    """
+    table = instruction_table(opcode)
+    if table is None:
+        raise UnsupportedError(f"{opcode} is not an instruction of the LLVM whose tables the audit has")
+    return table
 
 
 @lru_cache(maxsize=None)
@@ -197,42 +234,60 @@ def canonical_opcode(opcode: str) -> str:
     return f"{match[1]}_e64" if match else opcode
 
 
-@lru_cache(maxsize=None)
-def takes_either_file(opcode: str, defined: bool) -> bool:
-    """Whether the data operand may be a VGPR or an AGPR on targets with one vector register file (gfx90a on).
-
-    Loads and stores, and moves of constants (AV_MOV_*): getEquivalentAGPRClass and AVLdSt operands in
-    SIRegisterInfo.td. LLVM widens a live range's class so when all its operands allow it (recomputeRegClass).
-    """
-    return bool((_EITHER_FILE_RESULT if defined else _EITHER_FILE_SOURCE).match(opcode))
-
-
 def reads_matrices(opcode: str) -> bool:
     """Whether it is an MFMA, which reads A and B from either vector register file (VOP3PInstructions.td)."""
     return opcode.startswith("V_MFMA_")
 
 
 @lru_cache(maxsize=None)
-def may_be_tied(opcode: str) -> bool:
-    """Whether LLVM ties a use to the definition without printing it (``$vdst = $src`` constraints in
-    VOP*Instructions.td,
-    DSInstructions.td, BUFInstructions.td, SOPInstructions.td)."""
-    return bool(_TIED.match(opcode))
-
-
-@lru_cache(maxsize=None)
-def ties_first(opcode: str) -> bool:
-    """Whether a form that ``may_be_tied`` ties its first register use (``old`` of DPP, the data of an atomic).
-
-    Else it is the last.
+def either_file_operands(opcode: str) -> frozenset[int]:
+    """Numbers of the operands whose class in LLVM's table holds VGPRs and AGPRs, on targets with one vector file
+    (gfx90a on), with what is tied to them; C and D of an MFMA are of either file, as its form says.
     """
-    return bool(_TIES_FIRST.match(opcode))
+    table = described(opcode, "gfx90a")
+    rows = () if table is None else table.operands
+    wanted = ("v", "a") if reads_matrices(opcode) else "av_"
+    either = {number for number, row in enumerate(rows) if row.register_class.startswith(wanted)}
+    return frozenset(either.union(number for number, row in enumerate(rows) if row.tied_to in either))
 
 
 @lru_cache(maxsize=None)
 def is_return(opcode: str) -> bool:
-    """Whether control goes back to the caller, or on to a function that returns to it (SIInstructions.td)."""
-    return bool(_RETURN.match(opcode))
+    """Whether control goes back to the caller, or on to a function that returns to it; S_ENDPGM ends the wave."""
+    return "return" in table_of(opcode).properties and not opcode.startswith("S_ENDPGM")
+
+
+@lru_cache(maxsize=None)
+def is_terminator(opcode: str) -> bool:
+    """Whether only terminators may follow it in its block (MachineBasicBlock::getFirstTerminator)."""
+    return "terminator" in table_of(opcode).properties
+
+
+@lru_cache(maxsize=None)
+def _ties_of(opcode: str) -> tuple[tuple[int, int], ...]:
+    rows = table_of(opcode).operands
+    return tuple((number, row.tied_to) for number, row in enumerate(rows) if row.tied_to >= 0)
+
+
+def ties(instruction: Instruction) -> dict[int, int]:
+    """For each operand that must be the register of a definition, the number of that definition (LLVM's numbering).
+
+    LLVM ties what its table ties when it reads the text, whether the text says so or not (MachineInstr::addOperand);
+    the ties of inline assembly and of SDWA stand in the text alone.
+    """
+    written = {number: op.tied for number, op in enumerate(instruction.all_operands) if op.tied >= 0}
+    return {**written, **dict(_ties_of(instruction.opcode))}
+
+
+@lru_cache(maxsize=None)
+def _early_clobbers_of(opcode: str) -> frozenset[int]:
+    return frozenset(number for number, row in enumerate(table_of(opcode).operands) if row.early_clobber)
+
+
+def early_clobbers(instruction: Instruction) -> frozenset[int]:
+    """Numbers of the definitions that are written before all operands are read, by the text or by LLVM's table."""
+    written = [number for number, op in enumerate(instruction.all_operands) if op.early_clobber]
+    return _early_clobbers_of(instruction.opcode).union(written)
 
 
 def is_call(instruction: Instruction) -> bool:

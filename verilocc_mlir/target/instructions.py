@@ -1,0 +1,118 @@
+"""What LLVM knows about an opcode of AMDGPU machine IR: operands, ties, implicit registers, properties.
+
+The facts are LLVM's own (llvm/MC/MCInstrDesc.h), in ``instructions.dat`` beside this file, which
+scripts/generate_instruction_tables.py writes and describes. An opcode that LLVM does not have, or that only its
+encoder uses, is None: whoever asks must then answer that it does not know. docs/targets.md says what the tables leave out.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from verilocc_mlir.errors import UnsupportedError
+
+
+@dataclass(frozen=True, slots=True)
+class OperandDescription:
+    """One explicit operand, in LLVM's numbering: definitions first.
+
+    Attributes:
+        kind: ``"register"``, ``"register-or-immediate"`` (immediates here may be globals and frame indices too),
+            ``"immediate"``, ``"branch-target"``, ``"generic"`` (``G_`` opcodes), ``"any"`` (COPY and its like, SI_CALL).
+        register_class: class the register must be of, as MIR spells it; ``""`` where none is prescribed.
+        tied_to: number of the definition whose register it must be, or -1.
+        early_clobber: this definition is written before all sources are read.
+    """
+
+    kind: str
+    register_class: str
+    tied_to: int
+    early_clobber: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionDescription:
+    """One opcode.
+
+    Attributes:
+        name: the opcode.
+        definitions: how many of the operands are definitions.
+        operands: the explicit operands; a ``variadic`` opcode may have more behind them.
+        implicit_uses: registers read, without ``$``. ``vcc`` stands for ``vcc_lo`` on wave32 targets; ``exec`` for both.
+        implicit_definitions: registers written, likewise.
+        properties: MCInstrDesc's flags: ``"may-load"``, ``"may-store"``, ``"side-effects"`` (unmodelled ones),
+            ``"convergent"``, ``"rematerialisable"``, ``"variadic"``, ``"call"``, ``"return"``, ``"terminator"``,
+            ``"branch"``, ``"indirect-branch"``, ``"barrier"``, ``"commutable"``, ``"pseudo"``, ``"meta"`` …
+        format: AMDGPU's flags by LLVM's names (SIDefines.h, SIInstrFlags): ``"SALU"``, ``"VOP3"``, ``"DPP"`` …
+    """
+
+    name: str
+    definitions: int
+    operands: tuple[OperandDescription, ...]
+    implicit_uses: tuple[str, ...]
+    implicit_definitions: tuple[str, ...]
+    properties: frozenset[str]
+    format: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    version: str
+    modes: dict[str, int]
+    operands: list[str]
+    words: list[str]
+    shapes: list[str]
+    numbers: dict[str, str]
+
+
+@lru_cache(maxsize=1)
+def _tables() -> _Tables:
+    data = zlib.decompress(Path(__file__).with_name("instructions.dat").read_bytes())
+    head, operands, words, shapes, names, numbers = data.decode("ascii").split("\n\n")
+    version, processors = (line.split(" ")[1:] for line in head.split("\n"))
+    modes = {name: int(mode) for name, _, mode in (processor.partition(":") for processor in processors)}
+    shape_of = dict(zip(names.split(" "), numbers.split(" "), strict=True))
+    return _Tables(version[0], modes, operands.split("\n"), words.split("\n"), shapes.split("\n"), shape_of)
+
+
+def llvm_version() -> str:
+    """Version of the LLVM that the tables are of, e.g. ``"22.1.8"``."""
+    return _tables().version
+
+
+@lru_cache(maxsize=None)
+def _operand(number: str, mode: int) -> OperandDescription:
+    kind, tied_to, early_clobber, classes = _tables().operands[int(number)].split("\t")
+    of_mode = classes.split("/")
+    return OperandDescription(kind, of_mode[mode if len(of_mode) > 1 else 0], int(tied_to), early_clobber == "1")
+
+
+@lru_cache(maxsize=None)
+def instruction(opcode: str, processor: str = "gfx900") -> InstructionDescription | None:
+    """What LLVM knows about an opcode; None for one it does not have.
+
+    Only register classes depend on the processor (aligned tuples, accumulators, lane masks of 32 or 64 bits): give one
+    to ask about them. That LLVM has an opcode does not say that the processor has the instruction.
+
+    Raises:
+        UnsupportedError: LLVM has no such processor.
+    """
+    tables = _tables()
+    if processor not in tables.modes:
+        raise UnsupportedError(f"LLVM {tables.version} has no processor {processor}")
+    if opcode not in tables.numbers:
+        return None
+    definitions, operands, *sets = tables.shapes[int(tables.numbers[opcode])].split("\t")
+    uses, defines, properties, form = (tables.words[int(number)].split() for number in sets)
+    return InstructionDescription(
+        opcode,
+        int(definitions),
+        tuple(_operand(number, tables.modes[processor]) for number in operands.split()),
+        tuple(uses),
+        tuple(defines),
+        frozenset(properties),
+        frozenset(form),
+    )
