@@ -11,7 +11,8 @@ from dataclasses import replace
 from smt_verifier.audit.core.alone import OneSided
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.operations import PureArguments
-from smt_verifier.audit.core.semantics import BLENDS, exec_unclear, ignores_exec, reads_inactive_lanes
+from smt_verifier.audit.core.partial import is_read
+from smt_verifier.audit.core.semantics import BLENDS, early_clobbers, exec_unclear, ignores_exec, reads_inactive_lanes
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Side, Signature, State
 from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
@@ -68,7 +69,9 @@ class Executor(OneSided):
             if not left.is_use or left.undef or not right.is_reg:
                 continue
             a, b = self.pre_lanes.keys(left), self.post_lanes.keys(right)
-            for x, y in zip(a, b, strict=False):
+            for lane, (x, y) in enumerate(zip(a, b, strict=False)):
+                if not is_read(pre, number, lane, len(a)):
+                    continue
                 if y in clobbered and clobbered[y] != x:
                     self._early_clobber(x, y, state)
                 if self.pre_lanes.is_vector(x):
@@ -92,8 +95,9 @@ class Executor(OneSided):
     def _early_clobbers(self, pre: Instruction, post: Instruction) -> dict[int, int]:
         """Post-RA lanes that are written before the operands are read, with the pre-RA lane each stands for."""
         found: dict[int, int] = {}
-        for left, right in zip(pre.all_operands, post.all_operands, strict=False):
-            if left.is_def and left.early_clobber and left.is_reg and right.is_reg:
+        for number in early_clobbers(pre) | early_clobbers(post):
+            left, right = pre.all_operands[number], post.all_operands[number]
+            if left.is_def and left.is_reg and right.is_reg:
                 found.update(zip(self.post_lanes.keys(right), self.pre_lanes.keys(left), strict=False))
         return found
 

@@ -45,7 +45,7 @@ from smt_verifier.audit.core.product import Product, has_virtual_registers
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.rules import MachineRules
-from smt_verifier.audit.core.semantics import moves_only
+from smt_verifier.audit.core.semantics import acts_alone
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Solver
@@ -270,10 +270,12 @@ def _saved_by_callee(
 
 
 def _fixed_targets(function: MachineFunction) -> frozenset[str]:
-    """Physical registers that moves of the pre-RA side write."""
+    """Physical registers that moves and instructions without code of the pre-RA side define."""
     return frozenset(
-        i.defs[0].phys
+        op.phys
         for b in function.blocks
         for i in b.instructions
-        if i.defs and i.defs[0].phys and moves_only(i.opcode)
+        if acts_alone(i)
+        for op in i.all_operands
+        if op.is_def and op.phys
     )

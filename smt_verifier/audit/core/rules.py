@@ -16,20 +16,21 @@ from smt_verifier.audit.core.moves import lane_move
 from smt_verifier.audit.core.operations import operation_name
 from smt_verifier.audit.core.report import Finding, OperandPair
 from smt_verifier.audit.core.semantics import (
-    NO_CODE,
+    COPIES,
+    EXEC_NAMES,
     acts_alone,
     canonical_opcode,
+    early_clobbers,
     either_file_operands,
     is_pure,
-    moves_only,
     reads_matrices,
-    spill,
     ties,
 )
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
+from verilocc_mlir.mir.operands import split_top_level
 from verilocc_mlir.target.classes import RegisterClass, contains, register_class
 from verilocc_mlir.target.lanes import lane_list, subregister_lanes
 from verilocc_mlir.target.registers import Bank, PhysicalRegister, physical_register, tuple_name, unit_name
@@ -105,6 +106,8 @@ class MachineRules:
             yield Complaint("instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}")
         if pre.memory != post.memory:
             yield Complaint("memory-operands", "the memory operands differ")
+        if marks(pre) != marks(post) and marks(post) != [m for m in marks(pre) if not m.startswith("mmra ")]:
+            yield Complaint("instruction-flags", f"{pre.tail or 'nothing'} behind it became {post.tail or 'nothing'}")
         if (pre.bundled, pre.opens_bundle, pre.closes_bundle) != (post.bundled, post.opens_bundle, post.closes_bundle):
             yield Complaint("bundle", "bundle boundaries differ")
         left, right = pre.all_operands, post.all_operands
@@ -152,6 +155,8 @@ class MachineRules:
         if pre.is_def != post.is_def or pre.implicit != post.implicit or pre.internal != post.internal:
             yield Complaint("operands", f"operand {pre} became {post}")
             return
+        if post.renamable and not pre.renamable and pre.phys:
+            yield Complaint("fixed-register", f"the fixed register ${pre.phys} is marked renamable")
         if pre.early_clobber != post.early_clobber:
             yield Complaint("early-clobber", f"the early-clobber flag of {pre} became that of {post}")
         if pre.tied != post.tied:
@@ -193,9 +198,9 @@ class MachineRules:
             yield Complaint("instruction-sequence", f"{pre} is missing after allocation")
 
     def _added(self, post: Instruction) -> Iterator[Complaint]:
-        """Code the allocator added writes only registers it may hand out; what emits no code writes none."""
-        if post.opcode in NO_CODE:
-            return
+        """Code the allocator added writes only registers it may hand out."""
+        if (post.flags and acts_alone(post)) or marks(post):
+            yield Complaint("instruction-flags", f"{post} was added with flags or marks")
         if not acts_alone(post):
             originals = self.originals.get(operation_name(post), ()) if is_pure(post) else ()
             if not originals:
@@ -207,18 +212,39 @@ class MachineRules:
                     yield Complaint("instruction-sequence", f"{post} was not there before allocation")
                     return
                 yield Complaint("register-class", f"{post.opcode} does not take these registers")
+            yield from self._overwritten(post)
         move = lane_move(post)
         if move is not None and move.tied is not None and not _same_register(move.register, move.tied):
             yield Complaint("tied-operand", f"{move.register} must be the register of {move.tied}")
-        spills = spill(post.opcode) is not None or move is not None
         for op in post.all_operands:
-            if not (op.is_def and op.is_reg and op.phys):
-                continue
-            if op.implicit and (spills or op.phys in ("scc", "exec", "exec_lo")):
-                continue
-            if op.phys in self.fixed_targets and moves_only(post.opcode):
+            if not (op.is_def and op.is_reg and op.phys) or self._may_define(op, post):
                 continue
             yield from self._reserved(physical_register(op.phys))
+
+    def _may_define(self, op: Operand, post: Instruction) -> bool:
+        """Whether an added instruction may define a register that is not handed out.
+
+        What the pre-RA side's moves write, moves may write. Pure scalar operations clobber SCC. A copy of EXEC is
+        printed with ``implicit-def $exec``, which only orders it (SILowerControlFlow.cpp). The value of each is
+        followed, so that none is lost unseen.
+        """
+        if op.phys in self.fixed_targets and acts_alone(post):
+            return True
+        if not op.implicit:
+            return False
+        if op.phys == "scc":
+            return is_pure(post)
+        return op.phys in EXEC_NAMES and post.opcode in COPIES and post.operands[0].phys == op.phys
+
+    def _overwritten(self, post: Instruction) -> Iterator[Complaint]:
+        """An early-clobber result of a repeated instruction must not lie over what it reads."""
+        written = {k for n in early_clobbers(post) for k in self.post.keys(post.all_operands[n])}
+        tied = ties(post)
+        for number, op in enumerate(post.all_operands):
+            if number in tied or not op.is_use or op.undef:
+                continue
+            if not written.isdisjoint(self.post.keys(op)):
+                yield Complaint("early-clobber", f"{op} is overwritten by an early-clobber result before it is read")
 
     def _fits(self, original: Instruction, post: Instruction) -> bool:
         """Whether a repeated instruction has registers of the kinds that the original has."""
@@ -284,6 +310,18 @@ def _operand_pair(step: Step, number: int) -> OperandPair | None:
     if number < 0 or step.pre is None or step.post is None:
         return None
     return OperandPair(number, step.pre.all_operands[number].text, step.post.all_operands[number].text)
+
+
+def marks(instruction: Instruction) -> list[str]:
+    """Attributes behind the operands that later passes heed: symbols, memory models (mmra), sections, types.
+
+    Debug locations say nothing of what is executed. An mmra only ever allows more orders (LLVM's MemoryModelRelaxation
+    document), so one may be dropped, never added.
+    """
+    if not instruction.tail:
+        return []
+    rows = [part.strip() for part in split_top_level(instruction.tail.lstrip(", "))]
+    return [row for row in rows if not row.startswith(("debug-location ", "debug-instr-number "))]
 
 
 def _same_register(a: Operand, b: Operand) -> bool:

@@ -43,10 +43,11 @@ _NEVER_PURE = frozenset(
     {"may-load", "may-store", "side-effects", "convergent", "call", "return", "branch", "terminator", "barrier"}
 ) | frozenset({"variadic", "IsMAI", "IsWMMA", "IsSWMMAC", "VINTRP", "DPP", "SDWA"})
 _HIDDEN_INPUT = re.compile(
-    r"[SV]_MOVREL|.*indirect|S_GETPC|S_GETREG|V_PERMLANE|V_INTERP|V_S?W?MMAC?_|V_S?MFMA|V_S?WMMA|.*BALLOT|(?:ENTER|EXIT)_"
+    r"[SV]_MOVREL|.*indirect|S_CMOV|S_GETPC|S_GETREG|V_PERMLANE|V_INTERP|V_S?W?MMAC?_|V_S?MFMA|V_S?WMMA|.*BALLOT|(?:ENTER|EXIT)_"
 )
-"""Reads more than its operands, though LLVM's table does not say so: registers chosen by M0 (MOVREL), the program
-counter, hardware registers, other threads (PERMLANE, matrix operations, BALLOT), LDS (INTERP), EXEC (STRICT)."""
+"""Reads more than its operands, though LLVM's table does not say so: registers chosen by M0 (MOVREL), what the
+destination held (S_CMOV), the program counter, hardware registers, other threads (PERMLANE, matrix operations,
+BALLOT), LDS (INTERP), EXEC (STRICT)."""
 _PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "SI_PC_ADD_REL_OFFSET64", "V_MOV_B64_PSEUDO", "S_MOV_B64_IMM_PSEUDO"})
 """Pseudo-instructions without a format that are expanded to moves and additions (SIInstrInfo::expandPostRAPseudo)."""
 _SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
@@ -142,7 +143,7 @@ def is_pure_opcode(opcode: str) -> bool:
     if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode):
         return False
     if not table.format & _PURE_FORMATS or (table.properties | table.format) & _NEVER_PURE:
-        return False
+        return opcode.startswith("V_ACCVGPR_")
     return "VALU" not in table.format or table.operands[0].register_class.startswith(("v", "a"))
 
 
