@@ -4,11 +4,11 @@
 
 Builds instruction_tables.cpp, beside this file, against the LLVM of ``llvm-config-22`` (or of ``$LLVM_CONFIG``) with
 g++ (or ``$CXX``), runs it, gives the target's flags their names, leaves out opcodes of the encoder, shares equal rows
-and compresses. Needs the headers of that LLVM (Debian and Ubuntu: llvm-22-dev). ``verilocc_mlir/target/instructions.py``
-reads the file. Equal tables give equal bytes with the same zlib.
+and compresses. Needs the headers of that LLVM (Debian and Ubuntu: llvm-22-dev). Equal tables give equal bytes with the
+same zlib. ``verilocc_mlir/target/instructions.py`` reads the file.
 
-Left out are the opcodes that stand for one encoding of another: not pseudo, and named as a pseudo opcode with one of
-the encoding families' suffixes behind it (``V_ADD_F32_e32_gfx11``, ``V_ADD_F32_e32_vi``; SIInstrInfo.td, getMCOpcodeGen).
+Left out are the opcodes that stand for one encoding of another: not pseudo, and named as a pseudo opcode with a suffix
+of an encoding family behind it (``V_ADD_F32_e32_gfx11``, ``V_ADD_F32_e32_vi``; SIInstrInfo.td, getMCOpcodeGen).
 AMDGPUMCInstLower puts them in for the pseudo ones when it leaves machine IR. Whatever does not fit this rule is kept:
 images and dual-issue instructions are chosen by encoding in machine IR. An opcode left out wrongly is an unknown opcode
 to the reader, never one with wrong facts.
@@ -71,7 +71,8 @@ CERTAIN = {
     "VOPD3": ("V_DUAL_ADD_F32_e32_X_ADD_F32_e32_e96_gfx1250", "V_DUAL_ADD_F32_e32_X_ADD_F32_e32_gfx12"),
     "VM_CNT": ("GLOBAL_LOAD_DWORD", "DS_READ_B32"), "EXP_CNT": ("EXP", "DS_READ_B32"),
     "LGKM_CNT": ("DS_READ_B32", "GLOBAL_LOAD_DWORD"), "WQM": ("IMAGE_SAMPLE_V4_V2", "IMAGE_LOAD_V4_V2"),
-    "DisableWQM": ("BUFFER_LOAD_DWORD_OFFEN_exact", "BUFFER_LOAD_DWORD_OFFEN"), "Gather4": ("IMAGE_GATHER4_V4_V2", "IMAGE_SAMPLE_V4_V2"),
+    "DisableWQM": ("BUFFER_LOAD_DWORD_OFFEN_exact", "BUFFER_LOAD_DWORD_OFFEN"),
+    "Gather4": ("IMAGE_GATHER4_V4_V2", "IMAGE_SAMPLE_V4_V2"),
     "TENSOR_CNT": ("TENSOR_LOAD_TO_LDS", "GLOBAL_LOAD_DWORD"),
     "SCALAR_STORE": ("S_STORE_DWORD_IMM", "S_LOAD_DWORD_IMM"), "FIXED_SIZE": ("DS_READ_B32", "V_ADD_F32_e32"),
     "ASYNC_CNT": ("GLOBAL_LOAD_ASYNC_TO_LDS_B128", "GLOBAL_LOAD_DWORD"),
