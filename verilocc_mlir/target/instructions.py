@@ -21,7 +21,7 @@ class OperandDescription:
 
     Attributes:
         kind: ``"register"``, ``"register-or-immediate"`` (immediates here may be globals and frame indices too),
-            ``"immediate"``, ``"branch-target"``, ``"generic"`` (``G_`` opcodes), ``"any"`` (COPY, the callee of SI_CALL).
+            ``"immediate"``, ``"branch-target"``, ``"generic"`` (``G_`` opcodes), ``"any"`` (COPY, a callee).
         register_class: class the register must be of, as MIR spells it; ``""`` where none is prescribed.
         tied_to: number of the definition whose register it must be, or -1.
         early_clobber: this definition is written before all sources are read.
