@@ -282,6 +282,23 @@ def test_llvm_s_parser_demands_the_table_s_implicit_operands() -> None:
     assert "missing implicit register operand 'implicit $exec'" in refusal("$vgpr3 = V_MOV_B32_e32 $vgpr0")
 
 
+def test_llvm_s_parser_takes_an_early_clobbered_source() -> None:
+    line = "$vgpr0_vgpr1 = V_QSAD_PK_U16_U8_e64 $vgpr0_vgpr1, $vgpr2, $vgpr6_vgpr7, 0, implicit $exec"
+    assert f"early-clobber {line}" in run_llc(ONE.replace("{line}", line), "gfx942", "-run-pass=none")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("$vgpr0 = V_ADD_U32_e32 $vgpr0, $vgpr1, $vgpr2, implicit $exec", "Extra explicit operand on non-variadic"),
+        ("V_ADD_U32_e32 $vgpr0, $vgpr1, $vgpr2, implicit $exec", "Explicit definition marked as use"),
+        ("$vgpr3 = V_ADD_U32_e32 $vgpr0(tied-def 0), $vgpr1, implicit $exec", "Explicit operand should not be tied"),
+    ],
+)
+def test_llvm_verifies_what_its_parser_has_read(line: str, message: str) -> None:
+    assert message in refusal(line)
+
+
 # --- how they are made ---
 
 
