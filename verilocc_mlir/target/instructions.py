@@ -2,7 +2,7 @@
 
 The facts are LLVM's own (llvm/MC/MCInstrDesc.h), in ``instructions.dat`` beside this file, which
 scripts/generate_instruction_tables.py writes and describes. An opcode that LLVM does not have, or that only its
-encoder uses, is None: whoever asks must then answer that it does not know. docs/targets.md says what the tables leave out.
+encoder uses, is None: whoever asks must then answer that it does not know. docs/targets.md: what the tables leave out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class OperandDescription:
 
     Attributes:
         kind: ``"register"``, ``"register-or-immediate"`` (immediates here may be globals and frame indices too),
-            ``"immediate"``, ``"branch-target"``, ``"generic"`` (``G_`` opcodes), ``"any"`` (COPY and its like, SI_CALL).
+            ``"immediate"``, ``"branch-target"``, ``"generic"`` (``G_`` opcodes), ``"any"`` (COPY, a callee).
         register_class: class the register must be of, as MIR spells it; ``""`` where none is prescribed.
         tied_to: number of the definition whose register it must be, or -1.
         early_clobber: this definition is written before all sources are read.
@@ -41,7 +41,7 @@ class InstructionDescription:
         name: the opcode.
         definitions: how many of the operands are definitions.
         operands: the explicit operands; a ``variadic`` opcode may have more behind them.
-        implicit_uses: registers read, without ``$``. ``vcc`` stands for ``vcc_lo`` on wave32 targets; ``exec`` for both.
+        implicit_uses: registers read, without ``$``; ``vcc`` stands for ``vcc_lo`` on wave32 targets.
         implicit_definitions: registers written, likewise.
         properties: MCInstrDesc's flags: ``"may-load"``, ``"may-store"``, ``"side-effects"`` (unmodelled ones),
             ``"convergent"``, ``"rematerialisable"``, ``"variadic"``, ``"call"``, ``"return"``, ``"terminator"``,
