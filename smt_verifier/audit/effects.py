@@ -12,7 +12,7 @@ from smt_verifier.audit.core.lanes import CELL, ENTRY, STACK, LaneMap, cell_cont
 from smt_verifier.audit.core.masks import defines_exec
 from smt_verifier.audit.core.moves import is_whole_wave_move, lane_move, scalar_moves
 from smt_verifier.audit.core.product import Product
-from smt_verifier.audit.core.semantics import NO_CODE, ignores_exec, moves_only
+from smt_verifier.audit.core.semantics import NO_CODE, ignores_exec, is_move
 from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, OperandKind
@@ -131,7 +131,7 @@ def _alone(
     if opcode == "KILL":
         return {}
     written: dict[int, Write] = {}
-    if moves_only(opcode):
+    if is_move(instruction):
         for key in _rest(instruction, lanes) if before else _implicit(instruction, lanes):
             written[key] = Write(undefined=True, masked=lanes.is_vector(key))
         written.update(_moved(instruction, lanes, threads))

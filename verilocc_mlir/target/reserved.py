@@ -180,7 +180,7 @@ def _vector_budgets(attributes: FunctionAttributes, target: Target) -> tuple[Bud
 _KEPT_BY_CALLS = ("scratchRSrcReg", "stackPtrOffsetReg", "frameOffsetReg")
 """Header fields whose registers every callee leaves as they were (AMDGPU's calling convention)."""
 
-_LOST_IN_CALLS = ("m0", "mode")
+_LOST_IN_CALLS = ("m0", "mode", "xnack_mask")
 """Special registers that a callee may leave changed (AMDGPUUsage, "Non-Kernel Functions": what is preserved is listed,
 and of these M0 before gfx9 only). VCC and SCC are not among the reserved ones."""
 

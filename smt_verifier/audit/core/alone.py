@@ -10,11 +10,11 @@ from smt_verifier.audit.core.machine import Machine
 from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
 from smt_verifier.audit.core.operations import operation_name, pure_inputs
 from smt_verifier.audit.core.semantics import (
-    COPIES,
     EXEC_NAMES,
+    LANE_SAVE,
     NO_CODE,
-    WHOLE_WAVE_COPIES,
     SpillSlot,
+    is_copy,
     is_pure,
     spill_slot,
 )
@@ -66,7 +66,7 @@ class OneSided(Machine):
 
     def _move(self, instruction: Instruction, side: Side, state: State) -> bool:
         """Execute an instruction that only moves values; whether it is one."""
-        if instruction.opcode in COPIES or instruction.opcode in WHOLE_WAVE_COPIES:
+        if is_copy(instruction):
             self._copy(instruction, side, state)
         elif (slot := spill_slot(instruction)) is not None:
             if side is Side.PRE or self._slot_is_right(instruction, slot):
@@ -111,11 +111,17 @@ class OneSided(Machine):
         return UNDEFINED if side is Side.PRE else self.terms.fresh("nothing (an undefined register was moved)")
 
     def _implicit(self, instruction: Instruction, own: frozenset[int], side: Side, state: State) -> None:
-        """What a move defines implicitly is the rest of a tuple: undefined, unless it reads it as well."""
+        """What a move defines implicitly is the rest of a tuple: undefined, unless it reads it as well.
+
+        The first save of a tuple into lanes is printed as defining the tuple, of which the saves that follow read the
+        rest (SIRegisterInfo::spillSGPR): it orders them and changes nothing. ``rules.py`` asks that they follow.
+        """
         lanes = self.lanes(side)
-        read = {k for op in instruction.operands if op.is_use and op.implicit for k in lanes.keys(op)}
+        read = {k for op in instruction.operands if op.is_use and not op.undef for k in lanes.keys(op)}
         for op in instruction.operands:
             if op.is_def and op.is_reg and op.phys not in EXEC_NAMES:
+                if instruction.opcode == LANE_SAVE and own < set(lanes.keys(op)):
+                    continue
                 for key in lanes.keys(op):
                     if key in own or key in read:
                         continue
@@ -155,6 +161,7 @@ class OneSided(Machine):
             if not slot.is_save:
                 self.undefine_rest(side, slot.register, to, table)
             table.update(zip(to, terms, strict=True))
+        self._implicit(instruction, frozenset(to), side, state)
         if slot.is_save:
             self._overwrite(cells, slot.kind == "S", side, state)
         if is_whole_wave_move(instruction):
@@ -175,7 +182,11 @@ class OneSided(Machine):
         scalar, cells = lanes.keys(move.scalar), lane_cells(move, lanes)
         table = side.scalars(state)
         to, of = (cells, scalar) if move.is_save else (scalar, cells)
-        terms = [self._source(move.scalar, k, table, side) if move.is_save else self.read(k, table) for k in of]
+        if move.tied is not None and move.tied.undef:
+            # The scalars in its other lanes are given up.
+            self.forget_cells(lanes.keys(move.register)[0], table, undefined=side is Side.PRE)
+        operand = move.scalar if move.is_save else move.register
+        terms = [self._source(operand, k, table, side) for k in of]
         if move.is_save:
             # Which thread of the wave it is cannot be told, so the register's own values count as lost for all.
             for threads in self.tables(side, state, True, everywhere=True):
@@ -183,7 +194,7 @@ class OneSided(Machine):
                     threads[key] = self.terms.fresh(f"what {instruction} left")
         else:
             self.undefine_rest(side, move.scalar, to, table)
-            self._implicit(instruction, frozenset(to), side, state)
+        self._implicit(instruction, frozenset(lanes.keys(move.scalar)), side, state)
         table.update(zip(to, terms, strict=True))
 
     def _carry_cells(self, to: tuple[int, ...], of: tuple[int, ...], side: Side, state: State) -> None:

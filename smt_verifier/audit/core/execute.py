@@ -12,12 +12,20 @@ from smt_verifier.audit.core.alone import OneSided
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.operations import PureArguments
 from smt_verifier.audit.core.partial import is_read
-from smt_verifier.audit.core.semantics import BLENDS, early_clobbers, exec_unclear, ignores_exec, reads_inactive_lanes
+from smt_verifier.audit.core.semantics import (
+    BLENDS,
+    early_clobbers,
+    exec_unclear,
+    ignores_exec,
+    is_call,
+    preserved_by,
+    reads_alias,
+    reads_inactive_lanes,
+)
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Side, Signature, State
 from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
-from verilocc_mlir.target.callingconv import regmask
+from verilocc_mlir.mir.model import Instruction, Operand
 
 _Target = tuple[Operand, tuple[int, ...], dict[int, int]]
 """A definition, its keys, and the table they are in."""
@@ -46,14 +54,15 @@ class Executor(OneSided):
                     self.spoil_cells(instruction, side, state)
 
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
+        if reads_alias(pre):
+            raise UnsupportedError(f"{pre} reads a register that shows the state of another one")
         if exec_unclear(pre.opcode) and not all(a.active for a in state.atoms):
             raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
         sources = self.masks.read(pre, state)
         if pre.opcode != "BUNDLE":
             self._compare_reads(pre, post, state)
-            mask = next((op for op in pre.operands if op.kind is OperandKind.REGMASK), None)
-            if mask is not None:
-                self._clobber(regmask(mask.text) | self.kept, state)
+            if is_call(pre):
+                self._clobber(preserved_by(pre) | self.kept, state)
             self._define(pre, post, state)
         self.masks.transfer(pre, sources, state)
 
@@ -155,10 +164,15 @@ class Executor(OneSided):
         everywhere = ignores_exec(pre.opcode)
         left_defs = [op for op in pre.all_operands if op.is_def and op.is_reg]
         right_defs = self._matching_defs(pre, post)
+        passed_on: set[int] | None = None
         for op in post.operands:
             if op.implicit and op.is_def and op.is_reg and not any(op is d for d in right_defs):
+                if passed_on is None:
+                    reads = (o for o in post.operands if o.is_use and not o.undef)
+                    passed_on = {k for o in reads for k in self.post_lanes.keys(o)}
                 for key in self.post_lanes.keys(op):
-                    self.garbage(key, state, f"nothing (implicit definition by {post})")
+                    if key not in passed_on:
+                        self.garbage(key, state, f"nothing (implicit definition by {post})")
         scalar_arguments, vector_arguments = self.pure_arguments(pre, post, state)
         for number, (left, right) in enumerate(zip(left_defs, right_defs, strict=False)):
             to, at = self.pre_lanes.keys(left), self.post_lanes.keys(right)

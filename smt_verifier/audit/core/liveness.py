@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from smt_verifier.audit.core.lanes import LaneMap
 from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
-from smt_verifier.audit.core.semantics import COPIES, moves_only
+from smt_verifier.audit.core.semantics import COPIES, is_move
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 
 
@@ -46,7 +46,7 @@ def reads_from_entry(function: MachineFunction, lanes: LaneMap) -> Reads:
                     keys = lanes.keys(op)
                     used.update(keys)
                     read.update(k for k in keys if k not in written)
-            if moves_only(instruction.opcode):
+            if is_move(instruction):
                 moved = scalar_moves(instruction, lanes, threads) or ()
                 used.update(of for _, of in moved)
                 read.update(of for _, of in moved if of not in written)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smt_verifier.audit.core.lanes import LaneMap, cell_keys, stack_keys
-from smt_verifier.audit.core.semantics import COPIES, LANE_RESTORE, LANE_SAVE, WHOLE_WAVE_COPIES, SpillSlot, spill_slot
+from smt_verifier.audit.core.semantics import LANE_RESTORE, LANE_SAVE, WHOLE_WAVE_COPIES, SpillSlot, is_copy, spill_slot
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
@@ -70,7 +70,7 @@ def register_moves(instruction: Instruction, lanes: LaneMap) -> list[tuple[int, 
 
     Nothing is read where the source is undefined.
     """
-    if instruction.opcode in COPIES or instruction.opcode in WHOLE_WAVE_COPIES:
+    if is_copy(instruction):
         target, source = instruction.defs[0], instruction.operands[0]
         return [] if source.undef else list(zip(lanes.keys(target), lanes.keys(source), strict=False))
     slot = spill_slot(instruction)

@@ -15,7 +15,7 @@ from smt_verifier.audit.core.masks import MaskTracker, is_whole_wave
 from smt_verifier.audit.core.moves import slot_keys
 from smt_verifier.audit.core.operations import operation_name, pure_inputs
 from smt_verifier.audit.core.relation import Claims
-from smt_verifier.audit.core.semantics import acts_alone, is_pure, is_return, spill_slot
+from smt_verifier.audit.core.semantics import acts_alone, is_call, is_pure, is_return, preserved_by, spill_slot
 from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State
 from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
@@ -67,7 +67,8 @@ class Product:
         for row, a, b in zip(steps, pre.blocks, post.blocks, strict=True):
             require_merge(row, a, b)
         self.order = _reverse_postorder(self.successors)
-        written = _written(post, self.post_lanes) if callee_saved and not has_virtual_registers(post) else set[int]()
+        final = bool(callee_saved) and not has_virtual_registers(post)
+        written = _written(post, self.post_lanes, callee_saved) if final else set[int]()
         self._saved = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
         self.reads = reads_from_entry(pre, self.pre_lanes)
         self.defined = defined_at_exit(pre, self.pre_lanes)
@@ -103,12 +104,12 @@ class Product:
 
     def callee_saved_goals(self, block: int, state: State) -> list[Goal]:
         """At a return, the callee-saved registers hold again what they held at entry."""
-        steps = self.steps[block]
-        if not steps or steps[-1].pre is None or not is_return(steps[-1].pre.opcode):
+        step = next((s for s in reversed(self.steps[block]) if s.pre is not None and is_return(s.pre.opcode)), None)
+        if step is None:
             return []
         read = self.executor.read
         return [
-            Goal("callee-saved", read(ENTRY - 1 - k, state.pre), read(k, state.post), steps[-1], ENTRY - 1 - k, k)
+            Goal("callee-saved", read(ENTRY - 1 - k, state.pre), read(k, state.post), step, ENTRY - 1 - k, k)
             for k in self._saved
         ]
 
@@ -207,7 +208,7 @@ class Product:
         physical = {
             k for f, lanes in ((self.pre, self.pre_lanes), (self.post, self.post_lanes)) for k in _physical(f, lanes)
         }
-        for key in sorted(physical):
+        for key in sorted(physical.union(self._saved)):
             pre, post = (atom.pre, atom.post) if self.pre_lanes.is_vector(key) else (scalar_pre, scalar_post)
             term = terms.fresh("the value of {} at function entry", key)
             pre[key] = post[key] = term
@@ -291,15 +292,15 @@ def has_virtual_registers(function: MachineFunction) -> bool:
     return any(op.vreg >= 0 for b in function.blocks for i in b.instructions for op in i.all_operands)
 
 
-def _written(function: MachineFunction, lanes: LaneMap) -> set[int]:
-    return {
-        k
-        for block in function.blocks
-        for instruction in block.instructions
-        for op in instruction.all_operands
-        if op.is_def and op.is_reg
-        for k in lanes.keys(op)
-    }
+def _written(function: MachineFunction, lanes: LaneMap, callee_saved: frozenset[int]) -> set[int]:
+    """What the function defines, and what of ``callee_saved`` its calls do not preserve."""
+    written: set[int] = set()
+    for block in function.blocks:
+        for instruction in block.instructions:
+            written.update(k for op in instruction.all_operands if op.is_def and op.is_reg for k in lanes.keys(op))
+            if is_call(instruction):
+                written.update(-1 - u for u in callee_saved - preserved_by(instruction) if u % lanes.grain == 0)
+    return written
 
 
 def _physical(function: MachineFunction, lanes: LaneMap) -> set[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from smt_verifier.audit.core.lanes import LaneMap, key_name
@@ -18,6 +19,7 @@ from smt_verifier.audit.core.report import Finding, OperandPair
 from smt_verifier.audit.core.semantics import (
     COPIES,
     EXEC_NAMES,
+    INLINE_ASSEMBLY,
     acts_alone,
     canonical_opcode,
     early_clobbers,
@@ -32,6 +34,7 @@ from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.mir.operands import split_top_level
 from verilocc_mlir.target.classes import RegisterClass, contains, register_class
+from verilocc_mlir.target.instructions import instruction
 from verilocc_mlir.target.lanes import lane_list, subregister_lanes
 from verilocc_mlir.target.registers import Bank, PhysicalRegister, physical_register, tuple_name, unit_name
 
@@ -57,6 +60,7 @@ class MachineRules:
         blocks: post-RA block number for each pre-RA one, by layout position.
         allocatable: units that an allocator may hand out in this function.
         fixed_targets: physical registers that pre-RA moves write; moves stand on both sides and never pair.
+        processor: the target's name, by which LLVM's table gives register classes.
         has_agprs: whether the target has one vector register file for VGPRs and AGPRs.
         originals: pre-RA instructions of the pure operations that stand on one side alone somewhere.
     """
@@ -66,6 +70,7 @@ class MachineRules:
     blocks: dict[int, int]
     allocatable: frozenset[int]
     fixed_targets: frozenset[str]
+    processor: str
     has_agprs: bool
     originals: Mapping[str, Sequence[Instruction]]
 
@@ -115,11 +120,14 @@ class MachineRules:
             yield Complaint("operands", f"{len(left)} operands became {len(right)}")
             return
         for extra in right[len(left) :]:
-            if not extra.implicit:
+            if not extra.implicit or extra.kind is not OperandKind.REGISTER:
                 yield Complaint("operands", f"operand {extra} was added")
+            elif extra.is_def and extra.phys:
+                yield from self._reserved(physical_register(extra.phys))
         either = self._in_either_file(pre)
         for number, (a, b) in enumerate(zip(left, right, strict=False)):
-            for complaint in self._operand(a, b, either_file=number in either):
+            allowed = self._scalar_class(post, number) if b.phys and a.vreg >= 0 else None
+            for complaint in self._operand(a, b, either_file=number in either, allowed=allowed):
                 yield complaint._replace(operand=number)
         yield from self._mfma_form(post)
         yield from self._tied(pre, post)
@@ -134,7 +142,9 @@ class MachineRules:
         """
         return either_file_operands(pre.opcode) if self.has_agprs else frozenset()
 
-    def _operand(self, pre: Operand, post: Operand, *, either_file: bool) -> Iterator[Complaint]:
+    def _operand(
+        self, pre: Operand, post: Operand, *, either_file: bool, allowed: RegisterClass | None
+    ) -> Iterator[Complaint]:
         if pre.kind is not post.kind:
             yield Complaint("operands", f"operand {pre} became {post}")
         elif pre.kind is OperandKind.BLOCK:
@@ -144,15 +154,27 @@ class MachineRules:
             if pre.text != post.text:
                 yield Complaint("operands", f"operand {pre} became {post}")
         else:
-            yield from self._register(pre, post, either_file=either_file)
+            yield from self._register(pre, post, either_file=either_file, allowed=allowed)
+
+    def _scalar_class(self, post: Instruction, number: int) -> RegisterClass | None:
+        """The class that LLVM's table gives a scalar operand.
+
+        The class of a live range is what its operands have in common, narrowed by uses that splitting may have taken
+        apart; LLVM widens it then (recomputeRegClass), so that VCC may stand where the text says ``sgpr_64``. What an
+        instruction can encode, its own operand says.
+        """
+        cls = operand_class(post.opcode, number, self.processor)
+        return cls if cls is not None and Bank.SGPR in cls.banks else None
 
     def _block(self, operand: Operand) -> str:
         head, _, number = operand.text.rpartition("%bb.")
         digits = number.split(".")[0]
         return f"{head}%bb.{self.blocks[int(digits)]}{number[len(digits) :]}"
 
-    def _register(self, pre: Operand, post: Operand, *, either_file: bool) -> Iterator[Complaint]:
-        if pre.is_def != post.is_def or pre.implicit != post.implicit or pre.internal != post.internal:
+    def _register(
+        self, pre: Operand, post: Operand, *, either_file: bool, allowed: RegisterClass | None
+    ) -> Iterator[Complaint]:
+        if pre.is_def != post.is_def or _kind_flags(pre) != _kind_flags(post):
             yield Complaint("operands", f"operand {pre} became {post}")
             return
         if post.renamable and not pre.renamable and pre.phys:
@@ -178,7 +200,8 @@ class MachineRules:
                 yield Complaint("register-class", f"%{post.vreg} is not of class {cls.name}")
             return
         register = physical_register(post.phys)
-        if not is_part_of_member(register, in_either_file(cls) if either_file else cls, pre.sub):
+        widened = in_either_file(cls) if either_file else cls
+        if not is_part_of_member(register, widened, pre.sub) and not (allowed and contains(allowed, register)):
             yield Complaint(
                 "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
             )
@@ -198,7 +221,13 @@ class MachineRules:
             yield Complaint("instruction-sequence", f"{pre} is missing after allocation")
 
     def _added(self, post: Instruction) -> Iterator[Complaint]:
-        """Code the allocator added writes only registers it may hand out."""
+        """Code the allocator added takes registers that LLVM's table allows, and writes only what it may hand out."""
+        for number, op in enumerate(post.all_operands):
+            cls = operand_class(post.opcode, number, self.processor) if op.is_reg and not op.implicit else None
+            if cls is not None and op.phys and not contains(cls, physical_register(op.phys)):
+                yield Complaint(
+                    "register-class", f"${op.phys} is not a member of {cls.name}, which {post.opcode} takes"
+                )
         if (post.flags and acts_alone(post)) or marks(post):
             yield Complaint("instruction-flags", f"{post} was added with flags or marks")
         if not acts_alone(post):
@@ -294,8 +323,9 @@ class MachineRules:
 
     def _overlap(self, post: Instruction) -> Iterator[Complaint]:
         written: set[int] = set()
-        for op in post.defs:
-            if op.is_reg:
+        asm = post.opcode in INLINE_ASSEMBLY
+        for op in post.all_operands if asm else post.defs:
+            if op.is_reg and op.is_def:
                 keys = self.post.keys(op)
                 for key in keys:
                     if key in written:
@@ -312,15 +342,29 @@ def _operand_pair(step: Step, number: int) -> OperandPair | None:
     return OperandPair(number, step.pre.all_operands[number].text, step.post.all_operands[number].text)
 
 
-def marks(instruction: Instruction) -> list[str]:
+@lru_cache(maxsize=None)
+def operand_class(opcode: str, number: int, processor: str) -> RegisterClass | None:
+    """The class of an explicit operand in LLVM's table; None where it prescribes none."""
+    table = instruction(opcode, processor)
+    if table is None or number >= len(table.operands) or not table.operands[number].register_class:
+        return None
+    return register_class(table.operands[number].register_class)
+
+
+def _kind_flags(op: Operand) -> frozenset[str]:
+    """What an operand is to the instruction, whatever register it is and how long that lives."""
+    return frozenset(op.flags) - {"dead", "killed", "undef", "renamable", "early-clobber"}
+
+
+def marks(marked: Instruction) -> list[str]:
     """Attributes behind the operands that later passes heed: symbols, memory models (mmra), sections, types.
 
     Debug locations say nothing of what is executed. An mmra only ever allows more orders (LLVM's MemoryModelRelaxation
     document), so one may be dropped, never added.
     """
-    if not instruction.tail:
+    if not marked.tail:
         return []
-    rows = [part.strip() for part in split_top_level(instruction.tail.lstrip(", "))]
+    rows = [part.strip() for part in split_top_level(marked.tail.lstrip(", "))]
     return [row for row in rows if not row.startswith(("debug-location ", "debug-instr-number "))]
 
 

@@ -7,12 +7,14 @@ function of its operands. A list that lacks an opcode therefore costs a proof, n
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
+from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.instructions import InstructionDescription
 from verilocc_mlir.target.instructions import instruction as described
 
@@ -23,6 +25,7 @@ LANE_SAVE = "SI_SPILL_S32_TO_VGPR"
 LANE_RESTORE = "SI_RESTORE_S32_FROM_VGPR"
 LANE_MOVES = frozenset({LANE_SAVE, LANE_RESTORE})
 NO_CODE = frozenset({"IMPLICIT_DEF", "KILL"})
+INLINE_ASSEMBLY = frozenset({"INLINEASM", "INLINEASM_BR"})
 DEBUG = frozenset({"DBG_VALUE", "DBG_VALUE_LIST", "DBG_LABEL", "DBG_INSTR_REF", "DBG_PHI"})
 
 
@@ -50,6 +53,10 @@ destination held (S_CMOV), the program counter, hardware registers, other thread
 BALLOT), LDS (INTERP), EXEC (STRICT)."""
 _PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "SI_PC_ADD_REL_OFFSET64", "V_MOV_B64_PSEUDO", "S_MOV_B64_IMM_PSEUDO"})
 """Pseudo-instructions without a format that are expanded to moves and additions (SIInstrInfo::expandPostRAPseudo)."""
+_RELATIVE = re.compile(r"target-flags\((?!amdgpu-abs)")
+"""An address relative to the instruction that holds it (SIInstrInfo.h, MO_REL32 and the like)."""
+_INVARIANT_LOAD = re.compile(r'(?:"amdgpu-noclobber" )?(?:dereferenceable invariant|invariant dereferenceable) load \(')
+"""A load that gives the same wherever it stands: no volatile, no ordering, no scope."""
 _SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
 _IGNORES_EXEC = re.compile(r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|WRITELANE|INDIRECT|SET_INACTIVE)|.*WWM|.*WQM")
 _EXEC_UNCLEAR = re.compile(
@@ -60,6 +67,10 @@ _READS_INACTIVE = re.compile(
 )
 _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
 _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
+_NO_PLACES = frozenset({"scc", "src_vccz", "src_execz", "src_scc", "src_pops_exiting_wave_id"})
+"""Registers that do not keep what is copied into them, or change by themselves."""
+_ALIASES = frozenset({"src_vccz", "src_execz", "src_scc"})
+"""Registers that show the state of another one; LLVM's code generator reads none of them."""
 _ORDINARY = re.compile(r"[vsa]gpr\d")
 _PURE_RESULT = re.compile(r"[vsa]gpr\d|vcc(?:_lo|_hi)?\Z")
 _PURE_INPUT = re.compile(
@@ -75,20 +86,28 @@ def spill(opcode: str) -> tuple[str, int, bool] | None:
     return (match["kind"], int(match["bits"]), match["way"] == "SAVE") if match else None
 
 
-def moves_only(opcode: str) -> bool:
+def is_copy(instruction: Instruction) -> bool:
+    """Whether it copies a value and nothing else: into and out of EXEC, SCC or a volatile register, COPY does more.
+
+    EXEC decides which threads the instructions around the copy run for. SCC is one bit: a copy into it compares with
+    0, one out of it selects (SIInstrInfo::copyPhysReg). Such a copy must pair, and keeps its place.
+    """
+    if instruction.opcode in WHOLE_WAVE_COPIES:
+        return True
+    if instruction.opcode not in COPIES:
+        return False
+    target, source = instruction.defs[0].phys, instruction.operands[0].phys
+    return target not in _NO_PLACES and target not in EXEC_NAMES and source not in _NO_PLACES
+
+
+def is_move(instruction: Instruction) -> bool:
     """Whether it moves values and computes none: copies, spill code, scalars into and out of vector lanes."""
-    return opcode in COPIES or opcode in WHOLE_WAVE_COPIES or opcode in LANE_MOVES or spill(opcode) is not None
+    return is_copy(instruction) or instruction.opcode in LANE_MOVES or spill(instruction.opcode) is not None
 
 
 def acts_alone(instruction: Instruction) -> bool:
-    """Copies, spill code and instructions that emit nothing: they never pair.
-
-    A copy to EXEC is no mere move: it decides which threads the instructions around it run for. So it must pair, and
-    keeps its place among them.
-    """
-    if instruction.opcode in COPIES and any(op.phys in EXEC_NAMES for op in instruction.defs):
-        return False
-    return instruction.opcode in NO_CODE or moves_only(instruction.opcode)
+    """Moves and instructions that emit nothing: they never pair."""
+    return instruction.opcode in NO_CODE or is_move(instruction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +191,13 @@ def is_pure(instruction: Instruction) -> bool:
         for op in instruction.operands
     ):
         return False
+    if instruction.opcode not in _PSEUDO_PURE and any(_RELATIVE.match(op.text) for op in read):
+        return False
     if _SCALAR_LOAD.match(instruction.opcode):
-        return bool(instruction.memory) and all(
-            "invariant" in m and "dereferenceable" in m and "volatile" not in m and " load " in f" {m}"
-            for m in instruction.memory
-        )
-    return not instruction.memory and is_pure_opcode(instruction.opcode)
+        return bool(instruction.memory) and all(map(_INVARIANT_LOAD.match, instruction.memory))
+    if instruction.memory or not is_pure_opcode(instruction.opcode):
+        return False
+    return "nofpexcept" in instruction.flags or not may_raise(instruction.opcode)
 
 
 @lru_cache(maxsize=None)
@@ -259,6 +279,17 @@ def is_return(opcode: str) -> bool:
 
 
 @lru_cache(maxsize=None)
+def may_raise(opcode: str) -> bool:
+    """Whether it may raise a floating-point exception, so that LLVM neither repeats nor drops it without nofpexcept."""
+    return "may-raise-fp-exception" in table_of(opcode).properties
+
+
+def reads_alias(instruction: Instruction) -> bool:
+    """Whether it reads a register that shows the state of another one, which is not followed under that name."""
+    return any(op.phys in _ALIASES for op in instruction.operands)
+
+
+@lru_cache(maxsize=None)
 def is_terminator(opcode: str) -> bool:
     """Whether only terminators may follow it in its block (MachineBasicBlock::getFirstTerminator)."""
     return "terminator" in table_of(opcode).properties
@@ -277,6 +308,8 @@ def ties(instruction: Instruction) -> dict[int, int]:
     the ties of inline assembly and of SDWA stand in the text alone.
     """
     written = {number: op.tied for number, op in enumerate(instruction.all_operands) if op.tied >= 0}
+    if instruction.opcode in INLINE_ASSEMBLY:
+        written.update((number, tied) for number, _, tied in asm_operands(instruction) if tied >= 0)
     return {**written, **dict(_ties_of(instruction.opcode))}
 
 
@@ -288,12 +321,42 @@ def _early_clobbers_of(opcode: str) -> frozenset[int]:
 def early_clobbers(instruction: Instruction) -> frozenset[int]:
     """Numbers of the definitions that are written before all operands are read, by the text or by LLVM's table."""
     written = [number for number, op in enumerate(instruction.all_operands) if op.early_clobber]
+    if instruction.opcode in INLINE_ASSEMBLY:
+        written += [number for number, kind, _ in asm_operands(instruction) if kind == 3]
     return _early_clobbers_of(instruction.opcode).union(written)
+
+
+def asm_operands(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
+    """For each register operand of inline assembly ``(number, kind, tied)`` as its flag word says (InlineAsm.h, Flag):
+    kind 1 use, 2 definition, 3 early-clobber definition, 4 clobber; the number of the operand it is tied to, or -1.
+
+    Raises:
+        UnsupportedError: the words do not describe the operands.
+    """
+    rows = instruction.operands
+    first_of_group: list[int] = []
+    number = 2
+    while number < len(rows) and rows[number].kind is OperandKind.IMMEDIATE:
+        word = int(rows[number].text.split()[0])
+        kind, count, group = word & 7, word >> 3 & 0x1FFF, word >> 16 & 0x7FFF
+        tied = bool(word >> 31 & 1) and kind == 1
+        if number + count >= len(rows) or (tied and group >= len(first_of_group)):
+            raise UnsupportedError(f"operand words of inline assembly are not as LLVM writes them: {instruction}")
+        first_of_group.append(number + 1)
+        for k in range(count):
+            yield number + 1 + k, kind, first_of_group[group] + k if tied else -1
+        number += count + 1
 
 
 def is_call(instruction: Instruction) -> bool:
     """Whether a register mask makes it a call."""
     return any(op.kind is OperandKind.REGMASK for op in instruction.operands)
+
+
+def preserved_by(call: Instruction) -> frozenset[int]:
+    """Units that a call leaves alone by all its register masks; reserved registers are no matter of masks."""
+    first, *others = [regmask(op.text) for op in call.operands if op.kind is OperandKind.REGMASK]
+    return first.intersection(*others)
 
 
 _BLANKED = {OperandKind.REGISTER: "R", OperandKind.BLOCK: "B"}

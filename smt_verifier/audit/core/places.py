@@ -1,0 +1,105 @@
+"""Where instructions stand: behind terminators, in bundles, between saves of a tuple; and who uses spill slots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from smt_verifier.audit.core.report import Finding
+from smt_verifier.audit.core.semantics import DEBUG, LANE_SAVE, is_terminator, spill, spill_slot
+from smt_verifier.audit.core.steps import Step
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
+from verilocc_mlir.target.registers import physical_register
+
+_SLOT = re.compile(r"%stack\.(\d+)")
+
+
+def check_places(steps: list[Step]) -> Iterator[Finding]:
+    """What stands where it must not, in one block of the post-RA side."""
+    terminated = False
+    bundle: Instruction | None = None
+    members: list[Instruction] = []
+    for index, step in enumerate(steps):
+        post = step.post
+        if post is None:
+            if step.pre is not None and step.pre.bundled:
+                yield _fault("bundle", f"{step.pre} is missing in a bundle", step)
+            continue
+        if terminated and not is_terminator(post.opcode) and not post.bundled:
+            # On the way out by a branch before it, it is not executed; LLVM takes terminators to end the block.
+            yield _fault("control-flow", f"{post} stands behind a terminator", step)
+        terminated = terminated or is_terminator(post.opcode)
+        if post.bundled and step.pre is None:
+            yield _fault("bundle", f"{post} was added in a bundle", step)
+        if post.opens_bundle:
+            bundle, members = post, []
+        elif post.bundled:
+            members.append(post)
+            if post.closes_bundle and bundle is not None and not _sums_up(bundle, members):
+                yield _fault("bundle", f"{bundle} does not say what its instructions read and write", step)
+        if post.opcode == LANE_SAVE and not _rest_follows(post, steps[index + 1 :]):
+            yield _fault("spill-slot", f"{post} defines a tuple whose other parts are not saved with it", step)
+
+
+def _fault(rule: str, message: str, step: Step) -> Finding:
+    pre, post = (0 if side is None else side.line for side in (step.pre, step.post))
+    return Finding(rule, Outcome.REFUTED, message, pre_line=pre, post_line=post, instruction=str(step.post or step.pre))
+
+
+def _sums_up(header: Instruction, members: list[Instruction]) -> bool:
+    """Whether a header has its members' definitions and uses, and ends no life that they do not (finalizeBundle)."""
+    inside = [op for i in members for op in i.all_operands if op.is_reg]
+    heads = [op for op in header.operands if op.is_reg]
+
+    def parts(operands: Iterable[Operand]) -> set[object]:
+        return {part for op in operands for part in _parts(op)}
+
+    defined = parts(op for op in inside if op.is_def)
+    if parts(op for op in heads if op.is_def) != defined:
+        return False
+    used, read = parts(op for op in heads if op.is_use), parts(op for op in inside if op.is_use)
+    if not parts(op for op in inside if op.is_use and not op.internal) - defined <= used or not used <= read:
+        return False
+    killed = parts(op for op in inside if op.killed) | defined
+    return parts(op for op in heads if op.killed) <= killed and not any(op.dead and op.is_def for op in heads)
+
+
+def _parts(op: Operand) -> tuple[object, ...]:
+    return physical_register(op.phys).units if op.phys else ((op.vreg, op.sub),)
+
+
+def _rest_follows(save: Instruction, following: list[Step]) -> bool:
+    """Whether the tuple that a save of a scalar into a lane defines is saved in full by this one and the next ones."""
+    own = {part for op in save.operands if op.is_use and not op.implicit for part in _parts(op) if op.is_reg}
+    scalar = next(op for op in save.operands if not op.implicit)
+    wanted = {part for op in save.operands if op.implicit and op.is_def and op.is_reg for part in _parts(op)}
+    if not own.intersection(wanted):
+        return True
+    saved = set(_parts(scalar)) if scalar.is_reg else set[object]()
+    for step in following:
+        if wanted <= saved or step.post is None or step.post.opcode not in DEBUG | {LANE_SAVE}:
+            break
+        if step.post.opcode == LANE_SAVE and step.post.operands[0].is_reg:
+            saved.update(_parts(step.post.operands[0]))
+    return wanted <= saved
+
+
+def spill_slots(function: MachineFunction) -> frozenset[int]:
+    """Numbers of the stack objects that spill code of a function names."""
+    slots = (spill_slot(i) for b in function.blocks for i in b.instructions if spill(i.opcode) is not None)
+    return frozenset(slot.number for slot in slots if slot is not None)
+
+
+def check_slots(steps: list[Step], slots: frozenset[int]) -> Iterator[Finding]:
+    """Slots that spill code uses are used by nothing else: what is stored through an address is not followed."""
+    if not slots:
+        return
+    for step in steps:
+        for side in (step.pre, step.post):
+            if side is None or spill(side.opcode) is not None or side.opcode in DEBUG:
+                continue
+            for op in side.operands:
+                if op.kind is OperandKind.FRAME_INDEX and (name := _SLOT.match(op.text)) and int(name[1]) in slots:
+                    yield _fault("spill-slot", f"{side} uses %stack.{name[1]}, as spill code does", step)
+                    break
