@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from smt_verifier.audit.core.lanes import LaneMap, cell_keys
+from smt_verifier.audit.core.lanes import LaneMap, cell_keys, other_half
 from smt_verifier.audit.core.machine import Machine
 from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
 from smt_verifier.audit.core.operations import operation_name, pure_inputs
@@ -82,6 +82,8 @@ class OneSided(Machine):
         target, source = instruction.defs[0], instruction.operands[0]
         to = lanes.keys(target)
         of = _low_half(to, lanes.keys(source))
+        upper = to[1:] if len(to) == 2 and len(of) == 1 else ()
+        to = to[:1] if upper else to
         if len(to) != len(of):
             if side is Side.PRE:
                 raise UnsupportedError(f"a copy between different widths before allocation: {instruction}")
@@ -98,12 +100,27 @@ class OneSided(Machine):
         for table, _ in moved:
             self.undefine_rest(side, target, to, table)
         self._implicit(instruction, frozenset(to), side, state)
+        self._beside_halves(instruction, to, upper, side, state)
         if side is Side.PRE and to_vector:
             self.miss(to, state)
         for table, terms in moved:
             table.update(zip(to, terms, strict=True))
         if is_whole_wave_move(instruction):
             self._carry_cells(to, of, side, state)
+
+    def _beside_halves(
+        self, instruction: Instruction, to: tuple[int, ...], upper: tuple[int, ...], side: Side, state: State
+    ) -> None:
+        """A copy of 16 bits into a 32-bit register says nothing of the upper half; a copy into half a scalar register
+        writes all of it (SIInstrInfo::copyPhysReg: S_MOV_B32).
+        """
+        if side is Side.PRE:
+            for key in upper:
+                self.write_pre(key, UNDEFINED, state)
+            return
+        half = len(to) == 1 and to[0] < 0 and self.post_lanes.grain == 1 and not self.post_lanes.is_vector(to[0])
+        for key in (*upper, *((other_half(to[0]),) if half else ())):
+            self.garbage(key, state, f"nothing (the other half of {instruction})")
 
     def _source(self, operand: Operand, key: int, table: dict[int, int], side: Side) -> int:
         if not operand.undef:

@@ -11,18 +11,19 @@ from dataclasses import replace
 from smt_verifier.audit.core.alone import OneSided
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.operations import PureArguments
-from smt_verifier.audit.core.partial import is_read
+from smt_verifier.audit.core.partial import addend_of_high_half, is_read
 from smt_verifier.audit.core.semantics import (
     BLENDS,
     early_clobbers,
     exec_unclear,
     ignores_exec,
     is_call,
+    leaves_in_between,
     preserved_by,
     reads_alias,
     reads_inactive_lanes,
 )
-from smt_verifier.audit.core.state import UNDEFINED, Atom, Side, Signature, State
+from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, Signature, State
 from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand
@@ -56,6 +57,8 @@ class Executor(OneSided):
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
         if reads_alias(pre):
             raise UnsupportedError(f"{pre} reads a register that shows the state of another one")
+        if leaves_in_between(pre):
+            raise UnsupportedError("asm goto")
         if exec_unclear(pre.opcode) and not all(a.active for a in state.atoms):
             raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
         sources = self.masks.read(pre, state)
@@ -72,6 +75,7 @@ class Executor(OneSided):
         everywhere = reads_inactive_lanes(pre.opcode)
         clobbered = self._early_clobbers(pre, post)
         blends = pre.opcode in BLENDS
+        addend = addend_of_high_half(pre)
         for number, (left, right) in enumerate(zip(pre.operands, post.operands, strict=False)):
             if blends and number == BLENDS[pre.opcode].mask:
                 left, right = replace(left, undef=False), replace(right, undef=False)
@@ -79,7 +83,7 @@ class Executor(OneSided):
                 continue
             a, b = self.pre_lanes.keys(left), self.post_lanes.keys(right)
             for lane, (x, y) in enumerate(zip(a, b, strict=False)):
-                if not is_read(pre, number, lane, len(a)):
+                if not is_read(pre, number, lane, len(a)) or (number == addend and 2 * lane >= len(a)):
                     continue
                 if y in clobbered and clobbered[y] != x:
                     self._early_clobber(x, y, state)
@@ -193,12 +197,14 @@ class Executor(OneSided):
                         self._unknown(to, at, atom)
                         continue
                     arguments = vector_arguments.get(id(atom)) if number == 0 else None
-                    row = rows.get(arguments)
+                    # What a half depends on may differ from class to class: it is said of terms of its own.
+                    row = None if addend_of_high_half(pre) >= 0 else rows.get(arguments)
                     if row is None:
                         row = rows[arguments] = self.terms.fresh_many(origin, len(to))
                         if arguments is not None:
                             self.note_results(pre, row, to, *arguments)
-                    self._place(row, (left, to, atom.pre), (right, at, atom.post))
+                    high = self._high_half(pre, post, row, state, atom) if number == 0 else None
+                    self._place(row, (left, to, atom.pre), (right, at, atom.post), high)
 
     def _unknown(self, to: tuple[int, ...], at: tuple[int, ...], atom: Atom) -> None:
         """Results in threads of which nothing is claimed: each side has its own."""
@@ -206,7 +212,32 @@ class Executor(OneSided):
             for key in keys:
                 table[key] = self.terms.fresh("what a matrix operation left in threads that never entered the function")
 
-    def _place(self, row: range, pre: _Target, post: _Target) -> None:
+    def _high_half(self, pre: Instruction, post: Instruction, row: range, state: State, atom: Atom) -> list[int] | None:
+        """Terms of the post-RA result where its upper half depends on an operand that need not agree
+        (``addend_of_high_half``): what it is computed from says whether it is the pre-RA one.
+        """
+        number = addend_of_high_half(pre)
+        if number < 0 or not pre.operands[number].is_use or pre.operands[number].undef:
+            return None
+        sides: list[tuple[int, ...]] = []
+        for operand, lanes, side in (
+            (pre.operands[number], self.pre_lanes, Side.PRE),
+            (post.operands[number], self.post_lanes, Side.POST),
+        ):
+            keys = lanes.keys(operand)
+            tables = (side.threads(atom) if lanes.is_vector(k) else side.scalars(state) for k in keys)
+            sides.append(tuple(self.read(k, table) for k, table in zip(keys, tables, strict=True)))
+        if UNDEFINED in sides[0] or self.terms.maybe_undefined.intersection(sides[0]):
+            return None
+        terms = list(row)
+        for index in range(len(row) // 2, len(row)):
+            terms[index] = self.terms.fresh(f"the upper half of {post}")
+            # The low term stands for the operands that agree.
+            for term, addend in ((row[index], sides[0]), (terms[index], sides[1])):
+                self.note(Expression(f"upper half of {pre.opcode}", index, (row[0], *addend), term))
+        return terms
+
+    def _place(self, row: range, pre: _Target, post: _Target, high: list[int] | None = None) -> None:
         """Put one new term a lane into both sides: equal operations on equal inputs give equal outputs.
 
         Classes of threads may share the terms, because no goal compares one class with another; only results of pure
@@ -214,7 +245,8 @@ class Executor(OneSided):
         """
         for side, (operand, keys, table) in ((Side.PRE, pre), (Side.POST, post)):
             self.undefine_rest(side, operand, keys, table)
-            table.update(zip(keys, row, strict=side is Side.PRE))
+            terms = high if high is not None and side is Side.POST else row
+            table.update(zip(keys, terms, strict=side is Side.PRE))
 
     def _matching_defs(self, pre: Instruction, post: Instruction) -> list[Operand]:
         """Post-RA definitions in the order of the pre-RA ones."""

@@ -1,4 +1,4 @@
-"""Lanes of an operand that an instruction does not read.
+"""Lanes of an operand that an instruction does not read, or that only a part of its result depends on.
 
 Instructions are uninterpreted functions of what they read. These are the few of which it is known that they read less
 than their operands.
@@ -15,6 +15,11 @@ _PACKED_F32 = re.compile(r"V_PK_(?:ADD|MUL|FMA)_F32(?:_gfx12)?\Z")
 """``D.lo = f(S[op_sel])``, ``D.hi = f(S[op_sel_hi])`` for each source (CDNA 3 ISA, VOP3P; SISrcMods in SIDefines.h:
 OP_SEL_0 is bit 2 of the modifiers before a source, OP_SEL_1 bit 3)."""
 
+_WIDE_MAD = re.compile(r"V_MAD_[UI]64_[UI]32(?:_gfx11)?_e64\Z")
+"""``D = S0 * S1 + S2`` in 64 bits: no carry runs down, so the low half of D does not depend on the high half of S2."""
+_ADDEND = 2
+"""Number of S2 among the operands right of the opcode."""
+
 
 @lru_cache(maxsize=None)
 def _is_packed(opcode: str) -> bool:
@@ -30,3 +35,18 @@ def is_read(instruction: Instruction, number: int, lane: int, lanes: int) -> boo
         return True
     bits = int(modifiers.text.split()[0])
     return (2 * lane >= lanes) in (bool(bits & 4), bool(bits & 8))
+
+
+@lru_cache(maxsize=None)
+def _is_wide_mad(opcode: str) -> bool:
+    return bool(_WIDE_MAD.match(opcode))
+
+
+def addend_of_high_half(instruction: Instruction) -> int:
+    """Number in ``operands`` of the operand whose upper half only the upper half of the result depends on; -1: none.
+
+    The carry out depends on it too, so it must be dead.
+    """
+    if not _is_wide_mad(instruction.opcode) or len(instruction.defs) != 2 or not instruction.defs[1].dead:
+        return -1
+    return _ADDEND

@@ -26,6 +26,7 @@ from smt_verifier.audit.core.semantics import (
     either_file_operands,
     is_pure,
     reads_matrices,
+    spill_slot,
     ties,
 )
 from smt_verifier.audit.core.steps import Step
@@ -225,9 +226,11 @@ class MachineRules:
         for number, op in enumerate(post.all_operands):
             cls = operand_class(post.opcode, number, self.processor) if op.is_reg and not op.implicit else None
             if cls is not None and op.phys and not contains(cls, physical_register(op.phys)):
-                yield Complaint(
-                    "register-class", f"${op.phys} is not a member of {cls.name}, which {post.opcode} takes"
-                )
+                yield Complaint("register-class", f"{post.opcode} takes {cls.name}, of which ${op.phys} is no member")
+        slot = spill_slot(post)
+        if slot is not None and _is_special(slot.register):
+            # The lowering of scalar spills uses M0 and EXEC itself (SIRegisterInfo::spillSGPR).
+            yield Complaint("register-class", f"{slot.register} is no register that is spilled")
         if (post.flags and acts_alone(post)) or marks(post):
             yield Complaint("instruction-flags", f"{post} was added with flags or marks")
         if not acts_alone(post):
@@ -366,6 +369,10 @@ def marks(marked: Instruction) -> list[str]:
         return []
     rows = [part.strip() for part in split_top_level(marked.tail.lstrip(", "))]
     return [row for row in rows if not row.startswith(("debug-location ", "debug-instr-number "))]
+
+
+def _is_special(op: Operand) -> bool:
+    return bool(op.phys) and not op.phys.startswith("vcc") and physical_register(op.phys).bank is Bank.SPECIAL
 
 
 def _same_register(a: Operand, b: Operand) -> bool:

@@ -289,6 +289,11 @@ def reads_alias(instruction: Instruction) -> bool:
     return any(op.phys in _ALIASES for op in instruction.operands)
 
 
+def leaves_in_between(instruction: Instruction) -> bool:
+    """Whether control may leave a block behind it though it is no terminator (asm goto)."""
+    return instruction.opcode == "INLINEASM_BR"
+
+
 @lru_cache(maxsize=None)
 def is_terminator(opcode: str) -> bool:
     """Whether only terminators may follow it in its block (MachineBasicBlock::getFirstTerminator)."""
