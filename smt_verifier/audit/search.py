@@ -69,18 +69,19 @@ def _by_classes(sides: Sides, timeout_s: float, solver: Solver, apart: frozenset
 
 
 def _perhaps_mispaired(pre: MachineFunction, post: MachineFunction, judged: FunctionAudit) -> frozenset[int]:
-    """Lines of pure pre-RA instructions that read a wrong value, of operations that the post-RA block has more of."""
+    """Lines of pure pre-RA instructions of operations that one of them reads a wrong value in, where a block has more
+    than one of the operation on either side: unpaired, each result goes by what it is computed from.
+    """
     wrong = {f.pre_line: f.block for f in judged.findings if f.rule == "value" and f.pre_line and f.block >= 0}
-    found: set[int] = set()
+    lines: set[int] = set()
     for line, block in wrong.items():
-        before = [i for i in pre.blocks[block].instructions if is_pure(i)]
+        before, after = ([i for i in side.blocks[block].instructions if is_pure(i)] for side in (pre, post))
         name = next((operation_name(i) for i in before if i.line == line), None)
         if name is not None:
-            after = [i for i in post.blocks[block].instructions if is_pure(i)]
-            counts = [sum(operation_name(i) == name for i in side) for side in (before, after)]
-            if counts[1] > counts[0]:
-                found.add(line)
-    return frozenset(found)
+            alike = [i.line for i in before if operation_name(i) == name]
+            if len(alike) > 1 or sum(operation_name(i) == name for i in after) > 1:
+                lines.update(alike)
+    return frozenset(lines)
 
 
 def _attempt(

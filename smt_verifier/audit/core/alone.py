@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from smt_verifier.audit.core.lanes import LaneMap, cell_keys, other_half
-from smt_verifier.audit.core.machine import Machine
+from smt_verifier.audit.core.machine import Goal, Machine
 from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
 from smt_verifier.audit.core.operations import operation_name, pure_inputs
 from smt_verifier.audit.core.semantics import (
@@ -248,6 +248,26 @@ class OneSided(Machine):
                 if number == 0 and arguments is not None:
                     self.note_results(instruction, row, keys, *arguments)
 
+    def _same_address(
+        self, instruction: Instruction, operation: str, arguments: tuple[int, ...], keys: list[int], state: State
+    ) -> None:
+        """An added load reads from where the pre-RA side has read on this path: elsewhere it might fault.
+
+        What was dereferenceable there, and invariant, stays so (MachineMemOperand).
+        """
+        if self.goals is None:
+            for original in self.originals.get(operation, ()):
+                remembered = [self.read(k, state.pre) for k in self.ghosts[id(original)]]
+                if len(remembered) == len(arguments) and all(map(self.terms.alike, remembered, arguments)):
+                    self.repeated[id(instruction)] = id(original)
+            return
+        ghosts = self.ghosts.get(self.repeated.get(id(instruction), -1), ())
+        if len(ghosts) != len(arguments):
+            self.refute("instruction-sequence", f"{instruction} was added where its address was not read before")
+            return
+        for ghost, term, key in zip(ghosts, arguments, keys, strict=True):
+            self.goals(Goal("value", self.read(ghost, state.pre), term, self.step, ghost, key))
+
     def _rematerialise(self, instruction: Instruction, state: State) -> None:
         """A pure instruction that only the post-RA side has: its result is the pre-RA result of the same operation."""
         operation = operation_name(instruction)
@@ -264,6 +284,10 @@ class OneSided(Machine):
                 for op in uses
                 for key in self.post_lanes.keys(op)
             )
+            if instruction.memory:
+                self._same_address(
+                    instruction, operation, arguments, [k for op in uses for k in self.post_lanes.keys(op)], state
+                )
             row = [self.terms.fresh(f"the result of the added {instruction}") for _ in keys]
             if usable:
                 for index, term in enumerate(row):

@@ -41,7 +41,7 @@ from smt_verifier.audit.core.check import Describe, FailedGoal, check_block
 from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
 from smt_verifier.audit.core.header import compare_headers, unreserved_cells
 from smt_verifier.audit.core.numbering import with_numbers_of
-from smt_verifier.audit.core.places import check_places, check_slots, spill_slots
+from smt_verifier.audit.core.places import check_places, check_slots, check_undefined, spill_slots
 from smt_verifier.audit.core.product import Product, has_virtual_registers
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding
@@ -146,11 +146,14 @@ def judge_structure(sides: Sides, product: Product, rules: MachineRules) -> tupl
     if header_field(sides.post, "isEntryFunction") != "true" and not has_virtual_registers(sides.post):
         findings += unreserved_cells(sides.post, product.post_lanes)
     moved_slots = spill_slots(sides.post)
+    remaining = {op.vreg for b in sides.post.blocks for i in b.instructions for op in i.all_operands if op.vreg >= 0}
     for number, steps in enumerate(product.steps):
         for step in steps:
             findings += [replace(f, block=number) for f in rules.check(step)]
         findings += [replace(f, block=number) for f in check_places(steps)]
         findings += [replace(f, block=number) for f in check_slots(steps, moved_slots)]
+        a, b = sides.pre.blocks[number], sides.post.blocks[number]
+        findings += [replace(f, block=number) for f in check_undefined(a, b, remaining)]
     # What is missing or added shifts the pairs of pure instructions beside it: it comes first.
     findings.sort(key=lambda f: f.rule != "instruction-sequence")
     return sum(map(len, product.steps)), findings

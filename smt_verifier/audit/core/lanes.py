@@ -74,6 +74,11 @@ class LaneMap:
             found = self._classes[vreg] = register_class(row.cls)
         return found
 
+    def flags_of(self, vreg: int) -> tuple[str, ...]:
+        """What the ``registers:`` table marks a virtual register as: ``WWM_REG`` and the like."""
+        row = self._rows.get(vreg)
+        return () if row is None else row.flags
+
     def keys(self, operand: Operand) -> tuple[int, ...]:
         """Keys of the lanes a register operand touches, lowest lane first."""
         text = operand.text

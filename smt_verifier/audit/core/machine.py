@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from smt_verifier.audit.core.lanes import LaneMap, cell_keys
@@ -46,6 +46,7 @@ class Machine:
         pre_lanes: lanes of ``pre``.
         post_lanes: lanes of ``post``.
         masks: follows EXEC.
+        originals: pure pre-RA instructions that are repeated or dropped somewhere, by operation.
         ghosts: keys that remember the arguments of a pure pre-RA instruction, by its ``id``, where its results are
             worth following.
         kept: units that calls leave alone whatever their mask says.
@@ -60,6 +61,7 @@ class Machine:
         pre_lanes: LaneMap,
         post_lanes: LaneMap,
         masks: MaskTracker,
+        originals: Mapping[str, Sequence[Instruction]],
         ghosts: dict[int, tuple[int, ...]],
         kept: frozenset[int],
     ) -> None:
@@ -68,7 +70,12 @@ class Machine:
         self.pre_lanes = pre_lanes
         self.post_lanes = post_lanes
         self.masks = masks
+        self.originals = originals
         self.ghosts = ghosts
+        self.repeated: dict[int, int] = {}
+        """For the ``id`` of an added load, that of the pre-RA one which inference believes to have read the same address
+        before: a hint, of which the check makes goals.
+        """
         self.kept = kept
         self._cell_registers = {
             Side.PRE: cell_registers(pre, pre_lanes),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
 
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.semantics import DEBUG, LANE_SAVE, is_terminator, spill, spill_slot
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
+from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction, Operand, OperandKind
 from verilocc_mlir.target.registers import physical_register
 
 _SLOT = re.compile(r"%stack\.(\d+)")
@@ -40,6 +41,21 @@ def check_places(steps: list[Step]) -> Iterator[Finding]:
                 yield _fault("bundle", f"{bundle} does not say what its instructions read and write", step)
         if post.opcode == LANE_SAVE and not _rest_follows(post, steps[index + 1 :]):
             yield _fault("spill-slot", f"{post} defines a tuple whose other parts are not saved with it", step)
+
+
+def check_undefined(pre: BasicBlock, post: BasicBlock, remaining: Container[int]) -> Iterator[Finding]:
+    """A virtual register that a later phase allocates is left undefined in a block as often as before: LLVM wants
+    every read of one to have a definition on the way (LiveIntervals).
+    """
+    before, after = (
+        Counter(
+            op.vreg for i in block.instructions if i.opcode == "IMPLICIT_DEF" for op in i.defs if op.vreg in remaining
+        )
+        for block in (pre, post)
+    )
+    for vreg in sorted((before - after) + (after - before)):
+        message = f"%{vreg} is left undefined by {before[vreg]} and by {after[vreg]} instructions"
+        yield Finding("instruction-sequence", Outcome.REFUTED, message)
 
 
 def _fault(rule: str, message: str, step: Step) -> Finding:

@@ -80,7 +80,7 @@ class Product:
             _keep_ghosts(read, pre, self.pre_lanes, ghosts)
         self.masks = MaskTracker(pre, self.pre_lanes, coarse)
         self._whole_wave = is_whole_wave(pre)
-        self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, ghosts, kept)
+        self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept)
 
     def _followed_operations(self) -> set[str]:
         """Pure operations whose results are worth following: those that stand on one side alone somewhere, and

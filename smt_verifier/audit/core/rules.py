@@ -121,7 +121,7 @@ class MachineRules:
             yield Complaint("operands", f"{len(left)} operands became {len(right)}")
             return
         for extra in right[len(left) :]:
-            if not extra.implicit or extra.kind is not OperandKind.REGISTER:
+            if not self._may_be_added(extra, right[: len(left)]):
                 yield Complaint("operands", f"operand {extra} was added")
             elif extra.is_def and extra.phys:
                 yield from self._reserved(physical_register(extra.phys))
@@ -167,6 +167,19 @@ class MachineRules:
         cls = operand_class(post.opcode, number, self.processor)
         return cls if cls is not None and Bank.SGPR in cls.banks else None
 
+    def _may_be_added(self, extra: Operand, given: Sequence[Operand]) -> bool:
+        """Whether an implicit operand orders the parts of a tuple (VirtRegRewriter.cpp): it covers an explicit operand,
+        one that is defined if it defines; or repeats one that is there.
+        """
+        if not extra.implicit or not extra.is_reg:
+            return False
+        keys = set(self.post.keys(extra))
+        return any(
+            op.text == extra.text or (keys >= set(self.post.keys(op)) and (op.is_def or not extra.is_def))
+            for op in given
+            if op.is_reg
+        )
+
     def _block(self, operand: Operand) -> str:
         head, _, number = operand.text.rpartition("%bb.")
         digits = number.split(".")[0]
@@ -197,7 +210,7 @@ class MachineRules:
             return
         cls = self.pre.class_of(pre.vreg)
         if post.vreg >= 0:
-            if self.post.class_of(post.vreg) != cls:
+            if self.post.class_of(post.vreg) != cls or self.post.flags_of(post.vreg) != self.pre.flags_of(pre.vreg):
                 yield Complaint("register-class", f"%{post.vreg} is not of class {cls.name}")
             return
         register = physical_register(post.phys)
@@ -249,7 +262,7 @@ class MachineRules:
         if move is not None and move.tied is not None and not _same_register(move.register, move.tied):
             yield Complaint("tied-operand", f"{move.register} must be the register of {move.tied}")
         for op in post.all_operands:
-            if not (op.is_def and op.is_reg and op.phys) or self._may_define(op, post):
+            if not (op.is_reg and op.phys and (op.is_def or op.renamable)) or self._may_define(op, post):
                 continue
             yield from self._reserved(physical_register(op.phys))
 
@@ -260,7 +273,7 @@ class MachineRules:
         printed with ``implicit-def $exec``, which only orders it (SILowerControlFlow.cpp). The value of each is
         followed, so that none is lost unseen.
         """
-        if op.phys in self.fixed_targets and acts_alone(post):
+        if op.phys in self.fixed_targets and acts_alone(post) and not op.renamable:
             return True
         if not op.implicit:
             return False
