@@ -48,6 +48,7 @@ from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.rules import MachineRules
 from smt_verifier.audit.core.semantics import acts_alone
 from smt_verifier.audit.core.steps import Step
+from smt_verifier.audit.core.wellformed import malformed
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Solver
 from verilocc_mlir.errors import VeriloccError
@@ -135,7 +136,7 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
     """Both sides of one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
     post = with_numbers_of(pre, post)
     pre, post = without_brackets(pre), without_brackets(post)
-    findings = (*compare_headers(pre, post), *_control_flow(pre, post))
+    findings = (*malformed(pre), *malformed(post), *compare_headers(pre, post), *_control_flow(pre, post))
     available = allocatable(pre, file.preamble, target)
     return Sides(pre, post, target, available, _saved_by_callee(file, pre, post, available, target), findings)
 

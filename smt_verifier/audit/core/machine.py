@@ -73,8 +73,8 @@ class Machine:
         self.originals = originals
         self.ghosts = ghosts
         self.repeated: dict[int, int] = {}
-        """For the ``id`` of an added load, that of the pre-RA one which inference believes to have read the same address
-        before: a hint, of which the check makes goals.
+        """For the ``id`` of an added load, that of the pre-RA one which inference believes to have read the same
+        address before: a hint, of which the check makes goals.
         """
         self.kept = kept
         self._cell_registers = {

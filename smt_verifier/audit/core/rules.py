@@ -127,7 +127,7 @@ class MachineRules:
                 yield from self._reserved(physical_register(extra.phys))
         either = self._in_either_file(pre)
         for number, (a, b) in enumerate(zip(left, right, strict=False)):
-            allowed = self._scalar_class(post, number) if b.phys and a.vreg >= 0 else None
+            allowed = self._encodable(post, number) if b.phys and a.vreg >= 0 else None
             for complaint in self._operand(a, b, either_file=number in either, allowed=allowed):
                 yield complaint._replace(operand=number)
         yield from self._mfma_form(post)
@@ -157,15 +157,14 @@ class MachineRules:
         else:
             yield from self._register(pre, post, either_file=either_file, allowed=allowed)
 
-    def _scalar_class(self, post: Instruction, number: int) -> RegisterClass | None:
-        """The class that LLVM's table gives a scalar operand.
+    def _encodable(self, post: Instruction, number: int) -> RegisterClass | None:
+        """The class that LLVM's table gives an operand on this target: what the instruction can encode.
 
-        The class of a live range is what its operands have in common, narrowed by uses that splitting may have taken
-        apart; LLVM widens it then (recomputeRegClass), so that VCC may stand where the text says ``sgpr_64``. What an
-        instruction can encode, its own operand says.
+        The class of a live range is what all its operands have in common. LLVM widens it where splitting or
+        rematerialisation has taken operands away (recomputeRegClass), so that VCC may stand where the text says
+        ``sgpr_64``; a physical register only has to suit the instruction it stands in.
         """
-        cls = operand_class(post.opcode, number, self.processor)
-        return cls if cls is not None and Bank.SGPR in cls.banks else None
+        return operand_class(post.opcode, number, self.processor)
 
     def _may_be_added(self, extra: Operand, given: Sequence[Operand]) -> bool:
         """Whether an implicit operand orders the parts of a tuple (VirtRegRewriter.cpp): it covers an explicit operand,

@@ -1,0 +1,92 @@
+"""Whether a text is machine IR by LLVM's tables: operands as each opcode has them, branches where the text says.
+
+Whatever is not so means something else to LLVM than what is read here, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from smt_verifier.audit.core.report import Finding
+from smt_verifier.audit.core.semantics import DEBUG, table_of
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction, OperandKind
+
+_SAME_REGISTER = {"vcc_lo": "vcc", "exec_lo": "exec"}
+"""On wave32 targets the lower halves stand for the whole ones that the table names."""
+
+
+def malformed(function: MachineFunction) -> Iterator[Finding]:
+    """What is wrong with a function as a text.
+
+    Raises:
+        UnsupportedError: an opcode is not in LLVM's table.
+    """
+    for position, block in enumerate(function.blocks):
+        for instruction in block.instructions:
+            if fault := _fault(instruction):
+                yield _invalid(f"{instruction}: {fault}", position, instruction)
+        following = function.blocks[position + 1].number if position + 1 < len(function.blocks) else -1
+        if fault := _wrong_way_out(block, following):
+            yield _invalid(fault, position, None)
+
+
+def _invalid(message: str, block: int, instruction: Instruction | None) -> Finding:
+    line, text = (0, "") if instruction is None else (instruction.line, str(instruction))
+    return Finding("unsupported", Outcome.INVALID, message, block, post_line=line, instruction=text)
+
+
+def _fault(instruction: Instruction) -> str:
+    if instruction.opcode in DEBUG:
+        return ""
+    implicit: list[str] = []
+    explicit = len(instruction.defs)
+    for op in instruction.operands:
+        if op.implicit:
+            implicit.append(f"={op.phys}" if op.is_def else op.phys)
+        elif op.kind is not OperandKind.REGMASK:
+            explicit += 1
+    return _misfit(instruction.opcode, len(instruction.defs), explicit, tuple(implicit))
+
+
+@lru_cache(maxsize=None)
+def _misfit(opcode: str, definitions: int, explicit: int, implicit: tuple[str, ...]) -> str:
+    """What LLVM's table has otherwise: MIParser refuses the text for each of these (verifyImplicitOperands)."""
+    table = table_of(opcode)
+    if "variadic" in table.properties:
+        return ""
+    if (definitions, explicit) != (table.definitions, len(table.operands)):
+        return f"{definitions} results of {explicit} operands; LLVM has {table.definitions} of {len(table.operands)}"
+    if "call" in table.properties:
+        return ""
+    present = {mark[: mark.startswith("=")] + _SAME_REGISTER.get(name := mark.lstrip("="), name) for mark in implicit}
+    missing = [n for n in (*table.implicit_uses, *(f"={n}" for n in table.implicit_definitions)) if n not in present]
+    return f"the implicit operand ${missing[0].lstrip('=')} is missing" if missing else ""
+
+
+def _wrong_way_out(block: BasicBlock, following: int) -> str:
+    """Whether control may leave a block to one that its ``successors:`` do not name.
+
+    A block without successors ends in what does not return; LLVM needs no terminator there.
+    """
+    targets: set[int] = set()
+    falls = True
+    for instruction in block.instructions:
+        if instruction.opcode in DEBUG:
+            continue
+        properties = table_of(instruction.opcode).properties
+        if "branch" in properties:
+            targets.update(
+                int(op.text.removeprefix("%bb.").split(".")[0])
+                for op in instruction.operands
+                if op.kind is OperandKind.BLOCK
+            )
+        falls = falls and not {"barrier", "terminator"} <= properties
+    successors = {number for number, _ in block.successors}
+    if falls and successors:
+        targets.add(following)
+    lost = sorted(targets - successors)
+    if not lost:
+        return ""
+    return f"bb.{block.number} may go on to {f'bb.{lost[0]}' if lost[0] >= 0 else 'nowhere'}, which is no successor"
