@@ -83,7 +83,9 @@ class Executor(OneSided):
                 continue
             a, b = self.pre_lanes.keys(left), self.post_lanes.keys(right)
             for lane, (x, y) in enumerate(zip(a, b, strict=False)):
-                if not is_read(pre, number, lane, len(a)) or (number == addend and 2 * lane >= len(a)):
+                if self.pre_lanes.is_vector(x) and not is_read(pre, number, lane, len(a)):
+                    continue
+                if number == addend and 2 * lane >= len(a):
                     continue
                 if y in clobbered and clobbered[y] != x:
                     self._early_clobber(x, y, state)

@@ -27,7 +27,7 @@ def _is_packed(opcode: str) -> bool:
 
 
 def is_read(instruction: Instruction, number: int, lane: int, lanes: int) -> bool:
-    """Whether lane ``lane`` of the ``lanes`` of a register operand is read; ``number`` is its place in ``operands``."""
+    """Whether lane ``lane`` of the ``lanes`` of a vector operand is read; ``number`` is its place in ``operands``."""
     if not _is_packed(instruction.opcode) or number == 0 or instruction.operands[number].implicit:
         return True
     modifiers = instruction.operands[number - 1]

@@ -167,17 +167,15 @@ class MachineRules:
         return operand_class(post.opcode, number, self.processor)
 
     def _may_be_added(self, extra: Operand, given: Sequence[Operand]) -> bool:
-        """Whether an implicit operand orders the parts of a tuple (VirtRegRewriter.cpp): it covers an explicit operand,
-        one that is defined if it defines; or repeats one that is there.
+        """Whether an implicit operand is one that the rewriter adds (VirtRegRewriter.cpp): a use orders the parts of a
+        tuple, so it covers an explicit operand, or repeats one that is there; what it defines is lost (``execute.py``).
         """
         if not extra.implicit or not extra.is_reg:
             return False
+        if extra.is_def:
+            return True
         keys = set(self.post.keys(extra))
-        return any(
-            op.text == extra.text or (keys >= set(self.post.keys(op)) and (op.is_def or not extra.is_def))
-            for op in given
-            if op.is_reg
-        )
+        return any(op.text == extra.text or keys >= set(self.post.keys(op)) for op in given if op.is_reg)
 
     def _block(self, operand: Operand) -> str:
         head, _, number = operand.text.rpartition("%bb.")
