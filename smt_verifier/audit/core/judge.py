@@ -136,8 +136,13 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
     """Both sides of one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
     post = with_numbers_of(pre, post)
     pre, post = without_brackets(pre), without_brackets(post)
-    findings = (*malformed(pre), *malformed(post), *compare_headers(pre, post), *_control_flow(pre, post))
     available = allocatable(pre, file.preamble, target)
+    findings = (
+        *malformed(pre),
+        *malformed(post),
+        *compare_headers(pre, post, _allocatable_units(available)),
+        *_control_flow(pre, post),
+    )
     return Sides(pre, post, target, available, _saved_by_callee(file, pre, post, available, target), findings)
 
 
