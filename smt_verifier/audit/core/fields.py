@@ -74,6 +74,7 @@ def fields_of(function: MachineFunction) -> Mapping[str, str]:
     return header_fields(function.header_lines, function.first_line)
 
 
+@lru_cache(maxsize=1024)
 def row_fields(row: str) -> Mapping[str, str]:
     """Entries of a row ``- { key: value, … }``, quotes kept.
 
