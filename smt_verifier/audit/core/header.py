@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from smt_verifier.audit.core.fields import fields_of, unquoted
 from smt_verifier.audit.core.lanes import LaneMap, key_name
-from smt_verifier.audit.core.moves import cell_registers, is_whole_wave_move
+from smt_verifier.audit.core.moves import cell_registers, is_whole_wave_move, lane_move
 from smt_verifier.audit.core.numbering import frame_indices, without_number
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.semantics import LANE_MOVES, NO_CODE, spill
@@ -74,6 +74,11 @@ def _is_raised(change: Change) -> bool:
     return (change.before, change.after) == ("false", "true")
 
 
+def _is_lowered(change: Change) -> bool:
+    """``true`` may become ``false``."""
+    return (change.before, change.after) == ("true", "false")
+
+
 def _is_raised_at_the_end(change: Change) -> bool:
     """``false`` may become ``true`` once no virtual register is left."""
     return _is_raised(change) and not _has_virtual_registers(change.post)
@@ -126,6 +131,7 @@ def _has_grown(change: Change) -> bool:
 
 MAY_CHANGE: Mapping[str, Callable[[Change], bool]] = {
     "noVRegs": _is_raised_at_the_end,
+    "isSSA": _is_lowered,
     "tracksDebugUserValues": _is_raised,
     "frameInfo.maxAlignment": _is_for_added_slots,
     "frameInfo.isCalleeSavedInfoValid": _is_raised_at_the_end,
@@ -137,6 +143,7 @@ MAY_CHANGE: Mapping[str, Callable[[Change], bool]] = {
 """Fields that an allocation may change, each with the check that it may:
 
 * ``noVRegs``: VirtRegRewriter, when no virtual register is left;
+* ``isSSA``: VirtRegRewriter gives the claim up (MachineRegisterInfo::leaveSSA), where machine IR by hand had it;
 * ``tracksDebugUserValues``: LiveDebugVariables; for debuggers only;
 * ``maxAlignment``: what the added slots for spills ask for;
 * ``isCalleeSavedInfoValid``: SILowerSGPRSpills, once it has saved the callee-saved registers; only seen where a
@@ -170,6 +177,7 @@ def compare_headers(pre: MachineFunction, post: MachineFunction, allocatable: fr
     complaints += _changed_liveins(pre, post)
     complaints += _changed_objects(pre, post)
     complaints += _unmarked_spills(after, post)
+    complaints += _unmarked_lanes(post)
     if any(after.get(name) != before.get(name) for name in _WHOLE_WAVE_LISTS):
         complaints += _shared_reservations(before, after, pre, post)
     return [Finding("header", Outcome.REFUTED, complaint) for complaint in complaints]
@@ -266,6 +274,16 @@ def _unmarked_spills(after: Mapping[str, str], post: MachineFunction) -> Iterabl
             continue
         if any((move := spill(i.opcode)) and move[0][0] in kinds for i in _instructions(post)):
             yield f"there is spill code, but {mark} is not true"
+
+
+def _unmarked_lanes(post: MachineFunction) -> Iterable[str]:
+    """A virtual register that holds scalars in its lanes must be marked for the whole-wave phase (SILowerSGPRSpills):
+    otherwise it is copied and spilled for active threads only.
+    """
+    holders = {m.register.vreg for i in _instructions(post) if (m := lane_move(i)) is not None and m.register.vreg >= 0}
+    for number in sorted(holders):
+        if number not in post.registers or "WWM_REG" not in post.registers[number].flags:
+            yield f"%{number} holds scalars in its lanes, but has no flag WWM_REG"
 
 
 def _shared_reservations(
