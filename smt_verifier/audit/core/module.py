@@ -15,6 +15,7 @@ from itertools import zip_longest
 from verilocc_mlir.errors import InputError
 
 _TOKEN = re.compile(r'"[^"]*"|;[^\n]*|#(\d+)\b')
+_COMMENTS_BEFORE = re.compile(r"(?:(?:#[^\n]*)?\n)*")
 _GROUP = re.compile(r"^  attributes #(\d+) = \{ ([^\n]*) \}$", re.M)
 _FEATURES = re.compile(r'"target-features"="([^"\n]*)"')
 _INTRINSIC = re.compile(r"  declare [^\n@]*@llvm\.")
@@ -31,6 +32,7 @@ def module_difference(pre: str, post: str, cpu: str) -> str:
     Raises:
         InputError: a module that is not as LLVM prints it.
     """
+    pre, post = (text[_end_of_comments(text) :] for text in (pre, post))
     if pre == post:
         return ""
     for before, after in zip_longest(_lines(pre, cpu), _lines(post, cpu), fillvalue=""):
@@ -41,6 +43,12 @@ def module_difference(pre: str, post: str, cpu: str) -> str:
             seen = slice(max(at - 40, 0), at + 40)
             return f"the IR module changed: {before[seen].strip()!r} became {after[seen].strip()!r}"
     return ""
+
+
+def _end_of_comments(text: str) -> int:
+    """Where the YAML comments and blank lines end that a file may begin with."""
+    match = _COMMENTS_BEFORE.match(text)
+    return match.end() if match else 0
 
 
 @lru_cache(maxsize=8)
