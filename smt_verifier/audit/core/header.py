@@ -237,11 +237,13 @@ def _changed_objects(pre: MachineFunction, post: MachineFunction) -> Iterable[st
 
 
 def _require_rows(function: MachineFunction) -> None:
-    """Objects are what their rows say, and instructions mention no others: LLVM reads nothing else.
+    """Live-ins and objects are all read, objects are what their rows say, and instructions mention no others.
 
     Raises:
         InputError: a row of another form, an object that occurs twice, or one that is mentioned and not there.
     """
+    if len(rows(function.header_lines, "liveins")) != len(function.liveins):
+        raise InputError("a live-in register is not read")
     for kind, objects in (("stack", function.stack), ("fixedStack", function.fixed_stack)):
         if len(rows(function.header_lines, kind)) != len(objects):
             raise InputError(f"an object of {kind} occurs twice, or is not read")

@@ -7,7 +7,6 @@ store that it reads.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,9 +16,6 @@ from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.semantics import DEBUG, SpillSlot, spill, spill_slot
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
-
-_DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
-_FRAME_CODE = frozenset({"frame-setup", "frame-destroy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +77,6 @@ def _complaints(instruction: Instruction, slot: SpillSlot, row: StackObject | No
     operands = instruction.all_operands
     if tuple(op.text for op in operands[1:]) != wanted or operands[0].implicit or len(instruction.defs) == slot.is_save:
         yield f"the operands should be a register, {', '.join(wanted)}"
-    tail = not instruction.tail or _DEBUG_LOCATION.fullmatch(instruction.tail)
-    if not tail or instruction.bundled or instruction.opens_bundle or not _FRAME_CODE.issuperset(instruction.flags):
-        yield "spill code has flags or attributes that LLVM does not give it"
 
 
 def memory_operand(slot: SpillSlot, alignment: int) -> str:
