@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 
@@ -12,8 +11,6 @@ from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import BasicBlock, Instruction, Operand
 from verilocc_mlir.target.registers import physical_register
-
-_SLOT = re.compile(r"%stack\.(\d+)")
 
 
 def check_places(steps: list[Step]) -> Iterator[Finding]:
