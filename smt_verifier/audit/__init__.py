@@ -42,7 +42,7 @@ def audit(
             done.append(_single(function.name, Outcome.INVALID, "header", "the function is missing after allocation"))
         else:
             judged = audit_function(pre, function, other, target, timeout_s=timeout_s, solver=solver)
-            done.append(_with_module(judged, pre, post))
+            done.append(_with_module(judged, pre, post, target))
     done += [_single(n, Outcome.INVALID, "header", "the function was not there before allocation") for n in after]
     return AuditReport(tuple(done))
 
@@ -65,8 +65,8 @@ def audit_function(
         return _single(pre.name, Outcome.INVALID, "header", str(error))
 
 
-def _with_module(judged: FunctionAudit, pre: MirFile, post: MirFile) -> FunctionAudit:
-    findings = judge_module(judged.function, pre, post)
+def _with_module(judged: FunctionAudit, pre: MirFile, post: MirFile, target: Target) -> FunctionAudit:
+    findings = judge_module(judged.function, pre, post, target)
     outcome = combine((judged.outcome, *(f.outcome for f in findings)))
     return replace(judged, outcome=outcome, findings=(*judged.findings, *findings))
 

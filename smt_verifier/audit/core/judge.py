@@ -36,17 +36,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from smt_verifier.audit.core.brackets import without_brackets
+from smt_verifier.audit.core.brackets import scratch_register, without_brackets
 from smt_verifier.audit.core.check import Describe, FailedGoal, check_block
 from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
 from smt_verifier.audit.core.header import compare_headers, unreserved_cells
+from smt_verifier.audit.core.module import module_difference
 from smt_verifier.audit.core.numbering import with_numbers_of
-from smt_verifier.audit.core.places import check_places, check_slots, check_undefined, spill_slots
+from smt_verifier.audit.core.places import check_places, check_undefined
 from smt_verifier.audit.core.product import Product, has_virtual_registers
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.rules import MachineRules
 from smt_verifier.audit.core.semantics import acts_alone
+from smt_verifier.audit.core.spills import wrong_spills
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.audit.core.wellformed import malformed
 from smt_verifier.outcome import Outcome
@@ -136,8 +138,14 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
     """Both sides of one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
     post = with_numbers_of(pre, post)
     pre, post = without_brackets(pre), without_brackets(post)
-    findings = (*malformed(pre), *malformed(post), *compare_headers(pre, post), *_control_flow(pre, post))
     available = allocatable(pre, file.preamble, target)
+    findings = (
+        *malformed(pre),
+        *malformed(post),
+        *compare_headers(pre, post, _allocatable_units(available)),
+        *wrong_spills(pre, post, scratch_register(pre, "stackPtrOffsetReg")),
+        *_control_flow(pre, post),
+    )
     return Sides(pre, post, target, available, _saved_by_callee(file, pre, post, available, target), findings)
 
 
@@ -146,13 +154,11 @@ def judge_structure(sides: Sides, product: Product, rules: MachineRules) -> tupl
     findings: list[Finding] = []
     if header_field(sides.post, "isEntryFunction") != "true" and not has_virtual_registers(sides.post):
         findings += unreserved_cells(sides.post, product.post_lanes)
-    moved_slots = spill_slots(sides.post)
     remaining = {op.vreg for b in sides.post.blocks for i in b.instructions for op in i.all_operands if op.vreg >= 0}
     for number, steps in enumerate(product.steps):
         for step in steps:
             findings += [replace(f, block=number) for f in rules.check(step)]
         findings += [replace(f, block=number) for f in check_places(steps)]
-        findings += [replace(f, block=number) for f in check_slots(steps, moved_slots)]
         a, b = sides.pre.blocks[number], sides.post.blocks[number]
         findings += [replace(f, block=number) for f in check_undefined(a, b, remaining)]
     # What is missing or added shifts the pairs of pure instructions beside it: it comes first.
@@ -222,18 +228,17 @@ def judge_liveness(sides: Sides, product: Product) -> FlagCheck:
     return replace(flagged, faults=new_faults(flagged, given, partners, added))
 
 
-def judge_module(function: str, pre: MirFile, post: MirFile) -> tuple[Finding, ...]:
-    """Refuted where the IR module after allocation gives the function another convention or other attributes.
+def judge_module(function: str, pre: MirFile, post: MirFile, target: Target) -> tuple[Finding, ...]:
+    """Refuted where the IR module is not the same after allocation; invalid where a file has none with the function.
 
-    Later passes read budgets, work-group sizes and the like from there.
+    Later passes read budgets, work-group sizes, constants and metadata from there.
     """
     try:
-        before, after = (function_attributes(file.preamble, function) for file in (pre, post))
+        for file in (pre, post):
+            function_attributes(file.preamble, function)
+        changed = module_difference(pre.preamble, post.preamble, target.name)
     except VeriloccError as error:
-        changed = str(error)
-    else:
-        same = (before.calling_convention, before.strings) == (after.calling_convention, after.strings)
-        changed = "" if same else "the IR attributes or the calling convention of the function changed"
+        return (Finding("header", Outcome.INVALID, str(error)),)
     return (Finding("header", Outcome.REFUTED, changed),) if changed else ()
 
 

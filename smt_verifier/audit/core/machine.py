@@ -13,7 +13,6 @@ from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, State, Terms
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 
 UNDECIDED = frozenset({"relation", "inactive-lanes"})
@@ -82,7 +81,6 @@ class Machine:
             Side.POST: cell_registers(post, post_lanes),
         }
         self.cell_threads = cell_threads(pre) | cell_threads(post)
-        self.stack_pointer = (header_field(pre, "stackPtrOffsetReg") or "").removeprefix("$")
         self.real_reads: set[tuple[int, int, int]] = set()
         """``(id of a paired post-RA instruction, key, pre-RA key)`` of the lanes it reads that the pre-RA side does not
         leave undefined.

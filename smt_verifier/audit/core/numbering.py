@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
+from smt_verifier.audit.core.fields import row_fields
+from verilocc_mlir.mir.model import Instruction, MachineFunction, OperandKind, StackObject
 
-_NUMBER = re.compile(r"\bid: \d+")
 _FRAME_INDEX = re.compile(r"%(fixed-stack|stack)\.(\d+)")
 
 
-def without_number(row: StackObject) -> str:
-    """All that is said of an object but its number, to compare by."""
-    return " ".join(_NUMBER.sub("", row.text).split())
+def without_number(row: StackObject) -> tuple[tuple[str, str], ...]:
+    """All that is said of an object but its number, to compare by.
+
+    Raises:
+        InputError: the row is not of LLVM's form.
+    """
+    return tuple(sorted((key, value) for key, value in row_fields(row.text).items() if key != "id"))
+
+
+def frame_indices(instruction: Instruction) -> Iterator[tuple[str, int]]:
+    """Stack objects that an instruction names, in operands or as memory it accesses: kind and number."""
+    named = [op.text for op in instruction.operands if op.kind is OperandKind.FRAME_INDEX]
+    for text in (*named, *(m for m in instruction.memory if "stack." in m)):
+        for kind, number in _FRAME_INDEX.findall(text):
+            yield kind, int(number)
 
 
 def with_numbers_of(pre: MachineFunction, post: MachineFunction) -> MachineFunction:
@@ -37,8 +49,10 @@ def with_numbers_of(pre: MachineFunction, post: MachineFunction) -> MachineFunct
         return replace(instruction, operands=operands, memory=tuple(rename(m) for m in instruction.memory))
 
     blocks = tuple(replace(b, instructions=tuple(renamed(i) for i in b.instructions)) for b in post.blocks)
+    lines = tuple(rename(line) if line.startswith("  scavengeFI:") else line for line in post.header_lines)
     return replace(
         post,
+        header_lines=lines,
         blocks=blocks,
         stack=_renumbered(post.stack, names["stack"]),
         fixed_stack=_renumbered(post.fixed_stack, names["fixed-stack"]),
@@ -52,7 +66,7 @@ def _renumbered(rows: Mapping[int, StackObject], names: Mapping[int, int]) -> di
 def _fixed_names(pre: MachineFunction, post: MachineFunction) -> dict[int, int]:
     if sorted(map(without_number, pre.fixed_stack.values())) != sorted(map(without_number, post.fixed_stack.values())):
         return {}
-    waiting: dict[str, list[int]] = {}
+    waiting: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for row in pre.fixed_stack.values():
         waiting.setdefault(without_number(row), []).append(row.id)
     return {row.id: waiting[without_number(row)].pop() for row in post.fixed_stack.values()}
@@ -70,4 +84,4 @@ def _names(pre: MachineFunction, post: MachineFunction) -> dict[int, int]:
 
 
 def _alike(a: StackObject, b: StackObject) -> bool:
-    return (a.size, a.alignment, a.type) == (b.size, b.alignment, b.type)
+    return without_number(a) == without_number(b)

@@ -1,19 +1,16 @@
-"""Where instructions stand: behind terminators, in bundles, between saves of a tuple; and who uses spill slots."""
+"""Where instructions stand: behind terminators, in bundles, between saves of a tuple."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import DEBUG, LANE_SAVE, is_terminator, spill, spill_slot
+from smt_verifier.audit.core.semantics import DEBUG, LANE_SAVE, is_terminator
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction, Operand, OperandKind
+from verilocc_mlir.mir.model import BasicBlock, Instruction, Operand
 from verilocc_mlir.target.registers import physical_register
-
-_SLOT = re.compile(r"%stack\.(\d+)")
 
 
 def check_places(steps: list[Step]) -> Iterator[Finding]:
@@ -99,23 +96,3 @@ def _rest_follows(save: Instruction, following: list[Step]) -> bool:
         if step.post.opcode == LANE_SAVE and step.post.operands[0].is_reg:
             saved.update(_parts(step.post.operands[0]))
     return wanted <= saved
-
-
-def spill_slots(function: MachineFunction) -> frozenset[int]:
-    """Numbers of the stack objects that spill code of a function names."""
-    slots = (spill_slot(i) for b in function.blocks for i in b.instructions if spill(i.opcode) is not None)
-    return frozenset(slot.number for slot in slots if slot is not None)
-
-
-def check_slots(steps: list[Step], slots: frozenset[int]) -> Iterator[Finding]:
-    """Slots that spill code uses are used by nothing else: what is stored through an address is not followed."""
-    if not slots:
-        return
-    for step in steps:
-        for side in (step.pre, step.post):
-            if side is None or spill(side.opcode) is not None or side.opcode in DEBUG:
-                continue
-            for op in side.operands:
-                if op.kind is OperandKind.FRAME_INDEX and (name := _SLOT.match(op.text)) and int(name[1]) in slots:
-                    yield _fault("spill-slot", f"{side} uses %stack.{name[1]}, as spill code does", step)
-                    break

@@ -115,8 +115,6 @@ class SpillSlot:
     """What a spill pseudo-instruction moves: ``bits`` between ``register`` and byte ``offset`` of ``%stack.number``.
 
     ``kind`` is that of the opcode: S, V, A, AV, or one with WWM_ before it, which moves the lanes of all threads.
-    ``base`` is the stack pointer it addresses the slot with, ``""`` for scalar spills, which LLVM lowers to vector
-    lanes.
     """
 
     kind: str
@@ -125,7 +123,6 @@ class SpillSlot:
     register: Operand
     number: int
     offset: int
-    base: str
 
 
 def spill_slot(instruction: Instruction) -> SpillSlot | None:
@@ -146,8 +143,7 @@ def spill_slot(instruction: Instruction) -> SpillSlot | None:
     if frame.kind is not OperandKind.FRAME_INDEX or not number.isdigit():
         raise UnsupportedError(f"spill code of an unknown form: {instruction}")
     offset = next((int(op.text) for op in operands[2:] if op.kind is OperandKind.IMMEDIATE), 0)
-    base = next((op.phys for op in operands[2:] if op.phys and not op.implicit), "")
-    return SpillSlot(letter, bits, is_save, operands[0], int(number), offset, base)
+    return SpillSlot(letter, bits, is_save, operands[0], int(number), offset)
 
 
 @lru_cache(maxsize=None)

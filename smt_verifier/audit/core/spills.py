@@ -1,0 +1,101 @@
+"""Spill code as LLVM writes it: operands, memory operand and slot of every spill pseudo-instruction after the phase.
+
+SIInstrInfo::storeRegToStackSlot and loadRegFromStackSlot make them. Later passes believe the memory operand: its flags
+go to the loads and stores that SIRegisterInfo::buildSpillLoadStore makes, and an invariant load may be moved above the
+store that it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from smt_verifier.audit.core.fields import row_fields
+from smt_verifier.audit.core.numbering import frame_indices
+from smt_verifier.audit.core.report import Finding
+from smt_verifier.audit.core.semantics import DEBUG, SpillSlot, spill, spill_slot
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """What is known of the stack objects of both sides.
+
+    Attributes:
+        stack_pointer: register that vector slots are addressed with, without ``$``.
+        otherwise: objects that instructions other than spill code name, on either side.
+        vectors: slots that vector registers are spilled to.
+    """
+
+    stack_pointer: str
+    otherwise: frozenset[int]
+    vectors: frozenset[int]
+
+
+def wrong_spills(pre: MachineFunction, post: MachineFunction, stack_pointer: str) -> list[Finding]:
+    """Findings of rule ``spill-slot`` about what a spill says; what it moves is ``alone.py``'s business."""
+    spills = [
+        (at, instruction, slot)
+        for at, block in enumerate(post.blocks)
+        for instruction in block.instructions
+        if (slot := spill_slot(instruction)) is not None
+    ]
+    if not spills:
+        return []
+    otherwise = {
+        number
+        for function in (pre, post)
+        for block in function.blocks
+        for instruction in block.instructions
+        if spill(instruction.opcode) is None and instruction.opcode not in DEBUG
+        for kind, number in frame_indices(instruction)
+        if kind == "stack"
+    }
+    vectors = frozenset(slot.number for _, _, slot in spills if slot.kind != "S")
+    slots = _Slots(stack_pointer, frozenset(otherwise), vectors)
+    return [
+        Finding("spill-slot", Outcome.REFUTED, message, at, post_line=instruction.line, instruction=str(instruction))
+        for at, instruction, slot in spills
+        for message in _complaints(instruction, slot, post.stack.get(slot.number), slots)
+    ]
+
+
+def _complaints(instruction: Instruction, slot: SpillSlot, row: StackObject | None, slots: _Slots) -> Iterator[str]:
+    if row is None or row.type != "spill-slot" or slot.number in slots.otherwise:
+        yield f"stack object {slot.number} is not a slot for spills alone"
+        return
+    place = row_fields(row.text).get("stack-id", "default")
+    if place != "default" and not (slot.kind == "S" and place == "sgpr-spill"):
+        yield f"stack object {slot.number} is in {place}, where {instruction.opcode} does not go"
+    if slot.kind == "S" and slot.number in slots.vectors:
+        yield f"stack object {slot.number} holds scalars, which go to lanes, and vectors, which go to memory"
+    memory = memory_operand(slot, row.alignment)
+    if instruction.memory != (memory,):
+        yield f"the memory operand should be ({memory})"
+    wanted = (f"%stack.{slot.number}", *_addressing(slot, slots.stack_pointer))
+    operands = instruction.all_operands
+    if tuple(op.text for op in operands[1:]) != wanted or operands[0].implicit or len(instruction.defs) == slot.is_save:
+        yield f"the operands should be a register, {', '.join(wanted)}"
+
+
+def memory_operand(slot: SpillSlot, alignment: int) -> str:
+    """The memory operand of a spill, as MachineMemOperand::print writes it; no flag, no alias information.
+
+    Args:
+        slot: what is moved.
+        alignment: of the stack object, bytes.
+    """
+    offset = f" + {slot.offset}" if slot.offset else ""
+    aligned = min(alignment, slot.offset & -slot.offset) if slot.offset else alignment
+    align = f", align {aligned}" if 8 * aligned != slot.bits else ""
+    base = f", basealign {alignment}" if aligned != alignment else ""
+    way = ("store", "into") if slot.is_save else ("load", "from")
+    return f"{way[0]} (s{slot.bits}) {way[1]} %stack.{slot.number}{offset}{align}{base}, addrspace 5"
+
+
+def _addressing(slot: SpillSlot, stack_pointer: str) -> Iterable[str]:
+    """Operands after the slot: scalars name the stack pointer implicitly, vectors have an offset as well."""
+    if slot.kind == "S":
+        return ("implicit $exec", f"implicit ${stack_pointer}")
+    return (f"${stack_pointer}", str(slot.offset), "implicit $exec")
