@@ -6,6 +6,8 @@ Every form is listed: what is none of them is an error, never kept as an operand
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import NamedTuple
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import Operand, OperandKind
@@ -17,9 +19,8 @@ TYPE = r"(?:[a-z]{1,2}[0-9]{1,8}|<(?:vscale x )?[0-9]{1,5} x [a-z]{1,2}[0-9]{1,8
 """A low-level type: ``s32``, ``p1``, ``<2 x s16>``."""
 _FLAGS = "implicit-def|implicit|def|dead|killed|undef|internal|early-clobber|debug-use|renamable"
 _REGISTER = re.compile(
-    rf"(?P<flags>(?:(?:{_FLAGS}) )*)"
-    r"(?:%(?P<vreg>[0-9]{1,9})(?:\.(?P<sub>[A-Za-z0-9_]+))?(?::(?P<cls>[A-Za-z0-9_]+))?|\$(?P<phys>[A-Za-z0-9_]+))"
-    rf"(?:\(tied-def (?P<tied>[0-9]{{1,9}})\))?(?:\((?P<llt>{TYPE})\))?\Z"
+    rf"((?:(?:{_FLAGS}) )*)(?:%([0-9]{{1,9}})(?:\.([A-Za-z0-9_]+))?(?::([A-Za-z0-9_]+))?|\$([A-Za-z0-9_]+))"
+    rf"(?:\(tied-def ([0-9]{{1,9}})\))?(?:\(({TYPE})\))?\Z"
 )
 _LEFT = frozenset({"dead", "undef", "early-clobber", "renamable"})
 _RIGHT_DEF = frozenset({"implicit-def", "def", *_LEFT})
@@ -71,44 +72,55 @@ def parse_operand(text: str, *, is_def: bool) -> Operand:
         if is_def:
             raise InputError(f"{text!r} stands left of '=' but is not a register")
         return Operand(text, _other_kind(text))
-    flags = tuple(match["flags"].split())
-    defines = is_def or "implicit-def" in flags or "def" in flags
-    phys = match["phys"] or ""
-    if flags:
-        _check_flags(text, flags, defines, is_def)
-    if match["tied"] and defines:
+    written, vreg, sub, cls, phys, tied, llt = match.groups()
+    flags = _register_flags(written, is_def)
+    if flags is None:
+        raise InputError(f"{text!r}: register flags that do not go together")
+    if tied and flags.is_def:
         raise InputError(f"{text!r}: a definition is not tied to another")
-    if match["llt"] and phys:
+    if llt and phys:
         raise InputError(f"{text!r}: a physical register has no type")
     return Operand(
         text,
         OperandKind.REGISTER,
-        vreg=int(match["vreg"]) if match["vreg"] else -1,
-        phys=phys,
-        sub=match["sub"] or "",
-        cls=match["cls"] or "",
-        llt=match["llt"] or "",
-        tied=int(match["tied"]) if match["tied"] else -1,
-        flags=flags,
-        is_def=defines,
-        implicit="implicit" in flags or "implicit-def" in flags,
-        undef="undef" in flags,
-        dead="dead" in flags,
-        killed="killed" in flags,
-        early_clobber="early-clobber" in flags,
-        internal="internal" in flags,
-        renamable="renamable" in flags,
+        int(vreg) if vreg else -1,
+        phys or "",
+        sub or "",
+        cls or "",
+        llt or "",
+        int(tied) if tied else -1,
+        *flags,
     )
 
 
-def _check_flags(text: str, flags: tuple[str, ...], defines: bool, left: bool) -> None:
+class _Flags(NamedTuple):
+    """The fields of ``Operand`` that flags decide, in its order."""
+
+    flags: tuple[str, ...]
+    is_def: bool
+    implicit: bool
+    undef: bool
+    dead: bool
+    killed: bool
+    early_clobber: bool
+    internal: bool
+    renamable: bool
+
+
+@lru_cache(maxsize=1024)
+def _register_flags(written: str, left: bool) -> _Flags | None:
     """``parseRegisterFlag`` and ``parseRegisterOperand``: no flag twice, no killed definition, no dead use. Left of
     ``=`` ``implicit-def`` would move behind the other operands (``MachineInstr::addOperand``), and a debug use reads
-    nothing: neither is printed.
+    nothing: neither is printed. None where they do not go together.
     """
+    flags = tuple(written.split())
+    defines = left or "implicit-def" in flags or "def" in flags
     allowed = _LEFT if left else _RIGHT_DEF if defines else _RIGHT_USE
     if len(set(flags)) != len(flags) or not allowed.issuperset(flags) or {"def", "implicit-def"}.issubset(flags):
-        raise InputError(f"{text!r}: register flags that do not go together")
+        return None
+    implicit = "implicit" in flags or "implicit-def" in flags
+    rest = ("undef", "dead", "killed", "early-clobber", "internal", "renamable")
+    return _Flags(flags, defines, implicit, *(flag in flags for flag in rest))
 
 
 def _other_kind(text: str) -> OperandKind:

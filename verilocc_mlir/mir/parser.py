@@ -26,6 +26,7 @@ from verilocc_mlir.mir.model import (
     MachineFunction,
     MirFile,
     Operand,
+    VirtualRegister,
 )
 from verilocc_mlir.mir.operands import NAME, TYPE, is_balanced, parse_operand, split_top_level
 from verilocc_mlir.mir.successors import with_successors
@@ -42,7 +43,6 @@ _FLAG = (
 )
 _HEAD = re.compile(rf"((?:(?:{_FLAG}) )*)([A-Z][A-Za-z0-9_]*)(?: |\Z)")
 _UPPER = re.compile(r"[A-Z]")
-_QUOTING = re.compile(r"""["`;]|/\*""")
 _QUOTED = re.compile(r"""("[^"]*"|`[^`]*`|/\*.*?\*/)|;.*""")
 _ATTRIBUTES = re.compile(
     r"(?:, |\Z)".join(
@@ -90,8 +90,7 @@ def parse_mir(text: str, path: str = "<string>") -> MirFile:
         InputError: not MIR, truncated, or a line that cannot be a part of it.
         UnsupportedError: a construct LLVM does not print.
     """
-    text = text.replace("\r\n", "\n")
-    if "\r" in text:
+    if "\r" in text and "\r" in (text := text.replace("\r\n", "\n")):
         raise UnsupportedError("a carriage return within a line", where=path, hint="LLVM takes it for a line end")
     lines = text.split("\n")
     starts = [k for k, line in enumerate(lines) if line == "---"]
@@ -136,6 +135,8 @@ class _FunctionParser:
         self.uses: dict[str, Operand] = {}
         self.defs: dict[str, Operand] = {}
         self.memories: set[str] = set()
+        self.classes: dict[int, str] = {}
+        self.virtual: set[int] = set()
         self.branches: list[list[Instruction]] = []
 
     def fail(self, message: str, line: int, hint: str = "") -> InputError:
@@ -158,18 +159,28 @@ class _FunctionParser:
             raise self.fail("'body:' is not laid out as LLVM prints it", body)
         footer = "\n".join(lines[close:end]) + ("\n" if end < len(lines) else "")
         check_header(header, where=self.path, line=start + 1)
+        registers = virtual_registers(header)
+        self.classes = {number: register.cls for number, register in registers.items()}
         blocks = self.parse_blocks(body + 1, close)
+        self.check_classes(start)
+        for number in self.classes.keys() - registers.keys():
+            registers[number] = VirtualRegister(number, self.classes[number])
         return MachineFunction(
             name=function_name(header, where=f"{self.path}:{start + 1}"),
             header_lines=header,
             blocks=blocks,
-            registers=virtual_registers(header),
+            registers=registers,
             liveins=function_liveins(header),
             stack=stack_objects(header, "stack"),
             fixed_stack=stack_objects(header, "fixedStack"),
             first_line=start + 1,
             footer=footer,
         )
+
+    def check_classes(self, line: int) -> None:
+        """``parseRegisterClassOrBank`` and ``setupRegisterInfo``: one class each, wherever it is written."""
+        if unknown := self.virtual - self.classes.keys():
+            raise self.fail(f"nothing gives the class of %{min(unknown)}", line)
 
     def parse_blocks(self, first: int, close: int) -> tuple[BasicBlock, ...]:
         heads = [k for k in range(first, close) if self.lines[k].startswith("  bb.")]
@@ -293,36 +304,39 @@ class _FunctionParser:
     def _parse_instruction(self, line: str, number: int, bundled: bool, leading: tuple[str, ...]) -> Instruction:
         text = plain = line.lstrip(" ")
         indent = len(line) - len(text)
-        comment = ""
-        if _QUOTING.search(text):
+        quoted = '"' in text or ";" in text or "/*" in text or "`" in text
+        if quoted:
             plain = _QUOTED.sub(_blotted, text)
-            end = len(plain.rstrip(" ")) if plain.endswith(" ") else len(plain)
-            text, comment, plain = text[:end], text[end:], plain[:end]
-        opens = plain.endswith(" {")
+        end = len(plain.rstrip(" ")) if quoted else len(plain)
+        comment = text[end:]
+        opens = plain.endswith(" {", 0, end)
         if opens:
-            text, plain = text[:-2], plain[:-2]
+            end -= 2
         memory: tuple[str, ...] = ()
-        if (at := plain.find(" :: (")) >= 0:
-            memory = self.memory_operands(text[at + 4 :], plain[at + 4 :])
-            text, plain = text[:at], plain[:at]
+        if (at := plain.find(" :: (", 0, end)) >= 0:
+            memory = self.memory_operands(text[at + 4 : end], plain[at + 4 : end])
+            end = at
+        start = 0
         defs: tuple[Operand, ...] = ()
-        equals = plain.find(" = ")
+        equals = plain.find(" = ", 0, end)
         if equals > 0 and not _UPPER.search(plain, 0, equals):
-            defs = self.operand_list(text[:equals], plain[:equals], self.defs, True)
-            text, plain = text[equals + 3 :], plain[equals + 3 :]
-        head = _HEAD.match(plain)
+            defs = self.operand_list(text[:equals], plain[:equals] if quoted else "", self.defs, True)
+            start = equals + 3
+        head = _HEAD.match(plain, start, end)
         if head is None:
-            raise _not_an_instruction(plain)
-        rest, plain = text[head.end() :], plain[head.end() :]
+            raise _not_an_instruction(plain[start:end])
+        start = head.end()
         tail = ""
+        if _TAIL.search(plain, start, end):
+            cut = _start_of_tail(text, plain, start, end)
+            tail, end = text[cut:end], cut
         operands: tuple[Operand, ...] = ()
-        if rest:
-            if _TAIL.search(plain):
-                rest, plain, tail = _split_tail(rest, plain)
-            if rest:
-                operands = self.operand_list(rest, plain, self.uses, False)
-                if operands[0].implicit is not operands[-1].implicit or len(defs):
-                    _check_order(head[2], defs, operands)
+        if start < end:
+            operands = self.operand_list(text[start:end], plain[start:end] if quoted else "", self.uses, False)
+            at = plain.find("implicit", start, end)
+            out_of_order = at >= 0 and plain.count(", ", at, end) != plain.count(", implicit", at, end)
+            if out_of_order or "(tied-def " in text:
+                _check_order(head[2], defs, operands)
         return Instruction(
             opcode=head[2],
             defs=defs,
@@ -349,14 +363,14 @@ class _FunctionParser:
         return tuple([part[1:-1] for part in parts])
 
     def operand_list(self, text: str, plain: str, cache: dict[str, Operand], is_def: bool) -> tuple[Operand, ...]:
-        if plain is not text:
+        if plain:
             return tuple(self.operand(p, cache, is_def) for p in split_top_level(text, plain))
         found: list[Operand] = []
         for part in text.split(", "):
             operand = cache.get(part)
             if operand is None:
                 if not is_balanced(part):
-                    return tuple(self.operand(p, cache, is_def) for p in split_top_level(text, plain))
+                    return tuple(self.operand(p, cache, is_def) for p in split_top_level(text, text))
                 operand = self.operand(part, cache, is_def)
             found.append(operand)
         return tuple(found)
@@ -366,6 +380,10 @@ class _FunctionParser:
         if operand is None:
             operand = parse_operand(text, is_def=is_def)
             cache[text] = operand
+            if operand.vreg >= 0:
+                self.virtual.add(operand.vreg)
+                if operand.cls and self.classes.setdefault(operand.vreg, operand.cls) != operand.cls:
+                    raise InputError(f"%{operand.vreg} has another class, {self.classes[operand.vreg]}")
         return operand
 
 
@@ -382,7 +400,9 @@ def _not_an_instruction(text: str) -> VeriloccError:
 
 
 def _check_order(opcode: str, defs: tuple[Operand, ...], operands: tuple[Operand, ...]) -> None:
-    """``MachineInstr::addOperand`` moves explicit operands before the implicit registers, inline assembly aside; a tie
+    """What LLVM would move or refuse.
+
+    ``MachineInstr::addOperand`` moves explicit operands before the implicit registers, inline assembly aside; a tie
     names a definition, which no other operand is tied to (``assignRegisterTies``).
     """
     tied: set[int] = set()
@@ -402,14 +422,13 @@ def _check_order(opcode: str, defs: tuple[Operand, ...], operands: tuple[Operand
         raise InputError("an explicit operand after an implicit one")
 
 
-def _split_tail(rest: str, plain: str) -> tuple[str, str, str]:
-    """Cut trailing attributes (``debug-location !7`` …) off, with the separator that precedes them."""
-    parts, blotted = split_top_level(rest, plain), split_top_level(plain, plain)
-    for k, part in enumerate(blotted):
+def _start_of_tail(text: str, plain: str, start: int, end: int) -> int:
+    """Where trailing attributes (``debug-location !7`` …) start, with the separator that precedes them."""
+    at = start
+    for part in split_top_level(plain[start:end], plain[start:end]):
         if _TAIL.match(part):
-            attributes = ", ".join(parts[k:])
-            if not _ATTRIBUTES.match(attributes):
-                raise UnsupportedError(f"the attributes {attributes!r} are not known here")
-            operands = ", ".join(parts[:k])
-            return operands, plain[: len(operands)], f", {attributes}" if k else f" {attributes}"
-    return rest, plain, ""
+            if not _ATTRIBUTES.match(text, at, end):
+                raise UnsupportedError(f"the attributes {text[at:end]!r} are not known here")
+            return at - 2 if at > start else at - 1
+        at += len(part) + 2
+    return end
