@@ -44,11 +44,13 @@ _FORMS = (
         rf"|target-index\([\w-]+\){_OFFSET}|blockaddress\(@{NAME}, %ir-block\.{NAME}\){_OFFSET}"
         r"|liveout\(\$\w+(?:, \$\w+)*\)|i[0-9]{1,8} (?:-?[0-9]+|true|false)"
         r"|(?:half|bfloat|float|double) (?:0x[HR]?[0-9A-Fa-f]+|-?[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?)"
-        r"|\.[A-Za-z0-9_]+",
+        r"|\.[A-Za-z0-9_]+|(?:undefined|same_value|restore|offset|rel_offset|def_cfa|def_cfa_register) \$\w+"
+        r"|(?:def|adjust)_cfa_offset -?[0-9]+|(?:remember|restore)_state",
     ),
 )
 """What is no register and no plain number. ``OTHER`` means what its text means and is compared as text: constants,
-symbols, metadata, predicates, and the mnemonics of ``S_WAITCNT`` and its like (AMDGPUMIRFormatter.cpp).
+symbols, metadata, predicates, frame directives, and the mnemonics of ``S_DELAY_ALU`` and its like
+(AMDGPUMIRFormatter.cpp).
 """
 _OTHER_FORMS = tuple((kind, re.compile(rf"(?:{form})\Z", re.ASCII)) for kind, form in _FORMS)
 _NAMED_VREG = re.compile(r"(?:[a-z-]+ )*%(?!bb\.|stack\.|fixed-stack\.|const\.|jump-table\.|ir|subreg\.)[A-Za-z_]")

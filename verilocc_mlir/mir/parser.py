@@ -143,6 +143,14 @@ class _FunctionParser:
         return InputError(message, where=f"{self.path}:{line + 1}", hint=hint)
 
     def parse(self) -> MachineFunction:
+        try:
+            return self.parse_document()
+        except VeriloccError as error:
+            if error.where:
+                raise
+            raise type(error)(error.what, where=f"{self.path}:{self.start + 1}", hint=error.hint) from error
+
+    def parse_document(self) -> MachineFunction:
         lines, start, end = self.lines, self.start, self.end
         body = next((k for k in range(start, end) if lines[k].startswith("body:")), -1)
         close = next((k for k in range(end - 1, start, -1) if lines[k] == "..."), -1)
