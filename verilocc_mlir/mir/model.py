@@ -215,7 +215,7 @@ class MachineFunction:
         name: function name, unquoted.
         header_lines: the YAML part verbatim, from ``---`` up to and including the ``body:`` line.
         blocks: basic blocks in layout order.
-        registers: virtual registers by number; classes not in the table are read from the definitions.
+        registers: virtual registers by number; those that no row of the header names have the class an operand gives.
         liveins: function live-ins.
         stack: stack objects by number (``%stack.N``).
         fixed_stack: fixed stack objects by number.

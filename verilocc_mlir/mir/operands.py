@@ -1,33 +1,58 @@
-"""Operands of MIR instructions from their text (llvm/lib/CodeGen/MIRParser/MIParser.cpp, MachineOperand.cpp)."""
+"""Operands of MIR instructions from their text (llvm/lib/CodeGen/MIRParser/MIParser.cpp, MachineOperand.cpp).
+
+Every form is listed: what is none of them is an error, never kept as an operand that means nothing.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import NamedTuple
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import Operand, OperandKind
 
+NAME = r'(?:[-A-Za-z0-9$._]+|"[^"\n]*")'
+"""A name as ``lexName`` takes it: what needs quotes has them."""
+_OFFSET = r"(?: [+-] [0-9]{1,19})?"
+TYPE = r"(?:[a-z]{1,2}[0-9]{1,8}|<(?:vscale x )?[0-9]{1,5} x [a-z]{1,2}[0-9]{1,8}>)"
+"""A low-level type: ``s32``, ``p1``, ``<2 x s16>``."""
+_FLAGS = "implicit-def|implicit|def|dead|killed|undef|internal|early-clobber|debug-use|renamable"
 _REGISTER = re.compile(
-    r"(?P<flags>(?:(?:implicit-def|implicit|def|dead|killed|undef|internal|early-clobber|debug-use|renamable) )*)"
-    r"(?:%(?P<vreg>[0-9]{1,9})|\$(?P<phys>[A-Za-z0-9_]+))"
-    r"(?:\.(?P<sub>[A-Za-z0-9_]+))?"
-    r"(?::(?P<cls>[A-Za-z0-9_]+))?"
-    r"(?P<parens>(?:\([^()]*\))*)\Z"
+    rf"((?:(?:{_FLAGS}) )*)(?:%([0-9]{{1,9}})(?:\.([A-Za-z0-9_]+))?(?::([A-Za-z0-9_]+))?|\$([A-Za-z0-9_]+))"
+    rf"(?:\(tied-def ([0-9]{{1,9}})\))?(?:\(({TYPE})\))?\Z"
 )
-_PAREN = re.compile(r"\(([^()]*)\)")
-_IMMEDIATE = re.compile(r"-?[0-9]{1,40}(?: /\* .* \*/)?\Z")
-_TIED = re.compile(r"tied-def ([0-9]{1,9})\Z")
-_NUMBERED = re.compile(r"%(?:bb|stack|fixed-stack)\.[0-9]{1,9}(?:\..+)?\Z")
-_PREFIXES = (
-    ("%bb.", OperandKind.BLOCK),
-    ("%stack.", OperandKind.FRAME_INDEX),
-    ("%fixed-stack.", OperandKind.FRAME_INDEX),
-    ("@", OperandKind.GLOBAL),
-    ("&", OperandKind.EXTERNAL),
-    ("csr_amdgpu", OperandKind.REGMASK),
-    ("CustomRegMask(", OperandKind.REGMASK),
-    ("<regmask", OperandKind.REGMASK),
+_LEFT = frozenset({"dead", "undef", "early-clobber", "renamable"})
+_RIGHT_DEF = frozenset({"implicit-def", "def", *_LEFT})
+_RIGHT_USE = frozenset({"implicit", "killed", "undef", "internal", "renamable"})
+_IMMEDIATE = re.compile(r"(-?[0-9]{1,20})(?: /\* [^*]* \*/)?\Z")
+_GLOBAL = rf"@{NAME}{_OFFSET}"
+_EXTERNAL = rf"&{NAME}{_OFFSET}"
+_CONSTANT = rf"%const\.[0-9]{{1,9}}{_OFFSET}"
+_FORMS = (
+    (OperandKind.BLOCK, r"%bb\.[0-9]{1,9}(?:\.[^\"`]+)?"),
+    (OperandKind.FRAME_INDEX, r"%(?:stack\.[0-9]{1,9}(?:\.[^\"`]+)?|fixed-stack\.[0-9]{1,9})"),
+    (OperandKind.GLOBAL, _GLOBAL),
+    (OperandKind.EXTERNAL, _EXTERNAL),
+    (OperandKind.REGMASK, r"csr_amdgpu\w*|CustomRegMask\((?:\$\w+(?:,\$\w+)*)?\)"),
+    (
+        OperandKind.OTHER,
+        rf"target-flags\([a-z0-9-]+(?:, [a-z0-9-]+)*\) (?:-?[0-9]{{1,20}}|{_GLOBAL}|{_EXTERNAL}|{_CONSTANT})"
+        rf"|{_CONSTANT}|%jump-table\.[0-9]{{1,9}}|%subreg\.\w+|<mcsymbol {NAME}>{_OFFSET}"
+        r"|![0-9]{1,9}|!DIExpression\([\w, -]*\)|dbg-instr-ref\([0-9]{1,9}, [0-9]{1,9}\)"
+        rf"|(?:int|float)pred\([a-z]+\)|intrinsic\(@{NAME}\)|shufflemask\([-\w, ]+\)"
+        rf"|target-index\([\w-]+\){_OFFSET}|blockaddress\(@{NAME}, %ir-block\.{NAME}\){_OFFSET}"
+        r"|liveout\(\$\w+(?:, \$\w+)*\)|i[0-9]{1,8} (?:-?[0-9]+|true|false)"
+        r"|(?:half|bfloat|float|double) (?:0x[HR]?[0-9A-Fa-f]+|-?[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?)"
+        r"|\.[A-Za-z0-9_]+|(?:undefined|same_value|restore|offset|rel_offset|def_cfa|def_cfa_register) \$\w+"
+        r"|(?:def|adjust)_cfa_offset -?[0-9]+|(?:remember|restore)_state",
+    ),
 )
+"""What is no register and no plain number. ``OTHER`` means what its text means and is compared as text: constants,
+symbols, metadata, predicates, frame directives, and the mnemonics of ``S_DELAY_ALU`` and its like
+(AMDGPUMIRFormatter.cpp).
+"""
+_OTHER_FORMS = tuple((kind, re.compile(rf"(?:{form})\Z", re.ASCII)) for kind, form in _FORMS)
 _NAMED_VREG = re.compile(r"(?:[a-z-]+ )*%(?!bb\.|stack\.|fixed-stack\.|const\.|jump-table\.|ir|subreg\.)[A-Za-z_]")
 
 
@@ -35,8 +60,9 @@ def parse_operand(text: str, *, is_def: bool) -> Operand:
     """Parse one operand; ``is_def`` says it stood left of ``=``.
 
     Raises:
-        InputError: a definition that is not a register; a block, stack object or tie without its number.
-        UnsupportedError: a named virtual register (``%foo``), which LLVM itself never prints.
+        InputError: a definition that is not a register; a register, block, stack object or number that LLVM refuses.
+        UnsupportedError: a form this package does not know, or a named virtual register (``%foo``), which LLVM itself
+            never prints.
     """
     match = _REGISTER.match(text)
     if match is None:
@@ -48,46 +74,68 @@ def parse_operand(text: str, *, is_def: bool) -> Operand:
         if is_def:
             raise InputError(f"{text!r} stands left of '=' but is not a register")
         return Operand(text, _other_kind(text))
-    flags = tuple(match["flags"].split())
-    tied = -1
-    llt = ""
-    for paren in _PAREN.findall(match["parens"]):
-        if match_tied := _TIED.match(paren):
-            tied = int(match_tied[1])
-        elif paren.startswith("tied-def"):
-            raise InputError(f"({paren}) names no operand")
-        else:
-            llt = paren
+    written, vreg, sub, cls, phys, tied, llt = match.groups()
+    flags = _register_flags(written, is_def)
+    if flags is None:
+        raise InputError(f"{text!r}: register flags that do not go together")
+    if tied and flags.is_def:
+        raise InputError(f"{text!r}: a definition is not tied to another")
+    if llt and phys:
+        raise InputError(f"{text!r}: a physical register has no type")
     return Operand(
         text,
         OperandKind.REGISTER,
-        vreg=int(match["vreg"]) if match["vreg"] else -1,
-        phys=match["phys"] or "",
-        sub=match["sub"] or "",
-        cls=match["cls"] or "",
-        llt=llt,
-        tied=tied,
-        flags=flags,
-        is_def=is_def or "implicit-def" in flags or "def" in flags,
-        implicit="implicit" in flags or "implicit-def" in flags,
-        undef="undef" in flags,
-        dead="dead" in flags,
-        killed="killed" in flags,
-        early_clobber="early-clobber" in flags,
-        internal="internal" in flags,
-        renamable="renamable" in flags,
+        int(vreg) if vreg else -1,
+        phys or "",
+        sub or "",
+        cls or "",
+        llt or "",
+        int(tied) if tied else -1,
+        *flags,
     )
 
 
+class _Flags(NamedTuple):
+    """The fields of ``Operand`` that flags decide, in its order."""
+
+    flags: tuple[str, ...]
+    is_def: bool
+    implicit: bool
+    undef: bool
+    dead: bool
+    killed: bool
+    early_clobber: bool
+    internal: bool
+    renamable: bool
+
+
+@lru_cache(maxsize=1024)
+def _register_flags(written: str, left: bool) -> _Flags | None:
+    """``parseRegisterFlag`` and ``parseRegisterOperand``: no flag twice, no killed definition, no dead use. Left of
+    ``=`` ``implicit-def`` would move behind the other operands (``MachineInstr::addOperand``), and a debug use reads
+    nothing: neither is printed. None where they do not go together.
+    """
+    flags = tuple(written.split())
+    defines = left or "implicit-def" in flags or "def" in flags
+    allowed = _LEFT if left else _RIGHT_DEF if defines else _RIGHT_USE
+    if len(set(flags)) != len(flags) or not allowed.issuperset(flags) or {"def", "implicit-def"}.issubset(flags):
+        return None
+    implicit = "implicit" in flags or "implicit-def" in flags
+    rest = ("undef", "dead", "killed", "early-clobber", "internal", "renamable")
+    return _Flags(flags, defines, implicit, *(flag in flags for flag in rest))
+
+
 def _other_kind(text: str) -> OperandKind:
-    if _IMMEDIATE.match(text):
+    if match := _IMMEDIATE.match(text):
+        if not -(1 << 63) <= int(match[1]) < 1 << 64:
+            raise InputError(f"{text!r} does not fit 64 bits")
         return OperandKind.IMMEDIATE
-    for prefix, kind in _PREFIXES:
-        if text.startswith(prefix):
-            if kind in (OperandKind.BLOCK, OperandKind.FRAME_INDEX) and not _NUMBERED.match(text):
-                raise InputError(f"{text!r} is not a {kind.value}")
+    for kind, form in _OTHER_FORMS:
+        if form.match(text):
             return kind
-    return OperandKind.OTHER
+    if text.startswith(("%", "$")):
+        raise InputError(f"{text!r} is not an operand")
+    raise UnsupportedError(f"{text!r} is not an operand that is known here")
 
 
 def register_operand(
@@ -119,28 +167,27 @@ def register_operand(
     return parse_operand("".join(parts), is_def=is_def)
 
 
-def split_top_level(text: str) -> list[str]:
-    """Split at ``", "`` outside quotes and brackets."""
+def split_top_level(text: str, plain: str) -> list[str]:
+    """Split at ``", "`` outside quotes and brackets; ``plain`` is ``text`` with what is quoted blotted out."""
     parts: list[str] = []
     depth = 0
-    quoted = False
     start = 0
-    for k, char in enumerate(text):
-        if char == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif char in "([{<":
+    for mark in _MARKS.finditer(plain):
+        char = mark[0]
+        if char in "([{<":
             depth += 1
         elif char in ")]}>":
             depth -= 1
-        elif char == "," and depth == 0 and text[k + 1 : k + 2] == " ":
-            parts.append(text[start:k])
-            start = k + 2
+        elif depth == 0:
+            parts.append(text[start : mark.start()])
+            start = mark.end()
     parts.append(text[start:])
     return parts
 
 
+_MARKS = re.compile(r"[][(){}<>]|, ")
+
+
 def is_balanced(text: str) -> bool:
-    """Whether quotes and round brackets close within ``text``."""
-    return text.count("(") == text.count(")") and text.count('"') % 2 == 0 and text.count("<") == text.count(">")
+    """Whether brackets close within ``text``."""
+    return text.count("(") == text.count(")") and text.count("<") == text.count(">")

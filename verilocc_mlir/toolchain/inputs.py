@@ -70,7 +70,7 @@ def load_input(
     if data.startswith(_BITCODE):
         data = _disassemble(data, path, toolchain)
     text = decode(data, path)
-    if text.startswith("---") or re.match(r"(?:\s*#.*\n)*\s*---(?: \||\n)", text):
+    if text.startswith("---") or re.match(r"(?:\s*#.*\n)*\s*---(?: \||\r?\n)", text):
         return _machine_ir(text, path, cpu)
     if _MLIR.search(text) and not _DEFINE.search(text):
         raise InputError(
@@ -150,6 +150,7 @@ def _check_closed(text: str, path: str) -> None:
 
 
 def _machine_ir(text: str, path: str, cpu: str | None) -> Input:
+    text = text.replace("\r\n", "\n")  # as LLVM reads it
     documents = [match.start() for match in re.finditer(r"^---\nname:", text, re.MULTILINE)]
     if not documents:
         raise InputError("this machine IR has no function: it is truncated, or only its IR module", where=path)
@@ -158,17 +159,31 @@ def _machine_ir(text: str, path: str, cpu: str | None) -> Input:
     names: list[str] = []
     for start, end in zip(documents, [*documents[1:], len(text)], strict=True):
         names.append(_check_machine_function(text[start:end], f"{path}:{_line(text, start)}"))
+    _check_complete(module, names, path)
     return _with_processor("mir", text, module, path, cpu, tuple(names))
 
 
+def _check_complete(module: str, names: list[str], path: str) -> None:
+    """A function that has a body in the IR module and none in machine IR would be emitted empty."""
+    for match in _DEFINE.finditer(module):
+        name = match[1].strip('"')
+        if name not in names and "available_externally" not in match[0] and "\\" not in name:
+            where = f"{path}:{_line(module, match.start(1))}"
+            raise InputError(f"the IR module defines {name!r}, which has no machine function", where=where)
+
+
 def _check_machine_function(document: str, where: str) -> str:
-    head = document.splitlines()[1]
+    head = document.split("\n")[1]
     name = head.removeprefix("name:").strip().strip("'\"")
     body = re.search(r"^body: *(\|?)", document, re.MULTILINE)
     if body is None or not re.search(r"^\.\.\. *$", document, re.MULTILINE):
         raise InputError(f"function {name!r} is truncated: its document does not end", where=where)
     if not re.search(r"^ *bb\.\d+", document[body.end() :], re.MULTILINE):
         raise InputError(f"function {name!r} has no body", where=where)
+    if not re.search(r"^tracksRegLiveness: +true$", document, re.MULTILINE):
+        raise InputError(
+            f"function {name!r} does not track liveness (tracksRegLiveness), which later passes need", where=where
+        )
     if re.search(r"^isSSA: +true", document, re.MULTILINE):
         raise InputError(
             f"function {name!r} is still in SSA form: this is machine IR from before register allocation is set up",
