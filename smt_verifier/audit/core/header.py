@@ -163,7 +163,7 @@ def compare_headers(pre: MachineFunction, post: MachineFunction, allocatable: fr
     Raises:
         InputError: a header is not of LLVM's layout.
     """
-    before, after = fields_of(pre), fields_of(post)
+    before, after = ({"noVRegs": _no_virtual_registers(f), **fields_of(f)} for f in (pre, post))
     complaints: list[str] = []
     for key in {**before, **after}:
         left, right = before.get(key, DEFAULTS.get(key)), after.get(key, DEFAULTS.get(key))
@@ -181,6 +181,11 @@ def compare_headers(pre: MachineFunction, post: MachineFunction, allocatable: fr
     if any(after.get(name) != before.get(name) for name in _WHOLE_WAVE_LISTS):
         complaints += _shared_reservations(before, after, pre, post)
     return [Finding("header", Outcome.REFUTED, complaint) for complaint in complaints]
+
+
+def _no_virtual_registers(function: MachineFunction) -> str:
+    """What LLVM takes for ``noVRegs`` where it is absent (MIRParserImpl::computeFunctionProperties)."""
+    return "false" if _has_virtual_registers(function) else "true"
 
 
 def _changed_liveins(pre: MachineFunction, post: MachineFunction) -> Iterable[str]:

@@ -19,6 +19,8 @@ _WIDE_MAD = re.compile(r"V_MAD_[UI]64_[UI]32(?:_gfx11)?_e64\Z")
 """``D = S0 * S1 + S2`` in 64 bits: no carry runs down, so the low half of D does not depend on the high half of S2."""
 _ADDEND = 2
 """Number of S2 among the operands right of the opcode."""
+_CLAMP = 3
+"""Number of the bit that saturates the result, by which its low half depends on all of S2."""
 
 
 @lru_cache(maxsize=None)
@@ -49,4 +51,4 @@ def addend_of_high_half(instruction: Instruction) -> int:
     """
     if not _is_wide_mad(instruction.opcode) or len(instruction.defs) != 2 or not instruction.defs[1].dead:
         return -1
-    return _ADDEND
+    return _ADDEND if instruction.operands[_CLAMP].text == "0" else -1

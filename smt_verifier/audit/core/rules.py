@@ -377,7 +377,8 @@ def marks(marked: Instruction) -> list[str]:
     """
     if not marked.tail:
         return []
-    rows = [part.strip() for part in split_top_level(marked.tail.lstrip(", "))]
+    tail = marked.tail.lstrip(", ")
+    rows = [part.strip() for part in split_top_level(tail, tail)]
     return [row for row in rows if not row.startswith(("debug-location ", "debug-instr-number "))]
 
 
