@@ -9,19 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from smt_verifier.audit.core.alone import OneSided
+from smt_verifier.audit.core.inactive import exec_unclear, ignores_exec, reads_first_lane, reads_inactive_lanes
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.operations import PureArguments
 from smt_verifier.audit.core.partial import addend_of_high_half, is_read
 from smt_verifier.audit.core.semantics import (
     BLENDS,
     early_clobbers,
-    exec_unclear,
-    ignores_exec,
     is_call,
     leaves_in_between,
     preserved_by,
     reads_alias,
-    reads_inactive_lanes,
 )
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, Signature, State
 from smt_verifier.audit.core.steps import Step
@@ -63,16 +61,20 @@ class Executor(OneSided):
             raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
         sources = self.masks.read(pre, state)
         if pre.opcode != "BUNDLE":
-            self._compare_reads(pre, post, state)
+            active_only = self.masks.touches_active_only(pre, state)
+            self._compare_reads(pre, post, state, everywhere=reads_inactive_lanes(pre.opcode) and not active_only)
             if is_call(pre):
                 self._clobber(preserved_by(pre) | self.kept, state)
-            self._define(pre, post, state)
+            self._define(pre, post, state, everywhere=ignores_exec(pre.opcode) and not active_only)
         self.masks.transfer(pre, sources, state)
 
-    def _compare_reads(self, pre: Instruction, post: Instruction, state: State) -> None:
+    def _compare_reads(self, pre: Instruction, post: Instruction, state: State, *, everywhere: bool) -> None:
         if self.goals is None:
             return
-        everywhere = reads_inactive_lanes(pre.opcode)
+        if reads_first_lane(pre.opcode) and not state.entered and not all(op.undef for op in pre.operands):
+            self.leave_open(
+                "inactive-lanes", f"{pre.opcode} may find EXEC 0, and reads lane 0 of a thread that waits then"
+            )
         clobbered = self._early_clobbers(pre, post)
         blends = pre.opcode in BLENDS
         addend = addend_of_high_half(pre)
@@ -164,8 +166,7 @@ class Executor(OneSided):
         """Before allocation, what a call may overwrite is undefined after it, but for its results."""
         return UNDEFINED if side is Side.PRE else self.terms.fresh("what the call left")
 
-    def _define(self, pre: Instruction, post: Instruction, state: State) -> None:
-        everywhere = ignores_exec(pre.opcode)
+    def _define(self, pre: Instruction, post: Instruction, state: State, *, everywhere: bool) -> None:
         left_defs = [op for op in pre.all_operands if op.is_def and op.is_reg]
         right_defs = self._matching_defs(pre, post)
         passed_on: set[int] | None = None

@@ -256,6 +256,14 @@ class Machine:
                     table[key] = UNDEFINED if side is Side.PRE else self.terms.fresh("nothing (lane left undefined)")
 
     def refute(self, rule: str, message: str) -> None:
+        """The step breaks a rule."""
+        self._complain(rule, Outcome.REFUTED, message)
+
+    def leave_open(self, rule: str, message: str) -> None:
+        """Of the step it is not known whether it does what it should."""
+        self._complain(rule, Outcome.UNKNOWN, message)
+
+    def _complain(self, rule: str, outcome: Outcome, message: str) -> None:
         if self.findings is None:
             return
         step = self.step
@@ -263,7 +271,7 @@ class Machine:
         self.findings(
             Finding(
                 rule,
-                Outcome.REFUTED,
+                outcome,
                 message,
                 pre_line=step.pre.line if step.pre else 0,
                 post_line=step.post.line if step.post else 0,
