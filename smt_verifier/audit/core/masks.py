@@ -8,8 +8,9 @@ cleverer: an EXEC value that cannot be followed makes the audit answer UNKNOWN.
 A mask is named by the terms of the scalar lanes that hold it, so copies, spills and reloads of any kind carry it
 along by carrying the terms. Between blocks it is named by the lanes.
 
-Threads that were not active at function entry are outside every class, unless the function has whole-wave code
-(ENTER_STRICT_WWM or S_OR_SAVEEXEC -1 makes them active): then they are a class of their own, marked ``OUTSIDE``.
+Threads that were not active at function entry are outside every class, or a class of their own, marked ``OUTSIDE``:
+that is so where EXEC may come to hold them (ENTER_STRICT_WWM, S_OR_SAVEEXEC -1, a scalar that is live at entry). Both
+sides start in one machine state, in these threads too: physical registers hold the same, virtual ones nothing.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Mask, 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
-MAX_CLASSES = 256
-"""More are not followed each on its own; see ``MaskTracker``."""
+MAX_WORK = 4_000_000
+"""Classes that are changed, asked about or handed on, each time counted: some ten seconds' worth."""
 _TIDY_ABOVE = 8
 _MANY_CLASSES = 8
 _MAX_HOLDERS = 4
@@ -91,17 +92,12 @@ def defines_exec(instruction: Instruction) -> bool:
     )
 
 
-def is_whole_wave(function: MachineFunction) -> bool:
-    """Whether some instruction makes threads active that were not so at function entry."""
-    return any(
-        i.opcode == _ENTER_WHOLE_WAVE or (i.opcode.startswith("S_OR_SAVEEXEC_B") and i.operands[0].text == "-1")
-        for b in function.blocks
-        for i in b.instructions
-    )
-
-
 class TooManyClassesError(UnsupportedError):
-    """More classes of threads than are followed."""
+    """More work with classes of threads than is spent."""
+
+
+class OutsideError(UnsupportedError):
+    """EXEC may come to hold threads that were not active at function entry, and those are not followed."""
 
 
 class MaskTracker:
@@ -116,6 +112,7 @@ class MaskTracker:
     def __init__(self, function: MachineFunction, lanes: LaneMap, coarse: bool = False) -> None:
         self.lanes = lanes
         self.coarse = coarse
+        self._work = 0
         self.entry: list[frozenset[int]] = [frozenset() for _ in function.blocks]
         """For each block, the scalar keys whose values at its entry may reach EXEC, or the lane of a V_READLANE."""
         self._scc = lanes.register_keys("scc")[0]
@@ -317,7 +314,7 @@ class MaskTracker:
         if target is None or target == EXEC:
             raise UnsupportedError(f"{opcode} without a destination that can be followed")
         if not _has_outside(state) and operation(_truth(source, None, state), False) is not False:
-            raise UnsupportedError("EXEC may come to hold threads that were not active at function entry")
+            raise OutsideError("EXEC may come to hold threads that were not active at function entry")
 
         def saved(signature: Signature) -> set[Signature]:
             old = EXEC in signature
@@ -331,7 +328,7 @@ class MaskTracker:
     def _assign(self, target: Mask, value: _Value, state: State) -> None:
         if not _has_outside(state) and value(None) is not False:
             if target == EXEC:
-                raise UnsupportedError("EXEC may come to hold threads that were not active at function entry")
+                raise OutsideError("EXEC may come to hold threads that were not active at function entry")
             return
         if target != EXEC:
             state.masks.add(target)
@@ -343,8 +340,17 @@ class MaskTracker:
         state.atoms = _merged(_each(change, state))
         if _classes(state) > _TIDY_ABOVE:
             self._tidy(state)
-        if _classes(state) > MAX_CLASSES:
-            raise TooManyClassesError(f"more than {MAX_CLASSES} classes of threads to tell apart")
+        self.spend(_classes(state))
+
+    def spend(self, classes: int) -> None:
+        """Count work.
+
+        Raises:
+            TooManyClassesError: it is too much in all.
+        """
+        self._work += classes
+        if self._work > MAX_WORK:
+            raise TooManyClassesError("too many classes of threads to tell apart")
 
     @staticmethod
     def _tidy(state: State) -> None:

@@ -13,7 +13,7 @@ from smt_verifier.audit.core.flags import Liveness
 from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
 from smt_verifier.audit.core.liveness import defined_at_exit, reads_from_entry
 from smt_verifier.audit.core.machine import Goal
-from smt_verifier.audit.core.masks import MaskTracker, is_whole_wave
+from smt_verifier.audit.core.masks import MaskTracker
 from smt_verifier.audit.core.moves import slot_keys
 from smt_verifier.audit.core.operations import operation_name, pure_inputs
 from smt_verifier.audit.core.relation import Claims
@@ -39,6 +39,7 @@ class Product:
             frame pointer are saved later, in PEI).
         steps: a pairing of each block's instructions, whoever proposed it.
         coarse: see ``MaskTracker``.
+        outside: follow the threads that are not active at function entry.
 
     Raises:
         UnsupportedError: the entry block has predecessors.
@@ -54,6 +55,7 @@ class Product:
         kept: frozenset[int],
         callee_saved: frozenset[int] = frozenset(),
         coarse: bool = False,
+        outside: bool = False,
     ) -> None:
         grain = 1 if uses_halves(pre, post) else 2
         self.pre = pre
@@ -81,7 +83,7 @@ class Product:
         for read in (self.reads.live, self.reads.later):
             _keep_ghosts(read, pre, self.pre_lanes, ghosts)
         self.masks = MaskTracker(pre, self.pre_lanes, coarse)
-        self._whole_wave = is_whole_wave(pre)
+        self._outside = outside
         self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept)
 
     def _followed_operations(self) -> set[str]:
@@ -105,6 +107,7 @@ class Product:
 
     def leave(self, block: int, successor: int, state: State) -> State:
         """The state on an edge, with what its test tells: where EXEC is 0, no thread is in an active class."""
+        self.masks.spend(sum(len(a.signatures) for a in state.atoms))
         test = self.tests[block]
         if self.is_idle(block, successor):
             frozen = [a for a in state.atoms if not a.active]
@@ -206,7 +209,7 @@ class Product:
 
     def _initial_state(self) -> State:
         """Both sides start in one machine state; virtual registers are undefined. Threads outside EXEC are followed
-        only where whole-wave code makes them active.
+        only where that is asked for.
         """
         terms = self.executor.terms
         scalar_pre: dict[int, int] = {}
@@ -232,7 +235,7 @@ class Product:
         for key in self._saved:
             scalar_pre[ENTRY - 1 - key] = scalar_post[key]
         atoms = [atom]
-        if self._whole_wave:
+        if self._outside:
             atoms.append(atom.split({frozenset({OUTSIDE})}))
         return State(scalar_pre, scalar_post, atoms, inhabited={frozenset(atom.signatures)})
 

@@ -20,7 +20,7 @@ UNDEFINED = 0
 EXEC = -1
 """Name of EXEC among the masks."""
 OUTSIDE = -2
-"""Marks the class of threads that were not active at function entry, in functions with whole-wave code."""
+"""Marks the class of threads that were not active at function entry, where those are followed."""
 
 Mask = int | tuple[int, ...]
 """``EXEC``, ``OUTSIDE``, or the terms of the scalar lanes that hold a mask (their keys, between blocks)."""
