@@ -4,10 +4,14 @@ V_READLANE and V_WRITELANE do not ask EXEC (ISA manuals). AMDGPUAtomicOptimizer.
 copy of EXEC as their lane, or of what a loop has left of that copy: then they touch an active thread, and no other.
 V_READFIRSTLANE takes lane 0, active or not, where EXEC is 0.
 
-Three facts are followed: a mask is not empty, a mask is part of EXEC, a scalar is the number of an active thread. A
-mask or number is named by the terms that hold it. The value of a term never changes, so "not empty" stays true. The
-other two speak of EXEC as it is now: they are forgotten where EXEC is written, unless all threads in it stay in it.
-The first set bit of a mask that is part of EXEC and not empty numbers an active thread; of an empty one it is -1.
+These facts are followed: a mask is not empty, a mask is part of EXEC, a mask holds the first active thread, a scalar is
+the number of an active thread. A mask or number is named by the terms that hold it. The value of a term never changes,
+so "not empty" stays true. The others speak of EXEC as it is now: they are forgotten where EXEC is written, unless all
+threads in it stay in it (the first of them may be another one then).
+
+The first set bit of a mask that is part of EXEC and not empty numbers an active thread; of an empty one it is -1. Where
+V_CMP_EQ compares a register with what V_READFIRSTLANE took from it, the first active thread finds them equal: waterfall
+loops are never without a thread (SIInstrInfo::legalizeOperands).
 
 Assumed: a function is entered with some thread active. A wave starts so, and LLVM branches around calls where no
 thread is active (SIInstrInfo::hasUnwantedEffectsWhenEXECEmpty).
@@ -55,20 +59,24 @@ def facts_of_result(operation: str, sources: list[Source], known: set[Known]) ->
     """
     part = [s.has(Trait.PART_OF_EXEC, known) for s in sources]
     some = [s.has(Trait.NOT_EMPTY, known) for s in sources]
+    first = [s.has(Trait.FIRST_THREAD, known) for s in sources]
     facts: set[Trait] = set()
     whose = {"AND": any(part), "ANDN2": part[0], "OR": all(part), "XOR": all(part)}
     if whose.get(operation, False):
         facts.add(Trait.PART_OF_EXEC)
     if operation == "OR" and any(some):
         facts.add(Trait.NOT_EMPTY)
+    if (operation == "AND" and all(first)) or (operation == "OR" and any(first)):
+        facts.add(Trait.FIRST_THREAD)
     return facts
 
 
 def facts_of_move(source: Source, known: set[Known]) -> set[Trait]:
     """A copy of a mask has its facts."""
-    return {f for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC) if source.has(f, known)}
+    return {f for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC, Trait.FIRST_THREAD) if source.has(f, known)}
 
 
 def after_exec_changed(known: Iterable[Known], *, grown: bool) -> set[Known]:
     """What is still known where EXEC has got another value; ``grown``: all threads that were in it still are."""
-    return {k for k in known if grown or k[0] is Trait.NOT_EMPTY}
+    kept = {Trait.NOT_EMPTY, Trait.PART_OF_EXEC, Trait.ACTIVE_THREAD} if grown else {Trait.NOT_EMPTY}
+    return {k for k in known if k[0] in kept}

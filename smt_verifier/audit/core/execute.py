@@ -66,6 +66,7 @@ class Executor(OneSided):
             if is_call(pre):
                 self._clobber(preserved_by(pre) | self.kept, state)
             self._define(pre, post, state, everywhere=ignores_exec(pre.opcode) and not active_only)
+            self.masks.note_first(pre, state, self.terms.maybe_undefined)
         self.masks.transfer(pre, sources, state)
 
     def _compare_reads(self, pre: Instruction, post: Instruction, state: State, *, everywhere: bool) -> None:

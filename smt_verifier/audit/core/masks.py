@@ -16,7 +16,7 @@ sides start in one machine state, in these threads too: physical registers hold 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from itertools import islice, product
 
 from smt_verifier.audit.core.active import (
@@ -29,10 +29,11 @@ from smt_verifier.audit.core.active import (
     facts_of_result,
     takes_lane,
 )
+from smt_verifier.audit.core.inactive import reads_first_lane
 from smt_verifier.audit.core.lanes import LaneMap
 from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
 from smt_verifier.audit.core.semantics import EXEC_NAMES
-from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Mask, Signature, State, Trait
+from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, ByClass, Mask, Signature, State, Trait
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
@@ -45,6 +46,7 @@ _BINARY = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|NAND|NOR|XNOR)_B(?:32|64)(?:_ter
 _SAVE = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|ANDN1|ORN1|NAND|NOR|XNOR)_SAVEEXEC_B(?:32|64)(?:_term)?\Z")
 _MOVE = re.compile(r"(?:COPY|S_MOV_B(?:32|64)(?:_term)?|S_MOV_B64_IMM_PSEUDO|EXIT_STRICT_WWM)\Z")
 _ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
+_COMPARE_EQUAL = re.compile(r"V_CMP_EQ_U(?:32|64)_e64\Z")
 _COMPARE = re.compile(r"V_CMP_")
 
 Variable = tuple[int, ...]
@@ -174,10 +176,12 @@ class MaskTracker:
 
     def read(self, instruction: Instruction, state: State) -> list[Source]:
         """Masks that the explicit operands hold, to be asked for before the instruction writes; empty where no mask is
-        followed.
+        followed. For a comparison that the first active thread finds true, EXEC stands for that thread.
         """
         if id(instruction) not in self._followed:
             return []
+        if _COMPARE.match(instruction.opcode):
+            return [Source(name=EXEC if self._equals_first(instruction, state) else None)]
         return [self._source(op, state) for op in instruction.operands[:2]]
 
     def _source(self, operand: Operand, state: State) -> Source:
@@ -209,7 +213,7 @@ class MaskTracker:
         opcode = instruction.opcode
         defined = next(iter(instruction.defs), None)
         target = None if defined is None else self._name(defined, state)
-        self._learn(instruction, sources, target, state)
+        stays = self._learn(instruction, sources, target, state)
         if id(instruction) not in self._flowing:
             return
         if match := _SAVE.match(opcode):
@@ -233,22 +237,28 @@ class MaskTracker:
             self._assign(EXEC, _compared, state)
         elif writes_exec:
             raise UnsupportedError(f"{opcode} sets EXEC in a way the audit does not follow")
+        if stays:
+            state.inhabited.add(frozenset(s for a in state.atoms if a.active for s in a.signatures))
 
-    def _learn(self, instruction: Instruction, sources: list[Source], target: Mask | None, state: State) -> None:
-        """What an instruction lets one know of its result; see ``active.py``."""
+    def _learn(self, instruction: Instruction, sources: list[Source], target: Mask | None, state: State) -> bool:
+        """What an instruction lets one know of its result; see ``active.py``.
+
+        Returns:
+            Whether it writes EXEC, and some thread that was active still is.
+        """
         opcode, known = instruction.opcode, state.known
         if state.entered:
-            known = known | {(Trait.NOT_EMPTY, EXEC)}
+            known = known | {(Trait.NOT_EMPTY, EXEC), (Trait.FIRST_THREAD, EXEC)}
         facts: set[Trait] = set()
         saves, grown = False, False
         if FIRST_SET_BIT.match(opcode):
             if all(sources[0].has(f, known) for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC)):
                 state.known.add((Trait.ACTIVE_THREAD, self._scalar(instruction.defs[0], state)))
-            return
+            return False
         if _MOVE.match(opcode):
             facts = facts_of_move(sources[0], known)
         elif _COMPARE.match(opcode):
-            facts = {Trait.PART_OF_EXEC}
+            facts = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known) & {Trait.FIRST_THREAD})
         elif match := _BINARY.match(opcode) or _SAVE.match(opcode):
             saves = match.re is _SAVE
             operands = [sources[0], Source(name=EXEC)] if saves else sources
@@ -261,11 +271,32 @@ class MaskTracker:
             tests = _BINARY.match(opcode) and any(op.is_def and op.phys == "scc" for op in instruction.operands)
             if target is not None and tests:
                 state.tests[state.pre[self._scc]] = target
-            return
+            return False
+        state.first = {}
         state.known = after_exec_changed(state.known, grown=grown)
         if saves and target is not None and target != EXEC:
             state.known |= {(Trait.NOT_EMPTY, target)} if state.entered else set()
             state.known |= {(Trait.PART_OF_EXEC, target)} if grown else set()
+        return state.entered and Trait.FIRST_THREAD in facts
+
+    def note_first(self, instruction: Instruction, state: State, maybe_undefined: Container[int]) -> None:
+        """V_READFIRSTLANE has read a register: remember what, unless it may be undefined."""
+        if reads_first_lane(instruction.opcode) and instruction.defs and not instruction.operands[0].undef:
+            to, of = (self.lanes.keys(op) for op in (instruction.defs[0], instruction.operands[0]))
+            for scalar, lane in zip(to, of, strict=False):
+                held = _by_class(lane, state)
+                if not any(term == UNDEFINED or term in maybe_undefined for _, term in held):
+                    state.first[state.pre[scalar]] = held
+
+    def _equals_first(self, instruction: Instruction, state: State) -> bool:
+        """Whether a comparison asks where a register holds what it holds in the first active thread."""
+        if not _COMPARE_EQUAL.match(instruction.opcode):
+            return False
+        scalar, vector = instruction.operands[:2]
+        if not (scalar.is_reg and vector.is_reg) or scalar.undef or vector.undef:
+            return False
+        pairs = list(zip(self._scalar_keys(scalar), self.lanes.keys(vector), strict=False))
+        return bool(pairs) and all(state.first.get(state.pre.get(s, UNDEFINED)) == _by_class(v, state) for s, v in pairs)
 
     def tested(self, state: State) -> Mask | None:
         """The mask of which SCC says now whether it is not empty (ISA manuals: bitwise operations set SCC so)."""
@@ -361,6 +392,11 @@ class MaskTracker:
         for atom in state.atoms:
             atom.signatures = {signature & keep for signature in atom.signatures}
         state.inhabited = {frozenset(signature & keep for signature in classes) for classes in state.inhabited}
+
+
+def _by_class(lane: int, state: State) -> ByClass:
+    """What a vector lane holds in each active class."""
+    return frozenset((s, a.pre.get(lane, UNDEFINED)) for a in state.atoms if a.active for s in a.signatures)
 
 
 def _has_outside(state: State) -> bool:

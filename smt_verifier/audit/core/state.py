@@ -27,6 +27,8 @@ Mask = int | tuple[int, ...]
 Signature = frozenset[Mask]
 """The masks that the threads of a class are in."""
 Classes = frozenset[Signature]
+ByClass = frozenset[tuple[Signature, int]]
+"""The term that a vector lane holds, for each active class."""
 
 
 class Trait(Enum):
@@ -35,6 +37,7 @@ class Trait(Enum):
     NOT_EMPTY = "not empty"
     PART_OF_EXEC = "part of EXEC"
     ACTIVE_THREAD = "the number of an active thread"
+    FIRST_THREAD = "holds the first active thread"
 
 
 Known = tuple[Trait, Mask]
@@ -104,6 +107,7 @@ class State:
         bounded: masks of which it is only known that they hold no thread outside all classes.
         known: what else is known of masks and of numbers of threads (``active.py``).
         inhabited: sets of classes that hold at least one thread together.
+        first: for scalars that V_READFIRSTLANE made in this block, what it read, class by class.
         tests: for terms that SCC has held in this block, the mask that is not empty where they are 1.
     """
 
@@ -114,6 +118,7 @@ class State:
     bounded: set[Mask] = field(default_factory=set[Mask])
     known: set[Known] = field(default_factory=set[Known])
     inhabited: set[Classes] = field(default_factory=set[Classes])
+    first: dict[int, ByClass] = field(default_factory=dict[int, ByClass])
     tests: dict[int, Mask] = field(default_factory=dict[int, Mask])
 
     @property
