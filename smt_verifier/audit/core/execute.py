@@ -10,11 +10,15 @@ from dataclasses import replace
 
 from smt_verifier.audit.core.alone import OneSided
 from smt_verifier.audit.core.inactive import exec_unclear, ignores_exec, reads_first_lane, reads_inactive_lanes
+from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import Goal
+from smt_verifier.audit.core.masks import defines_exec
+from smt_verifier.audit.core.moves import is_whole_wave_move
 from smt_verifier.audit.core.operations import PureArguments
 from smt_verifier.audit.core.partial import addend_of_high_half, is_read
 from smt_verifier.audit.core.semantics import (
     BLENDS,
+    NO_CODE,
     early_clobbers,
     is_call,
     leaves_in_between,
@@ -41,6 +45,11 @@ class Executor(OneSided):
         """
         for step in steps:
             self.step = step
+            alone = step.pre is None or step.post is None
+            if alone and any(i is not None and defines_exec(i) for i in (step.pre, step.post)):
+                self.refute("instruction-sequence", "EXEC is written on one side alone")
+            if step.post is not None:
+                self._spare_callers_threads(step.post, state)
             if step.pre is None:
                 assert step.post is not None
                 self.post_only(step.post, state)
@@ -52,12 +61,28 @@ class Executor(OneSided):
                 if instruction is not None:
                     self.spoil_cells(instruction, side, state)
 
+    def _spare_callers_threads(self, post: Instruction, state: State) -> None:
+        """A called function may write registers in threads that its caller has waiting only where it saves them there.
+
+        AMDGPU's calling convention: vector registers of threads that are not active survive a call, whichever they are.
+        Whole-wave moves write those threads, and so does all vector code while EXEC holds every thread.
+        """
+        outside = [a for a in state.atoms if a.outside]
+        everywhere = is_whole_wave_move(post) or (bool(outside) and all(a.active for a in outside))
+        if self.saved_for_all_threads is None or not everywhere or post.opcode in NO_CODE:
+            return
+        for key in (k for op in post.all_operands if op.is_def and op.is_reg for k in self.post_lanes.keys(op)):
+            if key < 0 and self.post_lanes.is_vector(key) and key not in self.saved_for_all_threads:
+                name = key_name(key, self.post_lanes.grain)
+                message = f"{name} is written in threads that wait in the caller, and is not in wwmReservedRegs"
+                self.refute("callee-saved", message)
+
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
         if reads_alias(pre):
             raise UnsupportedError(f"{pre} reads a register that shows the state of another one")
         if leaves_in_between(pre):
             raise UnsupportedError("asm goto")
-        if exec_unclear(pre.opcode) and not all(a.active for a in state.atoms):
+        if exec_unclear(pre) and not all(a.active for a in state.atoms):
             raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
         sources = self.masks.read(pre, state)
         if pre.opcode != "BUNDLE":

@@ -1,6 +1,8 @@
 """Which instructions look at threads that are not active, or write them: one reviewed list, each entry with its source.
 
-LLVM's tables do not say it. All other vector instructions read and write the threads in EXEC alone.
+LLVM's tables do not say it, but they say which opcodes are convergent: a vector instruction that is, and is not on the
+list, counts as one that reads inactive threads, an opcode that LLVM does not have as unclear. All others read and write
+the threads in EXEC alone. Inline assembly is taken to do so where no word of it hints at other threads.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ import re
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
+
+from verilocc_mlir.mir.model import Instruction
+from verilocc_mlir.target.instructions import instruction as described
 
 
 class Reach(Enum):
@@ -44,6 +49,7 @@ REVIEWED = (
     Entry(r"\w+_dpp_gfx", Reach.READS, "VOPInstructions.td, DPP16 of one GPU: its FI operand may be set"),
     Entry(r"\w+_(?:dpp|DPP_PSEUDO)\Z", Reach.ACTIVE, "VOPInstructions.td, DPP without FI: 0 or the old value instead"),
     Entry(r"V_INTERP_\w+_inreg", Reach.READS, "RDNA3 ISA, V_INTERP_*: takes parameters from other threads of the quad"),
+    Entry("V_CMPS?X_", Reach.ACTIVE, "ISA manuals, VOPC: EXEC becomes the result, 0 for threads that are not in it"),
     Entry(r"IMAGE_(?:SAMPLE|GATHER4H?)(?!\w*_(?:LZ|L|C?D)_)", Reach.READS, "ISA manuals: derivatives of the quad"),
     Entry(r"\w*(?:WWM|WQM)", Reach.WRITES, "SIInstructions.td, whole-wave and whole-quad pseudo-instructions"),
     Entry(r"LDS_(?:PARAM|DIRECT)_LOAD", Reach.UNCLEAR, "RDNA3 ISA, LDS_PARAM_LOAD: works on whole quads"),
@@ -52,12 +58,20 @@ REVIEWED = (
     Entry(r"SI_(?:INDIRECT|INIT_EXEC|PS_LIVE|KILL|DEMOTE)", Reach.UNCLEAR, "SIInstructions.td: change EXEC"),
 )
 """The first entry that matches counts."""
+_ASSEMBLY = re.compile(r"&\"[^\"]*(?:exec|lane|dpp|perm|swizzle|row_|wave_|quad|mfma|wmma|_tr)", re.IGNORECASE)
+_VECTOR = ("V_", "DS_", "BUFFER_", "FLAT_", "GLOBAL_", "IMAGE_", "SCRATCH_", "LDS_", "TBUFFER_")
 
 
 @lru_cache(maxsize=None)
 def reach(opcode: str) -> Reach | None:
     """What an opcode does in threads that are not active; None: nothing, and it reads no other thread."""
-    return next((entry.reach for entry in REVIEWED if re.match(entry.opcodes, opcode)), None)
+    entry = next((entry for entry in REVIEWED if re.match(entry.opcodes, opcode)), None)
+    if entry is not None:
+        return entry.reach
+    description = described(opcode)
+    if description is None:
+        return Reach.UNCLEAR
+    return Reach.READS if "convergent" in description.properties and opcode.startswith(_VECTOR) else None
 
 
 def ignores_exec(opcode: str) -> bool:
@@ -78,6 +92,8 @@ def reads_first_lane(opcode: str) -> bool:
     return reach(opcode) is Reach.FIRST
 
 
-def exec_unclear(opcode: str) -> bool:
+def exec_unclear(instruction: Instruction) -> bool:
     """Whether it is followed only while all threads are active."""
-    return reach(opcode) is Reach.UNCLEAR
+    if instruction.opcode in ("INLINEASM", "INLINEASM_BR"):
+        return bool(_ASSEMBLY.search(str(instruction)))
+    return reach(instruction.opcode) is Reach.UNCLEAR

@@ -83,6 +83,8 @@ class Machine:
         }
         self.cell_threads = cell_threads(pre) | cell_threads(post)
         self.stack_pointer = (header_field(pre, "stackPtrOffsetReg") or "").removeprefix("$")
+        self.saved_for_all_threads: frozenset[int] | None = None
+        """Registers that a called function saves in threads of its caller too; None where no caller has any."""
         self.real_reads: set[tuple[int, int, int]] = set()
         """``(id of a paired post-RA instruction, key, pre-RA key)`` of the lanes it reads that the pre-RA side does not
         leave undefined.

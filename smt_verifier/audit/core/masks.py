@@ -296,7 +296,9 @@ class MaskTracker:
         if not (scalar.is_reg and vector.is_reg) or scalar.undef or vector.undef:
             return False
         pairs = list(zip(self._scalar_keys(scalar), self.lanes.keys(vector), strict=False))
-        return bool(pairs) and all(state.first.get(state.pre.get(s, UNDEFINED)) == _by_class(v, state) for s, v in pairs)
+        return bool(pairs) and all(
+            state.first.get(state.pre.get(s, UNDEFINED)) == _by_class(v, state) for s, v in pairs
+        )
 
     def tested(self, state: State) -> Mask | None:
         """The mask of which SCC says now whether it is not empty (ISA manuals: bitwise operations set SCC so)."""

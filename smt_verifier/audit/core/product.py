@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.flags import Liveness
+from smt_verifier.audit.core.header import whole_wave_keys
 from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
 from smt_verifier.audit.core.liveness import defined_at_exit, reads_from_entry
 from smt_verifier.audit.core.machine import Goal
@@ -21,6 +22,7 @@ from smt_verifier.audit.core.semantics import acts_alone, is_call, is_pure, is_r
 from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State, Trait
 from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction
 
 Assume = Callable[[int, int], None]
@@ -85,6 +87,8 @@ class Product:
         self.masks = MaskTracker(pre, self.pre_lanes, coarse)
         self._outside = outside
         self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept)
+        if header_field(post, "isEntryFunction") != "true" and not has_virtual_registers(post):
+            self.executor.saved_for_all_threads = whole_wave_keys(post, self.post_lanes)
 
     def _followed_operations(self) -> set[str]:
         """Pure operations whose results are worth following: those that stand on one side alone somewhere, and
