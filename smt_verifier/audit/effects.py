@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from smt_verifier.audit.core.inactive import ignores_exec
 from smt_verifier.audit.core.lanes import CELL, ENTRY, STACK, LaneMap, cell_container
 from smt_verifier.audit.core.masks import defines_exec
 from smt_verifier.audit.core.moves import is_whole_wave_move, lane_move, scalar_moves
 from smt_verifier.audit.core.product import Product
-from smt_verifier.audit.core.semantics import NO_CODE, ignores_exec, is_move
+from smt_verifier.audit.core.semantics import NO_CODE, is_move
 from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, OperandKind

@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import reduce
 
 from smt_verifier.audit.core.relation import FLAGS, Claims, Relation
-from smt_verifier.audit.core.state import Signature
+from smt_verifier.audit.core.state import Classes, Signature
 
+_MAX_INHABITED = 4
 _UNITED_ABOVE = 8
 """Classes of threads that are cheap enough to be followed each on its own from the start."""
 
@@ -45,8 +46,19 @@ def meet(one: Claims, other: Claims) -> Claims:
     masks = one.masks & other.masks
     keep = masks | FLAGS
     classes = joined((s & keep, r) for claims in (one, other) for s, r in claims.classes.items())
+    inhabited = smallest(frozenset(s & keep for s in a | b) for a in one.inhabited for b in other.inhabited)
     bounded = (one.masks | one.bounded) & (other.masks | other.bounded)
-    return Claims(meet_relations(one.scalar, other.scalar), classes, masks, bounded - masks)
+    scalar = meet_relations(one.scalar, other.scalar)
+    return Claims(scalar, classes, masks, bounded - masks, one.known & other.known, inhabited)
+
+
+def smallest(groups: Iterable[Classes]) -> frozenset[Classes]:
+    """Of sets of classes that hold some thread, a few that say most: none that has another one in it."""
+    chosen: list[Classes] = []
+    for group in sorted(set(groups), key=len):
+        if len(chosen) < _MAX_INHABITED and not any(other <= group for other in chosen):
+            chosen.append(group)
+    return frozenset(chosen)
 
 
 def united(claims: Claims) -> Claims:

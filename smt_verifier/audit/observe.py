@@ -7,7 +7,7 @@ from smt_verifier.audit.core.lanes import GHOST, STACK
 from smt_verifier.audit.core.liveness import Reads
 from smt_verifier.audit.core.relation import Claims, Fact, Relation, pre_term, projected
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Signature, State, Terms
-from smt_verifier.audit.lattice import joined
+from smt_verifier.audit.lattice import joined, smallest
 
 Results = dict[int, list[Expression]]
 """What terms are the result of, by term."""
@@ -27,7 +27,7 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
     live, later = reads.live[block], reads.later[block]
     scalar = _relation(state.pre, state.post, live, terms)
     scalar.facts = _facts(executor, state, None, expressions[False], live)
-    masks = executor.masks.live_masks(state, block)
+    masks = executor.masks.holders(state.masks | state.bounded, state, block)
     classes: list[tuple[Signature, Relation]] = []
     for atom in state.atoms:
         wanted = live if atom.active else later
@@ -35,7 +35,11 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
         relation.facts = _facts(executor, state, atom, expressions[True], wanted)
         classes += [(projected(signature, masks), relation) for signature in atom.signatures]
     known = frozenset(v for v, name in masks.items() if name in state.masks)
-    return Claims(scalar, joined(classes), known, frozenset(masks) - known)
+    held = executor.masks.holders({name for _, name in state.known}, state, block)
+    traits = frozenset((trait, v) for trait, name in state.known for v, other in held.items() if other == name)
+    certain = {variable: name for variable, name in masks.items() if variable in known}
+    inhabited = smallest(frozenset(projected(s, certain) for s in group) for group in state.inhabited)
+    return Claims(scalar, joined(classes), known, frozenset(masks) - known, traits, inhabited)
 
 
 def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: Terms) -> Relation:

@@ -98,7 +98,7 @@ class PathSearch:
         following = [
             _Walk(p, len(self.product.steps[p]), pre, post, walk.active, (p, *walk.blocks))
             for p in self.predecessors[block]
-            if not (walk.active and block in self.product.idle_edges[p])
+            if not (walk.active and self.product.is_idle(p, block))
         ]
         return None, following, sideways
 
@@ -111,7 +111,7 @@ class PathSearch:
             while queue:
                 block = queue.popleft()
                 for successor in self.product.successors[block]:
-                    if successor not in seen and (idle or successor not in self.product.idle_edges[block]):
+                    if successor not in seen and (idle or not self.product.is_idle(block, successor)):
                         seen.add(successor)
                         prefix[successor] = (*prefix[block], block)
                         queue.append(successor)

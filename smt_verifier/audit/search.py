@@ -7,13 +7,14 @@ tried: equal instructions paired in another order, classes of threads told apart
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from smt_verifier.audit.align import align
 from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_structure, judge_values, sides_of
-from smt_verifier.audit.core.masks import TooManyClassesError
+from smt_verifier.audit.core.masks import OutsideError, TooManyClassesError
 from smt_verifier.audit.core.operations import operation_name
 from smt_verifier.audit.core.product import Product, instructions_of
-from smt_verifier.audit.core.report import FunctionAudit, MoveCounts
+from smt_verifier.audit.core.report import Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.core.rules import MachineRules
 from smt_verifier.audit.core.semantics import acts_alone, is_pure, spill
 from smt_verifier.audit.core.steps import Step
@@ -21,7 +22,7 @@ from smt_verifier.audit.core.undefined_inputs import rests_on_values, undecided,
 from smt_verifier.audit.explain import by_cause, explain_failures, local_finding
 from smt_verifier.audit.infer import infer
 from smt_verifier.audit.readers import explain_faults
-from smt_verifier.outcome import combine
+from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.target.targets import Target
@@ -62,10 +63,16 @@ def _by_pairing(
 
 
 def _by_classes(sides: Sides, timeout_s: float, solver: Solver, apart: frozenset[int]) -> FunctionAudit:
-    try:
-        return _attempt(sides, timeout_s, solver, apart)
-    except TooManyClassesError:
-        return _attempt(sides, timeout_s, solver, apart, coarse=True)
+    coarse = outside = False
+    while True:
+        try:
+            return _attempt(sides, timeout_s, solver, apart, coarse=coarse, outside=outside)
+        except OutsideError:
+            outside = True
+        except TooManyClassesError:
+            if coarse:
+                raise
+            coarse = True
 
 
 def _perhaps_mispaired(pre: MachineFunction, post: MachineFunction, judged: FunctionAudit) -> frozenset[int]:
@@ -85,14 +92,14 @@ def _perhaps_mispaired(pre: MachineFunction, post: MachineFunction, judged: Func
 
 
 def _attempt(
-    sides: Sides, timeout_s: float, solver: Solver, apart_lines: frozenset[int], *, coarse: bool = False
+    sides: Sides, timeout_s: float, solver: Solver, apart_lines: frozenset[int], *, coarse: bool, outside: bool
 ) -> FunctionAudit:
     apart = frozenset(id(i) for b in sides.pre.blocks for i in b.instructions if i.line in apart_lines)
-    product = sides.product(_paired(sides, apart), coarse=coarse)
+    product = sides.product(_paired(sides, apart), coarse=coarse, outside=outside)
     rules = sides.rules(product)
     misfits = _wrongly_paired(sides.pre, product, rules)
     if misfits:
-        product = sides.product(_paired(sides, apart | misfits), coarse=coarse)
+        product = sides.product(_paired(sides, apart | misfits), coarse=coarse, outside=outside)
         rules = sides.rules(product)
     obligations, findings = judge_structure(sides, product, rules)
     if not findings:
@@ -107,9 +114,16 @@ def _attempt(
         flagged = judge_liveness(sides, product)
         obligations += checked.goals + flagged.checked
         findings += [*checked.findings, *explain_faults(product, flagged.faults)]
-        findings = by_cause(explain_failures(product, list(checked.failed)), findings)
+        explained = explain_failures(product, list(checked.failed))
+        findings = by_cause([_left_open(f) for f in explained] if coarse else explained, findings)
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(sides.pre.name, outcome, obligations, tuple(findings), _moves(product))
+
+
+def _left_open(finding: Finding) -> Finding:
+    """A goal that fails where threads are told apart less finely than the masks do decides nothing."""
+    message = f"there are too many classes of threads to tell them all apart, and without that: {finding.message}"
+    return replace(finding, outcome=Outcome.UNKNOWN, message=message)
 
 
 def _paired(sides: Sides, apart: frozenset[int]) -> list[list[Step]]:

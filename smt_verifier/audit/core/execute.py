@@ -9,19 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from smt_verifier.audit.core.alone import OneSided
+from smt_verifier.audit.core.inactive import exec_unclear, ignores_exec, reads_first_lane, reads_inactive_lanes
+from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import Goal
+from smt_verifier.audit.core.masks import defines_exec
+from smt_verifier.audit.core.moves import is_whole_wave_move
 from smt_verifier.audit.core.operations import PureArguments
 from smt_verifier.audit.core.partial import addend_of_high_half, is_read
 from smt_verifier.audit.core.semantics import (
     BLENDS,
+    NO_CODE,
     early_clobbers,
-    exec_unclear,
-    ignores_exec,
     is_call,
     leaves_in_between,
     preserved_by,
     reads_alias,
-    reads_inactive_lanes,
 )
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, Signature, State
 from smt_verifier.audit.core.steps import Step
@@ -43,6 +45,11 @@ class Executor(OneSided):
         """
         for step in steps:
             self.step = step
+            alone = step.pre is None or step.post is None
+            if alone and any(i is not None and defines_exec(i) for i in (step.pre, step.post)):
+                self.refute("instruction-sequence", "EXEC is written on one side alone")
+            if step.post is not None:
+                self._spare_callers_threads(step.post, state)
             if step.pre is None:
                 assert step.post is not None
                 self.post_only(step.post, state)
@@ -54,25 +61,46 @@ class Executor(OneSided):
                 if instruction is not None:
                     self.spoil_cells(instruction, side, state)
 
+    def _spare_callers_threads(self, post: Instruction, state: State) -> None:
+        """A called function may write registers in threads that its caller has waiting only where it saves them there.
+
+        AMDGPU's calling convention: vector registers of threads that are not active survive a call, whichever they are.
+        Whole-wave moves write those threads, and so does all vector code while EXEC holds every thread.
+        """
+        outside = [a for a in state.atoms if a.outside]
+        everywhere = is_whole_wave_move(post) or (bool(outside) and all(a.active for a in outside))
+        if self.saved_for_all_threads is None or not everywhere or post.opcode in NO_CODE:
+            return
+        for key in (k for op in post.all_operands if op.is_def and op.is_reg for k in self.post_lanes.keys(op)):
+            if key < 0 and self.post_lanes.is_vector(key) and key not in self.saved_for_all_threads:
+                name = key_name(key, self.post_lanes.grain)
+                message = f"{name} is written in threads that wait in the caller, and is not in wwmReservedRegs"
+                self.refute("callee-saved", message)
+
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
         if reads_alias(pre):
             raise UnsupportedError(f"{pre} reads a register that shows the state of another one")
         if leaves_in_between(pre):
             raise UnsupportedError("asm goto")
-        if exec_unclear(pre.opcode) and not all(a.active for a in state.atoms):
+        if exec_unclear(pre) and not all(a.active for a in state.atoms):
             raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
         sources = self.masks.read(pre, state)
         if pre.opcode != "BUNDLE":
-            self._compare_reads(pre, post, state)
+            active_only = self.masks.touches_active_only(pre, state)
+            self._compare_reads(pre, post, state, everywhere=reads_inactive_lanes(pre.opcode) and not active_only)
             if is_call(pre):
                 self._clobber(preserved_by(pre) | self.kept, state)
-            self._define(pre, post, state)
+            self._define(pre, post, state, everywhere=ignores_exec(pre.opcode) and not active_only)
+            self.masks.note_first(pre, state, self.terms.maybe_undefined)
         self.masks.transfer(pre, sources, state)
 
-    def _compare_reads(self, pre: Instruction, post: Instruction, state: State) -> None:
+    def _compare_reads(self, pre: Instruction, post: Instruction, state: State, *, everywhere: bool) -> None:
         if self.goals is None:
             return
-        everywhere = reads_inactive_lanes(pre.opcode)
+        if reads_first_lane(pre.opcode) and not state.entered and not all(op.undef for op in pre.operands):
+            self.leave_open(
+                "inactive-lanes", f"{pre.opcode} may find EXEC 0, and reads lane 0 of a thread that waits then"
+            )
         clobbered = self._early_clobbers(pre, post)
         blends = pre.opcode in BLENDS
         addend = addend_of_high_half(pre)
@@ -166,8 +194,7 @@ class Executor(OneSided):
         """Before allocation, what a call may overwrite is undefined after it, but for its results."""
         return UNDEFINED if side is Side.PRE else self.terms.fresh("what the call left")
 
-    def _define(self, pre: Instruction, post: Instruction, state: State) -> None:
-        everywhere = ignores_exec(pre.opcode)
+    def _define(self, pre: Instruction, post: Instruction, state: State, *, everywhere: bool) -> None:
         left_defs = [op for op in pre.all_operands if op.is_def and op.is_reg]
         right_defs = self._matching_defs(pre, post)
         passed_on: set[int] | None = None

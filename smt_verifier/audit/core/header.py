@@ -327,8 +327,7 @@ def unreserved_cells(post: MachineFunction, lanes: LaneMap) -> list[Finding]:
     """Registers that hold scalars in single lanes must be reserved for whole-wave use, so that later passes save the
     lanes of inactive threads (SIFrameLowering.cpp) and copies leave them alone.
     """
-    reserved = fields_of(post).get(_WHOLE_WAVE_LISTS[0], "")
-    listed = {k for name in _listed(reserved) for k in lanes.register_keys(name)}
+    listed = whole_wave_keys(post, lanes)
     cells = {k for k in cell_registers(post, lanes) if k < 0}
     return [
         Finding(
@@ -338,6 +337,12 @@ def unreserved_cells(post: MachineFunction, lanes: LaneMap) -> list[Finding]:
         )
         for k in sorted(cells - listed, reverse=True)
     ]
+
+
+def whole_wave_keys(function: MachineFunction, lanes: LaneMap) -> frozenset[int]:
+    """Registers reserved for whole-wave use: a called function saves them for all threads (SIFrameLowering.cpp)."""
+    reserved = fields_of(function).get(_WHOLE_WAVE_LISTS[0], "")
+    return frozenset(k for name in _listed(reserved) for k in lanes.register_keys(name))
 
 
 def _listed(value: str) -> frozenset[str]:

@@ -115,10 +115,10 @@ class Sides:
     saved: frozenset[int]
     findings: tuple[Finding, ...]
 
-    def product(self, steps: list[list[Step]], *, coarse: bool = False) -> Product:
-        """Both sides with a pairing of their instructions; ``coarse``: see ``MaskTracker``."""
+    def product(self, steps: list[list[Step]], *, coarse: bool = False, outside: bool = False) -> Product:
+        """Both sides with a pairing of their instructions; ``coarse`` and ``outside``: see ``Product``."""
         kept = self.available.kept_units
-        return Product(self.pre, self.post, self.target.wave_size, steps, kept, self.saved, coarse)
+        return Product(self.pre, self.post, self.target.wave_size, steps, kept, self.saved, coarse, outside)
 
     def rules(self, product: Product) -> MachineRules:
         """The machine's rules for the pairs of a product."""

@@ -81,6 +81,8 @@ class Machine:
             Side.POST: cell_registers(post, post_lanes),
         }
         self.cell_threads = cell_threads(pre) | cell_threads(post)
+        self.saved_for_all_threads: frozenset[int] | None = None
+        """Registers that a called function saves in threads of its caller too; None where no caller has any."""
         self.real_reads: set[tuple[int, int, int]] = set()
         """``(id of a paired post-RA instruction, key, pre-RA key)`` of the lanes it reads that the pre-RA side does not
         leave undefined.
@@ -254,6 +256,14 @@ class Machine:
                     table[key] = UNDEFINED if side is Side.PRE else self.terms.fresh("nothing (lane left undefined)")
 
     def refute(self, rule: str, message: str) -> None:
+        """The step breaks a rule."""
+        self._complain(rule, Outcome.REFUTED, message)
+
+    def leave_open(self, rule: str, message: str) -> None:
+        """Of the step it is not known whether it does what it should."""
+        self._complain(rule, Outcome.UNKNOWN, message)
+
+    def _complain(self, rule: str, outcome: Outcome, message: str) -> None:
         if self.findings is None:
             return
         step = self.step
@@ -261,7 +271,7 @@ class Machine:
         self.findings(
             Finding(
                 rule,
-                Outcome.REFUTED,
+                outcome,
                 message,
                 pre_line=step.pre.line if step.pre else 0,
                 post_line=step.post.line if step.post else 0,

@@ -8,26 +8,37 @@ cleverer: an EXEC value that cannot be followed makes the audit answer UNKNOWN.
 A mask is named by the terms of the scalar lanes that hold it, so copies, spills and reloads of any kind carry it
 along by carrying the terms. Between blocks it is named by the lanes.
 
-Threads that were not active at function entry are outside every class, unless the function has whole-wave code
-(ENTER_STRICT_WWM or S_OR_SAVEEXEC -1 makes them active): then they are a class of their own, marked ``OUTSIDE``.
+Threads that were not active at function entry are outside every class, or a class of their own, marked ``OUTSIDE``:
+that is so where EXEC may come to hold them (ENTER_STRICT_WWM, S_OR_SAVEEXEC -1, a scalar that is live at entry). Both
+sides start in one machine state, in these threads too: physical registers hold the same, virtual ones nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable
 from itertools import islice, product
 
+from smt_verifier.audit.core.active import (
+    FIRST_SET_BIT,
+    LANE_OPERAND,
+    Source,
+    Truth,
+    after_exec_changed,
+    facts_of_move,
+    facts_of_result,
+    takes_lane,
+)
+from smt_verifier.audit.core.inactive import reads_first_lane
 from smt_verifier.audit.core.lanes import LaneMap
 from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
 from smt_verifier.audit.core.semantics import EXEC_NAMES
-from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Mask, Signature, State
+from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, ByClass, Mask, Signature, State, Trait
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
-MAX_CLASSES = 256
-"""More are not followed each on its own; see ``MaskTracker``."""
+MAX_WORK = 4_000_000
+"""Classes that are changed, asked about or handed on, each time counted: some ten seconds' worth."""
 _TIDY_ABOVE = 8
 _MANY_CLASSES = 8
 _MAX_HOLDERS = 4
@@ -35,10 +46,9 @@ _BINARY = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|NAND|NOR|XNOR)_B(?:32|64)(?:_ter
 _SAVE = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|ANDN1|ORN1|NAND|NOR|XNOR)_SAVEEXEC_B(?:32|64)(?:_term)?\Z")
 _MOVE = re.compile(r"(?:COPY|S_MOV_B(?:32|64)(?:_term)?|S_MOV_B64_IMM_PSEUDO|EXIT_STRICT_WWM)\Z")
 _ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
+_COMPARE_EQUAL = re.compile(r"V_CMP_EQ_U(?:32|64)_e64\Z")
 _COMPARE = re.compile(r"V_CMP_")
 
-Truth = bool | None
-"""Membership of a class in a mask: in, out, or not known."""
 Variable = tuple[int, ...]
 """Scalar pre-RA keys that hold a mask, lowest lane first."""
 
@@ -73,14 +83,6 @@ _OPERATIONS: dict[str, Callable[[Truth, Truth], Truth]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What an operand holds before its instruction writes: a constant mask, a named one (known or not), or neither."""
-
-    constant: Truth = None
-    name: Mask | None = None
-
-
 _Value = Callable[[Signature | None], Truth]
 
 
@@ -92,17 +94,12 @@ def defines_exec(instruction: Instruction) -> bool:
     )
 
 
-def is_whole_wave(function: MachineFunction) -> bool:
-    """Whether some instruction makes threads active that were not so at function entry."""
-    return any(
-        i.opcode == _ENTER_WHOLE_WAVE or (i.opcode.startswith("S_OR_SAVEEXEC_B") and i.operands[0].text == "-1")
-        for b in function.blocks
-        for i in b.instructions
-    )
-
-
 class TooManyClassesError(UnsupportedError):
-    """More classes of threads than are followed."""
+    """More work with classes of threads than is spent."""
+
+
+class OutsideError(UnsupportedError):
+    """EXEC may come to hold threads that were not active at function entry, and those are not followed."""
 
 
 class MaskTracker:
@@ -117,37 +114,43 @@ class MaskTracker:
     def __init__(self, function: MachineFunction, lanes: LaneMap, coarse: bool = False) -> None:
         self.lanes = lanes
         self.coarse = coarse
+        self._work = 0
         self.entry: list[frozenset[int]] = [frozenset() for _ in function.blocks]
-        """For each block, the scalar keys whose values at its entry may reach EXEC."""
-        self._flowing = self._flow_into_exec(function)
+        """For each block, the scalar keys whose values at its entry may reach EXEC, or the lane of a V_READLANE."""
+        self._scc = lanes.register_keys("scc")[0]
+        self._flowing = self._flow_into(function, defines_exec)
+        self._followed = self._flowing | self._flow_into(function, lambda i: takes_lane(i.opcode))
 
-    def _flow_into_exec(self, function: MachineFunction) -> frozenset[int]:
-        """Identities of the instructions whose scalar result may reach EXEC through mask operations and moves.
+    def _flow_into(self, function: MachineFunction, reaches: Callable[[Instruction], bool]) -> frozenset[int]:
+        """Identities of the instructions whose scalar result may reach one of those, through mask operations and moves.
 
-        Only these split threads into classes: a comparison that selects between two values is not followed, even if
-        its register held a mask before. What is left out is merely not known, so this decides precision alone.
+        Only those that reach EXEC split threads into classes: a comparison that selects between two values is not
+        followed, even if its register held a mask before. What is left out is merely not known, so this decides
+        precision alone.
         """
-        if not any(defines_exec(i) for b in function.blocks for i in b.instructions):
+        if not any(reaches(i) for b in function.blocks for i in b.instructions):
             return frozenset()
         threads = cell_threads(function)
         flows = [[(i, *self._flow(i, threads)) for i in reversed(b.instructions)] for b in function.blocks]
         position = {b.number: n for n, b in enumerate(function.blocks)}
         flowing: set[int] = set()
+        entry: list[frozenset[int]] = [frozenset() for _ in function.blocks]
         changed = True
         while changed:
             changed = False
             for n in range(len(function.blocks) - 1, -1, -1):
-                needed: set[int] = {k for s, _ in function.blocks[n].successors for k in self.entry[position[s]]}
+                needed: set[int] = {k for s, _ in function.blocks[n].successors for k in entry[position[s]]}
                 for instruction, pairs, written in flows[n]:
-                    into = defines_exec(instruction)
+                    into = reaches(instruction)
                     if not into and needed.isdisjoint(written):
                         continue
                     flowing.add(id(instruction))
                     read = {k for to, of in pairs for k in of if into or not needed.isdisjoint(to)}
                     needed = (needed - written) | read
-                if frozenset(needed) != self.entry[n]:
-                    self.entry[n] = frozenset(needed)
+                if frozenset(needed) != entry[n]:
+                    entry[n] = frozenset(needed)
                     changed = True
+        self.entry = [one | other for one, other in zip(self.entry, entry, strict=True)]
         return frozenset(flowing)
 
     def _flow(
@@ -160,7 +163,9 @@ class MaskTracker:
             pairs = [(frozenset({to}), frozenset({of})) for to, of in moved]
             return pairs, written.union(to for to, _ in moved)
         opcode = instruction.opcode
-        if not (_BINARY.match(opcode) or _SAVE.match(opcode) or _MOVE.match(opcode)):
+        if takes_lane(opcode):
+            return [(written, frozenset(self._scalar_keys(instruction.operands[LANE_OPERAND])))], written
+        if not any(form.match(opcode) for form in (_BINARY, _SAVE, _MOVE, FIRST_SET_BIT)):
             return [], written
         read = frozenset(k for op in instruction.operands if op.is_use for k in self._scalar_keys(op))
         return [(written, read)], written
@@ -171,17 +176,20 @@ class MaskTracker:
 
     def read(self, instruction: Instruction, state: State) -> list[Source]:
         """Masks that the explicit operands hold, to be asked for before the instruction writes; empty where no mask is
-        followed.
+        followed. For a comparison that the first active thread finds true, EXEC stands for that thread.
         """
-        if id(instruction) not in self._flowing:
+        if id(instruction) not in self._followed:
             return []
+        if _COMPARE.match(instruction.opcode):
+            return [Source(name=EXEC if self._equals_first(instruction, state) else None)]
         return [self._source(op, state) for op in instruction.operands[:2]]
 
     def _source(self, operand: Operand, state: State) -> Source:
         if operand.kind is OperandKind.IMMEDIATE:
             number = operand.text.split()[0]
             return Source(constant={"0": False, "-1": True}.get(number))
-        return Source(name=self._name(operand, state)) if operand.is_reg and not operand.is_def else Source()
+        readable = operand.is_reg and not operand.is_def and not operand.undef
+        return Source(name=self._name(operand, state)) if readable else Source()
 
     def _name(self, operand: Operand, state: State) -> Mask | None:
         if operand.phys in EXEC_NAMES:
@@ -199,12 +207,15 @@ class MaskTracker:
         Raises:
             UnsupportedError: EXEC gets a value that cannot be followed.
         """
-        if id(instruction) not in self._flowing:
+        if id(instruction) not in self._followed:
             return
         writes_exec = defines_exec(instruction)
         opcode = instruction.opcode
         defined = next(iter(instruction.defs), None)
         target = None if defined is None else self._name(defined, state)
+        stays = self._learn(instruction, sources, target, state)
+        if id(instruction) not in self._flowing:
+            return
         if match := _SAVE.match(opcode):
             self._save_exec(opcode, _OPERATIONS[match[1]], sources[0], target, state)
         elif opcode == _ENTER_WHOLE_WAVE:
@@ -226,14 +237,91 @@ class MaskTracker:
             self._assign(EXEC, _compared, state)
         elif writes_exec:
             raise UnsupportedError(f"{opcode} sets EXEC in a way the audit does not follow")
+        if stays:
+            state.inhabited.add(frozenset(s for a in state.atoms if a.active for s in a.signatures))
+
+    def _learn(self, instruction: Instruction, sources: list[Source], target: Mask | None, state: State) -> bool:
+        """What an instruction lets one know of its result; see ``active.py``.
+
+        Returns:
+            Whether it writes EXEC, and some thread that was active still is.
+        """
+        opcode, known = instruction.opcode, state.known
+        if state.entered:
+            known = known | {(Trait.NOT_EMPTY, EXEC), (Trait.FIRST_THREAD, EXEC)}
+        facts: set[Trait] = set()
+        saves, grown = False, False
+        if FIRST_SET_BIT.match(opcode):
+            if all(sources[0].has(f, known) for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC)):
+                state.known.add((Trait.ACTIVE_THREAD, self._scalar(instruction.defs[0], state)))
+            return False
+        if _MOVE.match(opcode):
+            facts = facts_of_move(sources[0], known)
+        elif _COMPARE.match(opcode):
+            facts = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known) & {Trait.FIRST_THREAD})
+        elif match := _BINARY.match(opcode) or _SAVE.match(opcode):
+            saves = match.re is _SAVE
+            operands = [sources[0], Source(name=EXEC)] if saves else sources
+            facts = facts_of_result(match[1], operands, known)
+            grown = match[1] == "OR" and any(s.name == EXEC for s in operands)
+        elif opcode == _ENTER_WHOLE_WAVE:
+            saves, grown = True, True
+        if not defines_exec(instruction):
+            state.known |= {(f, target) for f in facts if target is not None}
+            tests = _BINARY.match(opcode) and any(op.is_def and op.phys == "scc" for op in instruction.operands)
+            if target is not None and tests:
+                state.tests[state.pre[self._scc]] = target
+            return False
+        state.first = {}
+        state.known = after_exec_changed(state.known, grown=grown)
+        if saves and target is not None and target != EXEC:
+            state.known |= {(Trait.NOT_EMPTY, target)} if state.entered else set()
+            state.known |= {(Trait.PART_OF_EXEC, target)} if grown else set()
+        return state.entered and Trait.FIRST_THREAD in facts
+
+    def note_first(self, instruction: Instruction, state: State, maybe_undefined: Container[int]) -> None:
+        """V_READFIRSTLANE has read a register: remember what, unless it may be undefined."""
+        if reads_first_lane(instruction.opcode) and instruction.defs and not instruction.operands[0].undef:
+            to, of = (self.lanes.keys(op) for op in (instruction.defs[0], instruction.operands[0]))
+            for scalar, lane in zip(to, of, strict=False):
+                held = _by_class(lane, state)
+                if not any(term == UNDEFINED or term in maybe_undefined for _, term in held):
+                    state.first[state.pre[scalar]] = held
+
+    def _equals_first(self, instruction: Instruction, state: State) -> bool:
+        """Whether a comparison asks where a register holds what it holds in the first active thread."""
+        if not _COMPARE_EQUAL.match(instruction.opcode):
+            return False
+        scalar, vector = instruction.operands[:2]
+        if not (scalar.is_reg and vector.is_reg) or scalar.undef or vector.undef:
+            return False
+        pairs = list(zip(self._scalar_keys(scalar), self.lanes.keys(vector), strict=False))
+        return bool(pairs) and all(
+            state.first.get(state.pre.get(s, UNDEFINED)) == _by_class(v, state) for s, v in pairs
+        )
+
+    def tested(self, state: State) -> Mask | None:
+        """The mask of which SCC says now whether it is not empty (ISA manuals: bitwise operations set SCC so)."""
+        return state.tests.get(state.pre.get(self._scc, UNDEFINED))
+
+    def touches_active_only(self, instruction: Instruction, state: State) -> bool:
+        """Whether the lane of a V_READLANE or V_WRITELANE is known to be that of an active thread."""
+        if not takes_lane(instruction.opcode):
+            return False
+        operand = instruction.operands[LANE_OPERAND]
+        readable = operand.is_reg and not operand.undef
+        return readable and (Trait.ACTIVE_THREAD, self._scalar(operand, state)) in state.known
+
+    def _scalar(self, operand: Operand, state: State) -> Mask:
+        return tuple(state.pre.get(k, UNDEFINED) for k in self._scalar_keys(operand))
 
     def includes(self, operand: Operand, signature: Signature, state: State) -> Truth:
         """Whether the threads of a class are in the mask that a scalar operand holds now."""
         return _truth(Source(name=self._name(operand, state)), signature, state)
 
-    def live_masks(self, state: State, block: int) -> dict[Variable, Mask]:
-        """Known and bounded masks that some path from the entry of the block at this layout position may make EXEC."""
-        names = [m for m in state.masks | state.bounded if not isinstance(m, int)]
+    def holders(self, masks: Iterable[Mask], state: State, block: int) -> dict[Variable, Mask]:
+        """Keys that hold masks, of those that may reach EXEC or a lane from the entry of the block at this position."""
+        names = [m for m in masks if not isinstance(m, int)]
         if not names:
             return {}
         holders: dict[int, list[int]] = {t: [] for name in names for t in name}
@@ -259,7 +347,7 @@ class MaskTracker:
         if target is None or target == EXEC:
             raise UnsupportedError(f"{opcode} without a destination that can be followed")
         if not _has_outside(state) and operation(_truth(source, None, state), False) is not False:
-            raise UnsupportedError("EXEC may come to hold threads that were not active at function entry")
+            raise OutsideError("EXEC may come to hold threads that were not active at function entry")
 
         def saved(signature: Signature) -> set[Signature]:
             old = EXEC in signature
@@ -267,26 +355,35 @@ class MaskTracker:
             rest = signature - {target, EXEC} | (frozenset({target}) if old else frozenset[Mask]())
             return _placed(rest, EXEC, new)
 
-        atoms = _each(saved, state)
         state.masks.add(target)
-        self._install(atoms, state)
+        self._install(saved, state)
 
     def _assign(self, target: Mask, value: _Value, state: State) -> None:
         if not _has_outside(state) and value(None) is not False:
             if target == EXEC:
-                raise UnsupportedError("EXEC may come to hold threads that were not active at function entry")
+                raise OutsideError("EXEC may come to hold threads that were not active at function entry")
             return
-        atoms = _each(lambda signature: _placed(signature - {target}, target, value(signature)), state)
         if target != EXEC:
             state.masks.add(target)
-        self._install(atoms, state)
+        self._install(lambda signature: _placed(signature - {target}, target, value(signature)), state)
 
-    def _install(self, atoms: list[Atom], state: State) -> None:
-        state.atoms = _merged(atoms)
+    def _install(self, change: Callable[[Signature], set[Signature]], state: State) -> None:
+        """Every class becomes what ``change`` says."""
+        state.inhabited = {frozenset(new for s in classes for new in change(s)) for classes in state.inhabited}
+        state.atoms = _merged(_each(change, state))
         if _classes(state) > _TIDY_ABOVE:
             self._tidy(state)
-        if _classes(state) > MAX_CLASSES:
-            raise TooManyClassesError(f"more than {MAX_CLASSES} classes of threads to tell apart")
+        self.spend(_classes(state))
+
+    def spend(self, classes: int) -> None:
+        """Count work.
+
+        Raises:
+            TooManyClassesError: it is too much in all.
+        """
+        self._work += classes
+        if self._work > MAX_WORK:
+            raise TooManyClassesError("too many classes of threads to tell apart")
 
     @staticmethod
     def _tidy(state: State) -> None:
@@ -296,6 +393,12 @@ class MaskTracker:
         keep = state.masks | {EXEC, OUTSIDE}
         for atom in state.atoms:
             atom.signatures = {signature & keep for signature in atom.signatures}
+        state.inhabited = {frozenset(signature & keep for signature in classes) for classes in state.inhabited}
+
+
+def _by_class(lane: int, state: State) -> ByClass:
+    """What a vector lane holds in each active class."""
+    return frozenset((s, a.pre.get(lane, UNDEFINED)) for a in state.atoms if a.active for s in a.signatures)
 
 
 def _has_outside(state: State) -> bool:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from itertools import groupby
+from typing import NamedTuple
 
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.flags import Liveness
+from smt_verifier.audit.core.header import whole_wave_keys
 from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
 from smt_verifier.audit.core.liveness import defined_at_exit, reads_from_entry
 from smt_verifier.audit.core.machine import Goal
-from smt_verifier.audit.core.masks import MaskTracker, is_whole_wave
+from smt_verifier.audit.core.masks import MaskTracker
 from smt_verifier.audit.core.moves import slot_keys
 from smt_verifier.audit.core.operations import operation_name, pure_inputs
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.semantics import acts_alone, is_call, is_pure, is_return, preserved_by, spill_slot
-from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State
+from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State, Trait
 from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction
 
 Assume = Callable[[int, int], None]
@@ -37,6 +41,7 @@ class Product:
             frame pointer are saved later, in PEI).
         steps: a pairing of each block's instructions, whoever proposed it.
         coarse: see ``MaskTracker``.
+        outside: follow the threads that are not active at function entry.
 
     Raises:
         UnsupportedError: the entry block has predecessors.
@@ -52,6 +57,7 @@ class Product:
         kept: frozenset[int],
         callee_saved: frozenset[int] = frozenset(),
         coarse: bool = False,
+        outside: bool = False,
     ) -> None:
         grain = 1 if uses_halves(pre, post) else 2
         self.pre = pre
@@ -62,7 +68,7 @@ class Product:
         self.successors = [[position[s] for s, _ in b.successors] for b in pre.blocks]
         if any(0 in row for row in self.successors):
             raise UnsupportedError("a branch back to the entry block")
-        self.idle_edges = [_idle_edges(b, row, position) for b, row in zip(pre.blocks, self.successors, strict=True)]
+        self.tests = [_test(b, row, position) for b, row in zip(pre.blocks, self.successors, strict=True)]
         self.steps = steps
         for row, a, b in zip(steps, pre.blocks, post.blocks, strict=True):
             require_merge(row, a, b)
@@ -79,8 +85,10 @@ class Product:
         for read in (self.reads.live, self.reads.later):
             _keep_ghosts(read, pre, self.pre_lanes, ghosts)
         self.masks = MaskTracker(pre, self.pre_lanes, coarse)
-        self._whole_wave = is_whole_wave(pre)
+        self._outside = outside
         self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept)
+        if header_field(post, "isEntryFunction") != "true" and not has_virtual_registers(post):
+            self.executor.saved_for_all_threads = whole_wave_keys(post, self.post_lanes)
 
     def _followed_operations(self) -> set[str]:
         """Pure operations whose results are worth following: those that stand on one side alone somewhere, and
@@ -96,11 +104,26 @@ class Product:
         )
         return followed | {name for name, count in constants.items() if count > 1}
 
+    def is_idle(self, block: int, successor: int) -> bool:
+        """Whether an edge is taken only where EXEC is 0."""
+        test = self.tests[block]
+        return test is not None and test.of_exec and not test.nonzero(successor)
+
     def leave(self, block: int, successor: int, state: State) -> State:
-        """The state on an edge: where EXEC is known to be 0, no thread is in an active class."""
-        if successor not in self.idle_edges[block]:
+        """The state on an edge, with what its test tells: where EXEC is 0, no thread is in an active class."""
+        self.masks.spend(sum(len(a.signatures) for a in state.atoms))
+        test = self.tests[block]
+        if self.is_idle(block, successor):
+            frozen = [a for a in state.atoms if not a.active]
+            waiting = {frozenset(s for s in classes if EXEC not in s) for classes in state.inhabited}
+            return replace(state, atoms=frozen, inhabited=waiting - {frozenset()})
+        if test is None or not test.nonzero(successor):
             return state
-        return State(state.pre, state.post, [a for a in state.atoms if not a.active], state.masks, state.bounded)
+        if test.of_exec:
+            active = frozenset(s for a in state.atoms if a.active for s in a.signatures)
+            return replace(state, inhabited=state.inhabited | {active})
+        mask = self.masks.tested(state)
+        return state if mask is None else replace(state, known=state.known | {(Trait.NOT_EMPTY, mask)})
 
     def callee_saved_goals(self, block: int, state: State) -> list[Goal]:
         """At a return, the callee-saved registers hold again what they held at entry."""
@@ -190,7 +213,7 @@ class Product:
 
     def _initial_state(self) -> State:
         """Both sides start in one machine state; virtual registers are undefined. Threads outside EXEC are followed
-        only where whole-wave code makes them active.
+        only where that is asked for.
         """
         terms = self.executor.terms
         scalar_pre: dict[int, int] = {}
@@ -216,23 +239,44 @@ class Product:
         for key in self._saved:
             scalar_pre[ENTRY - 1 - key] = scalar_post[key]
         atoms = [atom]
-        if self._whole_wave:
+        if self._outside:
             atoms.append(atom.split({frozenset({OUTSIDE})}))
-        return State(scalar_pre, scalar_post, atoms)
+        return State(scalar_pre, scalar_post, atoms, inhabited={frozenset(atom.signatures)})
 
 
-def _idle_edges(block: BasicBlock, successors: list[int], position: dict[int, int]) -> frozenset[int]:
-    """Successors that are reached only with EXEC = 0, by what S_CBRANCH_EXECZ and S_CBRANCH_EXECNZ test."""
+class Test(NamedTuple):
+    """The conditional branch of a block that has one: to ``target`` if EXEC (or SCC) is zero, as ``on_zero`` says, or
+    if it is not; else control goes to the other successor.
+    """
+
+    of_exec: bool
+    on_zero: bool
+    target: int
+
+    def nonzero(self, successor: int) -> bool:
+        """Whether what is tested is not zero on the way to a successor."""
+        return (successor == self.target) != self.on_zero
+
+
+_TESTS = {
+    "S_CBRANCH_EXECZ": (True, True),
+    "S_CBRANCH_EXECNZ": (True, False),
+    "S_CBRANCH_SCC0": (False, True),
+    "S_CBRANCH_SCC1": (False, False),
+}
+
+
+def _test(block: BasicBlock, successors: list[int], position: dict[int, int]) -> Test | None:
+    """What tells the two successors of a block apart, if the audit follows it."""
     branches = [i for i in block.instructions if i.opcode.startswith(("S_CBRANCH", "S_BRANCH"))]
-    tests = [i for i in branches if i.opcode in ("S_CBRANCH_EXECZ", "S_CBRANCH_EXECNZ")]
-    conditional = [i for i in branches if i.opcode != "S_BRANCH"]
-    if len(tests) != 1 or len(conditional) != 1 or tuple(branches) != block.instructions[-len(branches) :]:
-        return frozenset()
-    target = position[int(tests[0].operands[0].text.removeprefix("%bb.").split(".")[0])]
-    rest = frozenset(successors) - {target}
-    if len(successors) != 2 or len(rest) != 1:
-        return frozenset()
-    return frozenset({target}) if tests[0].opcode == "S_CBRANCH_EXECZ" else rest
+    if not branches or branches[0].opcode not in _TESTS or any(i.opcode != "S_BRANCH" for i in branches[1:]):
+        return None
+    first = branches[0]
+    target = position[int(first.operands[0].text.removeprefix("%bb.").split(".")[0])]
+    alone = tuple(branches) == block.instructions[-len(branches) :]
+    if not alone or len(successors) != 2 or len(set(successors) - {target}) != 1:
+        return None
+    return Test(*_TESTS[first.opcode], target)
 
 
 def _between_pairs(row: list[Step]) -> Iterator[list[Step]]:

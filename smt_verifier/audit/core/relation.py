@@ -11,7 +11,19 @@ from dataclasses import dataclass, field
 
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.masks import Variable
-from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Expression, Mask, Signature, State
+from smt_verifier.audit.core.state import (
+    EXEC,
+    OUTSIDE,
+    UNDEFINED,
+    Atom,
+    Classes,
+    Expression,
+    Known,
+    Mask,
+    Signature,
+    State,
+    Trait,
+)
 
 Fact = tuple[str, int, int, tuple[int, ...]]
 """``(operation, index, key, argument keys)``: the lane ``key`` holds that result of the operation on those lanes,
@@ -39,14 +51,16 @@ class Relation:
 @dataclass(slots=True)
 class Claims:
     """Everything claimed at a block's entry: scalars, each class of threads by signature, and the masks known
-    exactly, or only bounded (``State``), by the pre-RA keys that hold them. Classes of which the same is claimed share
-    the object.
+    exactly, or only bounded, or known to be something (``State``), by the pre-RA keys that hold them. Classes of which
+    the same is claimed share the object.
     """
 
     scalar: Relation
     classes: dict[Signature, Relation]
     masks: frozenset[Variable]
     bounded: frozenset[Variable] = frozenset()
+    known: frozenset[tuple[Trait, Variable]] = frozenset()
+    inhabited: frozenset[Classes] = frozenset()
 
     def state(self, executor: Executor, assume: Callable[[int, int], None]) -> State:
         """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis."""
@@ -54,11 +68,13 @@ class Claims:
         names: dict[Mask, Mask] = {**self.names(self.masks, executor, scalar_pre)}
         grouped = self._grouped()
         atoms = [
-            Atom({frozenset(names.get(m, m) for m in s) for s in signatures}, *_tables(relation, executor, assume))
+            Atom({_renamed(s, names) for s in signatures}, *_tables(relation, executor, assume))
             for signatures, relation in grouped
         ]
         bounded = set(self.names(self.bounded, executor, scalar_pre).values())
-        state = State(scalar_pre, scalar_post, atoms, set(names.values()), bounded)
+        known = self._known(executor, scalar_pre)
+        inhabited = {frozenset(_renamed(s, names) for s in classes) for classes in self.inhabited}
+        state = State(scalar_pre, scalar_post, atoms, set(names.values()), bounded, known, inhabited)
         for table, relation in [
             (None, self.scalar),
             *((a, r) for a, (_, r) in zip(atoms, grouped, strict=True)),
@@ -69,9 +85,21 @@ class Claims:
         return state
 
     def masks_hold(self, executor: Executor, state: State) -> bool:
-        """Whether the masks that are claimed to be known or bounded are so."""
+        """Whether the masks that are claimed to be known or bounded are so, and what is claimed of them and of the
+        threads in them.
+        """
         known, bounded = (self.names(v, executor, state.pre).values() for v in (self.masks, self.bounded))
+        if not state.known >= self._known(executor, state.pre):
+            return False
+        names = self.names(self.masks, executor, state.pre)
+        shown = [{projected(s, names) for s in classes} for classes in state.inhabited]
+        if not all(any(classes <= claimed for classes in shown) for claimed in self.inhabited):
+            return False
         return state.masks.issuperset(known) and (state.masks | state.bounded).issuperset(bounded)
+
+    def _known(self, executor: Executor, scalar_pre: dict[int, int]) -> set[Known]:
+        names = self.names(frozenset(variable for _, variable in self.known), executor, scalar_pre)
+        return {(trait, names[variable]) for trait, variable in self.known}
 
     @staticmethod
     def names(masks: frozenset[Variable], executor: Executor, scalar_pre: dict[int, int]) -> dict[Variable, Mask]:
@@ -84,6 +112,10 @@ class Claims:
         for signature, relation in self.classes.items():
             found.setdefault((id(relation), signature & FLAGS), ([], relation))[0].append(signature)
         return list(found.values())
+
+
+def _renamed(signature: Signature, names: Mapping[Mask, Mask]) -> Signature:
+    return frozenset(names.get(m, m) for m in signature)
 
 
 def projected(signature: Signature, names: Mapping[Variable, Mask]) -> Signature:

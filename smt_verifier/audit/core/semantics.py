@@ -58,13 +58,6 @@ _RELATIVE = re.compile(r"target-flags\((?!amdgpu-abs)")
 _INVARIANT_LOAD = re.compile(r'(?:"amdgpu-noclobber" )?(?:dereferenceable invariant|invariant dereferenceable) load \(')
 """A load that gives the same wherever it stands: no volatile, no ordering, no scope."""
 _SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
-_IGNORES_EXEC = re.compile(r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|WRITELANE|INDIRECT|SET_INACTIVE)|.*WWM|.*WQM")
-_EXEC_UNCLEAR = re.compile(
-    r"LDS_(?:PARAM|DIRECT)_LOAD|.*LOAD_(?:MONITOR_)?TR|V_INDIRECT|SI_(?:INDIRECT|INIT_EXEC|PS_LIVE|KILL|DEMOTE)"
-)
-_READS_INACTIVE = re.compile(
-    r"V_(?:READLANE|MFMA|SMFMAC|WMMA|SWMMAC|PERMLANE|WRITELANE|SET_INACTIVE)|.*_(?:dpp8|DPP8)|.*WWM|.*WQM"
-)
 _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
 _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
 _NO_PLACES = frozenset({"scc", "src_vccz", "src_execz", "src_scc", "src_pops_exiting_wave_id"})
@@ -212,33 +205,6 @@ def table_of(opcode: str) -> InstructionDescription:
     if table is None:
         raise UnsupportedError(f"{opcode} is not an instruction of the LLVM whose tables the audit has")
     return table
-
-
-@lru_cache(maxsize=None)
-def ignores_exec(opcode: str) -> bool:
-    """Whether vector results are written in inactive lanes too (ISA manuals: matrix operations, v_writelane)."""
-    return bool(_IGNORES_EXEC.match(opcode))
-
-
-@lru_cache(maxsize=None)
-def exec_unclear(opcode: str) -> bool:
-    """Whether the ISA lets it write some inactive threads but not others, or changes EXEC on the way.
-
-    LDS parameter and direct loads work on whole quads, transposing loads across threads, indirect pseudos in a loop
-    of their own. Fine while all threads are active; not followed while some wait.
-    """
-    return bool(_EXEC_UNCLEAR.match(opcode))
-
-
-@lru_cache(maxsize=None)
-def reads_inactive_lanes(opcode: str) -> bool:
-    """Whether a vector operand is read in inactive lanes too (matrix operations, v_readlane, permutations).
-
-    DPP (16 bits of control) and the DS permutations take 0 or the old value instead (ISA manuals: disabled lanes).
-
-    What writes inactive lanes reads them as well: a tied operand keeps there what the result does not change.
-    """
-    return bool(_READS_INACTIVE.match(opcode)) or ignores_exec(opcode)
 
 
 @lru_cache(maxsize=None)

@@ -20,12 +20,27 @@ UNDEFINED = 0
 EXEC = -1
 """Name of EXEC among the masks."""
 OUTSIDE = -2
-"""Marks the class of threads that were not active at function entry, in functions with whole-wave code."""
+"""Marks the class of threads that were not active at function entry, where those are followed."""
 
 Mask = int | tuple[int, ...]
 """``EXEC``, ``OUTSIDE``, or the terms of the scalar lanes that hold a mask (their keys, between blocks)."""
 Signature = frozenset[Mask]
 """The masks that the threads of a class are in."""
+Classes = frozenset[Signature]
+ByClass = frozenset[tuple[Signature, int]]
+"""The term that a vector lane holds, for each active class."""
+
+
+class Trait(Enum):
+    """What may be known of a mask, or of a scalar (``active.py``)."""
+
+    NOT_EMPTY = "not empty"
+    PART_OF_EXEC = "part of EXEC"
+    ACTIVE_THREAD = "the number of an active thread"
+    FIRST_THREAD = "holds the first active thread"
+
+
+Known = tuple[Trait, Mask]
 
 
 @dataclass(slots=True)
@@ -90,6 +105,10 @@ class State:
         atoms: classes of threads with their vector lanes.
         masks: masks whose value is known exactly as a union of classes.
         bounded: masks of which it is only known that they hold no thread outside all classes.
+        known: what else is known of masks and of numbers of threads (``active.py``).
+        inhabited: sets of classes that hold at least one thread together.
+        first: for scalars that V_READFIRSTLANE made in this block, what it read, class by class.
+        tests: for terms that SCC has held in this block, the mask that is not empty where they are 1.
     """
 
     pre: dict[int, int]
@@ -97,6 +116,15 @@ class State:
     atoms: list[Atom]
     masks: set[Mask] = field(default_factory=set[Mask])
     bounded: set[Mask] = field(default_factory=set[Mask])
+    known: set[Known] = field(default_factory=set[Known])
+    inhabited: set[Classes] = field(default_factory=set[Classes])
+    first: dict[int, ByClass] = field(default_factory=dict[int, ByClass])
+    tests: dict[int, Mask] = field(default_factory=dict[int, Mask])
+
+    @property
+    def entered(self) -> bool:
+        """Whether some thread is known to be active."""
+        return any(all(EXEC in signature for signature in classes) for classes in self.inhabited)
 
 
 class Side(Enum):
