@@ -8,6 +8,7 @@ encoder uses, is None: whoever asks must then answer that it does not know. docs
 from __future__ import annotations
 
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -81,6 +82,11 @@ def _tables() -> _Tables:
 def llvm_version() -> str:
     """Version of the LLVM that the tables are of, e.g. ``"22.1.8"``."""
     return _tables().version
+
+
+def opcodes() -> Collection[str]:
+    """All opcodes that LLVM has for AMDGPU, in its order."""
+    return _tables().numbers.keys()
 
 
 @lru_cache(maxsize=None)
