@@ -15,8 +15,9 @@ import pytest
 from allocation import Pair, phases_of_ir, phases_of_kernel
 
 from smt_verifier.audit import Finding, audit
-from smt_verifier.audit.core.report import Value, path_text
+from smt_verifier.audit.core.report import Value
 from smt_verifier.audit.journal import Clock, Journal
+from smt_verifier.audit.wording import path_text, render
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Verdict
 from verilocc_mlir.mir.parser import parse_mir
@@ -85,7 +86,7 @@ def test_wrong_operand_shows_lanes_both_values_and_the_right_register() -> None:
     assert one.path == ("bb.1",)
     assert one.more == 0
     assert "v38 must hold" in one.message
-    shown = one.render()
+    shown = render(one)
     for text in ("operand 2: $vgpr38_vgpr39", "lanes sub0, sub1", "in v36 there", "path: within bb.1"):
         assert text in shown
 
@@ -104,7 +105,7 @@ def test_dropped_copy_shows_the_stale_value_and_who_holds_the_right_one() -> Non
     assert one.elsewhere == ("v23",)
     assert one.path == ("bb.0",)
     assert one.more == 1
-    assert one.render().endswith("and 1 more use that this makes wrong")
+    assert render(one).endswith("and 1 more use that this makes wrong")
 
 
 def test_lost_back_edge_update_names_the_path_around_the_loop() -> None:
@@ -112,7 +113,7 @@ def test_lost_back_edge_update_names_the_path_around_the_loop() -> None:
     broken = edit(gemm(), update, r"renamable $vgpr52_vgpr53 = \1")
     one = findings(broken, "value")[0]
     assert one.path == ("bb.1", "bb.1")
-    assert "path: bb.1 -> bb.1" in one.render()
+    assert "path: bb.1 -> bb.1" in render(one)
     assert one.operand is not None
     assert one.operand.post == "$vgpr24_vgpr25"
     assert one.elsewhere == ("v52",)
@@ -245,7 +246,7 @@ def test_machine_rules_name_the_operand() -> None:
     assert one.operand is not None
     assert (one.operand.number, one.operand.post) == (0, "renamable $vgpr49_vgpr50")
     assert ":av_64_align2" in one.operand.pre
-    assert "operand 0: renamable $vgpr49_vgpr50, before allocation %" in one.render()
+    assert "operand 0: renamable $vgpr49_vgpr50, before allocation %" in render(one)
     source = r"(?:killed )?(?!\2,)\$vgpr\d+, "
     fmac = rf"(renamable (\$vgpr\d+) = nofpexcept V_FMAC_F32_e32 {source}{source})(?:killed )?\2,"
     untied = edit(spilling(), fmac, r"\1$vgpr0,")
