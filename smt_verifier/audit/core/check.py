@@ -93,7 +93,7 @@ class _Edge:
                 asked.add((term, id(places)))
                 for place in places:
                     self.goals.append(Goal("relation", term, self.executor.read(place, post), step, key, place))
-        for operation, index, key, keys in relation.facts:
+        for operation, index, key, keys in sorted(relation.facts):
             now = [pre_term(self.executor, self.state, atom, k) for k in (key, *keys)]
             if UNDEFINED in now or terms.maybe_undefined.intersection(now):
                 self.unmet.append(f"an operand of {operation} may be undefined here")
