@@ -1,9 +1,8 @@
 """Obligations as files: what was asked, one SMT-LIB2 file each, and a manifest that ties them to their inputs.
 
-``manifest.json`` (version ``MANIFEST_VERSION``) has ``inputs``: name and SHA-256 of each text that was verified, and
-``obligations``: name, file, logic, number of goals, SHA-256 of the file, and the verdict that was reached.
-``recheck`` replays the files with any of three solvers and says where a verdict differs, a file was changed, or one
-is missing.
+``manifest.json`` (version ``MANIFEST_VERSION``) has ``inputs``: name and SHA-256 of each text that was verified;
+``obligations``: name, file, logic, number of goals, SHA-256 of the file, and the verdict that was reached, in order;
+and ``digest``: SHA-256 over both lists. ``smt_verifier.recheck`` reads it.
 """
 
 from __future__ import annotations
@@ -11,18 +10,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt import Obligation, Solver, Verdict, default_solver, to_smtlib, without_sorts
-from smt_verifier.smt.processes import replay
+from smt_verifier.smt import Obligation, Solver, Verdict, default_solver, to_smtlib
 from verilocc_mlir.errors import InputError
 
-MANIFEST_VERSION = 1
-_STATUS = {Outcome.PROVED: "unsat", Outcome.REFUTED: "sat"}
+MANIFEST_VERSION = 2
+MANIFEST = "manifest.json"
+STATUS = {Outcome.PROVED: "unsat", Outcome.REFUTED: "sat", Outcome.UNKNOWN: "unknown"}
+"""The ``status`` that a file of each outcome carries; also that of an obligation that the solver could not read is
+``unknown``.
+"""
+_FILE = re.compile(r"\d{4,}\.smt2")
 
 
 @dataclass
@@ -61,8 +64,8 @@ def write_artefacts(
         directory.mkdir(parents=True, exist_ok=True)
         rows: list[dict[str, object]] = []
         for number, (obligation, verdict) in enumerate(asked):
-            name = f"{number:04d}.smt2"
-            data = to_smtlib(obligation, _STATUS.get(verdict.outcome, "unknown")).encode()
+            name = file_name(number)
+            data = to_smtlib(obligation, STATUS.get(verdict.outcome, "unknown")).encode()
             _write(directory / name, data)
             rows.append(
                 {
@@ -70,105 +73,46 @@ def write_artefacts(
                     "file": name,
                     "logic": obligation.logic,
                     "goals": len(obligation.goals),
-                    "sha256": _hash(data),
+                    "sha256": sha256(data),
                     "outcome": verdict.outcome.value,
                 }
             )
+        texts = [{"name": n, "sha256": sha256(d)} for n, d in inputs.items()]
         manifest = {
             "version": MANIFEST_VERSION,
-            "inputs": [{"name": n, "sha256": _hash(d)} for n, d in inputs.items()],
+            "inputs": texts,
             "obligations": rows,
+            "digest": rows_digest(texts, rows),
         }
-        _write(directory / "manifest.json", (json.dumps(manifest, indent=1) + "\n").encode())
+        replaced = (directory / MANIFEST).exists()
+        _write(directory / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+        if replaced:
+            _remove_others(directory, {str(row["file"]) for row in rows})
         return tuple(str(row["file"]) for row in rows)
     except OSError as error:
         raise InputError(f"cannot write obligations: {error.strerror}", where=str(directory)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Rechecked:
-    """One obligation, replayed; it agrees if the file is the recorded one and its verdict was reached again."""
-
-    name: str
-    recorded: str
-    outcome: Outcome
-    reason: str
-
-    @property
-    def agrees(self) -> bool:
-        """Whether nothing is left to explain."""
-        return self.outcome.value == self.recorded
+def file_name(number: int) -> str:
+    """The file of an obligation, by its place in the manifest."""
+    return f"{number:04d}.smt2"
 
 
-def recheck(
-    directory: Path,
-    solver: str,
-    *,
-    timeout_s: float = 60.0,
-    memory_mib: int = 4096,
-    progress: Callable[[Rechecked], None] = lambda _: None,
-) -> tuple[Rechecked, ...]:
-    """Replay every obligation of a directory with ``z3``, ``cvc5`` or ``bitwuzla``.
-
-    A file whose hash is not the manifest's is INVALID; a limit or a crash is UNKNOWN.
-
-    Raises:
-        InputError: there is no manifest of this version.
-    """
-    rows = _manifest(directory)
-    done: list[Rechecked] = []
-    for row in rows:
-        result = _recheck_one(directory, row, solver, timeout_s, memory_mib)
-        progress(result)
-        done.append(result)
-    return tuple(done)
+def rows_digest(inputs: object, rows: object) -> str:
+    """SHA-256 over all rows of a manifest, so that one that is left out or put elsewhere is noticed."""
+    return sha256(json.dumps([inputs, rows], sort_keys=True, separators=(",", ":")).encode())
 
 
-def _recheck_one(directory: Path, row: dict[str, Any], solver: str, timeout_s: float, memory_mib: int) -> Rechecked:
-    name, recorded = str(row["name"]), str(row["outcome"])
-    file = directory / Path(str(row["file"])).name
-    try:
-        data = file.read_bytes()
-    except (OSError, ValueError) as error:
-        return Rechecked(name, recorded, Outcome.INVALID, f"{file.name!r}: {error}")
-    if _hash(data) != row["sha256"]:
-        return Rechecked(name, recorded, Outcome.INVALID, f"{file.name} is not the file that was recorded")
-    text = data.decode(errors="replace")
-    if solver == "bitwuzla":
-        text = _over_vectors(text)
-    answer = replay(text, solver, timeout_s=timeout_s, memory_mib=memory_mib)
-    return Rechecked(name, recorded, answer.outcome, answer.reason)
-
-
-def _over_vectors(text: str) -> str:
-    """The script over bit-vectors, for bitwuzla; ``without_sorts`` says why that asks the same."""
-    changed = without_sorts(Obligation("", "QF_UF", text, ()))
-    return changed.script.replace("(set-logic QF_UF)", "(set-logic QF_UFBV)") if changed.logic != "QF_UF" else text
-
-
-def _manifest(directory: Path) -> list[dict[str, Any]]:
-    path = directory / "manifest.json"
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_bytes())
-        rows: list[object] = manifest["obligations"]
-        if manifest["version"] != MANIFEST_VERSION:
-            raise InputError(
-                f"manifest version {manifest['version']}", where=str(path), hint="use the version that wrote it"
-            )
-        found = [cast("dict[str, Any]", row) for row in rows if isinstance(row, dict)]
-        if len(found) < len(rows) or not all({"name", "file", "sha256", "outcome"} <= set(row) for row in found):
-            raise InputError("an obligation without name, file, sha256 or outcome", where=str(path))
-        return found
-    except OSError as error:
-        raise InputError(
-            f"cannot be read: {error.strerror}", where=str(path), hint="verilocc audit --smt-dir"
-        ) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError("not a manifest of obligations", where=str(path)) from error
-
-
-def _hash(data: bytes) -> str:
+def sha256(data: bytes) -> str:
+    """In hexadecimal."""
     return hashlib.sha256(data).hexdigest()
+
+
+def _remove_others(directory: Path, files: set[str]) -> None:
+    """Files of obligations of the run before this one, which the manifest no longer lists."""
+    for path in directory.iterdir():
+        if _FILE.fullmatch(path.name) and path.name not in files:
+            path.unlink()
 
 
 def _write(path: Path, data: bytes) -> None:

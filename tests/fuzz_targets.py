@@ -17,12 +17,14 @@ from pathlib import Path
 
 from support import allocated_by_llvm, kernel_paths, pre_ra, run_llc
 
-from smt_verifier.artefacts import RecordingSolver, recheck, write_artefacts
+from smt_verifier.artefacts import RecordingSolver, write_artefacts
 from smt_verifier.audit import audit
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import diagnose, prove
 from smt_verifier.prove.forms import to_json as diagnosis_json
 from smt_verifier.prove.forms import to_text
+from smt_verifier.recheck import recheck
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.header import header_field
@@ -134,7 +136,7 @@ def fuzz_audit(data: bytes) -> None:
         for function in report.functions:
             assert function.outcome is Outcome.PROVED or function.findings
             for finding in function.findings:
-                finding.render()
+                render(finding)
 
 
 def fuzz_build(data: bytes) -> None:

@@ -15,8 +15,9 @@ import pytest
 from allocation import Pair, phases_of_ir, phases_of_kernel
 
 from smt_verifier.audit import Finding, audit
-from smt_verifier.audit.core.report import Value, path_text
+from smt_verifier.audit.core.report import Value
 from smt_verifier.audit.journal import Clock, Journal
+from smt_verifier.audit.wording import path_text, render
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Verdict
 from verilocc_mlir.mir.parser import parse_mir
@@ -85,7 +86,7 @@ def test_wrong_operand_shows_lanes_both_values_and_the_right_register() -> None:
     assert one.path == ("bb.1",)
     assert one.more == 0
     assert "v38 must hold" in one.message
-    shown = one.render()
+    shown = render(one)
     for text in ("operand 2: $vgpr38_vgpr39", "lanes sub0, sub1", "in v36 there", "path: within bb.1"):
         assert text in shown
 
@@ -104,7 +105,7 @@ def test_dropped_copy_shows_the_stale_value_and_who_holds_the_right_one() -> Non
     assert one.elsewhere == ("v23",)
     assert one.path == ("bb.0",)
     assert one.more == 1
-    assert one.render().endswith("and 1 more use that this makes wrong")
+    assert render(one).endswith("and 1 more use that this makes wrong")
 
 
 def test_lost_back_edge_update_names_the_path_around_the_loop() -> None:
@@ -112,7 +113,7 @@ def test_lost_back_edge_update_names_the_path_around_the_loop() -> None:
     broken = edit(gemm(), update, r"renamable $vgpr52_vgpr53 = \1")
     one = findings(broken, "value")[0]
     assert one.path == ("bb.1", "bb.1")
-    assert "path: bb.1 -> bb.1" in one.render()
+    assert "path: bb.1 -> bb.1" in render(one)
     assert one.operand is not None
     assert one.operand.post == "$vgpr24_vgpr25"
     assert one.elsewhere == ("v52",)
@@ -192,6 +193,91 @@ def test_copy_before_exec_is_widened_says_that_waiting_threads_are_left_out() ->
     assert {f.rule for d in wide.audit().functions for f in d.findings} == set()
 
 
+SLOT = """stack:
+  - { id: 0, name: '', type: spill-slot, offset: 0, size: 4, alignment: 4,
+      stack-id: default, callee-saved-register: '', callee-saved-restored: true,
+      debug-info-variable: '', debug-info-expression: '', debug-info-location: '' }"""
+OBJECT = "%stack.0, $sgpr32, 0, implicit $exec :: "
+SAVE = f"    SI_SPILL_V32_SAVE $vgpr0, {OBJECT}(store (s32) into %stack.0, addrspace 5)\n"
+RESTORE = f"    $vgpr0 = SI_SPILL_V32_RESTORE {OBJECT}(load (s32) from %stack.0, addrspace 5)\n"
+WIDEN = "    $exec = S_OR_B64 $exec, killed renamable $sgpr2_sgpr3, implicit-def $scc\n"
+LOAD = "    renamable $vgpr2 = GLOBAL_LOAD_DWORD renamable $vgpr0_vgpr1, 0, 0, implicit $exec"
+
+
+def spilled_around_the_join() -> Pair:
+    """v0 is stored where the join begins, before EXEC is widened, and loaded after that."""
+    pair = phases_of_ir(DIVERGENT, "gfx942")[1].with_post("stack:           []", SLOT)
+    return pair.with_post(WIDEN, SAVE + WIDEN + RESTORE)
+
+
+def test_a_slot_stored_for_some_threads_only_is_said_to_be() -> None:
+    broken = spilled_around_the_join()
+    one = findings(broken, "value")[0]
+    assert one.message.endswith(
+        f"held before it was stored under a narrower EXEC (bb.4, post line {line_of(broken, SAVE)})"
+    )
+    assert one.found is not None
+    assert one.found.facts[0].what.endswith("is stored under a narrower EXEC only, by")
+    assert sites(one.found) == ["SI_SPILL_V32_SAVE", "SI_SPILL_V32_RESTORE"]
+    assert one.lost is not None
+    assert "for the threads active there only" in one.lost.what
+    assert one.lost.site is not None
+    assert "SI_SPILL_V32_SAVE" in one.lost.site.text
+    wide = broken.with_post(SAVE + WIDEN, WIDEN + SAVE)
+    assert {f.rule for d in wide.audit().functions for f in d.findings} == set()
+
+
+def test_a_slot_stored_on_another_path_only_names_the_store() -> None:
+    broken = spilled_around_the_join().with_post(SAVE, "").with_post(LOAD, SAVE + LOAD)
+    one = findings(broken, "value")[0]
+    assert one.found is not None
+    assert one.found.facts[0].what.startswith("nothing on this path writes spill slot 0")
+    assert one.found.facts[0].what.endswith("another path does, by")
+    assert one.found.facts[0].site is not None
+    assert one.found.facts[0].site.label == "bb.3"
+
+
+def test_a_register_written_for_some_threads_only_is_said_to_be() -> None:
+    pair = phases_of_ir(DIVERGENT, "gfx942")[1]
+    broken = edit(pair.with_post(WIDEN, COPY + WIDEN), STORE, "GLOBAL_STORE_DWORD $vgpr10_vgpr11,")
+    one = findings(broken, "value")[0]
+    assert "but holds what v10 held before it was written under a narrower EXEC (bb.4, post line" in one.message
+
+
+@pytest.mark.parametrize(
+    ("gone", "rule", "message"),
+    [
+        (
+            "    renamable $vgpr3 = COPY renamable $sgpr2, implicit $exec\n",
+            "value",
+            r"v3 must hold %\d+\.sub0 as it was at the block's start, but holds what it held at the block's start, "
+            r"which is not known to equal %\d+\.sub0",
+        ),
+        (
+            "    $sgpr30 = SI_RESTORE_S32_FROM_VGPR $vgpr63, 0\n",
+            "callee-saved",
+            r"s30 must hold again what it held at function entry, but holds what it held at the block's start, which "
+            r"is not known to equal that",
+        ),
+        (
+            "    renamable $sgpr10 = S_LOAD_DWORD_IMM renamable $sgpr4_sgpr5, 8, 0 :: (dereferenceable invariant load "
+            "(s32) from %ir.n.kernarg.offset, align 8, addrspace 4)\n",
+            "value",
+            r"s10 must hold what s10 of the text before allocation held at the block's start, but holds what it held "
+            r"at the block's start, which is not known to equal that",
+        ),
+    ],
+)
+def test_what_one_block_shows_names_two_values(
+    gone: str, rule: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no path is found, the message says what differs, not the same name twice."""
+    monkeypatch.setattr("smt_verifier.audit.explain._MAX_CANDIDATES", 0)
+    pair = phases_of_ir(DIVERGENT, "gfx942")[1]
+    broken = pair.with_post(gone, "")
+    assert any(re.fullmatch(message, f.message) for f in findings(broken, rule)), findings(broken, rule)
+
+
 def test_copy_in_one_branch_names_it_and_a_path_around_it() -> None:
     pair = phases_of_ir(DIVERGENT, "gfx942")[1]
     load = "    renamable $vgpr2 = GLOBAL_LOAD_DWORD renamable $vgpr0_vgpr1, 0, 0, implicit $exec"
@@ -245,7 +331,7 @@ def test_machine_rules_name_the_operand() -> None:
     assert one.operand is not None
     assert (one.operand.number, one.operand.post) == (0, "renamable $vgpr49_vgpr50")
     assert ":av_64_align2" in one.operand.pre
-    assert "operand 0: renamable $vgpr49_vgpr50, before allocation %" in one.render()
+    assert "operand 0: renamable $vgpr49_vgpr50, before allocation %" in render(one)
     source = r"(?:killed )?(?!\2,)\$vgpr\d+, "
     fmac = rf"(renamable (\$vgpr\d+) = nofpexcept V_FMAC_F32_e32 {source}{source})(?:killed )?\2,"
     untied = edit(spilling(), fmac, r"\1$vgpr0,")

@@ -19,6 +19,7 @@ from allocation import (
 )
 from support import cpu_of, kernel_paths, run_llc
 
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 
 ALL_TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"]
@@ -31,7 +32,7 @@ CALLS = (Path(__file__).parent / "data" / "audit" / "calls.ll").read_text()
 
 def proved(pair: Pair) -> None:
     report = pair.audit()
-    assert [f.render() for done in report.functions for f in done.findings] == []
+    assert [render(f) for done in report.functions for f in done.findings] == []
     assert report.outcome is Outcome.PROVED
     assert report.obligations > 50
 

@@ -14,6 +14,7 @@ import pytest
 from allocation import Pair, phases_of_ir
 from support import run_llc
 
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 
 DATA = Path(__file__).parent / "data" / "audit"
@@ -207,8 +208,8 @@ def _clobbered_by_call() -> Pair:
 def test_mutation_is_refuted_for_the_right_reason(mutate: Callable[[], Pair], rules: set[str]) -> None:
     report = mutate().audit()
     found = {f.rule for done in report.functions for f in done.findings}
-    assert report.outcome is Outcome.REFUTED, [f.render() for done in report.functions for f in done.findings]
-    assert found & rules, [f.render() for done in report.functions for f in done.findings]
+    assert report.outcome is Outcome.REFUTED, [render(f) for done in report.functions for f in done.findings]
+    assert found & rules, [render(f) for done in report.functions for f in done.findings]
 
 
 def test_unchanged_sites_are_proved() -> None:

@@ -11,6 +11,7 @@ from allocation import Pair, phases_of_ir
 from random_ir import Features, random_ir
 from support import run_opt
 
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
 
@@ -30,7 +31,7 @@ def source(seed: int) -> tuple[str, str]:
 def test_llvms_allocation_is_proved(seed: int) -> None:
     for pair in phases_of_ir(*source(seed)):
         report = pair.audit()
-        assert [f.render() for done in report.functions for f in done.findings] == []
+        assert [render(f) for done in report.functions for f in done.findings] == []
         assert report.outcome is Outcome.PROVED
 
 

@@ -10,6 +10,7 @@ from allocation import ALLOCATORS, PASSES, Pair, allocated
 from random_mir import TARGETS, Features, random_features, random_mir, switches
 from support import readable, run_llc
 
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.parser import parse_mir
 
@@ -80,7 +81,7 @@ def targets(switch: str) -> tuple[str, ...]:
 
 def proved(pair: Pair) -> None:
     report = pair.audit()
-    assert [f.render() for done in report.functions for f in done.findings] == []
+    assert [render(f) for done in report.functions for f in done.findings] == []
     assert report.outcome is Outcome.PROVED
 
 

@@ -15,8 +15,9 @@ from fuzz_targets import TARGETS, in_time
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from smt_verifier.artefacts import recheck
+from smt_verifier.artefacts import rows_digest
 from smt_verifier.outcome import Outcome
+from smt_verifier.recheck import recheck
 from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.mir.header import function_name
 from verilocc_mlir.mir.operands import parse_operand
@@ -106,16 +107,26 @@ def test_an_alignment_that_is_no_number() -> None:
         TARGETS["build"][0](text.replace("maxAlignment:", f"maxAlignment: {wrong}").encode())
 
 
+def manifest_row(data: bytes, file: str = "0000.smt2") -> dict[str, object]:
+    row = {"name": "x", "file": file, "logic": "QF_UF", "goals": 1, "outcome": "proved"}
+    return {**row, "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def write_manifest(directory: Path, row: dict[str, object]) -> None:
+    manifest = {"version": 2, "inputs": [], "obligations": [row], "digest": rows_digest([], [row])}
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+
+
 @pytest.mark.parametrize("name", ["\\ud800", "\\u0000", "", "..", "/"])
 def test_a_file_name_in_a_manifest_that_is_none(tmp_path: Path, name: str) -> None:
-    row = f'{{"name": "x", "file": "{name}", "sha256": "", "outcome": "proved"}}'
-    (tmp_path / "manifest.json").write_text(f'{{"version": 1, "inputs": [], "obligations": [{row}]}}')
+    row = manifest_row(b"", file=json.loads(f'"{name}"'))
+    write_manifest(tmp_path, row)
     (found,) = recheck(tmp_path, "z3")
     assert found.outcome is Outcome.INVALID
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"version": 1, "obligations": [["name", "file", "sha256", "outcome"]]}']
+    "text", ["[" * 100_000, '{"version": 2, "inputs": [], "obligations": [["name", "file"]], "digest": ""}']
 )
 def test_a_manifest_that_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
@@ -126,10 +137,9 @@ def test_a_manifest_that_is_none(tmp_path: Path, text: str) -> None:
 def test_an_obligation_that_is_not_text(tmp_path: Path) -> None:
     data = b"\xff\xfe(check-sat)"
     (tmp_path / "0000.smt2").write_bytes(data)
-    row = {"name": "x", "file": "0000.smt2", "sha256": hashlib.sha256(data).hexdigest(), "outcome": "proved"}
-    (tmp_path / "manifest.json").write_text(json.dumps({"version": 1, "inputs": [], "obligations": [row]}))
+    write_manifest(tmp_path, manifest_row(data))
     (found,) = recheck(tmp_path, "z3")
-    assert found.outcome is Outcome.UNKNOWN
+    assert found.outcome is Outcome.INVALID
 
 
 def test_blank_lines_without_end_are_read_in_time() -> None:

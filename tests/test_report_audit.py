@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,8 +13,11 @@ from typing import Any
 import pytest
 from allocation import phases_of_ir, phases_of_kernel
 
-from smt_verifier.audit import RULES, AuditReport, Finding, FunctionAudit, MoveCounts
+from smt_verifier.artefacts import RecordingSolver
+from smt_verifier.audit import RULES, AuditReport, Fault, Finding, FunctionAudit, MoveCounts, audit
+from smt_verifier.audit.core.report import FAULTS
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.audit import audit_texts
 from verilocc_mlir.report.audit.html import to_html
 from verilocc_mlir.report.audit.json import schema, to_data, to_json
@@ -20,11 +25,13 @@ from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
 from verilocc_mlir.report.audit.rules import RULE_TEXTS
 from verilocc_mlir.report.audit.sarif import to_sarif, to_sarif_data
 from verilocc_mlir.report.audit.text import to_text
+from verilocc_mlir.target.targets import target
 
 jsonschema = pytest.importorskip("jsonschema")
 
 DATA = Path(__file__).parent / "data"
-KERNELS = Path(__file__).resolve().parent.parent / "examples" / "kernels"
+REPOSITORY = Path(__file__).resolve().parent.parent
+KERNELS = REPOSITORY / "examples" / "kernels"
 SARIF_SCHEMA = json.loads((DATA / "report" / "sarif-2.1.0-rtm.5.json").read_text())
 
 
@@ -141,6 +148,94 @@ def test_sarif_has_places_rules_and_the_path() -> None:
 def test_unknown_is_an_open_question_in_sarif() -> None:
     result = to_sarif_data(UNKNOWN)["runs"][0]["results"][0]
     assert (result["kind"], result["level"]) == ("open", "none")
+
+
+def rules_named_in_the_audit() -> set[str]:
+    """First arguments of the calls that make findings, goals and complaints in the audit's code."""
+    named: set[str] = set()
+    for path in (REPOSITORY / "smt_verifier" / "audit").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and node.args:
+                function = node.func
+                name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+                first = node.args[0]
+                if name in ("Finding", "Goal", "Complaint", "refute") and isinstance(first, ast.Constant):
+                    named.add(str(first.value))
+    return named
+
+
+def test_every_rule_has_its_kind_of_fault() -> None:
+    named = rules_named_in_the_audit()
+    assert len(named) > 15
+    assert named <= set(FAULTS)
+    assert {rule for rule in RULES if FAULTS[rule] is Fault.LIVENESS} == {"kill-flag", "dead-flag", "live-in"}
+    for rule in RULES:
+        assert Finding(rule, Outcome.UNKNOWN, "").fault is Fault.UNDECIDED
+        assert Finding(rule, Outcome.INVALID, "").fault is Fault.INVALID
+
+
+def test_the_two_kinds_of_fault_are_told_apart_in_every_form() -> None:
+    """One operand reads another register; one register is marked killed though it is read later."""
+    pair = phases_of_kernel(KERNELS / "gemm_mma_lds.gfx942.opt.ll")[1]
+    loads = "GLOBAL_LOAD_DWORDX4 renamable $vgpr44_vgpr45, 0"
+    lying = pair.with_post(loads, loads.replace("renamable", "killed renamable"))
+    reads = "V_MFMA_F32_16X16X16F16_vgprcd_e64 $vgpr32_vgpr33, $vgpr3"
+    both = lying.with_post(f"{reads}6_vgpr37", f"{reads}8_vgpr39")
+    for text, kinds in (
+        (lying, ["untrue-liveness"]),
+        (both, ["computes-otherwise", "untrue-liveness"]),
+    ):
+        run = audit_texts(Listing("pre.mir", text.pre), Listing("post.mir", text.post), "gfx942")
+        assert (run.outcome, run.exit_code) == (Outcome.REFUTED, 1)
+        function = to_data(run)["pairs"][0]["functions"][0]
+        assert function["faults"] == to_data(run)["pairs"][0]["faults"] == kinds
+        assert [f["fault"] for f in function["findings"]] == kinds
+        shown = to_text(run)
+        assert f"gemm: refuted ({', '.join(kinds)}), " in shown
+        assert "post.mir:" in shown
+        assert "but read later [untrue-liveness]\n" in shown
+        sarif = to_sarif_data(run)["runs"][0]
+        assert [r["properties"]["fault"] for r in sarif["results"]] == kinds
+        assert sarif["properties"]["verdicts"][0]["faults"] == kinds
+        assert all(kind in page(run).text for kind in kinds)
+
+
+def test_sarif_rules_are_tagged_with_their_kind_of_fault() -> None:
+    rules = {r["id"]: r["properties"]["tags"] for r in to_sarif_data(NOTHING)["runs"][0]["tool"]["driver"]["rules"]}
+    assert rules["kill-flag"] == ["untrue-liveness"]
+    assert rules["value"] == ["computes-otherwise"]
+    assert rules["register-class"] == ["breaks-rule"]
+
+
+def test_goals_are_counted_by_what_the_solver_had_to_decide() -> None:
+    for run in (proved(), refuted()):
+        function = to_data(run)["pairs"][0]["functions"][0]
+        goals = function["goals"]
+        assert goals["literal"] > goals["decided"] > 0
+        assert function["obligations"] == goals["literal"] + goals["decided"] + function["rule_checks"]
+        counted = f"{goals['literal']} literal goals, {goals['decided']} decided, {function['rule_checks']} rule checks"
+        assert f"{function['obligations']} obligations: {counted}\n" in to_text(run)
+        verdict = to_sarif_data(run)["runs"][0]["properties"]["verdicts"][0]
+        assert (verdict["literalGoals"], verdict["decidedGoals"]) == (goals["literal"], goals["decided"])
+        assert page(run).text.count(str(goals["literal"])) > 0
+
+
+def test_goals_that_stand_among_the_hypotheses_are_literal_and_asked_all_the_same() -> None:
+    solver = RecordingSolver()
+    pair = phases_of_ir((DATA / "audit" / "divergent.ll").read_text(), "gfx942")[1]
+    report = audit(parse_mir(pair.pre), parse_mir(pair.post), target("gfx942"), solver=solver)
+    literal = decided = 0
+    for asked, _ in solver.asked:
+        hypotheses = set(re.findall(r"^\(assert (.*)\)$", asked.script, re.MULTILINE))
+        for _, term in asked.goals:
+            if term in hypotheses or re.search(r"\(= (t\d+) \1\)", term):
+                literal += 1
+            else:
+                decided += 1
+    assert literal > 0
+    # Goals that only names tell apart are counted each and asked once.
+    assert literal <= sum(f.goals.literal for f in report.functions)
+    assert decided <= sum(f.goals.decided for f in report.functions)
 
 
 def test_every_rule_has_its_texts() -> None:

@@ -11,6 +11,7 @@ from analysis_support import PREAMBLE, mir_text, random_body
 from support import llc, run_llc
 
 from smt_verifier.audit import audit
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target
@@ -37,7 +38,7 @@ def check_audits(compiled: Compiled) -> None:
     for phase, after in compiled.after.items():
         pre = parse_mir(as_read(compiled.before[phase], compiled.cpu))
         report = audit(pre, parse_mir(as_read(after, compiled.cpu)), target(compiled.cpu))
-        assert report.outcome is Outcome.PROVED, [f.render() for d in report.functions for f in d.findings]
+        assert report.outcome is Outcome.PROVED, [render(f) for d in report.functions for f in d.findings]
 
 
 @pytest.mark.parametrize(("path", "cpu"), cases(), ids=lambda v: v if isinstance(v, str) else v.stem)

@@ -31,6 +31,7 @@ from support import allocated_by_llvm, cpu_of, pre_ra, readable, run_llc
 from test_audit_llvm import repeated_undefined_input
 
 from smt_verifier.audit import audit
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
@@ -108,7 +109,7 @@ def check_against_the_library(
 
 def check_audit(after: str, before: str, cpu: str) -> None:
     report = audit(parse_mir(before), parse_mir(after), target(cpu))
-    assert report.outcome is Outcome.PROVED, [f.render() for one in report.functions for f in one.findings]
+    assert report.outcome is Outcome.PROVED, [render(f) for one in report.functions for f in one.findings]
 
 
 @pytest.mark.parametrize("cpu", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])

@@ -24,6 +24,7 @@ from spilling_support import (
     uses,
 )
 
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
@@ -55,7 +56,7 @@ def registers_in(text: str, block: int) -> set[str]:
 
 def proved(done: Allocated) -> None:
     report = done.pair.audit()
-    assert [f.render() for found in report.functions for f in found.findings] == []
+    assert [render(f) for found in report.functions for f in found.findings] == []
     assert report.outcome is Outcome.PROVED
 
 

@@ -35,6 +35,7 @@ from spilling_support import (
 )
 from support import allocated_by_llvm, cpu_of, run_llc, run_opt
 
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -48,7 +49,7 @@ KERNELS = Path(__file__).resolve().parent.parent / "examples" / "kernels"
 
 def proved(done: Allocated) -> None:
     report = done.pair.audit()
-    assert [f.render() for found in report.functions for f in found.findings] == []
+    assert [render(f) for found in report.functions for f in found.findings] == []
     assert report.outcome is Outcome.PROVED
 
 

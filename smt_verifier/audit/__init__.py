@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from smt_verifier.audit.core.judge import RULES, judge_module
-from smt_verifier.audit.core.report import AuditReport, Finding, FunctionAudit, MoveCounts
+from smt_verifier.audit.core.judge import judge_module
+from smt_verifier.audit.core.report import (
+    RULES,
+    AuditReport,
+    Fault,
+    Finding,
+    FunctionAudit,
+    GoalCounts,
+    MoveCounts,
+)
 from smt_verifier.audit.search import search_proof
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver, default_solver
@@ -17,7 +25,17 @@ from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.target.targets import Target
 
-__all__ = ["RULES", "AuditReport", "Finding", "FunctionAudit", "MoveCounts", "audit", "audit_function"]
+__all__ = [
+    "RULES",
+    "AuditReport",
+    "Fault",
+    "Finding",
+    "FunctionAudit",
+    "GoalCounts",
+    "MoveCounts",
+    "audit",
+    "audit_function",
+]
 
 
 def audit(

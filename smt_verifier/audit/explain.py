@@ -42,14 +42,39 @@ def _identity(goal: Goal) -> Identity:
 def local_finding(product: Product, goal: Goal, terms: Terms) -> Finding:
     """What one block shows of a failed goal: what was expected, and what the register holds."""
     grain = product.pre_lanes.grain
-    expected = f"{key_name(goal.pre_key, grain)} ({terms.describe(goal.pre)})"
-    found = terms.describe(goal.post) if goal.post >= 0 else ""
+    name = key_name(goal.pre_key, grain)
+    start = _start(goal.pre, terms)
     place = key_name(goal.post_key, grain)
+    expected = f"{name} ({terms.describe(goal.pre)})"
+    if start == name == place:
+        expected = f"what {name} of the text before allocation held at the block's start"
+    elif start == name:
+        expected = f"{name} as it was at the block's start"
+    held = _held(goal, start or name, place, terms)
     if goal.rule == "relation":
-        message = f"{place} was believed to hold {expected} at the block's end, but holds {found}"
+        message = f"{place} was believed to hold {expected} at the block's end, but holds {held}"
     else:
-        message = _message(goal, grain, expected, f"holds {found}")
+        message = _message(goal, grain, expected, f"holds {held}")
     return _finding(product, goal, message)
+
+
+def _start(term: int, terms: Terms) -> str:
+    """The lane whose value at the block's start a term is, or ``""``."""
+    origin = terms.origin[term]
+    if isinstance(origin, tuple) and origin[0].endswith("at the block's start"):
+        return key_name(origin[1], terms.grain)
+    return ""
+
+
+def _held(goal: Goal, wanted: str, place: str, terms: Terms) -> str:
+    """What a register holds, and of what it held at the block's start that it is not known to be what is wanted."""
+    if goal.post < 0:
+        return ""
+    start = _start(goal.post, terms)
+    if not start:
+        return terms.describe(goal.post)
+    other = "that" if goal.rule == "callee-saved" or start == wanted else wanted
+    return f"what {'it' if start == place else start} held at the block's start, which is not known to equal {other}"
 
 
 def _message(goal: Goal, grain: int, expected: str, found: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from smt_verifier.audit.core.lanes import key_name, other_half
+from smt_verifier.audit.core.lanes import CELL, STACK, key_name, other_half
 from smt_verifier.audit.core.report import Fact, Site, Value
 from smt_verifier.audit.core.state import UNDEFINED
 from smt_verifier.audit.effects import Effects
@@ -141,9 +141,8 @@ class Tracer:
             writes = self.run.table(side, key, failure).writes(key, before)
             event, term = writes[-1] if writes else (-1, -1)
             if event < 0:
-                known = term > UNDEFINED
-                brief = f"the value of {name} at function entry" if known else "nothing that this path wrote"
-                facts.append(Fact(f"{name} at function entry" if known else f"nothing on this path writes {name}"))
+                fact, brief = self._unwritten(side, key, before, failure, known=term > UNDEFINED)
+                facts.append(fact)
                 break
             site = self.site(event, side)
             write = self.effects.of(self.run.events[event][1]).written(side, key)
@@ -162,10 +161,29 @@ class Tracer:
             key, before = write.source, event
         return _Chain(Value(start, tuple(reversed(facts))), tuple(places), tuple(moves), event, brief)
 
+    def _unwritten(self, side: str, key: int, before: int, failure: Failure, *, known: bool) -> tuple[Fact, str]:
+        """Why a place holds what it held at function entry (``known``), or nothing; with a few words for it."""
+        name = key_name(key, self.grain(failure))
+        missed = self._masked_write(key, before, failure) if side == "post" else None
+        if missed is not None:
+            site = self.site(missed, "post")
+            verb = "stored" if STACK <= key < CELL else "written"
+            place = f"{site.label}, post line {site.line}" if site else ""
+            brief = f"what {name} held before it was {verb} under a narrower EXEC ({place})"
+            return Fact(f"{name} is {verb} under a narrower EXEC only, by", site), brief
+        if known:
+            return Fact(f"{name} at function entry"), f"the value of {name} at function entry"
+        elsewhere = self._move_elsewhere(key) if side == "post" else None
+        nothing = f"nothing on this path writes {name}"
+        fact = Fact(nothing) if elsewhere is None else Fact(f"{nothing}; another path does, by", elsewhere)
+        return fact, "nothing that this path wrote"
+
     def _lost(self, failure: Failure, found: _Chain, made: int) -> tuple[Fact | None, Cause]:
         """Where the expected value got lost: overwritten, written for other threads only, or never moved."""
         goal = failure.goal
         grain = self.grain(failure)
+        if found.event < 0 and (missed := self._masked_write(*found.places[-1], failure)) is not None:
+            return self._left_out(found.places[-1][0], missed, grain)
         for key, before in self._suspects(found, made):
             writes = self.run.table("post", key, failure).writes(key, before)
             held = [n for n, (_, term) in enumerate(writes) if self.run.same(term, goal.pre)]
@@ -176,8 +194,7 @@ class Tracer:
         for key, before in found.places:
             missed = self._masked_write(key, before, failure)
             if missed is not None:
-                what = f"{key_name(key, grain)} is written for the threads active there only, by"
-                return Fact(what, self.site(missed, "post")), ("exec", self._step(missed), 0)
+                return self._left_out(key, missed, grain)
         place = key_name(goal.post_key, grain)
         entered = [(to, event) for to, event in found.moves if event > made]
         if entered:
@@ -189,6 +206,11 @@ class Tracer:
         if elsewhere is not None:
             return Fact(f"nothing on this path moves it to {place} after that; another path does by", elsewhere), cause
         return Fact(f"nothing moves it to {place} between there and here"), cause
+
+    def _left_out(self, key: int, missed: int, grain: int) -> tuple[Fact, Cause]:
+        """A place is written, but not for the threads that fail."""
+        what = f"{key_name(key, grain)} is written for the threads active there only, by"
+        return Fact(what, self.site(missed, "post")), ("exec", self._step(missed), 0)
 
     def _move_elsewhere(self, key: int) -> Site | None:
         """A move to a place in a block that is not on the path."""

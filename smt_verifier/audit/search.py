@@ -14,7 +14,7 @@ from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_structure
 from smt_verifier.audit.core.masks import OutsideError, TooManyClassesError
 from smt_verifier.audit.core.operations import operation_name
 from smt_verifier.audit.core.product import Product, instructions_of
-from smt_verifier.audit.core.report import Finding, FunctionAudit, MoveCounts
+from smt_verifier.audit.core.report import Finding, FunctionAudit, GoalCounts, MoveCounts
 from smt_verifier.audit.core.rules import MachineRules
 from smt_verifier.audit.core.semantics import acts_alone, is_pure, spill
 from smt_verifier.audit.core.steps import Step
@@ -102,6 +102,7 @@ def _attempt(
         product = sides.product(_paired(sides, apart | misfits), coarse=coarse, outside=outside)
         rules = sides.rules(product)
     obligations, findings = judge_structure(sides, product, rules)
+    goals = GoalCounts()
     if not findings:
         # Most functions with many classes of threads can be proved without telling them apart.
         entries, united = infer(product, unite=True)
@@ -112,12 +113,13 @@ def _attempt(
             entries, _ = infer(product)
             checked = judge_values(product, entries, solver, timeout_s, local_finding)
         flagged = judge_liveness(sides, product)
-        obligations += checked.goals + flagged.checked
+        goals = checked.goals
+        obligations += goals.total + flagged.checked
         findings += [*checked.findings, *explain_faults(product, flagged.faults)]
         explained = explain_failures(product, list(checked.failed))
         findings = by_cause([_left_open(f) for f in explained] if coarse else explained, findings)
     outcome = combine(f.outcome for f in findings)
-    return FunctionAudit(sides.pre.name, outcome, obligations, tuple(findings), _moves(product))
+    return FunctionAudit(sides.pre.name, outcome, obligations, tuple(findings), _moves(product), goals)
 
 
 def _left_open(finding: Finding) -> Finding:

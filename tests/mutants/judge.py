@@ -10,6 +10,7 @@ from oracle import Answer, Oracle
 from mutants.arguments import BY_CONSTRUCTION, NEVER_RUN, RUNS, why_equivalent
 from mutants.subject import Edit, Mutation, Subject, read_again
 from smt_verifier.audit import audit_function
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Solver, Z3Solver
 
@@ -119,5 +120,5 @@ class Judge:
                 fault = "false refutation"
             elif not rules & mutation.rules:
                 fault = "wrong rule"
-        message = audited.findings[0].render() if audited.findings else ""
+        message = render(audited.findings[0]) if audited.findings else ""
         return Judgement(audited.outcome, rules, message, answer, visits, reason, fault)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smt_verifier.artefacts import RecordingSolver
     from smt_verifier.smt import Solver
     from verilocc_mlir.pipeline.audit import Sides
-    from verilocc_mlir.report.audit.model import AuditRun
+    from verilocc_mlir.report.audit.model import AuditRun, Listing
     from verilocc_mlir.toolchain.staged import RegAlloc
 
 _FORMATS = ("text", "json", "sarif", "html")
@@ -124,7 +124,7 @@ def audit_command(
             made=keep.write,
         )
     else:
-        run = audit_texts(_listing(before or ""), _listing(after or ""), cpu, limits=limits, record=record)
+        run = audit_texts(listing(before or ""), listing(after or ""), cpu, limits=limits, record=record)
     if smt_dir is not None:
         _write_obligations(smt_dir, run, asked)
     render = _renderer(chosen)
@@ -192,7 +192,8 @@ def _write_obligations(directory: Path, run: AuditRun, asked: dict[str, Recordin
     write_artefacts(directory, inputs, rows)
 
 
-def _listing(path: str) -> Any:
+def listing(path: str) -> Listing:
+    """A text as it is given on the command line."""
     from verilocc_mlir.report.audit.model import Listing
     from verilocc_mlir.toolchain.inputs import decode
 

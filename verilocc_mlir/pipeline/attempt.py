@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from smt_verifier.audit import FunctionAudit
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult, prove
 from smt_verifier.smt import Solver
@@ -201,7 +202,7 @@ def proof_verdict(result: ProofResult) -> Verdict:
 def audit_verdict(result: FunctionAudit) -> Verdict:
     """``audit``'s answer in the report's form."""
     findings = tuple(
-        Finding(f.rule, f.outcome, f.render().partition(": ")[2]) for f in result.findings[:_FINDINGS_KEPT]
+        Finding(f.rule, f.outcome, render(f).partition(": ")[2], str(f.fault)) for f in result.findings[:_FINDINGS_KEPT]
     )
     return Verdict(result.outcome, result.obligations, findings)
 

@@ -102,7 +102,10 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 def _verdict(verdict: Verdict | None) -> dict[str, Any] | None:
     if verdict is None:
         return None
-    findings = [{"rule": f.rule, "outcome": str(f.outcome), "message": f.message} for f in verdict.findings]
+    findings = [
+        {"rule": f.rule, "outcome": str(f.outcome), "fault": f.fault or None, "message": f.message}
+        for f in verdict.findings
+    ]
     return {"outcome": str(verdict.outcome), "obligations": verdict.obligations, "findings": findings}
 
 

@@ -11,7 +11,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.spilling.actions import SpillAction
 
-REPORT_VERSION = 3
+REPORT_VERSION = 4
 """Version of the JSON form; raised whenever ``schema.json`` changes."""
 
 LAST_PHASE = "vgpr"
@@ -28,11 +28,14 @@ EXIT_CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One violated constraint or failed obligation: the rule's stable name and the message with its place."""
+    """One violated constraint or failed obligation: the rule's stable name and the message with its place; of an
+    audit's also the kind of fault (``smt_verifier.audit.Fault``), else ``""``.
+    """
 
     rule: str
     outcome: Outcome
     message: str
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.report.model import Attempt, FunctionReport, PhaseReport, Report, Resources
+from verilocc_mlir.report.model import Attempt, Finding, FunctionReport, PhaseReport, Report, Resources
 
 _PLAIN_WIDTH = 132
 STYLES = {Outcome.PROVED: "green", Outcome.REFUTED: "bold red", Outcome.INVALID: "bold red", Outcome.UNKNOWN: "yellow"}
@@ -129,6 +129,13 @@ def _explain(function: FunctionReport, phase: PhaseReport, to: Console) -> None:
                 to.print(Text(f"{attempt.outcome}: {where}: {attempt.allocator}: {line}"))
 
 
+def _line(finding: Finding) -> str:
+    """The finding, with its kind of fault at the end of the first line."""
+    first, newline, rest = finding.message.partition("\n")
+    fault = f" [{finding.fault}]" if finding.fault else ""
+    return f"{finding.rule}: {first}{fault}{newline}{rest}"
+
+
 def _told(attempt: Attempt) -> str:
     """Why a server's allocation was not used, its address first."""
     reason = attempt.reason.removeprefix(f"{attempt.server}: ")
@@ -138,7 +145,7 @@ def _told(attempt: Attempt) -> str:
 def _failures(attempt: Attempt) -> list[str]:
     verdicts = [v for v in (attempt.proof, attempt.audit) if v is not None]
     findings = [f for v in verdicts for f in v.findings]
-    lines = [f"{f.rule}: {f.message}" for f in findings[:_MAX_FINDINGS]]
+    lines = [_line(f) for f in findings[:_MAX_FINDINGS]]
     if len(findings) > _MAX_FINDINGS:
         lines.append(f"and {len(findings) - _MAX_FINDINGS} more in the JSON report")
     return lines

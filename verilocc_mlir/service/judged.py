@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from smt_verifier.audit import FunctionAudit, audit
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome, combine
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.analysis.lanes import virtual_classes
@@ -116,7 +117,7 @@ def _function(
         return AllocatedFunction(before.name, claimed, attempts=attempts, reason=reason)
     proved = audited.outcome is Outcome.PROVED
     found = {bank: _highest(after, bank) if proved else 0 for bank in ("sgpr", "vgpr", "agpr")}
-    findings = tuple(" ".join(f.render().splitlines()[0].split()) for f in audited.findings)
+    findings = tuple(" ".join(render(f).splitlines()[0].split()) for f in audited.findings)
     outcome, reason = audited.outcome, findings[0] if findings else ""
     left = _left(before, after, asked.phase)
     if left and proved:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 
 from smt_verifier.audit import FunctionAudit
+from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult
 from smt_verifier.smt import Obligation, Verdict, to_smtlib
@@ -172,14 +173,20 @@ def verdict_of_audit(audit: FunctionAudit, asked: Iterable[verdict_pb2.Obligatio
         verdict_pb2.Finding(
             rule=f.rule,
             outcome=OUTCOMES[f.outcome],
-            message=f.render().partition(": ")[2],
+            message=render(f).partition(": ")[2],
             line_before=f.pre_line,
             line_after=f.post_line,
+            fault=str(f.fault),
         )
         for f in audit.findings[:MAX_FINDINGS]
     ]
     return verdict_pb2.Verdict(
-        outcome=OUTCOMES[audit.outcome], checked=audit.obligations, findings=messages, obligations=asked
+        outcome=OUTCOMES[audit.outcome],
+        checked=audit.obligations,
+        findings=messages,
+        obligations=asked,
+        literal_goals=audit.goals.literal,
+        decided_goals=audit.goals.decided,
     )
 
 

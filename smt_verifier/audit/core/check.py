@@ -13,7 +13,7 @@ from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.question import question
 from smt_verifier.audit.core.relation import Claims, Relation, pre_term, projected
-from smt_verifier.audit.core.report import Finding
+from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, State, Terms
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
@@ -36,13 +36,13 @@ class BlockCheck:
     """What checking one block gave.
 
     Attributes:
-        goals: how many goals it had.
+        goals: how many goals it had, of either kind.
         findings: what could not be shown, but for goals.
         failed: goals with a counterexample, for ``explain``.
         obligation: the question the solver was asked.
     """
 
-    goals: int
+    goals: GoalCounts
     findings: tuple[Finding, ...]
     failed: tuple[FailedGoal, ...]
     obligation: Obligation
@@ -93,7 +93,7 @@ class _Edge:
                 asked.add((term, id(places)))
                 for place in places:
                     self.goals.append(Goal("relation", term, self.executor.read(place, post), step, key, place))
-        for operation, index, key, keys in relation.facts:
+        for operation, index, key, keys in sorted(relation.facts):
             now = [pre_term(self.executor, self.state, atom, k) for k in (key, *keys)]
             if UNDEFINED in now or terms.maybe_undefined.intersection(now):
                 self.unmet.append(f"an operand of {operation} may be undefined here")
@@ -150,4 +150,11 @@ def check_block(
     elif verdict.outcome is not Outcome.PROVED:
         findings.append(Finding("solver", verdict.outcome, f"{name}: {verdict.reason}"))
     located = tuple(replace(f, block=block) for f in findings[:_MAX_FINDINGS])
-    return BlockCheck(len(goals), located, tuple(failed), obligation)
+    return BlockCheck(_counted(goals, hypotheses), located, tuple(failed), obligation)
+
+
+def _counted(goals: list[Goal], hypotheses: list[tuple[int, int]]) -> GoalCounts:
+    """How many goals are ``t = t`` or stand among the hypotheses, and how many do not."""
+    assumed = set(hypotheses)
+    literal = sum(g.pre == g.post or (g.pre, g.post) in assumed for g in goals)
+    return GoalCounts(literal, len(goals) - literal)

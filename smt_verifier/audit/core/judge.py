@@ -45,7 +45,7 @@ from smt_verifier.audit.core.numbering import with_numbers_of
 from smt_verifier.audit.core.places import check_places, check_undefined
 from smt_verifier.audit.core.product import Product, has_virtual_registers
 from smt_verifier.audit.core.relation import Claims
-from smt_verifier.audit.core.report import Finding
+from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.rules import MachineRules
 from smt_verifier.audit.core.semantics import acts_alone
 from smt_verifier.audit.core.spills import wrong_spills
@@ -61,36 +61,6 @@ from verilocc_mlir.target.callingconv import callee_saved
 from verilocc_mlir.target.registers import AGPR_BASE, SGPR_BASE, SPECIAL_BASE, VGPR_BASE, physical_register
 from verilocc_mlir.target.reserved import Allocatable, allocatable
 from verilocc_mlir.target.targets import Target
-
-RULES = (
-    "value",
-    "inactive-lanes",
-    "undef-flag",
-    "kill-flag",
-    "dead-flag",
-    "live-in",
-    "early-clobber",
-    "instruction-sequence",
-    "instruction-flags",
-    "memory-operands",
-    "bundle",
-    "operands",
-    "fixed-register",
-    "tied-operand",
-    "width",
-    "register-class",
-    "reserved-register",
-    "overlapping-definitions",
-    "spill-slot",
-    "callee-saved",
-    "control-flow",
-    "header",
-    "relation",
-    "solver",
-    "undefined-input",
-    "unsupported",
-)
-"""Stable names of everything a finding can be about."""
 
 _DECLARED_SPECIALS = frozenset(u for n in ("vcc", "scc") for u in physical_register(n).units)
 
@@ -170,7 +140,7 @@ def judge_structure(sides: Sides, product: Product, rules: MachineRules) -> tupl
 class ValueCheck:
     """How many goals the blocks have, what could not be shown but for goals, and the goals that fail."""
 
-    goals: int
+    goals: GoalCounts
     findings: tuple[Finding, ...]
     failed: tuple[FailedGoal, ...]
 
@@ -201,7 +171,7 @@ def judge_values(
         suffix: of the questions' names.
         to_the_end: go on after the first block that is not proved.
     """
-    goals = 0
+    goals = GoalCounts()
     findings: list[Finding] = []
     failed: list[FailedGoal] = []
     for number in product.order:

@@ -2,10 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 
 from smt_verifier.outcome import Outcome, combine
+
+
+class Fault(Enum):
+    """What kind of thing is wrong.
+
+    ``COMPUTES``: the text after allocation computes something else. ``LIVENESS``: each value is right where the text
+    stands, but it says something untrue about liveness, on which later passes rely. ``RULE``: a rule of the machine, or
+    what must be kept for later passes, is broken. ``UNDECIDED``: the audit cannot tell. ``INVALID``: the input is not
+    what it claims to be.
+    """
+
+    COMPUTES = "computes-otherwise"
+    LIVENESS = "untrue-liveness"
+    RULE = "breaks-rule"
+    UNDECIDED = "undecided"
+    INVALID = "invalid-input"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+FAULTS: dict[str, Fault] = {
+    "value": Fault.COMPUTES,
+    "inactive-lanes": Fault.UNDECIDED,
+    # An undef operand reads any value, whatever its register holds (MachineOperand::isUndef).
+    "undef-flag": Fault.COMPUTES,
+    "kill-flag": Fault.LIVENESS,
+    "dead-flag": Fault.LIVENESS,
+    "live-in": Fault.LIVENESS,
+    "early-clobber": Fault.COMPUTES,
+    "instruction-sequence": Fault.COMPUTES,
+    "instruction-flags": Fault.RULE,
+    "memory-operands": Fault.RULE,
+    "bundle": Fault.RULE,
+    "operands": Fault.COMPUTES,
+    "fixed-register": Fault.COMPUTES,
+    "tied-operand": Fault.RULE,
+    "width": Fault.RULE,
+    "register-class": Fault.RULE,
+    "reserved-register": Fault.RULE,
+    "overlapping-definitions": Fault.RULE,
+    "spill-slot": Fault.RULE,
+    "callee-saved": Fault.COMPUTES,
+    "control-flow": Fault.COMPUTES,
+    "header": Fault.RULE,
+    "relation": Fault.UNDECIDED,
+    "solver": Fault.UNDECIDED,
+    "undefined-input": Fault.UNDECIDED,
+    "unsupported": Fault.UNDECIDED,
+}
+"""Every rule that a finding can be about, with what it means that the rule is refuted."""
+
+RULES = tuple(FAULTS)
+"""Stable names of everything a finding can be about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +81,6 @@ class Site:
     line: int
     text: str
 
-    def render(self) -> str:
-        """``post line 12, bb.3: the instruction``."""
-        return f"{self.side} line {self.line}, {self.label}: {self.text}"
-
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -37,10 +88,6 @@ class Fact:
 
     what: str
     site: Site | None = None
-
-    def render(self) -> str:
-        """``what: site``."""
-        return f"{self.what}: {self.site.render()}" if self.site else self.what
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,41 +150,12 @@ class Finding:
     path: tuple[str, ...] = ()
     more: int = 0
 
-    def render(self) -> str:
-        """``rule: message``, the place and the instruction, and the explanation, one fact a line, for people."""
-        where = (
-            f" [block {self.block}, pre line {self.pre_line}, post line {self.post_line}]" if self.block >= 0 else ""
-        )
-        lines = [f"{self.rule}: {self.message}{where}"]
-        if self.instruction:
-            lines.append(f"    {self.instruction}")
-        lines += [f"    {line}" for line in self.details()]
-        return "\n".join(lines)
-
-    def details(self) -> Iterator[str]:
-        """The explanation, a line for each fact."""
-        if self.operand is not None:
-            lane = f", {self.lane}" if self.lane else ""
-            yield f"operand {self.operand.number}: {self.operand.post}, before allocation {self.operand.pre}{lane}"
-        if self.expected is not None:
-            for fact in self.expected.facts:
-                yield f"expected: {fact.render()}"
-        if self.found is not None:
-            for fact in self.found.facts:
-                yield f"found: {fact.render()}"
-        if self.lost is not None:
-            yield f"lost: {self.lost.render()}"
-        if self.elsewhere:
-            yield f"the expected value is in {', '.join(self.elsewhere)} there"
-        if self.path:
-            yield f"path: {path_text(self.path)}"
-        if self.more:
-            yield f"and {self.more} more {'use' if self.more == 1 else 'uses'} that this makes wrong"
-
-
-def path_text(path: tuple[str, ...]) -> str:
-    """``bb.1 -> bb.3 -> bb.1``, or ``within bb.1``."""
-    return " -> ".join(path) if len(path) != 1 else f"within {''.join(path)}"
+    @property
+    def fault(self) -> Fault:
+        """What kind of thing is wrong; the rule decides it where something is refuted."""
+        if self.outcome is Outcome.REFUTED:
+            return FAULTS[self.rule]
+        return Fault.INVALID if self.outcome is Outcome.INVALID else Fault.UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +174,59 @@ class MoveCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class GoalCounts:
+    """Goals about values. The solver is asked all of them.
+
+    ``literal`` counts those that need no reasoning: ``t = t``, or a hypothesis of the same block word for word.
+    ``decided`` counts all others. Goals that only the names of their terms tell apart are asked once and counted each.
+    """
+
+    literal: int = 0
+    decided: int = 0
+
+    def __add__(self, other: GoalCounts) -> GoalCounts:
+        return GoalCounts(self.literal + other.literal, self.decided + other.decided)
+
+    @property
+    def total(self) -> int:
+        """Both kinds."""
+        return self.literal + self.decided
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionAudit:
-    """Verdict on one function. ``obligations`` counts the named goals and machine rules that were checked."""
+    """Verdict on one function.
+
+    Attributes:
+        function: its name.
+        outcome: the verdict.
+        obligations: goals about values, and checks of the machine's rules and of flags: one a step, flag and block.
+        findings: what is wrong or could not be decided.
+        moves: copies and spill code.
+        goals: the goals among the obligations.
+    """
 
     function: str
     outcome: Outcome
     obligations: int
     findings: tuple[Finding, ...]
     moves: MoveCounts
+    goals: GoalCounts = GoalCounts()
+
+    @property
+    def rule_checks(self) -> int:
+        """The obligations that are no goals: checks of rules and flags."""
+        return self.obligations - self.goals.total
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The kinds of fault among the findings, gravest first."""
+        return _gravest_first(f.fault for f in self.findings)
+
+
+def _gravest_first(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    kinds = set(faults)
+    return tuple(kind for kind in Fault if kind in kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +239,11 @@ class AuditReport:
     def outcome(self) -> Outcome:
         """The worst outcome of any function."""
         return combine(f.outcome for f in self.functions)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The kinds of fault in all functions, gravest first."""
+        return _gravest_first(kind for f in self.functions for kind in f.faults)
 
     @property
     def obligations(self) -> int:

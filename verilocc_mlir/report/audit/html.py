@@ -8,7 +8,8 @@ from pathlib import Path
 from string import Template
 
 from smt_verifier.audit import Finding, FunctionAudit
-from smt_verifier.audit.core.report import Fact, path_text
+from smt_verifier.audit.core.report import Fact
+from smt_verifier.audit.wording import path_text
 from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
 from verilocc_mlir.report.audit.rules import rule_text
 
@@ -49,7 +50,10 @@ def _verdict(pair: AuditedPair, function: FunctionAudit) -> str:
         name,
         escape(pair.label),
         f"<span class={outcome}>{outcome}</span>",
+        "<br>".join(str(kind) for kind in function.faults),
         str(function.obligations),
+        str(function.goals.literal),
+        str(function.goals.decided),
         str(len(function.findings)),
         f"{moves.copies_before} → {moves.copies_after}",
         str(moves.saves),
@@ -67,7 +71,8 @@ def _function(pair: AuditedPair, function: FunctionAudit) -> str:
 def _finding(pair: AuditedPair, finding: Finding, unfolded: bool) -> str:
     rule = rule_text(finding.rule)
     head = (
-        f"<summary><span class={finding.outcome}>{escape(finding.rule)}</span> {escape(finding.message)}</summary>"
+        f"<summary><span class={finding.outcome}>{escape(finding.rule)}</span> {escape(finding.message)} "
+        f"<span class=fault>{finding.fault}</span></summary>"
         f"<p class=help>{escape(rule.summary)} {escape(rule.help)}</p>"
     )
     sides = "".join(_side(pair.listing(side), side, finding) for side in ("pre", "post"))

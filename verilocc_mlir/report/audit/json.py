@@ -48,6 +48,7 @@ def _pair(pair: AuditedPair) -> dict[str, Any]:
         "before": _listing(pair.before),
         "after": _listing(pair.after),
         "outcome": str(pair.report.outcome),
+        "faults": [str(kind) for kind in pair.report.faults],
         "obligations": pair.report.obligations,
         "cpu_seconds": round(pair.cpu_seconds, _DIGITS),
         "functions": [_function(f) for f in pair.report.functions],
@@ -58,7 +59,10 @@ def _function(function: FunctionAudit) -> dict[str, Any]:
     return {
         "name": function.function,
         "outcome": str(function.outcome),
+        "faults": [str(kind) for kind in function.faults],
         "obligations": function.obligations,
+        "goals": asdict(function.goals),
+        "rule_checks": function.rule_checks,
         "moves": asdict(function.moves),
         "findings": [_finding(f) for f in function.findings],
     }
@@ -66,6 +70,6 @@ def _function(function: FunctionAudit) -> dict[str, Any]:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     data = asdict(finding)
-    data["outcome"] = str(finding.outcome)
+    data["outcome"], data["fault"] = str(finding.outcome), str(finding.fault)
     data["elsewhere"], data["path"] = list(finding.elsewhere), list(finding.path)
     return data

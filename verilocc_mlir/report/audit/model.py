@@ -12,7 +12,7 @@ from smt_verifier.outcome import Outcome, combine
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.report.model import EXIT_CODES
 
-AUDIT_VERSION = 1
+AUDIT_VERSION = 2
 """Version of the JSON form; raised whenever ``audit.schema.json`` changes."""
 
 

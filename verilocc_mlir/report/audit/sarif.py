@@ -16,7 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 from smt_verifier.audit import RULES, Finding, FunctionAudit
-from smt_verifier.audit.core.report import Fact
+from smt_verifier.audit.core.report import FAULTS, Fact
+from smt_verifier.audit.wording import details
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
 from verilocc_mlir.report.audit.rules import rule_text
@@ -50,7 +51,11 @@ def to_sarif_data(run: AuditRun) -> dict[str, Any]:
                             "function": f.function,
                             "phase": p.phase,
                             "outcome": str(f.outcome),
+                            "faults": [str(kind) for kind in f.faults],
                             "obligations": f.obligations,
+                            "literalGoals": f.goals.literal,
+                            "decidedGoals": f.goals.decided,
+                            "ruleChecks": f.rule_checks,
                         }
                         for p in run.pairs
                         for f in p.report.functions
@@ -70,6 +75,7 @@ def _rule(rule: str) -> dict[str, Any]:
         "fullDescription": {"text": text.summary},
         "help": {"text": text.help},
         "defaultConfiguration": {"level": "error"},
+        "properties": {"tags": [str(FAULTS[rule])]},
     }
 
 
@@ -100,7 +106,8 @@ def _result(pair: AuditedPair, function: FunctionAudit, finding: Finding) -> dic
         "partialFingerprints": {"verilocc/v1": hashlib.sha256(stable.encode()).hexdigest()},
         "properties": {
             "outcome": str(finding.outcome),
-            "details": list(finding.details()),
+            "fault": str(finding.fault),
+            "details": list(details(finding)),
             "path": list(finding.path),
             "more": finding.more,
         },

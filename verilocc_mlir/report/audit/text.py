@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smt_verifier.audit import Finding
+from smt_verifier.audit import Finding, FunctionAudit
+from smt_verifier.audit.wording import details
+from smt_verifier.outcome import Outcome
 from verilocc_mlir.report.audit.model import AuditedPair, AuditRun
 
 
@@ -18,7 +20,7 @@ def _lines(run: AuditRun) -> Iterator[str]:
         yield f"{run.source.path} for {run.target}, {run.llvm}, {run.allocator} allocation"
     for pair in run.pairs:
         for function in pair.report.functions:
-            yield f"{pair.name(function)}: {function.outcome}, {function.obligations} obligations"
+            yield f"{pair.name(function)}: {verdict(function)}, {function.obligations} obligations{counts(function)}"
             for finding in function.findings:
                 yield from _finding(pair, finding)
     for note in run.notes:
@@ -27,11 +29,26 @@ def _lines(run: AuditRun) -> Iterator[str]:
 
 
 def _finding(pair: AuditedPair, finding: Finding) -> Iterator[str]:
-    yield f"  {place(pair, finding)}{finding.outcome}: {finding.rule}: {finding.message}"
+    kind = f" [{finding.fault}]" if finding.outcome is Outcome.REFUTED else ""
+    yield f"  {place(pair, finding)}{finding.outcome}: {finding.rule}: {finding.message}{kind}"
     if finding.instruction:
         yield f"    {finding.instruction}"
-    for line in finding.details():
+    for line in details(finding):
         yield f"    {line}"
+
+
+def verdict(function: FunctionAudit) -> str:
+    """``refuted (computes-otherwise, untrue-liveness)``: the outcome, and of a refutation the kinds of fault."""
+    kinds = ", ".join(dict.fromkeys(str(f.fault) for f in function.findings if f.outcome is Outcome.REFUTED))
+    return f"{function.outcome} ({kinds})" if kinds else str(function.outcome)
+
+
+def counts(function: FunctionAudit) -> str:
+    """Of which kinds a function's obligations are, or ``""`` where no value was asked about."""
+    goals = function.goals
+    if not goals.total:
+        return ""
+    return f": {goals.literal} literal goals, {goals.decided} decided, {function.rule_checks} rule checks"
 
 
 def place(pair: AuditedPair, finding: Finding) -> str:
