@@ -78,7 +78,8 @@ def test_several_functions_calls_stack_and_inline_assembly(cpu: str) -> None:
 
 def test_operand_details() -> None:
     body = (
-        "    undef %5.sub1:vreg_64(s32), dead $sgpr_null = nofpexcept nsw V_X %3.sub0_sub1:vreg_128(tied-def 0), undef %4:vgpr_32, -1, "
+        "    undef %5.sub1:vreg_64(s32), dead $sgpr_null = nofpexcept nsw V_X "
+        "%3.sub0_sub1:vreg_128(tied-def 0), undef %4:vgpr_32, -1, "
         "implicit $exec, implicit-def dead early-clobber $vcc, debug-location !7 :: (load (s64) from %ir.p, align 4), "
         "(store (s32) into %stack.0)"
     )

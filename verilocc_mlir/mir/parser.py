@@ -390,8 +390,8 @@ class _FunctionParser:
             cache[text] = operand
             if operand.vreg >= 0:
                 self.virtual.add(operand.vreg)
-                if operand.cls and self.classes.setdefault(operand.vreg, operand.cls) != operand.cls:
-                    raise InputError(f"%{operand.vreg} has another class, {self.classes[operand.vreg]}")
+                if operand.cls and (first := self.classes.setdefault(operand.vreg, operand.cls)) != operand.cls:
+                    raise InputError(f"%{operand.vreg} is of class {first} and of class {operand.cls}")
         return operand
 
 

@@ -8,29 +8,13 @@ from dataclasses import replace
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import BasicBlock, Instruction, OperandKind
 
-BARRIERS = frozenset(
-    {
-        "S_BRANCH",
-        "S_ENDPGM",
-        "S_ENDPGM_ORDERED_PS_DONE",
-        "S_ENDPGM_SAVED",
-        "S_SETPC_B64",
-        "S_SETPC_B64_return",
-        "SI_CS_CHAIN_TC_W32",
-        "SI_CS_CHAIN_TC_W32_DVGPR",
-        "SI_CS_CHAIN_TC_W64",
-        "SI_CS_CHAIN_TC_W64_DVGPR",
-        "SI_RETURN",
-        "SI_RETURN_TO_EPILOG",
-        "SI_TCRETURN",
-        "SI_TCRETURN_CHAIN",
-        "SI_TCRETURN_GFX",
-        "SI_TCRETURN_GFX_WholeWave",
-        "SI_WHOLE_WAVE_FUNC_RETURN",
-    }
-)
-"""Opcodes of machine IR that control does not pass (``isBarrier`` in LLVM's tables)."""
-_MAY_BE_BARRIER = re.compile(r"RETURN|ENDPGM|BRANCH|SETPC|ADD_PC|CHAIN|CODE_END|G_BR|_TC", re.ASCII)
+_BARRIERS = frozenset({
+    "S_BRANCH", "S_ENDPGM", "S_ENDPGM_ORDERED_PS_DONE", "S_ENDPGM_SAVED", "S_SETPC_B64", "S_SETPC_B64_return",
+    "SI_CS_CHAIN_TC_W32", "SI_CS_CHAIN_TC_W32_DVGPR", "SI_CS_CHAIN_TC_W64", "SI_CS_CHAIN_TC_W64_DVGPR", "SI_RETURN",
+    "SI_RETURN_TO_EPILOG", "SI_TCRETURN", "SI_TCRETURN_CHAIN", "SI_TCRETURN_GFX", "SI_TCRETURN_GFX_WholeWave",
+    "SI_WHOLE_WAVE_FUNC_RETURN",
+})  # fmt: skip
+_MAY_BE_BARRIER = re.compile(r"(?!S_CBRANCH_).*(?:RETURN|ENDPGM|BRANCH|SETPC|ADD_PC|CHAIN|CODE_END|G_BR)", re.ASCII)
 _DEBUG = frozenset({"DBG_VALUE", "DBG_VALUE_LIST", "DBG_INSTR_REF", "DBG_PHI", "DBG_LABEL", "PSEUDO_PROBE"})
 
 
@@ -52,7 +36,7 @@ def with_successors(
         targets = _targets(branches[number], where)
         follows = blocks[number + 1].number if number + 1 < len(blocks) else -1
         if not block.has_successors:
-            if _falls_through(block, where) and follows >= 0 and follows not in targets:
+            if follows >= 0 and follows not in targets and _falls_through(block, where):
                 targets.append(follows)
             block = replace(block, successors=tuple((target, "") for target in targets))
         elif block.successors or targets:
@@ -85,10 +69,18 @@ def _falls_through(block: BasicBlock, where: str) -> bool:
     for instruction in reversed(block.instructions):
         if instruction.opcode in _DEBUG:
             continue
-        if instruction.opcode in BARRIERS:
-            return False
-        if _MAY_BE_BARRIER.search(instruction.opcode) and not instruction.opcode.startswith("S_CBRANCH_"):
+        barrier = is_barrier(instruction.opcode)
+        if barrier is None:
             raise UnsupportedError(f"whether control passes {instruction.opcode} is not known here", where=where)
+        if barrier:
+            return False
         if not instruction.bundled:
             return True
     return True
+
+
+def is_barrier(opcode: str) -> bool | None:
+    """Whether control does not pass an opcode (``isBarrier`` in LLVM's tables); None where it is not known here."""
+    if opcode in _BARRIERS:
+        return True
+    return None if _MAY_BE_BARRIER.match(opcode) else False
