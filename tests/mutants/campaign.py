@@ -71,7 +71,7 @@ def run_unit(unit: Unit) -> dict[str, Any]:
 def _phase(unit: Unit, phase: Phase, row: dict[str, Any]) -> None:
     after = {f.name: f for f in phase.post.functions}
     for function in phase.pre.functions:
-        subject = Subject(phase.pre, function, after[function.name], target(phase.cpu))
+        subject = Subject(phase.pre, function, after[function.name], target(phase.cpu), phase.post.preamble)
         judge = Judge(subject)
         judged = judge.unchanged(8 if function.instruction_count < 400 else 2)
         entry = {

@@ -6,12 +6,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from oracle import Answer, Oracle
+from oracle.statics import module_fault
+from oracle.verifier import complaints
 
 from mutants.arguments import BY_CONSTRUCTION, NEVER_RUN, RUNS, why_equivalent
 from mutants.subject import Edit, Mutation, Subject, read_again
-from smt_verifier.audit import audit_function
+from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Solver, Z3Solver
+from verilocc_mlir.mir.model import MirFile
+from verilocc_mlir.mir.printer import print_function
 
 RUNS_ON_PROVED = 16
 RUNS_AS_EVIDENCE = 48
@@ -64,6 +68,12 @@ class Judge:
         """
         return not self.oracle.compare(self.subject.post, RUNS_AS_EVIDENCE, 3, flags=True).differs
 
+    @cached_property
+    def _complaints(self) -> frozenset[str]:
+        """What LLVM's verifier says of LLVM's own text."""
+        text = (self.subject.module or self.subject.file.preamble) + print_function(self.subject.post)
+        return complaints(text, self.subject.target.name)
+
     def unchanged(self, runs: int = 12) -> Judgement:
         """LLVM's own allocation."""
         judged = self._judge(Edit(self.subject.post, ""), None, runs, runs)
@@ -93,10 +103,17 @@ class Judge:
         if edit.pre is not None:
             pre = read_again(edit.pre, "")
             oracle = Oracle(pre, subject.target.wave_size, subject.available.reserved_units)
-        audited = audit_function(subject.file, pre, post, subject.target, solver=self.solver)
+        before = subject.file.preamble
+        module = subject.module if edit.preamble is None else edit.preamble
+        after = before if module is None else module
+        (audited,) = audit(
+            MirFile(before, (pre,)), MirFile(after, (post,)), subject.target, solver=self.solver
+        ).functions
         rules = frozenset(f.rule for f in audited.findings)
         runs = refuted if audited.outcome is Outcome.REFUTED else proved
         answer = oracle.compare(post, runs, seed) if runs else Answer(False)
+        if not answer.differs and (fault := module_fault(before, after)):
+            answer = Answer(True, fault)
         flags = self._flags_tell
         if audited.outcome is Outcome.PROVED and not answer.differs and flags:
             more = oracle.compare(post, runs // 2, seed + 2, flags=True)
@@ -108,6 +125,10 @@ class Judge:
             if not reason:
                 more = oracle.compare(post, RUNS_AS_EVIDENCE, seed + 1, flags=flags)
                 answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
+        if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs and edit.pre is None:
+            news = complaints(after + print_function(post), subject.target.name) - self._complaints
+            if news:
+                answer = replace(answer, differs=True, where=f"LLVM's verifier: {sorted(news)[0]}")
         visits = sum(answer.visits[b] for b in edit.touched)
         if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs:
             reason = reason or (RUNS if visits else NEVER_RUN)
