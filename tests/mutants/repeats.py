@@ -139,19 +139,22 @@ def broken_tie(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 def module(subject: Subject, rng: random.Random) -> Iterator[Edit]:
     """A constant, a global, a function attribute or a declaration of the IR module changed."""
     text = subject.file.preamble
+    define = re.search(rf"^ *define .*@{re.escape(subject.pre.name)}\(.*#(\d+)", text, re.M)
+    group = define[1] if define else "none"
     changes = (
         (r"^( *@\S+ = .*\[i32 )(\d+)", lambda m: f"{m[1]}{int(m[2]) + 1}"),
         (r"^( *@\S+ = .*)\bconstant\b", lambda m: f"{m[1]}global"),
         (r"^( *@\S+ = (?:\w+ )*addrspace\()3(\).*\[)(\d+)", lambda m: f"{m[1]}3{m[2]}{2 * int(m[3])}"),
-        (r'"amdgpu-num-vgpr"="(\d+)"', lambda m: f'"amdgpu-num-vgpr"="{int(m[1]) + 40}"'),
-        (r'"amdgpu-agpr-alloc"="0"', lambda m: '"amdgpu-agpr-alloc"="64"'),
-        (r'"target-cpu"="[^"]*"', lambda m: '"target-cpu"="gfx906"'),
-        (r"^( *attributes #0 = \{)", lambda m: f'{m[1]} "amdgpu-flat-work-group-size"="1,64"'),
-        (r"^( *attributes #0 = \{)", lambda m: f'{m[1]} "amdgpu-num-sgpr"="32"'),
+        (rf'^( *attributes #{group} = .*"amdgpu-num-vgpr"=")(\d+)', lambda m: f"{m[1]}{int(m[2]) + 40}"),
+        (rf'^( *attributes #{group} = .*"amdgpu-agpr-alloc"=")0', lambda m: f"{m[1]}64"),
+        (rf'^( *attributes #{group} = .*"target-cpu"=")\w+', lambda m: f"{m[1]}gfx906"),
+        (rf"^( *attributes #{group} = \{{)", lambda m: f'{m[1]} "amdgpu-flat-work-group-size"="1,64"'),
+        (rf"^( *attributes #{group} = \{{)", lambda m: f'{m[1]} "amdgpu-num-sgpr"="32"'),
+        (rf"^( *attributes #{group} = \{{)", lambda m: f'{m[1]} "amdgpu-waves-per-eu"="8,8"'),
         (r"\bdefine (internal )?amdgpu_kernel", lambda m: "define amdgpu_cs"),
         (r"\bdefine (internal )?void", lambda m: "define amdgpu_gfx void"),
         (r"^( *declare) (void|i32) (@other|@callee)", lambda m: f"{m[1]} fastcc {m[2]} {m[3]}"),
-        (r'"amdgpu-ieee"="\w+"', lambda m: '"amdgpu-ieee"="false"'),
+        (rf"^( *attributes #{group} = \{{)", lambda m: f'{m[1]} "amdgpu-ieee"="false"'),
     )
     order = [(p, r) for p, r in changes if re.search(p, text, re.M)]
     rng.shuffle(order)

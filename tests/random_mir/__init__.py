@@ -5,7 +5,7 @@ around the body is llc's own for an empty function with the same signature and a
 form SILowerControlFlow, PHI elimination and the coalescer leave: no SSA, no PHIs, one register for each web of
 definitions and uses, ``undef`` on the first partial definition of a tuple.
 
-What it cannot make: whole-wave code (WWM, WQM) and image instructions; bundles and inline assembly; stack objects and
+What it cannot make: whole-wave code (WWM, WQM) and image instructions; bundles; stack objects and
 dynamic allocas; exception or computed control flow, tail calls, indirect calls, calls that take arguments on the stack;
 loops with several exits where threads diverge; EXEC other than by the forms LLVM lowers ``if``, ``else``, loops and
 waterfalls to; kill flags and debug values; register hints; more than one function a file; operations on whole tuples of
