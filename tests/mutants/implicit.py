@@ -120,7 +120,7 @@ def no_code_changed(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 
 def assembly(subject: Subject, rng: random.Random) -> Iterator[Edit]:
     """Of inline assembly: registers, early clobbers, ties, flags, clobbers, text, and what it may touch."""
-    for line in subject.moves(rng, "INLINEASM") * 4:
+    for line in subject.moves(rng, "INLINEASM") * 16:
         instruction = subject.instruction(line)
         row = list(instruction.operands)
         kind = rng.randrange(6)
