@@ -32,7 +32,9 @@ class _Writer:
         self.features = features
         self.lines: list[str] = []
         self.names = 0
-        self.variables = [f"%a{k}" for k in range(self.random.randint(2, 5) if features.special else self.random.randint(3, 9))]
+        self.variables = [
+            f"%a{k}" for k in range(self.random.randint(2, 5) if features.special else self.random.randint(3, 9))
+        ]
 
     def emit(self, text: str) -> None:
         self.lines.append(text)
@@ -125,7 +127,9 @@ class _Writer:
 
 
 _PLACE = re.compile(r"<([A-Za-z])>")
-_HALF = "<a> = bitcast i32 <A> to <2 x half>\n<b> = extractelement <2 x half> <a>, i32 <E>\n<c> = fpext half <b> to float\n"
+_HALF = (
+    "<a> = bitcast i32 <A> to <2 x half>\n<b> = extractelement <2 x half> <a>, i32 <E>\n<c> = fpext half <b> to float\n"
+)
 SPECIAL_TEXT: dict[str, tuple[str, str]] = {
     "asm vector": ('<a> = call i32 asm sideeffect "v_add_u32 $0, $1, $2", "=v,v,v"(i32 <A>, i32 <B>)', "a"),
     "asm early": (
@@ -141,7 +145,8 @@ SPECIAL_TEXT: dict[str, tuple[str, str]] = {
     "asm scalar": ('<a> = call i32 asm sideeffect "s_mov_b32 $0, $1", "=s,s,~{scc},~{m0}"(i32 %n)', "a"),
     "asm fixed": ('<a> = call i32 asm sideeffect "; $0 $1 $2", "={v3},{v4},s"(i32 <A>, i32 %m)', "a"),
     "mix": (
-        _HALF + "<d> = bitcast i32 <B> to float\n<e> = call contract float @llvm.fma.f32(float <c>, float <d>, float <c>)\n"
+        _HALF + "<d> = bitcast i32 <B> to float\n"
+        "<e> = call contract float @llvm.fma.f32(float <c>, float <d>, float <c>)\n"
         "<f> = fptrunc float <e> to half\n<g> = bitcast i32 <C> to <2 x half>\n"
         "<h> = insertelement <2 x half> <g>, half <f>, i32 <E>\n<i> = bitcast <2 x half> <h> to i32",
         "i",
@@ -161,7 +166,10 @@ SPECIAL_TEXT: dict[str, tuple[str, str]] = {
     "first lane": ("<a> = call i32 @llvm.amdgcn.readfirstlane.i32(i32 <A>)", "a"),
     "writelane": ("<a> = call i32 @llvm.amdgcn.writelane.i32(i32 %n, i32 <I>, i32 <A>)", "a"),
     "bpermute": ("<a> = call i32 @llvm.amdgcn.ds.bpermute(i32 <A>, i32 <B>)", "a"),
-    "permlane": ("<a> = call i32 @llvm.amdgcn.permlane16.i32(i32 <A>, i32 <B>, i32 %n, i32 %m, i1 false, i1 false)", "a"),
+    "permlane": (
+        "<a> = call i32 @llvm.amdgcn.permlane16.i32(i32 <A>, i32 <B>, i32 %n, i32 %m, i1 false, i1 false)",
+        "a",
+    ),
     "atomic": ("<a> = atomicrmw add ptr addrspace(1) <P>, i32 <A> monotonic", "a"),
     "exchange": (
         "<a> = cmpxchg ptr addrspace(1) <P>, i32 <A>, i32 <B> seq_cst seq_cst\n<b> = extractvalue {i32, i1} <a>, 0",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from mutants.moves import VALUE
 from mutants.subject import Edit, Mutation, Subject
 from verilocc_mlir.mir.model import OperandKind
 
@@ -162,8 +163,13 @@ CLASSES = (
     Mutation("header: kept field", HEADER | {"unsupported"}, kept_field, always=True),
     Mutation("header: field of later passes", HEADER | {"reserved-register"}, recomputed_field),
     Mutation("header: believed field", HEADER | {"reserved-register"}, believed_field, always=True),
-    Mutation("header: stack object", HEADER | {"spill-slot"}, stack_object),
-    Mutation("header: stack object dropped", HEADER | {"spill-slot"}, stack_object_dropped, always=True),
+    Mutation("header: stack object", HEADER | VALUE | {"spill-slot"}, stack_object),
+    Mutation(
+        "header: stack object dropped",
+        HEADER | VALUE | {"spill-slot", "memory-operands", "operands"},
+        stack_object_dropped,
+        always=True,
+    ),
     Mutation("header: reserved list", HEADER | {"reserved-register", "callee-saved"}, reserved_list, always=True),
     Mutation("header: live-in register", HEADER, entry_live_in, always=True),
 )

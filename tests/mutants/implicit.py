@@ -95,7 +95,8 @@ def no_code_added(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         if name in ("$exec", "$mode"):
             continue
         text = rng.choice((
-            f"{name} = KILL {name}", f"{name} = KILL killed {name}", f"{name} = KILL undef {name}", f"KILL killed {name}",
+            f"{name} = KILL {name}", f"{name} = KILL killed {name}", f"{name} = KILL undef {name}",
+            f"KILL killed {name}",
             f"{name} = IMPLICIT_DEF", f"KILL implicit-def {name}", f"renamable {name} = IMPLICIT_DEF",
             f"{name} = KILL {_register(subject, rng)}",
         ))  # fmt: skip
@@ -108,7 +109,9 @@ def no_code_changed(subject: Subject, rng: random.Random) -> Iterator[Edit]:
     """KILL or IMPLICIT_DEF that LLVM left, dropped or of other registers."""
     for line in subject.moves(rng, *_NOT_CODE):
         instruction = subject.instruction(line)
-        sites = [k for k, op in enumerate(instruction.all_operands) if op.phys and physical_register(op.phys).first >= 0]
+        sites = [
+            k for k, op in enumerate(instruction.all_operands) if op.phys and physical_register(op.phys).first >= 0
+        ]
         if not sites or rng.random() < 0.3:
             yield subject.edit({line: []}, f"{instruction} dropped")
             continue

@@ -20,6 +20,8 @@ from verilocc_mlir.mir.printer import print_function
 RUNS_ON_PROVED = 16
 RUNS_AS_EVIDENCE = 48
 """More runs of a proved mutant for which there is no argument but the runs."""
+RUNS_ON_ARGUED = 6
+"""Runs of a proved mutant for which there is an argument."""
 RUNS_ON_REFUTED = 2
 RUNS_ON_LLVM_REFUTED = 500
 """Runs of what LLVM made and the audit refutes, until one of them shows that LLVM is wrong."""
@@ -68,7 +70,7 @@ class Judge:
         They do not where they contradict LLVM's own text: what a waiting thread keeps in a register that is dead for
         the wave counts as lost there.
         """
-        return not self.oracle.compare(self.subject.post, RUNS_AS_EVIDENCE, 3, flags=True).differs
+        return not self.oracle.compare(self.subject.post, RUNS_ON_PROVED, 3, flags=True).differs
 
     @cached_property
     def _complaints(self) -> frozenset[str]:
@@ -112,21 +114,21 @@ class Judge:
             MirFile(before, (pre,)), MirFile(after, (post,)), subject.target, solver=self.solver
         ).functions
         rules = frozenset(f.rule for f in audited.findings)
-        runs = refuted if audited.outcome is Outcome.REFUTED else proved
+        reason = ""
+        if audited.outcome is Outcome.PROVED and mutation is not None:
+            reason = why_equivalent(subject.post, post, subject.target.wave_size) if edit.pre is None else ""
+            reason = reason or (BY_CONSTRUCTION if mutation.equivalent else "")
+        runs = refuted if audited.outcome is Outcome.REFUTED else min(proved, RUNS_ON_ARGUED) if reason else proved
         answer = oracle.compare(post, runs, seed) if runs else Answer(False)
         if not answer.differs and (fault := module_fault(before, after)):
             answer = Answer(True, fault)
-        flags = self._flags_tell
-        if audited.outcome is Outcome.PROVED and not answer.differs and flags:
-            more = oracle.compare(post, runs // 2, seed + 2, flags=True)
+        flags = audited.outcome is Outcome.PROVED and self._flags_tell
+        if not answer.differs and flags:
+            more = oracle.compare(post, (runs + 1) // 2, seed + 2, flags=True)
             answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
-        reason = ""
-        if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs:
-            reason = why_equivalent(subject.post, post, subject.target.wave_size) if edit.pre is None else ""
-            reason = reason or (BY_CONSTRUCTION if mutation.equivalent else "")
-            if not reason:
-                more = oracle.compare(post, RUNS_AS_EVIDENCE, seed + 1, flags=flags)
-                answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
+        if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs and not reason:
+            more = oracle.compare(post, RUNS_AS_EVIDENCE, seed + 1, flags=flags)
+            answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
         if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs and edit.pre is None:
             news = complaints(after + print_function(post), subject.target.name) - self._complaints
             if news - _NOTICES:

@@ -145,7 +145,9 @@ def mask_operand(subject: Subject, rng: random.Random) -> Iterator[Edit]:
     """A mask that EXEC comes from or is saved to, in another register."""
     wide = subject.target.wave_size == 64
     for line, instruction in subject.shuffled(rng):
-        about_exec = any(op.phys.startswith("exec") and not (op.implicit and op.is_use) for op in instruction.all_operands)
+        about_exec = any(
+            op.phys.startswith("exec") and not (op.implicit and op.is_use) for op in instruction.all_operands
+        )
         if not about_exec:
             continue
         sites = [k for k, op in enumerate(instruction.all_operands) if op.phys and op.phys.startswith(("sgpr", "vcc"))]
@@ -160,7 +162,15 @@ def mask_operand(subject: Subject, rng: random.Random) -> Iterator[Edit]:
             yield subject.edit({line: [with_operand(instruction, k, renamed(op, name))]}, f"${name} for {op}")
 
 
-_LANES = ("V_READLANE", "V_READFIRSTLANE", "V_WRITELANE", "DS_BPERMUTE", "V_PERMLANE", "SI_SPILL_S32_TO", "SI_RESTORE_S32")
+_LANES = (
+    "V_READLANE",
+    "V_READFIRSTLANE",
+    "V_WRITELANE",
+    "DS_BPERMUTE",
+    "V_PERMLANE",
+    "SI_SPILL_S32_TO",
+    "SI_RESTORE_S32",
+)
 
 
 def lane_operand(subject: Subject, rng: random.Random) -> Iterator[Edit]:
@@ -213,7 +223,9 @@ def whole_wave_move(subject: Subject, rng: random.Random) -> Iterator[Edit]:
             yield subject.edit({line: [replace(instruction, opcode=opcode)]}, f"{opcode} for {instruction.opcode}")
         elif instruction.opcode in ("COPY", "V_SET_INACTIVE_B32") or instruction.opcode.startswith("V_"):
             sites = [k for k, op in enumerate(instruction.all_operands) if re.fullmatch(r"vgpr\d+", op.phys)]
-            names = sorted({o.phys for _, i in subject.lines for o in i.all_operands if re.fullmatch(r"vgpr\d+", o.phys)})
+            names = sorted(
+                {o.phys for _, i in subject.lines for o in i.all_operands if re.fullmatch(r"vgpr\d+", o.phys)}
+            )
             if sites and len(names) > 1:
                 k = rng.choice(sites)
                 op = instruction.all_operands[k]
@@ -231,7 +243,7 @@ CLASSES = (
     Mutation("call changed", OPERANDS | {"fixed-register", "register-class"}, call_changed),
     Mutation("moved under another EXEC", OPERANDS, other_exec),
     Mutation("mask in another register", OPERANDS | {"fixed-register", "unsupported", "register-class"}, mask_operand),
-    Mutation("lane operand", OPERANDS | VALUE | {"register-class", "tied-operand"}, lane_operand),
+    Mutation("lane operand", OPERANDS | VALUE | {"register-class", "tied-operand", "header"}, lane_operand),
     Mutation("whole-wave bracket", OPERANDS | {"unsupported"}, bracket),
     Mutation("whole-wave move", OPERANDS | {"unsupported", "spill-slot", "register-class"}, whole_wave_move),
 )

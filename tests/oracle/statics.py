@@ -1,8 +1,8 @@
 """Faults that no run shows: what the text says untruly of the machine function around its instructions.
 
-A short list of the oracle's own, written from what LLVM's later passes believe: PrologEpilogInserter and SIFrameLowering
-(calls, alignment, stack objects), alias analysis over memory operands (scheduler, clustering), the expansion of pseudo
-instructions (implicit operands). Each function gives the first fault in words, or ``""``.
+A short list of the oracle's own, written from what LLVM's later passes believe: PrologEpilogInserter and
+SIFrameLowering (calls, alignment, stack objects), alias analysis over memory operands (scheduler, clustering), the
+expansion of pseudo instructions (implicit operands). Each function gives the first fault in words, or ``""``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _NOT_OF_THE_MACHINE = re.compile(r"\b(?:id|name|debug-info-\w+): '?[^,}]*'?")
 _SPILL = re.compile(r"SI_SPILL_(?:WWM_)?(S|V|A|AV)(\d+)_(SAVE|RESTORE)\Z")
 _ACCESS = re.compile(
     r"(?P<flags>(?:[a-z\"-]+ )*?)(?P<way>load|store) \(s(?P<bits>\d+)\) (?:from|into) %stack\.(?P<slot>\d+)(?:\.\w+)?"
-    r"(?: \+ (?P<offset>\d+))?(?:, align (?P<align>\d+))?(?:, basealign (?P<base>\d+))?(?:, addrspace (?P<space>\d+))?\Z"
+    r"(?: \+ (?P<offset>\d+))?(?:, align (?P<align>\d+))?"
+    r"(?:, basealign (?P<base>\d+))?(?:, addrspace (?P<space>\d+))?\Z"
 )
 _HARMLESS_FLAGS = frozenset({"volatile", "dereferenceable", "non-temporal"})
 """A volatile access stays where it is; a slot may be read at any time; neither lets it pass a save of the slot."""
@@ -96,7 +97,10 @@ def _objects_fault(pre: MachineFunction, post: MachineFunction) -> str:
     for row in right[len(left) :]:
         if row.type != "spill-slot" or row.alignment < 2 or row.alignment & (row.alignment - 1) or row.size <= 0:
             return f"no slot for spills: {_plain(row.text)}"
-        if not re.search(r"stack-id: (?:default|sgpr-spill)\b", row.text) or "callee-saved-register: ''" not in row.text:
+        if (
+            not re.search(r"stack-id: (?:default|sgpr-spill)\b", row.text)
+            or "callee-saved-register: ''" not in row.text
+        ):
             return f"no slot for spills: {_plain(row.text)}"
     return ""
 
@@ -176,7 +180,7 @@ def _implicit(operands: Iterable[Operand], *, special: bool) -> Counter[tuple[st
 
 
 def implicit_fault(pre: Instruction, post: Instruction) -> str:
-    """Of a pair that must stand on both sides: what it reads and writes beside its operands is the opcode's business."""
+    """Of a pair that must stand on both sides: what it reads and writes besides is the opcode's business."""
     before, after = (_implicit(i.all_operands, special=False) for i in (pre, post))
     if missing := before - after:
         return f"implicit operand {next(iter(missing))} is missing at {post}"

@@ -30,12 +30,12 @@ class Features:
         irreducible: loops with two entries.
         divergent: branches and loops that narrow EXEC, and waterfall loops.
         inactive: what reads registers of inactive threads (READLANE, DPP, BPERMUTE) also where threads diverge.
-        assembly: inline assembly with early clobbers, ties and clobbered registers.
-        mixed: mixed-precision and packed-conversion forms that keep the other half of their result (gfx942 and on).
-        repeats: volatile loads, clock reads and KILL: what no allocator may repeat or drop, or take for more than it is.
         constants: rematerialisable constants, read far from where they are made.
         vector_pressure: more vector values alive at once than ``amdgpu-num-vgpr`` leaves registers for.
         scalar_pressure: the same for scalars and ``amdgpu-num-sgpr``.
+        assembly: inline assembly with early clobbers, ties and clobbered registers.
+        mixed: mixed-precision forms, which keep the other half of their result.
+        repeats: volatile loads, clock reads and KILL: what no allocator may repeat or drop.
     """
 
     size: int = 40
@@ -57,12 +57,12 @@ class Features:
     irreducible: bool = False
     divergent: bool = True
     inactive: bool = False
-    assembly: bool = False
-    mixed: bool = False
-    repeats: bool = False
     constants: bool = True
     vector_pressure: bool = False
     scalar_pressure: bool = False
+    assembly: bool = False
+    mixed: bool = False
+    repeats: bool = False
 
     @classmethod
     def none(cls) -> Features:

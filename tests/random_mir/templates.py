@@ -414,9 +414,7 @@ MATRIX = (
 
 _ASM = 'INLINEASM &"; $0 $1 $2", 1 /* sideeffect attdialect */, '
 ASSEMBLY = (
-    Template(
-        _ASM + "1245194 /* regdef:VGPR_32 */, def {d v1}, 1245193 /* reguse:VGPR_32 */, {u v1}", ("assembly",), 3
-    ),
+    Template(_ASM + "1245194 /* regdef:VGPR_32 */, def {d v1}, 1245193 /* reguse:VGPR_32 */, {u v1}", ("assembly",), 8),
     Template(
         _ASM + "1245195 /* regdef-ec:VGPR_32 */, def {e v1}, 1245193 /* reguse:VGPR_32 */, {u v1}, "
         "1245193 /* reguse:VGPR_32 */, {u v1}",
@@ -452,17 +450,34 @@ REPEATS = (
         ("repeats", "tuples"),
         3,
     ),
-    Template("{d s2} = S_MEMTIME", ("repeats", "tuples"), 2, _gfx9),
+    Template("{d z2} = S_MEMTIME", ("repeats", "tuples"), 2, _gfx9),
     Template(
         "{d z1} = S_LOAD_DWORD_IMM {u z2}, {o}, 0 :: (dereferenceable invariant load (s32), addrspace 4)",
         ("repeats", "tuples"),
         3,
     ),
-    Template("{d z1} = S_LOAD_DWORD_IMM {u z2}, {o}, 0 :: (invariant load (s32), addrspace 4)", ("repeats", "tuples"), 2),
+    Template(
+        "{d z1} = S_LOAD_DWORD_IMM {u z2}, {o}, 0 :: (invariant load (s32), addrspace 4)", ("repeats", "tuples"), 2
+    ),
     Template("KILL {u v1}, {u s1}", ("repeats",), 2),
 )
 
-ALL = (*PLAIN, *CONSTANTS, *TUPLES, *EARLY, *TIED, *MEMORY, *AGPRS, *COPIES, *HALVES, *FIXED, *MATRIX, *ASSEMBLY, *MIXED, *REPEATS)
+ALL = (
+    *PLAIN,
+    *CONSTANTS,
+    *TUPLES,
+    *EARLY,
+    *TIED,
+    *MEMORY,
+    *AGPRS,
+    *COPIES,
+    *HALVES,
+    *FIXED,
+    *MATRIX,
+    *ASSEMBLY,
+    *MIXED,
+    *REPEATS,
+)
 
 
 @lru_cache(maxsize=None)
