@@ -207,6 +207,7 @@ LOAD = "    renamable $vgpr2 = GLOBAL_LOAD_DWORD renamable $vgpr0_vgpr1, 0, 0, i
 def spilled_around_the_join() -> Pair:
     """v0 is stored where the join begins, before EXEC is widened, and loaded after that."""
     pair = phases_of_ir(DIVERGENT, "gfx942")[1].with_post("stack:           []", SLOT)
+    pair = pair.with_post("hasSpilledVGPRs: false", "hasSpilledVGPRs: true")
     return pair.with_post(WIDEN, SAVE + WIDEN + RESTORE)
 
 
