@@ -136,7 +136,9 @@ def llc_says(llc: str, text: Path, cpu: str, resume: str) -> tuple[str, str]:
     )
     if done.returncode == 0:
         return "silent", ""
-    parse_error = re.search(rf"error: {re.escape(str(text))}:\d+:\d+:", done.stderr)
+    parse_error = re.search(
+        rf"^error: (?:YAML|{re.escape(str(text))}):|: error: {re.escape(str(text))}:", done.stderr, re.MULTILINE
+    )
     errors = [
         line for line in done.stderr.splitlines() if re.search(r"error:|ERROR|Bad machine code|- instruction:", line)
     ]

@@ -179,7 +179,7 @@ def test_control_does_not_leave_the_text() -> None:
         (("    liveins: $vgpr0\n", "    liveins: $vgpr0:3\n"), "not a live-in"),
         (("    liveins: $vgpr0\n", "    liveins: $vgpr0:0x3\n"), "not a live-in"),
         (("  bb.1:", "  bb.1 (landing-pad):"), "not a block header"),
-        (("  bb.1:", "  bb.1 (machine-block-address-taken):"), "not a block header"),
+        (("  bb.1:", "  bb.1 (ir-block-address-taken %ir-block.a):"), "not a block header"),
         (("  bb.1:", "  bb.1: S_NOP 0"), "not a block header"),
         (("  bb.1:", "  bb.0:"), "two blocks"),
         (("    %0:vgpr_32 = V_ADD", " # no\n    %0:vgpr_32 = V_ADD"), "ends the body"),

@@ -164,7 +164,7 @@ def register_operand(
         parts.append(f"(tied-def {tied})")
     if llt:
         parts.append(f"({llt})")
-    return parse_operand("".join(parts), is_def=is_def)
+    return parse_operand("".join(parts), is_def=is_def and not {"def", "implicit-def"}.intersection(flags))
 
 
 def split_top_level(text: str, plain: str) -> list[str]:

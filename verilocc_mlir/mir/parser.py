@@ -31,7 +31,7 @@ from verilocc_mlir.mir.model import (
 from verilocc_mlir.mir.operands import NAME, TYPE, is_balanced, parse_operand, split_top_level
 from verilocc_mlir.mir.successors import with_successors
 
-_BLOCK_ATTRIBUTE = rf"%ir-block\.{NAME}|align [0-9]{{1,9}}"
+_BLOCK_ATTRIBUTE = rf"%ir-block\.{NAME}|align [0-9]{{1,9}}|machine-block-address-taken|inlineasm-br-indirect-target"
 _BLOCK = re.compile(
     rf"  bb\.([0-9]{{1,9}})(?:\.[^():;,\"]*)?(?: \((?:{_BLOCK_ATTRIBUTE})(?:, (?:{_BLOCK_ATTRIBUTE}))*\))?:(?: *;.*)?\Z"
 )

@@ -56,7 +56,7 @@ def _targets(branches: tuple[Instruction, ...], where: str) -> list[int]:
     for instruction in branches:
         for operand in instruction.operands:
             if operand.kind is OperandKind.BLOCK:
-                if instruction.bundled or instruction.opcode in ("PHI", "INLINEASM_BR"):
+                if instruction.bundled or instruction.opcode == "PHI":
                     raise UnsupportedError(f"{instruction.opcode} names a block", where=where)
                 target = int(operand.text.split(".")[1])
                 if target not in targets:
