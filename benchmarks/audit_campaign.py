@@ -84,7 +84,7 @@ class Tally:
             self.rules[name].update(mutant.get("rules", ()) if outcome == "refuted" else ())
             if outcome == "proved" and "reason" in mutant:
                 self.reasons[mutant["reason"]][name] += 1
-            if outcome == "refuted" and "oracle" not in mutant:
+            if outcome == "refuted" and "ran" in mutant:
                 self.refuted_and_run += 1
                 self.refuted_and_told_apart += bool(mutant.get("differs"))
             self._entry(mutant, row)

@@ -22,6 +22,8 @@ COMPANIONS = {
     "memory": ("tuples",),
     "irreducible": ("branches",),
     "inactive": ("divergent", "tied", "memory"),
+    "mixed": ("tied",),
+    "repeats": ("tuples",),
     "constants": ("loops",),
     "vector_pressure": ("loops",),
     "scalar_pressure": ("loops",),
@@ -44,6 +46,9 @@ SIGNS = {
     "branches": r"S_CBRANCH_(?:SCC|VCC)",
     "divergent": r"\$exec(?:_lo)? = S_\w+_term ",
     "inactive": r"V_READLANE|_dpp|DS_BPERMUTE",
+    "assembly": r"INLINEASM",
+    "mixed": r"(%\d+):vgpr_32 = nofpexcept V_FMA_MIX(?:LO|HI)_F16 [^=]*\1,",
+    "repeats": r"S_MEMTIME|volatile load|KILL %",
     "constants": r"V_MOV_B32_e32 -?\d+",
 }
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 25))]

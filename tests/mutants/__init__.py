@@ -7,11 +7,13 @@ reads is dropped): ``mutants.verdict`` tells them apart by argument.
 
 from __future__ import annotations
 
-from mutants import equivalent, instructions, moves, operands
+from mutants import equivalent, headers, implicit, instructions, memories, moves, operands, places, repeats
 from mutants.subject import Edit, Mutation, Subject, read_again
 
 CLASSES: dict[str, Mutation] = {
-    m.name: m for m in (*operands.CLASSES, *moves.CLASSES, *instructions.CLASSES, *equivalent.CLASSES)
+    m.name: m
+    for part in (operands, moves, instructions, headers, memories, implicit, places, repeats, equivalent)
+    for m in part.CLASSES
 }
 
 __all__ = ["CLASSES", "Edit", "Mutation", "Subject", "read_again"]

@@ -1,14 +1,15 @@
 """Why a mutant that the audit proves is no fault: an argument about the two texts after allocation, made by machine.
 
-``FLAGS``: only kill and dead flags went or live-ins came, or nothing changed: the text promises less. ``BLOCKWISE``:
-it promises no more either, and each block, run symbolically from any state, has the same events on the same inputs
-and leaves the same values in every place that is read later, so the mutant does what the original does, which is
-proved. That is value numbering: instructions are uninterpreted functions of what they read; under one EXEC a vector
-write replaces the last one. It covers dead results, code moved past code that does not touch it, and copies of what is
-there already. ``BY_CONSTRUCTION``: the class says why (``mutants.equivalent``). ``RUNS``: none of these (the blocks
-differ, but in values that the pre-RA side leaves undefined, or through equal values in other registers across blocks);
-then the oracle's runs through the changed blocks are the evidence, with flags and live-ins taken at their word in most
-of them, and their number is recorded.
+``FLAGS``: only kill and dead flags went or live-ins came, or nothing changed: the text promises less. ``HEADER``:
+nothing but header fields changed, and the oracle's own rules (``oracle.statics``) mind none of them. ``BLOCKWISE``: it
+promises no more either, nothing changed from a block's first branch on, and each block, run symbolically from any
+state, has the same events on the same inputs and leaves the same values in every place that is read later, so the
+mutant does what the original does, which is proved. That is value numbering: instructions are uninterpreted functions
+of what they read; under one EXEC a vector write replaces the last one. It covers dead results, code moved past code
+that does not touch it, and copies of what is there already. ``BY_CONSTRUCTION``: the class says why
+(``mutants.equivalent``). ``RUNS``: none of these (the blocks differ, but in values that the pre-RA side leaves
+undefined, or through equal values in other registers across blocks); then the oracle's runs through the changed blocks
+are the evidence, with flags and live-ins taken at their word in most of them, and their number is recorded.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from collections.abc import Iterable
 from oracle.decode import VIRTUAL, Decoded, Decoder, Place, names_halves
 from oracle.machine import EXEC
 
-from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.mir.model import BasicBlock, MachineFunction, OperandKind
 from verilocc_mlir.target.registers import SGPR_BASE, SPECIAL_BASE
 
 FLAGS = "only fewer kill and dead flags, or more live-ins"
+HEADER = "only the header, in what nothing relies on"
 BLOCKWISE = "every block has the same events and leaves the same values"
 RUNS = "no difference in concrete runs through the changed blocks"
 BY_CONSTRUCTION = "the class's edits keep the meaning by construction"
@@ -33,11 +35,13 @@ Symbol = tuple[object, ...]
 
 
 def why_equivalent(original: MachineFunction, mutant: MachineFunction, wave_size: int) -> str:
-    """``FLAGS``, ``BLOCKWISE``, or ``""`` where neither holds."""
+    """``FLAGS``, ``HEADER``, ``BLOCKWISE``, or ``""`` where neither holds."""
     if not _promises_less(original, mutant):
         return ""
     if _plain(original) == _plain(mutant):
-        return FLAGS
+        return FLAGS if original.header_lines == mutant.header_lines else HEADER
+    if any(_from_branches(a) != _from_branches(b) for a, b in zip(original.blocks, mutant.blocks, strict=True)):
+        return ""  # what stands there runs on some edges only
     grain = 1 if names_halves(original, mutant) else 2
     left, right = (_decoded(f, Decoder(f, grain, wave_size)) for f in (original, mutant))
     if [b.successors for b in original.blocks] != [b.successors for b in mutant.blocks]:
@@ -58,6 +62,13 @@ def _plain(function: MachineFunction) -> list[tuple[object, list[str]]]:
     return [
         ((b.successors, stack), [_FLAGS.sub("", i.render()) for i in b.instructions]) for b in function.blocks
     ]  # fmt: skip
+
+
+def _from_branches(block: BasicBlock) -> list[str]:
+    """The block from its first branch on."""
+    rows = [_FLAGS.sub("", i.render()) for i in block.instructions]
+    branches = [n for n, i in enumerate(block.instructions) if any(op.kind is OperandKind.BLOCK for op in i.operands)]
+    return rows[branches[0] :] if branches else []
 
 
 def _promises_less(original: MachineFunction, mutant: MachineFunction) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mutants import CLASSES, Subject
-from mutants.judge import Judge, Judgement
+from mutants.judge import RUNS_ON_REFUTED, Judge, Judgement
 from mutants.sources import NoFunction, Phase, kernel_phases, phases
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import VeriloccError
@@ -71,7 +71,7 @@ def run_unit(unit: Unit) -> dict[str, Any]:
 def _phase(unit: Unit, phase: Phase, row: dict[str, Any]) -> None:
     after = {f.name: f for f in phase.post.functions}
     for function in phase.pre.functions:
-        subject = Subject(phase.pre, function, after[function.name], target(phase.cpu))
+        subject = Subject(phase.pre, function, after[function.name], target(phase.cpu), phase.post.preamble)
         judge = Judge(subject)
         judged = judge.unchanged(8 if function.instruction_count < 400 else 2)
         entry = {
@@ -102,7 +102,7 @@ def _mutants(unit: Unit, phase: Phase, judge: Judge, row: dict[str, Any]) -> Non
         streams.append((name, edits))
         entry: dict[str, Any] = {"class": name, "target": phase.cpu}
         try:
-            judged = judge.mutant(CLASSES[name], edit, rng.randrange(1 << 30))
+            judged = judge.mutant(CLASSES[name], edit, rng.randrange(1 << 30), RUNS_ON_REFUTED * (rng.random() < 0.25))
         except VeriloccError as error:
             entry |= {"outcome": "unreadable", "message": str(error)[:300]}
         else:
@@ -122,6 +122,8 @@ def _said(judged: Judgement) -> dict[str, Any]:
         said["rules"] = sorted(judged.rules)
     if judged.answer.differs:
         said["differs"] = True
+    if judged.answer.runs or judged.answer.differs:
+        said["ran"] = True
     if not judged.answer.supported:
         said["oracle"] = judged.answer.where[:200]
     if judged.fault or judged.outcome in (Outcome.UNKNOWN, Outcome.INVALID):

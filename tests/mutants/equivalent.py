@@ -140,6 +140,7 @@ def spilled(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         )
         # At the end, as LLVM numbers them.
         header[at:end] = ["stack:", *header[at + 1 : end], *row]
+        header = [re.sub(r"(maxAlignment: +)[12]\Z", r"\g<1>4", text) for text in header]
         edit = subject.edit({line: [subject.instruction(line), *code]}, f"${name} through slot {number}")
         yield replace(edit, function=replace(edit.function, header_lines=tuple(header)))
 

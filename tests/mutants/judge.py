@@ -6,21 +6,29 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from oracle import Answer, Oracle
+from oracle.statics import module_fault
+from oracle.verifier import complaints
 
 from mutants.arguments import BY_CONSTRUCTION, NEVER_RUN, RUNS, why_equivalent
 from mutants.subject import Edit, Mutation, Subject, read_again
-from smt_verifier.audit import audit_function
+from smt_verifier.audit import audit
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Solver, Z3Solver
+from verilocc_mlir.mir.model import MirFile
+from verilocc_mlir.mir.printer import print_function
 
 RUNS_ON_PROVED = 16
 RUNS_AS_EVIDENCE = 48
 """More runs of a proved mutant for which there is no argument but the runs."""
+RUNS_ON_ARGUED = 6
+"""Runs of a proved mutant for which there is an argument."""
 RUNS_ON_REFUTED = 2
 RUNS_ON_LLVM_REFUTED = 500
 """Runs of what LLVM made and the audit refutes, until one of them shows that LLVM is wrong."""
 _OF_FLAGS = frozenset({"kill-flag", "dead-flag", "live-in"})
+_NOTICES = frozenset({"Using an undefined physical register"})
+"""What LLVM's verifier says of reads that do no harm: the runs tell where they do."""
 LLVM_FAULT = "fault of LLVM"
 """LLVM's own allocation is refuted, and a run of the oracle tells it from the original."""
 
@@ -63,7 +71,13 @@ class Judge:
         They do not where they contradict LLVM's own text: what a waiting thread keeps in a register that is dead for
         the wave counts as lost there.
         """
-        return not self.oracle.compare(self.subject.post, RUNS_AS_EVIDENCE, 3, flags=True).differs
+        return not self.oracle.compare(self.subject.post, RUNS_ON_PROVED, 3, flags=True).differs
+
+    @cached_property
+    def _complaints(self) -> frozenset[str]:
+        """What LLVM's verifier says of LLVM's own text."""
+        text = (self.subject.module or self.subject.file.preamble) + print_function(self.subject.post)
+        return complaints(text, self.subject.target.name)
 
     def unchanged(self, runs: int = 12) -> Judgement:
         """LLVM's own allocation."""
@@ -94,21 +108,32 @@ class Judge:
         if edit.pre is not None:
             pre = read_again(edit.pre, "")
             oracle = Oracle(pre, subject.target.wave_size, subject.available.reserved_units)
-        audited = audit_function(subject.file, pre, post, subject.target, solver=self.solver)
+        before = subject.file.preamble
+        module = subject.module if edit.preamble is None else edit.preamble
+        after = before if module is None else module
+        (audited,) = audit(
+            MirFile(before, (pre,)), MirFile(after, (post,)), subject.target, solver=self.solver
+        ).functions
         rules = frozenset(f.rule for f in audited.findings)
-        runs = refuted if audited.outcome is Outcome.REFUTED else proved
-        answer = oracle.compare(post, runs, seed) if runs else Answer(False)
-        flags = self._flags_tell
-        if audited.outcome is Outcome.PROVED and not answer.differs and flags:
-            more = oracle.compare(post, runs // 2, seed + 2, flags=True)
-            answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
         reason = ""
-        if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs:
+        if audited.outcome is Outcome.PROVED and mutation is not None:
             reason = why_equivalent(subject.post, post, subject.target.wave_size) if edit.pre is None else ""
             reason = reason or (BY_CONSTRUCTION if mutation.equivalent else "")
-            if not reason:
-                more = oracle.compare(post, RUNS_AS_EVIDENCE, seed + 1, flags=flags)
-                answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
+        runs = refuted if audited.outcome is Outcome.REFUTED else min(proved, RUNS_ON_ARGUED) if reason else proved
+        answer = oracle.compare(post, runs, seed) if runs else Answer(False)
+        if not answer.differs and (fault := module_fault(before, after)):
+            answer = Answer(True, fault)
+        flags = audited.outcome is Outcome.PROVED and self._flags_tell
+        if not answer.differs and flags:
+            more = oracle.compare(post, (runs + 1) // 2, seed + 2, flags=True)
+            answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
+        if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs and not reason:
+            more = oracle.compare(post, RUNS_AS_EVIDENCE, seed + 1, flags=flags)
+            answer = replace(more, runs=answer.runs + more.runs, visits=answer.visits + more.visits)
+        if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs and edit.pre is None:
+            news = complaints(after + print_function(post), subject.target.name) - self._complaints
+            if news - _NOTICES:
+                answer = replace(answer, differs=True, where=f"LLVM's verifier: {sorted(news - _NOTICES)[0]}")
         visits = sum(answer.visits[b] for b in edit.touched)
         if audited.outcome is Outcome.PROVED and mutation is not None and not answer.differs:
             reason = reason or (RUNS if visits else NEVER_RUN)

@@ -234,7 +234,7 @@ def _with_liveins(given: tuple[LiveIn, ...], instruction: Instruction) -> tuple[
 
 def _instructions(*lines: str) -> tuple[Instruction, ...]:
     body = "\n".join(f"    {line}" for line in lines)
-    text = f"---\nname: x\nbody: |\n  bb.0:\n{body}\n...\n"
+    text = f"---\nname:            x\nbody:             |\n  bb.0:\n{body}\n...\n"
     return parse_mir(text).functions[0].blocks[0].instructions
 
 

@@ -329,7 +329,7 @@ CLASSES = (
     Mutation("AGPR for VGPR", WRITTEN | {"register-class", "reserved-register"}, other_file),
     Mutation("reserved register", frozenset({"reserved-register", "register-class"}), reserved_register, always=True),
     Mutation("budget exceeded", WRITTEN | {"reserved-register"}, over_budget, always=True),
-    Mutation("early-clobber overlap", WRITTEN | {"fixed-register"}, early_clobber_overlap),
+    Mutation("early-clobber overlap", WRITTEN | {"fixed-register", "reserved-register"}, early_clobber_overlap),
     Mutation("early-clobber flag dropped", frozenset({"early-clobber"}), early_clobber_flag, always=True),
     Mutation("broken tie", frozenset({"tied-operand"}), broken_tie, always=True),
     Mutation(

@@ -58,6 +58,56 @@ none:
 """
 """A function that is called and calls: its callee-saved scalars are kept in lanes of a vector register."""
 
+SPECIAL = """target triple = "amdgcn-amd-amdhsa"
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare i32 @llvm.amdgcn.set.inactive.i32(i32, i32)
+declare i32 @llvm.amdgcn.strict.wwm.i32(i32)
+declare i32 @llvm.amdgcn.update.dpp.i32(i32, i32, i32, i32, i32, i1)
+declare float @llvm.fma.f32(float, float, float)
+declare void @llvm.amdgcn.s.sendmsg(i32, i32)
+declare i32 @llvm.amdgcn.readfirstlane.i32(i32)
+@table = internal addrspace(4) constant [4 x i32] [i32 1, i32 2, i32 3, i32 5]
+declare void @other(i32)
+define void @f(ptr addrspace(1) %p, i32 %n, [40 x i32] %many) {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %late = extractvalue [40 x i32] %many, 39
+  %q = getelementptr i32, ptr addrspace(1) %p, i32 %t
+  %v = load volatile i32, ptr addrspace(1) %q
+  %a = call {i32, i32} asm sideeffect "; $0 $1 $2 $3", "=&v,=v,v,1,~{v7},~{s9},~{vcc}"(i32 %v, i32 %late)
+  %a0 = extractvalue {i32, i32} %a, 0
+  %a1 = extractvalue {i32, i32} %a, 1
+  %i = call i32 @llvm.amdgcn.set.inactive.i32(i32 %a0, i32 0)
+  %d = call i32 @llvm.amdgcn.update.dpp.i32(i32 %i, i32 %i, i32 273, i32 15, i32 15, i1 false)
+  %s = add i32 %i, %d
+  %w = call i32 @llvm.amdgcn.strict.wwm.i32(i32 %s)
+  %h = bitcast i32 %a1 to <2 x half>
+  %e = extractelement <2 x half> %h, i32 1
+  %f32 = fpext half %e to float
+  %g = bitcast i32 %w to float
+  %x = call contract float @llvm.fma.f32(float %f32, float %g, float %f32)
+  %y = fptrunc float %x to half
+  %z = insertelement <2 x half> %h, half %y, i32 1
+  %zi = bitcast <2 x half> %z to i32
+  call void @llvm.amdgcn.s.sendmsg(i32 1, i32 %n)
+  %l = call i32 @llvm.amdgcn.readfirstlane.i32(i32 %a0)
+  %idx = and i32 %l, 3
+  %tp = getelementptr [4 x i32], ptr addrspace(4) @table, i32 0, i32 %idx
+  %tv = load i32, ptr addrspace(4) %tp, !invariant.load !0
+  %c = icmp eq i32 %n, 0
+  br i1 %c, label %none, label %some
+some:
+  call void @other(i32 %tv)
+  br label %none
+none:
+  %m = phi i32 [1, %0], [%tv, %some]
+  store volatile i32 %m, ptr addrspace(1) %q
+  store volatile i32 %zi, ptr addrspace(1) %q
+  ret void
+}
+!0 = !{}
+"""
+"""A called function with stack arguments, inline assembly, whole-wave code, mixed precision, a constant and a call."""
+
 
 def _pairs() -> Iterator[Pair]:
     for name, phases in _PHASES.items():
@@ -66,13 +116,15 @@ def _pairs() -> Iterator[Pair]:
             yield allocated(text, name.partition(".")[2], phase)
     for cpu in ("gfx90a", "gfx1201"):
         yield phases_of_ir(CALLER, cpu)[1]
+    for cpu in ("gfx942", "gfx1201"):
+        yield from phases_of_ir(SPECIAL, cpu)
     for cpu in ("gfx942", "gfx1250"):
         pair = phases_of_ir(STACK, cpu)[1]
         yield replace(pair, pre=_with_bundle(pair.pre), post=_with_bundle(pair.post))
 
 
 def _with_bundle(text: str) -> str:
-    bundle = "    BUNDLE implicit $exec {\n      S_NOP 0\n      S_NOP 1\n    }\n"
+    bundle = "    BUNDLE {\n      S_NOP 0\n      S_NOP 1\n    }\n"
     return text.replace("    S_ENDPGM 0", f"{bundle}    S_ENDPGM 0")
 
 
@@ -80,7 +132,7 @@ def _with_bundle(text: str) -> str:
 def samples() -> tuple[Subject, ...]:
     """The functions, before and after a phase."""
     return tuple(
-        Subject(pre, pre.functions[0], parse_mir(pair.post, "post.mir").functions[0], target(pair.cpu))
+        Subject(pre, pre.functions[0], post.functions[0], target(pair.cpu), post.preamble)
         for pair in _pairs()
-        for pre in [parse_mir(pair.pre, "pre.mir")]
+        for pre, post in [(parse_mir(pair.pre, "pre.mir"), parse_mir(pair.post, "post.mir"))]
     )

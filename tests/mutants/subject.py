@@ -47,6 +47,8 @@ class Edit:
     pre: MachineFunction | None = None
     touched: frozenset[int] = frozenset()
     """Layout positions of the blocks that changed."""
+    preamble: str | None = None
+    """The IR module after the phase, where that changed."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Subject:
     pre: MachineFunction
     post: MachineFunction
     target: Target
+    module: str | None = None
+    """The IR module in front of the second text; None: that of the first."""
     partners: dict[Line, Instruction] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -236,13 +236,13 @@ class Decoder:
             *map(self._object_names, instruction.memory), str(instruction.bundled), str(instruction.opens_bundle),
         ))  # fmt: skip
         number = zlib.crc32(shape.encode())
-        if opcode == "KILL" and any(op.is_use and op.undef for op in instruction.operands) and writes:
-            return Decoded("undefine", number, (), writes, explicit, instruction)
+        if opcode == "KILL":
+            return self._kill(instruction, number, writes, explicit)
         if opcode in IGNORED:
             return Decoded("nothing", number, (), (), 0, instruction)
         if opcode == "IMPLICIT_DEF":
             return Decoded("undefine", number, (), writes, explicit, instruction)
-        if opcode == "COPY":
+        if opcode in ("COPY", "WWM_COPY"):
             return self._copy(instruction, number, reads, writes)
         if SPILL.match(opcode):
             return self._spill(instruction, number)
@@ -253,6 +253,11 @@ class Decoder:
         mask = next((op for op in instruction.operands if op.kind is OperandKind.REGMASK), None)
         targets = tuple(
             self.position.get(_block_number(op), -1) for op in instruction.operands if op.kind is OperandKind.BLOCK
+        )
+        defined = [n for n, op in enumerate(instruction.all_operands) if op.is_def and op.is_reg]
+        reads = tuple(
+            replace(p, tied=defined.index(p.tied) if p.tied in defined else -1) if p is not None and p.tied >= 0 else p
+            for p in reads
         )
         return Decoded(
             kind, number, reads, writes, explicit, instruction,
@@ -271,7 +276,16 @@ class Decoder:
         if not writes or not reads or reads[0] is None:
             raise UnsupportedCode(f"a copy of an unknown form: {instruction}")
         kept = [writes[0], *(w for w, op in _implicit_writes(writes, instruction) if not op.phys.startswith("exec"))]
-        return Decoded("copy", shape, reads, tuple(kept), 1, instruction)
+        everywhere = instruction.opcode == "WWM_COPY"
+        return Decoded("copy", shape, reads, tuple(kept), 1, instruction, writes_everywhere=everywhere)
+
+    def _kill(self, instruction: Instruction, shape: int, writes: tuple[Place, ...], explicit: int) -> Decoded:
+        """It emits nothing: what it defines and does not read as well is nothing from here on."""
+        kept = {
+            u for op in instruction.operands if op.is_use and op.is_reg and not op.undef for u in self.place(op).places
+        }
+        ends = tuple(replace(w, places=tuple(u for u in w.places if u not in kept)) for w in writes)
+        return Decoded("undefine", shape, (), ends, explicit, instruction)
 
     def _spill(self, instruction: Instruction, shape: int) -> Decoded:
         match = SPILL.match(instruction.opcode)

@@ -20,6 +20,7 @@ from oracle.decode import (
 )
 from oracle.machine import ACTIVE, EVERY_THREAD, EXEC, SCC, THREADS, Side, Value, bitwise, mixed, slice_of
 from oracle.pairing import Slot, pair
+from oracle.statics import edges_fault, header_fault, implicit_fault, repeated_fault, spill_fault
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
@@ -29,7 +30,7 @@ from verilocc_mlir.target.registers import SGPR_BASE, SPECIAL_BASE, TTMP_BASE, p
 _MAX_EVENTS = 500
 _MAX_BLOCKS = 150
 _DECLARED = frozenset(u for n in ("vcc", "scc") for u in physical_register(n).units)
-_LOST_IN_CALLS = frozenset(u for n in ("vcc", "scc", "m0") for u in physical_register(n).units)
+_LOST_IN_CALLS = frozenset(u for n in ("vcc", "scc", "m0", "mode") for u in physical_register(n).units)
 
 
 class _Difference(Exception):
@@ -88,6 +89,8 @@ class Oracle:
         visits: Counter[int] = Counter()
         try:
             schedule, grain, targets = self._prepare(post)
+            if fault := self._static_fault(post, schedule):
+                return Answer(True, fault, (), 0, visits)
             declared = self._declared(post, grain) if flags else None
             for number in range(runs):
                 path: list[int] = []
@@ -101,6 +104,22 @@ class Oracle:
         except (UnsupportedCode, VeriloccError) as error:
             return Answer(False, str(error), (), 0, visits, False)
         return Answer(False, "", (), runs, visits)
+
+    def _static_fault(self, post: MachineFunction, schedule: list[list[Slot]]) -> str:
+        """The first fault that no run would show."""
+        found = (
+            edges_fault(self.pre, post)
+            or header_fault(self.pre, post)
+            or spill_fault(post)
+            or repeated_fault(self.pre, post)
+        )
+        events = (
+            implicit_fault(slot.pre.source, slot.post.source)
+            for block in schedule
+            for slot in block
+            if slot.pre is not None and slot.post is not None and slot.pre.kind == "event" and not slot.mismatch
+        )
+        return found or next((fault for fault in events if fault), "")
 
     def _declared(self, post: MachineFunction, grain: int) -> list[tuple[frozenset[int], frozenset[int]]]:
         """Places declared live-in of each block, before and after."""
@@ -177,8 +196,10 @@ class _Run:
                     self.wake(slot.pre, self.pre.exec_mask & ~mask)
                 if self.declared is not None:
                     self.end(slot, mask)
-                if chosen < 0 and slot.pre is not None and slot.pre.targets:
+                if slot.pre is not None and slot.pre.targets:
                     chosen = self.branch(slot.pre)
+                    if chosen >= 0:
+                        break  # what follows is on the other edge
             if not targets[block]:
                 self.leave()
                 return
@@ -293,6 +314,8 @@ class _Run:
             raise _Difference(f"EXEC differs at {b.source}")
         active = ACTIVE[self.pre.exec_mask]
         readers = ACTIVE[self.pre.exec_mask | self.entry] if a.everywhere else active
+        if not readers and a.source.opcode.startswith("V_READFIRSTLANE"):
+            readers = (0,)  # ISA manuals, V_READFIRSTLANE_B32: lane 0 where EXEC is zero
         written_early = {u for w in b.writes if w.early for u in w.places}
         real: list[list[Value]] = []
         for n, left in enumerate(a.reads):
@@ -315,10 +338,11 @@ class _Run:
         early: set[int],
     ) -> list[Value]:
         """Compare one operand; the values that the post-RA side reads, of scalars."""
-        if right is not None and left.tied >= 0 and left.tied < b.explicit_writes:
+        if right is not None and 0 <= left.tied < len(b.writes):
             tied = b.writes[left.tied]
-            right = Place(tied.places, tied.vector, right.undef)
-            early = set()
+            if right.places != tied.places:
+                raise _Difference(f"a tied operand is not in the register of its result at {b.source}")
+            early = early.difference(tied.places)
         if left.undef:
             return [] if right is None or right.vector else [self.post.scalar(u) for u in right.places]
         if right is None or left.vector != right.vector or len(left.places) != len(right.places):

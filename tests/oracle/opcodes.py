@@ -11,7 +11,7 @@ from functools import lru_cache
 from verilocc_mlir.mir.model import Instruction, OperandKind
 
 EXEC_REGISTERS = frozenset({"exec", "exec_lo", "exec_hi"})
-IGNORED = frozenset({"KILL", "BUNDLE", "DBG_VALUE", "DBG_VALUE_LIST", "DBG_LABEL", "DBG_INSTR_REF", "DBG_PHI"})
+IGNORED = frozenset({"BUNDLE", "DBG_VALUE", "DBG_VALUE_LIST", "DBG_LABEL", "DBG_INSTR_REF", "DBG_PHI"})
 SPILL = re.compile(r"SI_SPILL_(WWM_)?(?:S|V|A|AV)(\d+)_(SAVE|RESTORE)\Z")
 
 BITWISE = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|NAND|NOR|XNOR)_B(?:32|64)(?:_term)?\Z")
@@ -23,20 +23,20 @@ ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
 
 _THREAD_MASK_RESULT = re.compile(r"V_CMPX?_|V_(?:ADD|SUB|SUBREV)_CO_|V_(?:ADDC|SUBB|SUBBREV)_|V_DIV_SCALE|V_MAD_[UI]64")
 _CROSS_LANE = re.compile(
-    r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|READLANE|WRITELANE|PERMLANE|SET_INACTIVE)|.*_(?:dpp8|DPP8)"
+    r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|READLANE|WRITELANE|PERMLANE|SET_INACTIVE)|.*_(?:dpp8|DPP8)|DS_BPERMUTE_FI"
     r"|SI_(?:SPILL_S32_TO|RESTORE_S32_FROM)_VGPR"
 )
 _WRITES_INACTIVE = re.compile(r"V_(?:MFMA|SMFMAC|WMMA|SWMMAC|WRITELANE|SET_INACTIVE)|SI_SPILL_S32_TO_VGPR")
 _WHOLE_WAVE_LANES = re.compile(r"SI_(?:SPILL_S32_TO|RESTORE_S32_FROM)_VGPR")
 _IMPURE_VALU = re.compile(
     r"V_(?:CMP|READ|WRITELANE|PERMLANE|MFMA|SMFMAC|WMMA|SWMMAC|SET_INACTIVE|SWAP|NOP|CLREXCP|MOVREL|INDIRECT|INTERP)"
-    r"|.*_(?:dpp|DPP|sdwa|SDWA)|V_ILLEGAL"
+    r"|.*_(?:dpp|DPP|sdwa|SDWA)|V_ILLEGAL|V_.*_indirect"
 )
 _IMPURE_SALU = re.compile(
     r"S_(?:\w*SAVEEXEC|\w*WREXEC|GETREG|SETREG|MEM|SENDMSG|ATOMIC|STORE|BUFFER_(?:STORE|ATOMIC)|BARRIER|WAIT|NOP|SLEEP"
     r"|CBRANCH|BRANCH|ENDPGM|TRAP|GETPC_B64\Z|SETPC|SWAPPC|CALL|RFE|DCACHE|ICACHE|TTRACE|INCPERF|DECPERF|SETPRIO"
     r"|SETHALT|SETKILL|CMP|BITCMP|SET_GPR|DENORM|ROUND|CLAUSE|DELAY|VERSION|CODE_END|INST_PREFETCH|SCRATCH|PREFETCH"
-    r"|ALLOC|GET_|QUADMASK|WQM|MOVREL)"
+    r"|ALLOC|GET_|QUADMASK|WQM|MOVREL|SHADER_CYCLES)|S_.*_sideeffects"
 )
 _INVARIANT_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
 _MFMA = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
@@ -100,7 +100,8 @@ def is_pure(instruction: Instruction) -> bool:
             return False
         if op.kind is OperandKind.REGMASK:
             return False
-        if op.is_def and op.implicit and op.phys != "scc" and not _ORDINARY.match(op.phys):
+        special = op.is_def and op.implicit and op.phys != "scc" and not _ORDINARY.match(op.phys)
+        if special and gives_thread_mask(instruction.opcode):
             return False
     if instruction.memory:
         constant = all("invariant" in m and "dereferenceable" in m and "volatile" not in m for m in instruction.memory)

@@ -33,6 +33,9 @@ class Features:
         constants: rematerialisable constants, read far from where they are made.
         vector_pressure: more vector values alive at once than ``amdgpu-num-vgpr`` leaves registers for.
         scalar_pressure: the same for scalars and ``amdgpu-num-sgpr``.
+        assembly: inline assembly with early clobbers, ties and clobbered registers.
+        mixed: mixed-precision forms, which keep the other half of their result.
+        repeats: volatile loads, clock reads and KILL: what no allocator may repeat or drop.
     """
 
     size: int = 40
@@ -57,6 +60,9 @@ class Features:
     constants: bool = True
     vector_pressure: bool = False
     scalar_pressure: bool = False
+    assembly: bool = False
+    mixed: bool = False
+    repeats: bool = False
 
     @classmethod
     def none(cls) -> Features:

@@ -412,7 +412,72 @@ MATRIX = (
     ),
 )
 
-ALL = (*PLAIN, *CONSTANTS, *TUPLES, *EARLY, *TIED, *MEMORY, *AGPRS, *COPIES, *HALVES, *FIXED, *MATRIX)
+_ASM = 'INLINEASM &"; $0 $1 $2", 1 /* sideeffect attdialect */, '
+ASSEMBLY = (
+    Template(_ASM + "1245194 /* regdef:VGPR_32 */, def {d v1}, 1245193 /* reguse:VGPR_32 */, {u v1}", ("assembly",), 8),
+    Template(
+        _ASM + "1245195 /* regdef-ec:VGPR_32 */, def {e v1}, 1245193 /* reguse:VGPR_32 */, {u v1}, "
+        "1245193 /* reguse:VGPR_32 */, {u v1}",
+        ("assembly", "early_clobber"),
+        3,
+    ),
+    Template(
+        _ASM + "1245194 /* regdef:VGPR_32 */, def {t v1}, 1245193 /* reguse:VGPR_32 */, {u v1}, "
+        "2147483657 /* reguse tiedto:$0 */, {=}(tied-def 3)",
+        ("assembly", "tied"),
+        3,
+    ),
+    Template(
+        _ASM + "1245193 /* reguse:VGPR_32 */, {u v1}, 12 /* clobber */, implicit-def dead early-clobber $vgpr5, "
+        "12 /* clobber */, implicit-def dead early-clobber $sgpr9",
+        ("assembly", "early_clobber"),
+        2,
+    ),
+)
+
+MIXED = tuple(
+    Template(
+        f"{{t v1}} = nofpexcept V_FMA_MIX{half}_F16 8, {{u v1}}, 0, {{u v1}}, 8, {{u v1}}, 0, {{=}}, 0, 0" + _FLOAT,
+        ("mixed", "tied"),
+        4,
+    )
+    for half in ("LO", "HI")
+)
+
+REPEATS = (
+    Template(
+        "{d v1} = GLOBAL_LOAD_DWORD_SADDR {u z2}, {u v1}, {o}, 0" + _VALU + " :: (volatile load (s32), addrspace 1)",
+        ("repeats", "tuples"),
+        3,
+    ),
+    Template("{d z2} = S_MEMTIME", ("repeats", "tuples"), 2, _gfx9),
+    Template(
+        "{d z1} = S_LOAD_DWORD_IMM {u z2}, {o}, 0 :: (dereferenceable invariant load (s32), addrspace 4)",
+        ("repeats", "tuples"),
+        3,
+    ),
+    Template(
+        "{d z1} = S_LOAD_DWORD_IMM {u z2}, {o}, 0 :: (invariant load (s32), addrspace 4)", ("repeats", "tuples"), 2
+    ),
+    Template("KILL {u v1}, {u s1}", ("repeats",), 2),
+)
+
+ALL = (
+    *PLAIN,
+    *CONSTANTS,
+    *TUPLES,
+    *EARLY,
+    *TIED,
+    *MEMORY,
+    *AGPRS,
+    *COPIES,
+    *HALVES,
+    *FIXED,
+    *MATRIX,
+    *ASSEMBLY,
+    *MIXED,
+    *REPEATS,
+)
 
 
 @lru_cache(maxsize=None)
