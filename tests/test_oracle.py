@@ -123,7 +123,7 @@ def read_again_text(text: str):
     ("old", "new", "why"),
     [
         ("hasCalls:        true", "hasCalls:        false", "hasCalls"),
-        ("maxAlignment:    4", "maxAlignment:    64", "maxAlignment"),
+        ("maxAlignment:    16", "maxAlignment:    64", "maxAlignment"),
         ("ldsSize:         0", "ldsSize:         64", "ldsSize"),
         ("isImmutable: true", "isImmutable: false", "fixed stack objects"),
     ],

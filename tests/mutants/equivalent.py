@@ -85,7 +85,8 @@ def _vector_results(subject: Subject, rng: random.Random) -> Iterator[tuple[tupl
         plain = plain and not instruction.opcode.startswith("SI_")
         if plain and not instruction.opcode.endswith("_term"):
             for op in instruction.defs:
-                if re.fullmatch(r"vgpr\d+", op.phys) and not op.dead:
+                set_aside = bool(op.phys) and set(physical_register(op.phys).units) & subject.available.reserved_units
+                if re.fullmatch(r"vgpr\d+", op.phys) and not op.dead and not set_aside:
                     yield line, op.phys
                     break
 
@@ -141,6 +142,7 @@ def spilled(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         # At the end, as LLVM numbers them.
         header[at:end] = ["stack:", *header[at + 1 : end], *row]
         header = [re.sub(r"(maxAlignment: +)[12]\Z", r"\g<1>4", text) for text in header]
+        header = [re.sub(r"(hasSpilledVGPRs: +)false\Z", r"\g<1>true", text) for text in header]
         edit = subject.edit({line: [subject.instruction(line), *code]}, f"${name} through slot {number}")
         yield replace(edit, function=replace(edit.function, header_lines=tuple(header)))
 

@@ -234,7 +234,7 @@ def _with_liveins(given: tuple[LiveIn, ...], instruction: Instruction) -> tuple[
 
 def _instructions(*lines: str) -> tuple[Instruction, ...]:
     body = "\n".join(f"    {line}" for line in lines)
-    text = f"---\nname: x\nbody: |\n  bb.0:\n{body}\n...\n"
+    text = f"---\nname:            x\nbody:             |\n  bb.0:\n{body}\n...\n"
     return parse_mir(text).functions[0].blocks[0].instructions
 
 
@@ -402,7 +402,7 @@ CLASSES = (
     Mutation("spill slot of the program", VALUE | {"spill-slot", "header"}, foreign_slot),
     Mutation("spill slot shrunk", frozenset({"spill-slot", "header"}), dropped_spill_slot),
     Mutation("moved under a narrower EXEC", VALUE | {"dead-flag"}, narrower_exec),
-    Mutation("whole-wave clobber", VALUE | {"instruction-sequence"}, whole_wave_clobber),
+    Mutation("whole-wave clobber", VALUE | SAVED | {"instruction-sequence"}, whole_wave_clobber),
     Mutation("clobbered by a call", VALUE | {"register-class"}, clobbered_by_call),
     Mutation("callee-saved scalar clobbered", frozenset({"callee-saved", "reserved-register"}), callee_saved_scalar),
     Mutation(

@@ -64,7 +64,7 @@ def terminators(subject: Subject, rng: random.Random) -> Iterator[Edit]:
             target = next(op for op in row[n].operands if op.kind is OperandKind.BLOCK)
             what = f"{opcode} for {row[n]}"
             tail = f", implicit ${name}" if name else ""
-            row[n] = _instructions(f"{opcode} {target.text}{tail}")[0]
+            row[n] = with_operand(_instructions(f"{opcode} %bb.0{tail}")[0], 0, target.text)
         yield subject.with_block(b, replace(subject.post.blocks[b], instructions=tuple(row)), what)
 
 
@@ -237,7 +237,7 @@ def whole_wave_move(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 
 
 CLASSES = (
-    Mutation("move between terminators", OPERANDS, between_terminators),
+    Mutation("move between terminators", OPERANDS | {"control-flow"}, between_terminators),
     Mutation("terminators changed", SEQUENCE | {"control-flow"}, terminators),
     Mutation("kept across a call", OPERANDS | {"register-class"}, kept_across_call),
     Mutation("call changed", OPERANDS | {"fixed-register", "register-class"}, call_changed),

@@ -108,6 +108,20 @@ none:
 """
 """A called function with stack arguments, inline assembly, whole-wave code, mixed precision, a constant and a call."""
 
+ATOMIC = """target triple = "amdgcn-amd-amdhsa"
+declare i32 @llvm.amdgcn.workitem.id.x()
+@lds = internal addrspace(3) global i32 poison
+define amdgpu_kernel void @k(ptr addrspace(1) %p) {
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %q = getelementptr i32, ptr addrspace(1) %p, i32 %t
+  %v = load volatile i32, ptr addrspace(1) %q
+  %old = atomicrmw add ptr addrspace(3) @lds, i32 %v monotonic
+  store volatile i32 %old, ptr addrspace(1) %q
+  ret void
+}
+"""
+"""LLVM makes a loop over the threads of it, with a result that nothing defines at first."""
+
 
 def _pairs() -> Iterator[Pair]:
     for name, phases in _PHASES.items():
@@ -118,13 +132,14 @@ def _pairs() -> Iterator[Pair]:
         yield phases_of_ir(CALLER, cpu)[1]
     for cpu in ("gfx942", "gfx1201"):
         yield from phases_of_ir(SPECIAL, cpu)
+    yield phases_of_ir(ATOMIC, "gfx942")[1]
     for cpu in ("gfx942", "gfx1250"):
         pair = phases_of_ir(STACK, cpu)[1]
         yield replace(pair, pre=_with_bundle(pair.pre), post=_with_bundle(pair.post))
 
 
 def _with_bundle(text: str) -> str:
-    bundle = "    BUNDLE implicit $exec {\n      S_NOP 0\n      S_NOP 1\n    }\n"
+    bundle = "    BUNDLE {\n      S_NOP 0\n      S_NOP 1\n    }\n"
     return text.replace("    S_ENDPGM 0", f"{bundle}    S_ENDPGM 0")
 
 

@@ -100,7 +100,8 @@ def is_pure(instruction: Instruction) -> bool:
             return False
         if op.kind is OperandKind.REGMASK:
             return False
-        if op.is_def and op.implicit and op.phys != "scc" and not _ORDINARY.match(op.phys):
+        special = op.is_def and op.implicit and op.phys != "scc" and not _ORDINARY.match(op.phys)
+        if special and gives_thread_mask(instruction.opcode):
             return False
     if instruction.memory:
         constant = all("invariant" in m and "dereferenceable" in m and "volatile" not in m for m in instruction.memory)
