@@ -49,6 +49,7 @@ def test_import_arrows_hold() -> None:
     [
         ("smt_verifier/outcome.py", "import verilocc_mlir.analysis", "shares nothing with what it verifies"),
         ("smt_verifier/outcome.py", "import z3", "z3 is loaded by smt_verifier.smt alone"),
+        ("smt_verifier/audit/core/check.py", "import smt_verifier.audit.explain", "imports nothing that does not"),
         ("verilocc_mlir/mir/model.py", "import verilocc_mlir.target", "mir imports errors only"),
         ("verilocc_mlir/problem/model.py", "import verilocc_mlir.mir", "problem.model is plain data"),
         ("verilocc_mlir/pipeline/settings.py", "import verilocc_mlir.cli", "pipeline does not know the command line"),

@@ -71,8 +71,8 @@ def _sums_up(header: Instruction, members: list[Instruction]) -> bool:
     defined = parts(op for op in inside if op.is_def)
     if parts(op for op in heads if op.is_def) != defined:
         return False
-    used, read = parts(op for op in heads if op.is_use), parts(op for op in inside if op.is_use)
-    if not parts(op for op in inside if op.is_use and not op.internal) - defined <= used or not used <= read:
+    used = parts(op for op in heads if op.is_use)
+    if not parts(op for op in inside if op.is_use and not op.internal) - defined <= used:
         return False
     killed = parts(op for op in inside if op.killed) | defined
     return parts(op for op in heads if op.killed) <= killed and not any(op.dead and op.is_def for op in heads)

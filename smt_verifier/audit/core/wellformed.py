@@ -11,6 +11,7 @@ from functools import lru_cache
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.semantics import DEBUG, table_of
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction, OperandKind
 
 _SAME_REGISTER = {"vcc_lo": "vcc", "exec_lo": "exec"}
@@ -23,6 +24,8 @@ def malformed(function: MachineFunction) -> Iterator[Finding]:
     Raises:
         UnsupportedError: an opcode is not in LLVM's table.
     """
+    if header_field(function, "tracksRegLiveness") != "true":
+        yield _invalid("tracksRegLiveness is not true: LLVM would not know what is live", -1, None)
     for position, block in enumerate(function.blocks):
         for instruction in block.instructions:
             if fault := _fault(instruction):
