@@ -12,6 +12,8 @@ import pytest
 from support import REPOSITORY, llc, run_llc
 
 from verilocc_mlir.cli.main import run
+from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.toolchain.staged import Phase, RegAlloc, StagedCompiler
 
 KERNELS = Path(__file__).resolve().parent.parent / "examples" / "kernels"
 COUNTS = r"\d+ obligations: \d+ literal goals, \d+ decided, \d+ rule checks"
@@ -313,3 +315,32 @@ def test_help_names_the_limits_alike(capsys: pytest.CaptureFixture[str]) -> None
         shown = capsys.readouterr().out
         assert re.search(r"--solver-seconds.*?60\.0", shown, re.DOTALL)
         assert re.search(r"--solver-memory.*?4096", shown, re.DOTALL)
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_what_was_judged_stands_where_llvm_fails_in_a_later_phase(
+    wrong: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A refuted phase is told; what was proved is no verdict on phases that were not seen."""
+
+    def dies(*_: object, **__: object) -> str:
+        raise ToolchainError("llc-22 crashed with SIGABRT")
+
+    allocate = StagedCompiler.llvm_allocate
+
+    def swapped(self: StagedCompiler, mir: str, phase: Phase, regalloc: RegAlloc) -> str:
+        text = allocate(self, mir, phase, regalloc)
+        return re.sub(r"(S_MUL_I32 )(killed )?(renamable )?\$sgpr\d+", r"\1$sgpr99", text, count=1)
+
+    monkeypatch.setattr(StagedCompiler, "resume", dies)
+    if wrong:
+        monkeypatch.setattr(StagedCompiler, "llvm_allocate", swapped)
+    Path("two.ll").write_text(TWO)
+    code = run(["audit", "--llvm", "two.ll", "-mcpu=gfx942"])
+    printed = capsys.readouterr()
+    if wrong:
+        assert code == 1
+        assert "the phases after sgpr were not audited: llc-22 crashed" in printed.out
+    else:
+        assert code == 2
+        assert "llc-22 crashed" in printed.err

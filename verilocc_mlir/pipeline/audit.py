@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from smt_verifier.audit import audit
+from smt_verifier.outcome import Outcome
 from smt_verifier.smt import ProcessSolver, Solver, default_solver
 from smt_verifier.smt.processes import DEFAULT_MEMORY_MIB
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
@@ -129,13 +130,19 @@ def audit_llvm(
         if lowered.changes:
             judge.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(lowered.changes)}")
     pairs: list[AuditedPair] = []
-    for phase, before, after in _phases(compiler, pre, regalloc):
-        names = [name(phase, side) if name else f"{path}.{phase}.{side}.mir" for side in ("before", "after")]
-        sides = Sides(phase, Listing(names[0], before), Listing(names[1], after))
-        made(sides)
-        pairs.append(judge.judge(sides))
-        if phase == "wwm" and regalloc != "greedy":
-            judge.notes.append(f"the whole-wave phase is allocated by greedy, not {regalloc}")
+    try:
+        for phase, before, after in _phases(compiler, pre, regalloc):
+            names = [name(phase, side) if name else f"{path}.{phase}.{side}.mir" for side in ("before", "after")]
+            sides = Sides(phase, Listing(names[0], before), Listing(names[1], after))
+            made(sides)
+            pairs.append(judge.judge(sides))
+            if phase == "wwm" and regalloc != "greedy":
+                judge.notes.append(f"the whole-wave phase is allocated by greedy, not {regalloc}")
+    except ToolchainError as error:
+        # What was judged wrong stays so, whatever llc makes of it; what was proved says nothing of phases not seen.
+        if all(pair.report.outcome is Outcome.PROVED for pair in pairs):
+            raise
+        judge.notes.append(f"the phases after {pairs[-1].phase} were not audited: {error}")
     source = Listing(path, given.text)
     return AuditRun(__version__, toolchain.version_text, given.cpu, source, regalloc, tuple(pairs), tuple(judge.notes))
 
