@@ -14,6 +14,7 @@ from oracle.verifier import complaints
 from support import cpu_of, kernel_paths
 from test_audit_mutations import CALLS, DIVERGENT, MIXED, STRAIGHT, narrow
 
+from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_function
 from verilocc_mlir.target.targets import target
@@ -61,7 +62,10 @@ def test_seeded_faults_are_told_apart(name: str) -> None:
         oracle = Oracle(subject.pre, subject.target.wave_size)
         for _, edit in zip(range(8), CLASSES[name].edits(subject, random.Random(number)), strict=False):
             made += 1
-            seen += oracle.compare(read_again(edit.function, ""), 6).differs
+            try:
+                seen += oracle.compare(read_again(edit.function, ""), 6).differs
+            except VeriloccError:
+                seen += 1  # no text that LLVM would read
     assert made, f"no place for {name}: choose other functions"
     assert seen
 

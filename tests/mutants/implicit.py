@@ -107,7 +107,7 @@ def no_code_added(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 
 def no_code_changed(subject: Subject, rng: random.Random) -> Iterator[Edit]:
     """KILL or IMPLICIT_DEF that LLVM left, dropped or of other registers."""
-    for line in subject.moves(rng, *_NOT_CODE):
+    for line in subject.moves(rng, *_NOT_CODE) * 4:
         instruction = subject.instruction(line)
         sites = [
             k for k, op in enumerate(instruction.all_operands) if op.phys and physical_register(op.phys).first >= 0

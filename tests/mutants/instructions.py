@@ -253,7 +253,7 @@ CLASSES = (
     Mutation("changed flag", VALUE | {"instruction-flags"}, changed_flag),
     Mutation("deleted instruction", SEQUENCE | VALUE | ADDED | SHIFTED, deleted),
     Mutation("duplicated instruction", SEQUENCE | VALUE | ADDED | SHIFTED, duplicated),
-    Mutation("swapped instructions", SEQUENCE | VALUE | ADDED | SHIFTED, swapped_instructions),
+    Mutation("swapped instructions", SEQUENCE | VALUE | ADDED | SHIFTED | {"control-flow"}, swapped_instructions),
     Mutation("changed branch target", SEQUENCE | {"control-flow"}, branch_target),
     Mutation("changed successors", frozenset({"control-flow"}), successors, always=True),
     Mutation("inverted branch", SEQUENCE | {"control-flow"}, inverted_branch),

@@ -17,6 +17,7 @@ from oracle.opcodes import (
     IGNORED,
     MOVE,
     NOT,
+    ORDINARY,
     SAVE_EXEC,
     SELECT,
     SPILL,
@@ -248,7 +249,9 @@ class Decoder:
             return self._spill(instruction, number)
         kind = "lane" if lanes_are_scalars(opcode) else "pure" if is_pure(instruction) else "event"
         inputs = tuple(
-            self.place(op) for op in instruction.operands if op.is_use and not (op.implicit and _only_orders(op.phys))
+            self.place(op)
+            for op in instruction.operands
+            if op.is_use and not (op.implicit and (_only_orders(op.phys) or ORDINARY.match(op.phys)))
         )
         mask = next((op for op in instruction.operands if op.kind is OperandKind.REGMASK), None)
         targets = tuple(

@@ -87,8 +87,8 @@ def _pure_opcode(opcode: str) -> bool:
     return opcode.startswith("S_") and not _IMPURE_SALU.match(opcode)
 
 
-_ORDINARY = re.compile(r"[vsa]gpr\d")
-"""Implicitly defined beside a result: the rest of a tuple, which holds nothing."""
+ORDINARY = re.compile(r"[vsa]gpr\d")
+"""Named implicitly beside a result or an input: the rest of a tuple, which is not computed and computes nothing."""
 
 
 def is_pure(instruction: Instruction) -> bool:
@@ -100,7 +100,7 @@ def is_pure(instruction: Instruction) -> bool:
             return False
         if op.kind is OperandKind.REGMASK:
             return False
-        special = op.is_def and op.implicit and op.phys != "scc" and not _ORDINARY.match(op.phys)
+        special = op.is_def and op.implicit and op.phys != "scc" and not ORDINARY.match(op.phys)
         if special and gives_thread_mask(instruction.opcode):
             return False
     if instruction.memory:

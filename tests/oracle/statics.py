@@ -77,7 +77,7 @@ def _alignment_fault(before: dict[str, str], after: dict[str, str], post: Machin
     objects = [row.alignment for row in (*post.stack.values(), *post.fixed_stack.values()) if row.alignment]
     highest, said = max(objects, default=1), int(after.get("frameInfo.maxAlignment", "1") or 1)
     # Lower does no harm: reading the objects raises it (MIRParserImpl::initializeFrameInfo).
-    if said > max(highest, int(before.get("frameInfo.maxAlignment", "1") or 1)):
+    if said > max(highest, 4, int(before.get("frameInfo.maxAlignment", "1") or 1)):
         return f"maxAlignment is {said}, no object has more than {highest}"
     return ""
 

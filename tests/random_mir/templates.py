@@ -448,18 +448,18 @@ REPEATS = (
     Template(
         "{d v1} = GLOBAL_LOAD_DWORD_SADDR {u z2}, {u v1}, {o}, 0" + _VALU + " :: (volatile load (s32), addrspace 1)",
         ("repeats", "tuples"),
-        3,
+        8,
     ),
-    Template("{d z2} = S_MEMTIME", ("repeats", "tuples"), 2, _gfx9),
+    Template("{d z2} = S_MEMTIME", ("repeats", "tuples"), 8, _gfx9),
     Template(
         "{d z1} = S_LOAD_DWORD_IMM {u z2}, {o}, 0 :: (dereferenceable invariant load (s32), addrspace 4)",
         ("repeats", "tuples"),
-        3,
+        8,
     ),
     Template(
-        "{d z1} = S_LOAD_DWORD_IMM {u z2}, {o}, 0 :: (invariant load (s32), addrspace 4)", ("repeats", "tuples"), 2
+        "{d z1} = S_LOAD_DWORD_IMM {u z2}, {o}, 0 :: (invariant load (s32), addrspace 4)", ("repeats", "tuples"), 8
     ),
-    Template("KILL {u v1}, {u s1}", ("repeats",), 2),
+    Template("KILL {u v1}, {u s1}", ("repeats",), 8),
 )
 
 ALL = (
