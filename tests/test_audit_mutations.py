@@ -234,12 +234,10 @@ def test_changed_function_attributes_are_refuted() -> None:
     assert {f.rule for f in report.functions[0].findings} == {"header"}
 
 
-def test_whole_wave_exec_is_unknown_not_proved() -> None:
+def test_exec_of_all_threads_is_followed() -> None:
     text = run_llc(STRAIGHT, "gfx942", "-stop-before=greedy,0", mir=False)
     whole = text.replace("    S_ENDPGM 0", "    $exec = S_MOV_B64 -1\n    S_ENDPGM 0")
-    report = Pair("gfx942", whole, whole).audit()
-    assert report.outcome is Outcome.UNKNOWN
-    assert {f.rule for f in report.functions[0].findings} == {"unsupported"}
+    assert Pair("gfx942", whole, whole).audit().outcome is Outcome.PROVED
 
 
 NARROW = """--- |

@@ -133,7 +133,7 @@ class OneSided(Machine):
         rest (SIRegisterInfo::spillSGPR): it orders them and changes nothing. ``rules.py`` asks that they follow.
         """
         lanes = self.lanes(side)
-        read = {k for op in instruction.operands if op.is_use and not op.undef for k in lanes.keys(op)}
+        read = {k for op in instruction.operands if op.is_use and op.implicit and not op.undef for k in lanes.keys(op)}
         for op in instruction.operands:
             if op.is_def and op.is_reg and op.phys not in EXEC_NAMES:
                 if instruction.opcode == LANE_SAVE and own < set(lanes.keys(op)):

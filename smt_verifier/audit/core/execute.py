@@ -201,7 +201,7 @@ class Executor(OneSided):
         for op in post.operands:
             if op.implicit and op.is_def and op.is_reg and not any(op is d for d in right_defs):
                 if passed_on is None:
-                    reads = (o for o in post.operands if o.is_use and not o.undef)
+                    reads = (o for o in post.operands if o.is_use and o.implicit and not o.undef)
                     passed_on = {k for o in reads for k in self.post_lanes.keys(o)}
                 for key in self.post_lanes.keys(op):
                     if key not in passed_on:

@@ -42,7 +42,7 @@ from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
 from smt_verifier.audit.core.header import compare_headers, unreserved_cells
 from smt_verifier.audit.core.module import module_difference
 from smt_verifier.audit.core.numbering import with_numbers_of
-from smt_verifier.audit.core.places import check_places, check_undefined
+from smt_verifier.audit.core.places import check_kept_definitions, check_places
 from smt_verifier.audit.core.product import Product, has_virtual_registers
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding, GoalCounts
@@ -130,7 +130,7 @@ def judge_structure(sides: Sides, product: Product, rules: MachineRules) -> tupl
             findings += [replace(f, block=number) for f in rules.check(step)]
         findings += [replace(f, block=number) for f in check_places(steps)]
         a, b = sides.pre.blocks[number], sides.post.blocks[number]
-        findings += [replace(f, block=number) for f in check_undefined(a, b, remaining)]
+        findings += [replace(f, block=number) for f in check_kept_definitions(a, b, remaining)]
     # What is missing or added shifts the pairs of pure instructions beside it: it comes first.
     findings.sort(key=lambda f: f.rule != "instruction-sequence")
     return sum(map(len, product.steps)), findings

@@ -40,18 +40,16 @@ def check_places(steps: list[Step]) -> Iterator[Finding]:
             yield _fault("spill-slot", f"{post} defines a tuple whose other parts are not saved with it", step)
 
 
-def check_undefined(pre: BasicBlock, post: BasicBlock, remaining: Container[int]) -> Iterator[Finding]:
-    """A virtual register that a later phase allocates is left undefined in a block as often as before: LLVM wants
-    every read of one to have a definition on the way (LiveIntervals).
+def check_kept_definitions(pre: BasicBlock, post: BasicBlock, remaining: Container[int]) -> Iterator[Finding]:
+    """A block defines a virtual register of a later phase as often as before, if only as undefined: LLVM wants each read
+    of one to have a definition on the way (LiveIntervals).
     """
     before, after = (
-        Counter(
-            op.vreg for i in block.instructions if i.opcode == "IMPLICIT_DEF" for op in i.defs if op.vreg in remaining
-        )
+        Counter(op.vreg for i in block.instructions for op in i.all_operands if op.is_def and op.vreg in remaining)
         for block in (pre, post)
     )
-    for vreg in sorted((before - after) + (after - before)):
-        message = f"%{vreg} is left undefined by {before[vreg]} and by {after[vreg]} instructions"
+    for vreg in sorted(before - after):
+        message = f"%{vreg}, which a later phase allocates, is defined {after[vreg]} times, not {before[vreg]}"
         yield Finding("instruction-sequence", Outcome.REFUTED, message)
 
 
