@@ -42,7 +42,7 @@ from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
 from smt_verifier.audit.core.header import compare_headers, unreserved_cells
 from smt_verifier.audit.core.module import module_difference
 from smt_verifier.audit.core.numbering import with_numbers_of
-from smt_verifier.audit.core.places import check_kept_definitions, check_places
+from smt_verifier.audit.core.places import check_places, read_undefined
 from smt_verifier.audit.core.product import Product, has_virtual_registers
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding, GoalCounts
@@ -124,13 +124,11 @@ def judge_structure(sides: Sides, product: Product, rules: MachineRules) -> tupl
     findings: list[Finding] = []
     if header_field(sides.post, "isEntryFunction") != "true" and not has_virtual_registers(sides.post):
         findings += unreserved_cells(sides.post, product.post_lanes)
-    remaining = {op.vreg for b in sides.post.blocks for i in b.instructions for op in i.all_operands if op.vreg >= 0}
+    findings += read_undefined(sides.post)
     for number, steps in enumerate(product.steps):
         for step in steps:
             findings += [replace(f, block=number) for f in rules.check(step)]
         findings += [replace(f, block=number) for f in check_places(steps)]
-        a, b = sides.pre.blocks[number], sides.post.blocks[number]
-        findings += [replace(f, block=number) for f in check_kept_definitions(a, b, remaining)]
     # What is missing or added shifts the pairs of pure instructions beside it: it comes first.
     findings.sort(key=lambda f: f.rule != "instruction-sequence")
     return sum(map(len, product.steps)), findings

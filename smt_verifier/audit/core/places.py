@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.semantics import DEBUG, LANE_SAVE, is_terminator
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.mir.model import BasicBlock, Instruction, Operand
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 from verilocc_mlir.target.registers import physical_register
 
 
@@ -40,17 +39,15 @@ def check_places(steps: list[Step]) -> Iterator[Finding]:
             yield _fault("spill-slot", f"{post} defines a tuple whose other parts are not saved with it", step)
 
 
-def check_kept_definitions(pre: BasicBlock, post: BasicBlock, remaining: Container[int]) -> Iterator[Finding]:
-    """A block defines a virtual register of a later phase as often as before, if only as undefined: LLVM wants each read
-    of one to have a definition on the way (LiveIntervals).
-    """
-    before, after = (
-        Counter(op.vreg for i in block.instructions for op in i.all_operands if op.is_def and op.vreg in remaining)
-        for block in (pre, post)
-    )
-    for vreg in sorted(before - after):
-        message = f"%{vreg}, which a later phase allocates, is defined {after[vreg]} times, not {before[vreg]}"
-        yield Finding("instruction-sequence", Outcome.REFUTED, message)
+def read_undefined(post: MachineFunction) -> Iterator[Finding]:
+    """A virtual register of a later phase that is read is defined somewhere, if only as undefined (LiveIntervals)."""
+    defined = {op.vreg for b in post.blocks for i in b.instructions for op in i.all_operands if op.is_def}
+    for position, block in enumerate(post.blocks):
+        for i in block.instructions:
+            for op in i.operands:
+                if op.vreg >= 0 and op.is_use and not op.undef and op.vreg not in defined and i.opcode not in DEBUG:
+                    message = f"%{op.vreg} is read, but nothing defines it any more"
+                    yield Finding("undef-flag", Outcome.REFUTED, message, position, 0, i.line, str(i))
 
 
 def _fault(rule: str, message: str, step: Step) -> Finding:
