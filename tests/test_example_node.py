@@ -114,7 +114,7 @@ def test_what_is_not_proved_ends_with_1_and_writes_nothing(
     # Text from before the scalar phase is no text of the vector phase.
     done = node(client, "client.mjs", server.unix, kernel, "--target=gfx942", "--phase=vgpr", f"--out={out}")
     assert done.returncode == 1, done.stderr
-    assert "attn: INVALID: " in done.stdout
+    assert "attn: REFUTED: " in done.stdout
     assert not out.exists()
 
 

@@ -281,6 +281,7 @@ def _random_control_flow(seed: int) -> None:
 def random_machine_code(seed: int, cpu: str) -> str:
     """Tuples, halves, AGPRs, matrix instructions, fixed registers and divergent branches, in few registers."""
     features = replace(random_features(seed), scalar_pressure=False, vector_pressure=False)
+    features = replace(features, assembly=False, mixed=False, repeats=False)
     registers = (10, 16, 24)[seed % 3]
     return random_mir(seed, cpu, features, attributes={"amdgpu-num-vgpr": str(registers)})
 

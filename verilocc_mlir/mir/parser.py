@@ -35,6 +35,7 @@ _BLOCK_ATTRIBUTE = rf"%ir-block\.{NAME}|align [0-9]{{1,9}}|machine-block-address
 _BLOCK = re.compile(
     rf"  bb\.([0-9]{{1,9}})(?:\.[^():;,\"]*)?(?: \((?:{_BLOCK_ATTRIBUTE})(?:, (?:{_BLOCK_ATTRIBUTE}))*\))?:(?: *;.*)?\Z"
 )
+_BODY = re.compile(r"body: +\|\Z")
 _SUCCESSOR = re.compile(r"%bb\.([0-9]{1,9})(?:\((0x[0-9A-Fa-f]{1,8})\))?\Z")
 _LIVEIN = re.compile(r"\$([A-Za-z0-9_]+)(?::(0x[0-9A-Fa-f]{16}))?\Z")
 _FLAG = (
@@ -163,7 +164,7 @@ class _FunctionParser:
         header = tuple(lines[start : body + 1])
         if any(line.strip(" ") and not line.startswith("#") for line in lines[close + 1 : end]):
             raise self.fail("text after the end of the document", close + 1)
-        if lines[body] != "body:             |":
+        if not _BODY.match(lines[body]):
             raise self.fail("'body:' is not laid out as LLVM prints it", body)
         footer = "\n".join(lines[close:end]) + ("\n" if end < len(lines) else "")
         check_header(header, where=self.path, line=start + 1)

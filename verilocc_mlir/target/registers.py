@@ -103,8 +103,6 @@ class PhysicalRegister:
 def physical_register(name: str) -> PhysicalRegister:
     """Look up a register by its MIR name without ``$``.
 
-    Scalar pairs begin at even numbers, wider scalar tuples at multiples of 4 (SIRegisterInfo.td).
-
     Raises:
         UnsupportedError: the name is not a register this project knows.
     """
@@ -126,9 +124,7 @@ def physical_register(name: str) -> PhysicalRegister:
     if first is not None:
         numbers = [int(p[2]) for p in parts if p is not None and p[1] == first[1]]
         bank = Bank(first[1])
-        scalar = bank in (Bank.SGPR, Bank.TTMP)
-        aligned = not scalar or len(parts) == 1 or numbers[0] % (2 if len(parts) == 2 else 4) == 0
-        if aligned and numbers == list(range(numbers[0], numbers[0] + len(parts))) and _has(bank, numbers[-1]):
+        if numbers == list(range(numbers[0], numbers[0] + len(parts))) and _has(bank, numbers[-1]):
             base = BANK_BASE[bank] + 2 * numbers[0]
             return PhysicalRegister(name, bank, numbers[0], tuple(range(base, base + 2 * len(parts))))
     raise UnsupportedError(

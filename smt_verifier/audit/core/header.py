@@ -148,8 +148,8 @@ MAY_CHANGE: Mapping[str, Callable[[Change], bool]] = {
 * ``maxAlignment``: what the added slots for spills ask for;
 * ``isCalleeSavedInfoValid``: SILowerSGPRSpills, once it has saved the callee-saved registers; only seen where a
   text is compared over several phases;
-* ``hasSpilledSGPRs``, ``hasSpilledVGPRs``: SIInstrInfo::storeRegToStackSlot; ``_unmarked_spills`` says when they must
-  be true. Where they are true without need LLVM reserves a slot that stays unused;
+* ``hasSpilledSGPRs``, ``hasSpilledVGPRs``: SIInstrInfo::storeRegToStackSlot; ``_unmarked_spills`` says when the first
+  must be true. Where they are true without need LLVM reserves a slot that stays unused;
 * ``sgprForEXECCopy``, ``wwmReservedRegs``, ``spillPhysVGPRs``: SILowerSGPRSpills, AMDGPUReserveWWMRegs.
 
 Virtual registers, live-ins and stack objects have rules of their own.
@@ -274,13 +274,14 @@ def _is_slot(row: StackObject) -> bool:
 
 
 def _unmarked_spills(after: Mapping[str, str], post: MachineFunction) -> Iterable[str]:
-    """Where there is spill code LLVM must be told: it keeps no slot for the scavenger and lowers nothing otherwise."""
-    for mark, kinds in (("hasSpilledSGPRs", "S"), ("hasSpilledVGPRs", "VAW")):
-        key = f"machineFunctionInfo.{mark}"
-        if after.get(key, DEFAULTS[key]) == "true":
-            continue
-        if any((move := spill(i.opcode)) and move[0][0] in kinds for i in _instructions(post)):
-            yield f"there is spill code, but {mark} is not true"
+    """Where scalars are spilled LLVM must be told: SILowerSGPRSpills brings none into lanes otherwise, and their slots
+    have no place in memory. The mark for vectors only lets LLVM use free accumulators instead of memory
+    (SILowerSGPRSpills and SIFrameLowering, SpillVGPRToAGPR); without it the slots are in memory.
+    """
+    key = "machineFunctionInfo.hasSpilledSGPRs"
+    spilled = any((move := spill(i.opcode)) and move[0] == "S" for i in _instructions(post))
+    if spilled and after.get(key, DEFAULTS[key]) != "true":
+        yield "scalars are spilled, but hasSpilledSGPRs is not true"
 
 
 def _unmarked_lanes(post: MachineFunction) -> Iterable[str]:

@@ -13,6 +13,7 @@ from smt_verifier.audit.core.semantics import DEBUG, table_of
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction, OperandKind
+from verilocc_mlir.target.registers import Bank, physical_register
 
 _SAME_REGISTER = {"vcc_lo": "vcc", "exec_lo": "exec"}
 """On wave32 targets the lower halves stand for the whole ones that the table names."""
@@ -45,12 +46,26 @@ def _fault(instruction: Instruction) -> str:
         return ""
     implicit: list[str] = []
     explicit = len(instruction.defs)
+    for op in instruction.all_operands:
+        if op.phys and _is_misaligned(op.phys):
+            return (
+                f"there is no register ${op.phys}: scalar pairs begin at even numbers, wider tuples at multiples of 4"
+            )
     for op in instruction.operands:
         if op.implicit:
             implicit.append(f"={op.phys}" if op.is_def else op.phys)
         elif op.kind is not OperandKind.REGMASK:
             explicit += 1
     return _misfit(instruction.opcode, len(instruction.defs), explicit, tuple(implicit))
+
+
+@lru_cache(maxsize=None)
+def _is_misaligned(name: str) -> bool:
+    """Whether a tuple of scalar registers begins where none does (SIRegisterInfo.td)."""
+    register = physical_register(name)
+    width = len(register.units) // 2
+    scalar = register.bank in (Bank.SGPR, Bank.TTMP)
+    return scalar and width > 1 and register.first % (2 if width == 2 else 4) != 0
 
 
 @lru_cache(maxsize=None)
