@@ -15,15 +15,13 @@ from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import defines_exec
 from smt_verifier.audit.core.moves import is_whole_wave_move
 from smt_verifier.audit.core.operations import PureArguments
-from smt_verifier.audit.core.partial import addend_of_high_half, is_read
+from smt_verifier.audit.core.partial import addend_of_high_half, is_packed, is_read
 from smt_verifier.audit.core.semantics import (
     BLENDS,
     NO_CODE,
     early_clobbers,
     is_call,
-    leaves_in_between,
     preserved_by,
-    reads_alias,
 )
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, Signature, State
 from smt_verifier.audit.core.steps import Step
@@ -78,10 +76,6 @@ class Executor(OneSided):
                 self.refute("callee-saved", message)
 
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
-        if reads_alias(pre):
-            raise UnsupportedError(f"{pre} reads a register that shows the state of another one")
-        if leaves_in_between(pre):
-            raise UnsupportedError("asm goto")
         if exec_unclear(pre) and not all(a.active for a in state.atoms):
             raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
         sources = self.masks.read(pre, state)
@@ -103,7 +97,7 @@ class Executor(OneSided):
             )
         clobbered = self._early_clobbers(pre, post)
         blends = pre.opcode in BLENDS
-        addend = addend_of_high_half(pre)
+        addend, packed = addend_of_high_half(pre), is_packed(pre.opcode)
         for number, (left, right) in enumerate(zip(pre.operands, post.operands, strict=False)):
             if blends and number == BLENDS[pre.opcode].mask:
                 left, right = replace(left, undef=False), replace(right, undef=False)
@@ -111,7 +105,7 @@ class Executor(OneSided):
                 continue
             a, b = self.pre_lanes.keys(left), self.post_lanes.keys(right)
             for lane, (x, y) in enumerate(zip(a, b, strict=False)):
-                if self.pre_lanes.is_vector(x) and not is_read(pre, number, lane, len(a)):
+                if packed and self.pre_lanes.is_vector(x) and not is_read(pre, number, lane, len(a)):
                     continue
                 if number == addend and 2 * lane >= len(a):
                     continue
@@ -138,7 +132,8 @@ class Executor(OneSided):
     def _early_clobbers(self, pre: Instruction, post: Instruction) -> dict[int, int]:
         """Post-RA lanes that are written before the operands are read, with the pre-RA lane each stands for."""
         found: dict[int, int] = {}
-        for number in early_clobbers(pre) | early_clobbers(post):
+        written = early_clobbers(pre)
+        for number in written if pre.opcode == post.opcode else written | early_clobbers(post):
             left, right = pre.all_operands[number], post.all_operands[number]
             if left.is_def and left.is_reg and right.is_reg:
                 found.update(zip(self.post_lanes.keys(right), self.pre_lanes.keys(left), strict=False))

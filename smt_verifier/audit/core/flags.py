@@ -140,11 +140,12 @@ class Liveness:
             return
         written = {k for op in really_written(instruction) for k in self.post.keys(op)}
         if self._faults is not None:
-            printed = {k for op in instruction.all_operands if op.is_def and op.is_reg for k in self.post.keys(op)}
             for op in instruction.all_operands:
                 if op.dead and op.phys and op.is_reg:
                     self._flag("dead-flag", "marked dead, but read later", self.post.keys(op), live, instruction)
                 elif op.killed and op.phys:
+                    # What a save of a scalar defines implicitly is no write, but ends the life of what was there.
+                    printed = {k for o in instruction.all_operands if o.is_def and o.is_reg for k in self.post.keys(o)}
                     kept = [k for k in self.post.keys(op) if k not in printed]
                     self._flag("kill-flag", "marked killed, but read later", kept, live, instruction)
         if opcode == "KILL":

@@ -24,13 +24,14 @@ _CLAMP = 3
 
 
 @lru_cache(maxsize=None)
-def _is_packed(opcode: str) -> bool:
+def is_packed(opcode: str) -> bool:
+    """Whether ``is_read`` has something to say of an opcode."""
     return bool(_PACKED_F32.match(opcode))
 
 
 def is_read(instruction: Instruction, number: int, lane: int, lanes: int) -> bool:
     """Whether lane ``lane`` of the ``lanes`` of a vector operand is read; ``number`` is its place in ``operands``."""
-    if not _is_packed(instruction.opcode) or number == 0 or instruction.operands[number].implicit:
+    if not is_packed(instruction.opcode) or number == 0 or instruction.operands[number].implicit:
         return True
     modifiers = instruction.operands[number - 1]
     if modifiers.kind is not OperandKind.IMMEDIATE:

@@ -127,8 +127,7 @@ class MachineRules:
                 yield from self._reserved(physical_register(extra.phys))
         either = self._in_either_file(pre)
         for number, (a, b) in enumerate(zip(left, right, strict=False)):
-            allowed = self._encodable(post, number) if b.phys and a.vreg >= 0 else None
-            for complaint in self._operand(a, b, either_file=number in either, allowed=allowed):
+            for complaint in self._operand(a, b, either_file=number in either, place=(post.opcode, number)):
                 yield complaint._replace(operand=number)
         yield from self._mfma_form(post)
         yield from self._tied(pre, post)
@@ -144,7 +143,7 @@ class MachineRules:
         return either_file_operands(pre.opcode) if self.has_agprs else frozenset()
 
     def _operand(
-        self, pre: Operand, post: Operand, *, either_file: bool, allowed: RegisterClass | None
+        self, pre: Operand, post: Operand, *, either_file: bool, place: tuple[str, int]
     ) -> Iterator[Complaint]:
         if pre.kind is not post.kind:
             yield Complaint("operands", f"operand {pre} became {post}")
@@ -155,16 +154,17 @@ class MachineRules:
             if pre.text != post.text:
                 yield Complaint("operands", f"operand {pre} became {post}")
         else:
-            yield from self._register(pre, post, either_file=either_file, allowed=allowed)
+            yield from self._register(pre, post, either_file=either_file, place=place)
 
-    def _encodable(self, post: Instruction, number: int) -> RegisterClass | None:
-        """The class that LLVM's table gives an operand on this target: what the instruction can encode.
+    def _encodable(self, register: PhysicalRegister, place: tuple[str, int]) -> bool:
+        """Whether the class that LLVM's table gives an operand, by opcode and number, has the register.
 
         The class of a live range is what all its operands have in common. LLVM widens it where splitting or
         rematerialisation has taken operands away (recomputeRegClass), so that VCC may stand where the text says
         ``sgpr_64``; a physical register only has to suit the instruction it stands in.
         """
-        return operand_class(post.opcode, number, self.processor)
+        cls = operand_class(*place, self.processor)
+        return cls is not None and contains(cls, register)
 
     def _may_be_added(self, extra: Operand, given: Sequence[Operand]) -> bool:
         """Whether an implicit operand is one that the rewriter adds (VirtRegRewriter.cpp): a use orders the parts of a
@@ -183,9 +183,9 @@ class MachineRules:
         return f"{head}%bb.{self.blocks[int(digits)]}{number[len(digits) :]}"
 
     def _register(
-        self, pre: Operand, post: Operand, *, either_file: bool, allowed: RegisterClass | None
+        self, pre: Operand, post: Operand, *, either_file: bool, place: tuple[str, int]
     ) -> Iterator[Complaint]:
-        if pre.is_def != post.is_def or _kind_flags(pre) != _kind_flags(post):
+        if pre.is_def != post.is_def or _kind_flags(pre.flags) != _kind_flags(post.flags):
             yield Complaint("operands", f"operand {pre} became {post}")
             return
         if post.renamable and not pre.renamable and pre.phys:
@@ -212,7 +212,7 @@ class MachineRules:
             return
         register = physical_register(post.phys)
         widened = in_either_file(cls) if either_file else cls
-        if not is_part_of_member(register, widened, pre.sub) and not (allowed and contains(allowed, register)):
+        if not is_part_of_member(register, widened, pre.sub) and not self._encodable(register, place):
             yield Complaint(
                 "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
             )
@@ -364,9 +364,10 @@ def operand_class(opcode: str, number: int, processor: str) -> RegisterClass | N
     return register_class(table.operands[number].register_class)
 
 
-def _kind_flags(op: Operand) -> frozenset[str]:
+@lru_cache(maxsize=None)
+def _kind_flags(flags: tuple[str, ...]) -> frozenset[str]:
     """What an operand is to the instruction, whatever register it is and how long that lives."""
-    return frozenset(op.flags) - {"dead", "killed", "undef", "renamable", "early-clobber"}
+    return frozenset(flags) - {"dead", "killed", "undef", "renamable", "early-clobber"}
 
 
 def marks(marked: Instruction) -> list[str]:

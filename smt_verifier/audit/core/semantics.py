@@ -164,6 +164,9 @@ def is_pure(instruction: Instruction) -> bool:
     EXEC is not an input: the result of an active thread does not
     depend on it.
     """
+    loads = is_scalar_load(instruction.opcode)
+    if not (loads or is_pure_opcode(instruction.opcode)):
+        return False
     if len(instruction.defs) != 1 or instruction.bundled or instruction.opens_bundle:
         return False
     if instruction.tail and not _DEBUG_LOCATION.fullmatch(instruction.tail):
@@ -182,11 +185,17 @@ def is_pure(instruction: Instruction) -> bool:
         return False
     if instruction.opcode not in _PSEUDO_PURE and any(_RELATIVE.match(op.text) for op in read):
         return False
-    if _SCALAR_LOAD.match(instruction.opcode):
+    if loads:
         return bool(instruction.memory) and all(map(_INVARIANT_LOAD.match, instruction.memory))
-    if instruction.memory or not is_pure_opcode(instruction.opcode):
+    if instruction.memory:
         return False
     return "nofpexcept" in instruction.flags or not may_raise(instruction.opcode)
+
+
+@lru_cache(maxsize=None)
+def is_scalar_load(opcode: str) -> bool:
+    """Whether it is a load of scalars, which is pure where its memory operand says that it gives the same anywhere."""
+    return bool(_SCALAR_LOAD.match(opcode))
 
 
 @lru_cache(maxsize=None)
@@ -246,14 +255,9 @@ def may_raise(opcode: str) -> bool:
     return "may-raise-fp-exception" in table_of(opcode).properties
 
 
-def reads_alias(instruction: Instruction) -> bool:
-    """Whether it reads a register that shows the state of another one, which is not followed under that name."""
-    return any(op.phys in _ALIASES for op in instruction.operands)
-
-
-def leaves_in_between(instruction: Instruction) -> bool:
-    """Whether control may leave a block behind it though it is no terminator (asm goto)."""
-    return instruction.opcode == "INLINEASM_BR"
+def is_followed(instruction: Instruction) -> bool:
+    """Whether no operand shows the state of another register, and control leaves at terminators only (no asm goto)."""
+    return instruction.opcode != "INLINEASM_BR" and not any(op.phys in _ALIASES for op in instruction.operands)
 
 
 @lru_cache(maxsize=None)
@@ -287,10 +291,11 @@ def _early_clobbers_of(opcode: str) -> frozenset[int]:
 
 def early_clobbers(instruction: Instruction) -> frozenset[int]:
     """Numbers of the definitions that are written before all operands are read, by the text or by LLVM's table."""
+    by_table = _early_clobbers_of(instruction.opcode)
     written = [number for number, op in enumerate(instruction.all_operands) if op.early_clobber]
     if instruction.opcode in INLINE_ASSEMBLY:
         written += [number for number, kind, _ in asm_operands(instruction) if kind == 3]
-    return _early_clobbers_of(instruction.opcode).union(written)
+    return by_table.union(written) if written else by_table
 
 
 def asm_operands(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
@@ -317,7 +322,13 @@ def asm_operands(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
 
 def is_call(instruction: Instruction) -> bool:
     """Whether a register mask makes it a call."""
-    return any(op.kind is OperandKind.REGMASK for op in instruction.operands)
+    return _may_call(instruction.opcode) and any(op.kind is OperandKind.REGMASK for op in instruction.operands)
+
+
+@lru_cache(maxsize=None)
+def _may_call(opcode: str) -> bool:
+    """Whether LLVM's table lets it have a register mask: calls, and what takes any operands."""
+    return not table_of(opcode).properties.isdisjoint(("call", "variadic"))
 
 
 def preserved_by(call: Instruction) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""Whether a text is machine IR by LLVM's tables: operands as each opcode has them, branches where the text says.
+"""Whether a text is machine IR by LLVM's tables: each opcode with the operands that it has.
 
 Whatever is not so means something else to LLVM than what is read here, or nothing.
 """
@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import DEBUG, table_of
+from smt_verifier.audit.core.semantics import DEBUG, is_followed, table_of
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.header import header_field
-from verilocc_mlir.mir.model import BasicBlock, Instruction, MachineFunction, OperandKind
+from verilocc_mlir.mir.model import Instruction, MachineFunction, OperandKind
 from verilocc_mlir.target.registers import Bank, physical_register
 
 _SAME_REGISTER = {"vcc_lo": "vcc", "exec_lo": "exec"}
@@ -23,17 +24,16 @@ def malformed(function: MachineFunction) -> Iterator[Finding]:
     """What is wrong with a function as a text.
 
     Raises:
-        UnsupportedError: an opcode is not in LLVM's table.
+        UnsupportedError: an opcode is not in LLVM's table, or an instruction is of a kind that is not followed.
     """
     if header_field(function, "tracksRegLiveness") != "true":
         yield _invalid("tracksRegLiveness is not true: LLVM would not know what is live", -1, None)
     for position, block in enumerate(function.blocks):
         for instruction in block.instructions:
+            if not is_followed(instruction):
+                raise UnsupportedError(f"{instruction} reads another register's state, or is an asm goto")
             if fault := _fault(instruction):
                 yield _invalid(f"{instruction}: {fault}", position, instruction)
-        following = function.blocks[position + 1].number if position + 1 < len(function.blocks) else -1
-        if fault := _wrong_way_out(block, following):
-            yield _invalid(fault, position, None)
 
 
 def _invalid(message: str, block: int, instruction: Instruction | None) -> Finding:
@@ -81,30 +81,3 @@ def _misfit(opcode: str, definitions: int, explicit: int, implicit: tuple[str, .
     present = {mark[: mark.startswith("=")] + _SAME_REGISTER.get(name := mark.lstrip("="), name) for mark in implicit}
     missing = [n for n in (*table.implicit_uses, *(f"={n}" for n in table.implicit_definitions)) if n not in present]
     return f"the implicit operand ${missing[0].lstrip('=')} is missing" if missing else ""
-
-
-def _wrong_way_out(block: BasicBlock, following: int) -> str:
-    """Whether control may leave a block to one that its ``successors:`` do not name.
-
-    A block without successors ends in what does not return; LLVM needs no terminator there.
-    """
-    targets: set[int] = set()
-    falls = True
-    for instruction in block.instructions:
-        if instruction.opcode in DEBUG:
-            continue
-        properties = table_of(instruction.opcode).properties
-        if "branch" in properties:
-            targets.update(
-                int(op.text.removeprefix("%bb.").split(".")[0])
-                for op in instruction.operands
-                if op.kind is OperandKind.BLOCK
-            )
-        falls = falls and not {"barrier", "terminator"} <= properties
-    successors = {number for number, _ in block.successors}
-    if falls and successors:
-        targets.add(following)
-    lost = sorted(targets - successors)
-    if not lost:
-        return ""
-    return f"bb.{block.number} may go on to {f'bb.{lost[0]}' if lost[0] >= 0 else 'nowhere'}, which is no successor"
