@@ -393,7 +393,7 @@ CLASSES = (
     Mutation("lost back-edge copy", VALUE, lost_back_edge_copy),
     Mutation("moved copy", VALUE | {"dead-flag"}, moved_copy),
     Mutation("wrong copy", VALUE | SAVED | {"dead-flag", "reserved-register", "register-class"}, wrong_copy),
-    Mutation("moved spill code", VALUE | SAVED | {"dead-flag"}, moved_spill),
+    Mutation("moved spill code", VALUE | SAVED | {"dead-flag", "spill-slot"}, moved_spill),
     Mutation("dropped reload", VALUE | SAVED, dropped_reload),
     Mutation("dropped save", VALUE | SAVED, dropped_save),
     Mutation("spill slots mixed up", VALUE | SAVED | {"spill-slot"}, slots_exchanged),

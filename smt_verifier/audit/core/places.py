@@ -40,14 +40,37 @@ def check_places(steps: list[Step]) -> Iterator[Finding]:
 
 
 def read_undefined(post: MachineFunction) -> Iterator[Finding]:
-    """A virtual register of a later phase that is read is defined somewhere, if only as undefined (LiveIntervals)."""
-    defined = {op.vreg for b in post.blocks for i in b.instructions for op in i.all_operands if op.is_def}
-    for position, block in enumerate(post.blocks):
+    """A virtual register of a later phase has a definition, if only as undefined, on every path to where it is read
+    (LiveIntervals; "defs don't dominate all uses").
+    """
+    place = {b.number: n for n, b in enumerate(post.blocks)}
+    defined = [0] * len(post.blocks)
+    early: list[dict[int, Instruction]] = [{} for _ in post.blocks]
+    for n, block in enumerate(post.blocks):
         for i in block.instructions:
-            for op in i.operands:
-                if op.vreg >= 0 and op.is_use and not op.undef and op.vreg not in defined and i.opcode not in DEBUG:
-                    message = f"%{op.vreg} is read, but nothing defines it any more"
-                    yield Finding("undef-flag", Outcome.REFUTED, message, position, 0, i.line, str(i))
+            for op in i.operands if i.opcode not in DEBUG else ():
+                if op.vreg >= 0 and op.is_use and not op.undef and not defined[n] >> op.vreg & 1:
+                    early[n].setdefault(op.vreg, i)
+            for op in i.all_operands:
+                if op.vreg >= 0 and op.is_def:
+                    defined[n] |= 1 << op.vreg
+    if not any(defined) and not any(early):
+        return
+    entry = [0] + [-1] * (len(post.blocks) - 1)
+    pending = set(range(len(post.blocks)))
+    while pending:
+        n = pending.pop()
+        for successor, _ in post.blocks[n].successors if entry[n] != -1 else ():
+            at = place[successor]
+            arriving = entry[at] & (entry[n] | defined[n])
+            if arriving != entry[at]:
+                entry[at] = arriving
+                pending.add(at)
+    for n, reads in enumerate(early):
+        for vreg, i in reads.items():
+            if not entry[n] >> vreg & 1:
+                message = f"%{vreg} is read, but not defined on every path"
+                yield Finding("undef-flag", Outcome.REFUTED, message, n, 0, i.line, str(i))
 
 
 def _fault(rule: str, message: str, step: Step) -> Finding:
