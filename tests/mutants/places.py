@@ -243,7 +243,9 @@ CLASSES = (
     Mutation("call changed", OPERANDS | {"fixed-register", "register-class"}, call_changed),
     Mutation("moved under another EXEC", OPERANDS, other_exec),
     Mutation("mask in another register", OPERANDS | {"fixed-register", "unsupported", "register-class"}, mask_operand),
-    Mutation("lane operand", OPERANDS | VALUE | {"register-class", "tied-operand", "header", "spill-slot"}, lane_operand),
+    Mutation(
+        "lane operand", OPERANDS | VALUE | {"register-class", "tied-operand", "header", "spill-slot"}, lane_operand
+    ),
     Mutation("whole-wave bracket", OPERANDS | {"unsupported"}, bracket),
     Mutation("whole-wave move", OPERANDS | {"unsupported", "spill-slot", "register-class"}, whole_wave_move),
 )
