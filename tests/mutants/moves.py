@@ -391,7 +391,7 @@ def dropped_spill_slot(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 CLASSES = (
     Mutation("dropped copy", VALUE, dropped_copy),
     Mutation("lost back-edge copy", VALUE, lost_back_edge_copy),
-    Mutation("moved copy", VALUE | {"dead-flag"}, moved_copy),
+    Mutation("moved copy", VALUE | {"dead-flag", "spill-slot"}, moved_copy),
     Mutation("wrong copy", VALUE | SAVED | {"dead-flag", "reserved-register", "register-class"}, wrong_copy),
     Mutation("moved spill code", VALUE | SAVED | {"dead-flag", "spill-slot"}, moved_spill),
     Mutation("dropped reload", VALUE | SAVED, dropped_reload),

@@ -333,7 +333,7 @@ def other_virtual_register(subject: Subject, rng: random.Random) -> Iterator[Edi
 CLASSES = (
     Mutation("wrong register read", READ | {"operands"}, wrong_register_read),
     Mutation("wrong register written", WRITTEN, wrong_register_written),
-    Mutation("wrong lane", WRITTEN | {"register-class"}, wrong_lane),
+    Mutation("wrong lane", WRITTEN | {"register-class", "operands"}, wrong_lane),
     Mutation("misaligned tuple", WRITTEN | {"register-class"}, misaligned_tuple, always=True),
     Mutation("misaligned everywhere", frozenset({"register-class"}), misaligned_everywhere, always=True),
     Mutation("wrong width", WRITTEN | {"width", "register-class", "reserved-register"}, wrong_width, always=True),

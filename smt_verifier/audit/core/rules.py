@@ -175,7 +175,9 @@ class MachineRules:
         if extra.is_def:
             return True
         keys = set(self.post.keys(extra))
-        return any(op.text == extra.text or keys >= set(self.post.keys(op)) for op in given if op.is_reg)
+        return any(
+            op.text == extra.text or (not op.implicit and keys >= set(self.post.keys(op))) for op in given if op.is_reg
+        )
 
     def _block(self, operand: Operand) -> str:
         head, _, number = operand.text.rpartition("%bb.")
@@ -338,7 +340,8 @@ class MachineRules:
         written: set[int] = set()
         asm = post.opcode in INLINE_ASSEMBLY
         for op in post.all_operands if asm else post.defs:
-            if op.is_reg and op.is_def:
+            # What assembly clobbers is printed as an early-clobber implicit definition; others order parts of a tuple.
+            if op.is_reg and op.is_def and (op.early_clobber or not op.implicit):
                 keys = self.post.keys(op)
                 for key in keys:
                     if key in written:
