@@ -14,12 +14,14 @@ from oracle.opcodes import (
     BITWISE,
     ENTER_WHOLE_WAVE,
     EXEC_REGISTERS,
+    FIRST_ONE,
     IGNORED,
     MOVE,
     NOT,
     ORDINARY,
     SAVE_EXEC,
     SELECT,
+    SHIFT_LEFT,
     SPILL,
     function_of,
     gives_thread_mask,
@@ -345,7 +347,9 @@ def _real(opcode: str) -> str:
     for pattern, name in ((SAVE_EXEC, "save "), (BITWISE, "bits ")):
         if match := pattern.match(opcode):
             return name + match[1]
-    for pattern, name in ((MOVE, "move"), (NOT, "not"), (SELECT, "select")):
+    for pattern, name in (
+        (MOVE, "move"), (NOT, "not"), (SELECT, "select"), (FIRST_ONE, "first"), (SHIFT_LEFT, "shift"),
+    ):  # fmt: skip
         if pattern.match(opcode):
             return name
     return ""

@@ -19,6 +19,7 @@ from oracle.decode import (
     place_name,
 )
 from oracle.machine import ACTIVE, EVERY_THREAD, EXEC, SCC, THREADS, Side, Value, bitwise, mixed, slice_of
+from oracle.opcodes import ONE_LANE
 from oracle.pairing import Slot, pair
 from oracle.statics import edges_fault, header_fault, implicit_fault, repeated_fault, spill_fault
 from verilocc_mlir.errors import VeriloccError
@@ -316,7 +317,12 @@ class _Run:
         readers = ACTIVE[self.pre.exec_mask | self.entry] if a.everywhere else active
         if not readers and a.source.opcode.startswith("V_READFIRSTLANE"):
             readers = (0,)  # ISA manuals, V_READFIRSTLANE_B32: lane 0 where EXEC is zero
+        lane = self.one_lane(b)
+        if lane is not None:
+            # One thread's lane is read or written, and a V_WRITELANE passes the others on.
+            readers = (lane,) if a.source.opcode.startswith("V_READ") else ()
         written_early = {u for w in b.writes if w.early for u in w.places}
+        old = self.kept_lanes(a, b) if lane is not None and not readers else []
         real: list[list[Value]] = []
         for n, left in enumerate(a.reads):
             if left is None:
@@ -327,6 +333,29 @@ class _Run:
             right = left if left.fixed and left.implicit else b.reads[n] if n < len(b.reads) else None
             real.append(self.read(left, right, a, b, readers, written_early))
         self.results(a, b, active, real)
+        if lane is not None and not readers:
+            self.pass_on(a, b, old, lane)
+
+    def one_lane(self, b: Decoded) -> int | None:
+        """The lane that V_READLANE or V_WRITELANE names, where it is one of the threads that are run."""
+        if not ONE_LANE.match(b.source.opcode) or len(b.reads) < 2:
+            return None
+        place = b.reads[1]
+        value = b.immediates[1] if place is None else self.post.scalar(place.places[0])
+        return value if value is not None and 0 <= value < THREADS else None
+
+    def kept_lanes(self, a: Decoded, b: Decoded) -> list[tuple[Value, ...]]:
+        """What the register that a V_WRITELANE changes holds before it, on each side."""
+        return [
+            tuple(side.vector(one.reads[2].places[0]) if len(one.reads) > 2 and one.reads[2] is not None else ())
+            for side, one in ((self.pre, a), (self.post, b))
+        ]
+
+    def pass_on(self, a: Decoded, b: Decoded, old: list[tuple[Value, ...]], lane: int) -> None:
+        """The lanes that V_WRITELANE does not write keep what they held, on each side."""
+        for side, one, rows in ((self.pre, a, old[0]), (self.post, b, old[1])):
+            row = side.vector(one.writes[0].places[0])
+            row[:] = [row[t] if t == lane else value for t, value in enumerate(rows)]
 
     def read(
         self,

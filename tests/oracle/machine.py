@@ -248,9 +248,12 @@ class Side:
                     self.scalars[unit] = None if values is None else mixed(self.seed, 4, one.shape, k, values)
                     if values is None and not self.before:
                         self.scalars[unit] = self.garbage()
+            bits = one.real.startswith("bits") and results is not None and None not in results
             for extra in one.writes[1:]:
                 for k, unit in enumerate(extra.places if extra.places[0] == SCC else ()):
                     value = None if values is None else mixed(self.seed, 5, one.shape, k, values)
+                    if bits:
+                        value = int(any(results or ()))
                     self.scalars[unit] = self.garbage() if value is None else value
         self.undefine_rest(target)
         return read
@@ -306,6 +309,25 @@ def bitwise(name: str, a: Value, b: Value) -> Value:
     return None if a is None or b is None else _OPERATIONS[name](a, b) & BITS
 
 
+def _of_thread_masks(operation: str, rows: list[list[Value]], count: int) -> list[Value] | None:
+    """The lowest thread of a mask, and the mask of one thread: how LLVM walks over the active threads
+    (AMDGPUAtomicOptimizer::buildScanIteratively). None where the inputs are no mask and no thread of those that run.
+    """
+    if not rows or any(value is None for row in rows[:2] for value in row):
+        return None
+    low, *high = rows[0]
+    assert low is not None
+    if any(high) or low > EVERY_THREAD:
+        return None
+    if operation == "first":
+        thread = (low & -low).bit_length() - 1 if low else BITS
+        return [thread, *([0 if low else BITS] * (count - 1))]
+    thread = rows[1][0] if len(rows) > 1 else None
+    if low != 1 or thread is None or thread >= THREADS:
+        return None
+    return [1 << thread, *([0] * (count - 1))]
+
+
 def real_values(
     one: Decoded,
     read: Inputs,
@@ -324,6 +346,8 @@ def real_values(
             values = _thread([read[n]], None if other is None or n >= len(other) else [other[n]], 0) if n >= 0 else None
             rows.append([None] * len(place.places) if values is None else list(values[:-1]))
     operation, _, name = one.real.partition(" ")
+    if operation in ("first", "shift"):
+        return _of_thread_masks(operation, rows, count)
     needed = {"bits": 2, "move": 1, "not": 1, "select": 2}.get(operation, 0)
     if not needed or len(rows) < needed or any(len(r) != count for r in rows[:needed]):
         return None

@@ -19,6 +19,9 @@ SAVE_EXEC = re.compile(r"S_(AND|OR|XOR|ANDN2|ORN2|ANDN1|ORN1|NAND|NOR|XNOR)_SAVE
 MOVE = re.compile(r"S_MOV_B(?:32|64)(?:_term)?\Z|S_MOV_B64_IMM_PSEUDO\Z|EXIT_STRICT_W[WQ]M\Z")
 SELECT = re.compile(r"S_CSELECT_B(?:32|64)\Z")
 NOT = re.compile(r"S_NOT_B(?:32|64)(?:_term)?\Z")
+FIRST_ONE = re.compile(r"S_FF1_I32_B(?:32|64)\Z")
+SHIFT_LEFT = re.compile(r"S_LSHL_B(?:32|64)\Z")
+ONE_LANE = re.compile(r"V_(READ|WRITE)LANE_B32\Z")
 ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
 
 _THREAD_MASK_RESULT = re.compile(r"V_CMPX?_|V_(?:ADD|SUB|SUBREV)_CO_|V_(?:ADDC|SUBB|SUBBREV)_|V_DIV_SCALE|V_MAD_[UI]64")

@@ -40,19 +40,28 @@ def check_places(steps: list[Step]) -> Iterator[Finding]:
 
 
 def read_undefined(post: MachineFunction) -> Iterator[Finding]:
-    """A virtual register of a later phase has a definition, if only as undefined, on every path to where it is read
-    (LiveIntervals; "defs don't dominate all uses").
+    """A virtual register of a later phase has a definition, if only as undefined, on every path to where it is read,
+    which is not called dead, and no read before it is called its last (MachineVerifier, checkLiveness: "defs don't
+    dominate all uses", "using a killed virtual register").
     """
     place = {b.number: n for n, b in enumerate(post.blocks)}
     defined = [0] * len(post.blocks)
+    ended = [0] * len(post.blocks)
     early: list[dict[int, Instruction]] = [{} for _ in post.blocks]
     for n, block in enumerate(post.blocks):
         for i in block.instructions:
-            for op in i.operands if i.opcode not in DEBUG else ():
-                if op.vreg >= 0 and op.is_use and not op.undef and not defined[n] >> op.vreg & 1:
+            operands = [op for op in i.all_operands if op.vreg >= 0] if i.opcode not in DEBUG else []
+            for op in operands:
+                if op.is_use and not op.undef and not defined[n] >> op.vreg & 1:
                     early[n].setdefault(op.vreg, i)
-            for op in i.all_operands:
-                if op.vreg >= 0 and op.is_def:
+                    if ended[n] >> op.vreg & 1:
+                        yield _undefined(op.vreg, n, i)
+            lost = {op.vreg for op in operands if op.killed or op.dead}
+            for vreg in lost:
+                defined[n] &= ~(1 << vreg)
+                ended[n] |= 1 << vreg
+            for op in operands:
+                if op.is_def and not op.dead:
                     defined[n] |= 1 << op.vreg
     if not any(defined) and not any(early):
         return
@@ -62,15 +71,19 @@ def read_undefined(post: MachineFunction) -> Iterator[Finding]:
         n = pending.pop()
         for successor, _ in post.blocks[n].successors if entry[n] != -1 else ():
             at = place[successor]
-            arriving = entry[at] & (entry[n] | defined[n])
+            arriving = entry[at] & (entry[n] & ~ended[n] | defined[n])
             if arriving != entry[at]:
                 entry[at] = arriving
                 pending.add(at)
     for n, reads in enumerate(early):
         for vreg, i in reads.items():
             if not entry[n] >> vreg & 1:
-                message = f"%{vreg} is read, but not defined on every path"
-                yield Finding("undef-flag", Outcome.REFUTED, message, n, 0, i.line, str(i))
+                yield _undefined(vreg, n, i)
+
+
+def _undefined(vreg: int, block: int, i: Instruction) -> Finding:
+    message = f"%{vreg} is read, but not defined on every path, or called dead or killed before"
+    return Finding("undef-flag", Outcome.REFUTED, message, block, 0, i.line, str(i))
 
 
 def _fault(rule: str, message: str, step: Step) -> Finding:
