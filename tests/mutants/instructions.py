@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mutants.moves import VALUE
+from mutants.moves import SAVED, VALUE
 from mutants.subject import Edit, Mutation, Subject, with_operand
 from verilocc_mlir.mir.model import BasicBlock, Instruction, OperandKind
 from verilocc_mlir.target.registers import physical_register
@@ -251,9 +251,11 @@ CLASSES = (
     Mutation("changed memory operand", SEQUENCE | VALUE | {"memory-operands"}, changed_memory),
     Mutation("dropped memory operand", SEQUENCE | VALUE | {"memory-operands"}, dropped_memory),
     Mutation("changed flag", VALUE | {"instruction-flags"}, changed_flag),
-    Mutation("deleted instruction", SEQUENCE | VALUE | ADDED | SHIFTED, deleted),
+    Mutation("deleted instruction", SEQUENCE | VALUE | ADDED | SHIFTED | {"control-flow"}, deleted),
     Mutation("duplicated instruction", SEQUENCE | VALUE | ADDED | SHIFTED, duplicated),
-    Mutation("swapped instructions", SEQUENCE | VALUE | ADDED | SHIFTED | {"control-flow"}, swapped_instructions),
+    Mutation(
+        "swapped instructions", SEQUENCE | VALUE | ADDED | SHIFTED | SAVED | {"control-flow"}, swapped_instructions
+    ),
     Mutation("changed branch target", SEQUENCE | {"control-flow"}, branch_target),
     Mutation("changed successors", frozenset({"control-flow"}), successors, always=True),
     Mutation("inverted branch", SEQUENCE | {"control-flow"}, inverted_branch),

@@ -90,6 +90,8 @@ class Judge:
         if not answer.differs and judged.rules <= _OF_FLAGS:
             # LLVM's own flags are at fault: a run that believes them shows it.
             answer = self.oracle.compare(self.subject.post, RUNS_ON_LLVM_REFUTED, 8, flags=True)
+        if not answer.differs and (own := self._complaints - _NOTICES):
+            answer = replace(answer, differs=True, where=f"LLVM's verifier of LLVM's own text: {sorted(own)[0]}")
         return replace(judged, answer=answer, fault=LLVM_FAULT if answer.differs else judged.fault)
 
     def mutant(self, mutation: Mutation, edit: Edit, seed: int = 0, refuted_runs: int = RUNS_ON_REFUTED) -> Judgement:

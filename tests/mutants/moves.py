@@ -391,7 +391,7 @@ def dropped_spill_slot(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 CLASSES = (
     Mutation("dropped copy", VALUE, dropped_copy),
     Mutation("lost back-edge copy", VALUE, lost_back_edge_copy),
-    Mutation("moved copy", VALUE | {"dead-flag", "spill-slot"}, moved_copy),
+    Mutation("moved copy", VALUE | SAVED | {"dead-flag", "spill-slot"}, moved_copy),
     Mutation("wrong copy", VALUE | SAVED | {"dead-flag", "reserved-register", "register-class"}, wrong_copy),
     Mutation("moved spill code", VALUE | SAVED | {"dead-flag", "spill-slot"}, moved_spill),
     Mutation("dropped reload", VALUE | SAVED, dropped_reload),
@@ -401,7 +401,7 @@ CLASSES = (
     Mutation("wrong spill base", frozenset({"spill-slot"}), wrong_base, always=True),
     Mutation("spill slot of the program", VALUE | {"spill-slot", "header"}, foreign_slot),
     Mutation("spill slot shrunk", frozenset({"spill-slot", "header"}), dropped_spill_slot),
-    Mutation("moved under a narrower EXEC", VALUE | {"dead-flag"}, narrower_exec),
+    Mutation("moved under a narrower EXEC", VALUE | SAVED | {"dead-flag"}, narrower_exec),
     Mutation("whole-wave clobber", VALUE | SAVED | {"instruction-sequence"}, whole_wave_clobber),
     Mutation("clobbered by a call", VALUE | {"register-class"}, clobbered_by_call),
     Mutation("callee-saved scalar clobbered", frozenset({"callee-saved", "reserved-register"}), callee_saved_scalar),

@@ -246,6 +246,6 @@ CLASSES = (
     Mutation(
         "lane operand", OPERANDS | VALUE | {"register-class", "tied-operand", "header", "spill-slot"}, lane_operand
     ),
-    Mutation("whole-wave bracket", OPERANDS | {"unsupported"}, bracket),
+    Mutation("whole-wave bracket", OPERANDS | {"unsupported", "spill-slot"}, bracket),
     Mutation("whole-wave move", OPERANDS | {"unsupported", "spill-slot", "register-class"}, whole_wave_move),
 )

@@ -226,7 +226,8 @@ class _Run:
             self.forget((u for u in (*self.pre.scalars, *self.pre.vectors) if u not in live), threads)
 
     def enter(self, before: frozenset[int], after: frozenset[int]) -> None:
-        """What a block does not declare live-in is lost; reserved and special registers need no declaration.
+        """What a block does not declare live-in is lost in the threads that enter it (a thread that waits keeps its
+        lanes: what later passes put there is written under EXEC); reserved and special registers need no declaration.
 
         What it declares is there from here on: later passes take liveness at a block's end from what its successors
         declare, and may use a register only between a kill and that end.
@@ -236,7 +237,7 @@ class _Run:
             side.growing -= declared
             for unit in (*side.scalars, *side.vectors):
                 if (unit < SPECIAL_BASE or unit in _DECLARED) and unit not in declared and unit not in kept:
-                    side.lost[unit] = EVERY_THREAD
+                    side.lost[unit] = side.lost.get(unit, 0) | side.exec_mask
                     side.growing.add(unit)
 
     def begin(self, slot: Slot) -> None:
@@ -331,10 +332,20 @@ class _Run:
                     real.append([slice_of(immediate, k, self.grain) for k in range(4 // self.grain)])
                 continue
             right = left if left.fixed and left.implicit else b.reads[n] if n < len(b.reads) else None
-            real.append(self.read(left, right, a, b, readers, written_early))
+            real.append(self.read(left, right, a, b, self.selected(b, n, readers), written_early))
         self.results(a, b, active, real)
         if lane is not None and not readers:
             self.pass_on(a, b, old, lane)
+
+    def selected(self, b: Decoded, number: int, readers: tuple[int, ...] | range) -> tuple[int, ...] | range:
+        """Of those threads, the ones that read an operand: V_SET_INACTIVE takes one of two by a mask of threads, which
+        LLVM prints as undef (SIInstrInfo::expandPostRAPseudo: V_CNDMASK).
+        """
+        place = b.reads[4] if b.source.opcode == "V_SET_INACTIVE_B32" and len(b.reads) > 4 else None
+        mask = self.post.scalar(place.places[0]) if place is not None else None
+        if mask is None or mask > EVERY_THREAD or number not in (1, 3):
+            return readers
+        return tuple(t for t in readers if bool(mask >> t & 1) == (number == 1))
 
     def one_lane(self, b: Decoded) -> int | None:
         """The lane that V_READLANE or V_WRITELANE names, where it is one of the threads that are run."""

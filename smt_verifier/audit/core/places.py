@@ -52,7 +52,7 @@ def read_undefined(post: MachineFunction) -> Iterator[Finding]:
         for i in block.instructions:
             operands = [op for op in i.all_operands if op.vreg >= 0] if i.opcode not in DEBUG else []
             for op in operands:
-                if op.is_use and not op.undef and not defined[n] >> op.vreg & 1:
+                if _reads(op) and not defined[n] >> op.vreg & 1:
                     early[n].setdefault(op.vreg, i)
                     if ended[n] >> op.vreg & 1:
                         yield _undefined(op.vreg, n, i)
@@ -79,6 +79,11 @@ def read_undefined(post: MachineFunction) -> Iterator[Finding]:
         for vreg, i in reads.items():
             if not entry[n] >> vreg & 1:
                 yield _undefined(vreg, n, i)
+
+
+def _reads(op: Operand) -> bool:
+    """A definition of some lanes reads the others (MachineOperand::readsReg)."""
+    return not op.undef and (op.is_use or bool(op.sub))
 
 
 def _undefined(vreg: int, block: int, i: Instruction) -> Finding:
