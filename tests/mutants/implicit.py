@@ -159,10 +159,10 @@ def assembly(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 
 CLASSES = (
     Mutation("implicit operand dropped", OPERANDS, dropped),
-    Mutation("implicit operand added", OPERANDS, added),
+    Mutation("implicit operand added", OPERANDS | {"spill-slot"}, added),
     Mutation("implicit definition on a move", OPERANDS | {"spill-slot"}, added_to_move),
     Mutation("implicit operand changed", OPERANDS | {"fixed-register"}, changed),
-    Mutation("KILL or IMPLICIT_DEF added", OPERANDS, no_code_added),
+    Mutation("KILL or IMPLICIT_DEF added", OPERANDS | {"spill-slot"}, no_code_added),
     Mutation("KILL or IMPLICIT_DEF changed", OPERANDS, no_code_changed),
     Mutation("inline assembly", OPERANDS | {"overlapping-definitions", "fixed-register", "tied-operand"}, assembly),
 )

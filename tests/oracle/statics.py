@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind, StackObject
 from verilocc_mlir.target.registers import physical_register
 
 _ALLOCATED = ("registers", "liveins", "stack", "fixedStack", "body", "name")
@@ -22,6 +22,7 @@ _MAY_CHANGE = frozenset({
     "machineFunctionInfo.spillPhysVGPRs", "machineFunctionInfo.sgprForEXECCopy", "machineFunctionInfo.vgprForAGPRCopy",
 })  # fmt: skip
 """Each has a rule of its own below, or is nothing that later passes rely on."""
+_SIZE = re.compile(r"\bsize: \d+, ")
 _NOT_OF_THE_MACHINE = re.compile(r"\b(?:id|name|debug-info-\w+): '?[^,}]*'?")
 _SPILL = re.compile(r"SI_SPILL_(?:WWM_)?(S|V|A|AV)(\d+)_(SAVE|RESTORE)\Z")
 _ACCESS = re.compile(
@@ -86,10 +87,16 @@ def _plain(text: str) -> str:
     return " ".join(_NOT_OF_THE_MACHINE.sub("", text).split())
 
 
+def _object(row: StackObject) -> str:
+    return _SIZE.sub("", _plain(row.text)) if row.type == "spill-slot" else _plain(row.text)
+
+
 def _objects_fault(pre: MachineFunction, post: MachineFunction) -> str:
-    """LLVM numbers objects in the order they are listed, so that is how they correspond."""
+    """LLVM numbers objects in the order they are listed, so that is how they correspond. A slot for spills may have
+    another size: what is stored outside it is told by the runs.
+    """
     left, right = list(pre.stack.values()), list(post.stack.values())
-    if [_plain(r.text) for r in left] != [_plain(r.text) for r in right[: len(left)]]:
+    if [_object(r) for r in left] != [_object(r) for r in right[: len(left)]]:
         return "the stack objects changed"
     fixed = [Counter(_plain(r.text) for r in f.fixed_stack.values()) for f in (pre, post)]
     if fixed[0] != fixed[1]:
