@@ -80,7 +80,8 @@ def _phase(unit: Unit, phase: Phase, row: dict[str, Any]) -> None:
         }  # fmt: skip
         row["phases"].append(entry)
         if judged.fault or judged.answer.differs:
-            entry["files"] = _keep(unit, phase, "unchanged", print_function(subject.post), subject)
+            texts = (print_function(subject.pre), print_function(subject.post))
+            entry["files"] = _keep(unit, phase, "unchanged", *texts)
         if judged.outcome is Outcome.PROVED and function.instruction_count <= LARGEST_MUTATED:
             _mutants(unit, phase, judge, row)
 
@@ -111,7 +112,8 @@ def _mutants(unit: Unit, phase: Phase, judge: Judge, row: dict[str, Any]) -> Non
                 entry |= {"reason": judged.reason, "visits": judged.visits}
             if judged.fault:
                 entry |= {"what": edit.what, "name": phase.name, "phase": phase.number, "allocator": phase.allocator}
-                entry["files"] = _keep(unit, phase, f"{name}.{made}", print_function(edit.function), judge.subject)
+                texts = (print_function(edit.pre or judge.subject.pre), print_function(edit.function))
+                entry["files"] = _keep(unit, phase, f"{name}.{made}", *texts)
         row["mutants"].append(entry)
 
 
@@ -131,11 +133,11 @@ def _said(judged: Judgement) -> dict[str, Any]:
     return said
 
 
-def _keep(unit: Unit, phase: Phase, name: str, post: str, subject: Subject) -> str:
+def _keep(unit: Unit, phase: Phase, name: str, pre: str, post: str) -> str:
     """Both texts in the scratch directory, for a look at them."""
     label = Path(unit.kernel).stem if unit.kernel else str(unit.number)
     base = Path(unit.scratch) / "faults" / f"{label}.{phase.number}.{name.replace(' ', '-')}"
     base.parent.mkdir(parents=True, exist_ok=True)
-    Path(f"{base}.pre.mir").write_text(phase.pre.preamble + print_function(subject.pre))
+    Path(f"{base}.pre.mir").write_text(phase.pre.preamble + pre)
     Path(f"{base}.post.mir").write_text(phase.post.preamble + post)
     return base.name
