@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
 from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mmra import strip_mmra
@@ -218,7 +219,7 @@ class StagedCompiler:
         return strip_mmra(self._mir(stage, mir, flags).decode())
 
     def _finish(self, stage: str, mir: str, flags: Sequence[str], kind: FileKind) -> bytes:
-        return self._mir(stage, mir, [*flags, f"-filetype={kind}"])
+        return self._mir(stage, declare_dynamic_lds(mir), [*flags, f"-filetype={kind}"])
 
     def _mir(self, stage: str, mir: str, flags: Sequence[str]) -> bytes:
         text = strip_mmra(mir)
