@@ -28,6 +28,7 @@ from verilocc_mlir.pipeline.effort import (
     losses,
     variants,
 )
+from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
@@ -50,6 +51,7 @@ from verilocc_mlir.toolchain.staged import (
     StagedCompiler,
     split_target_id,
 )
+from verilocc_mlir.toolchain.verifier import without_functions
 from verilocc_mlir.version import __version__
 
 
@@ -170,6 +172,7 @@ class _Compilation:
         self.input: Input = load_input(data, path=path, cpu=settings.cpu or None, toolchain=self.toolchain)
         self.target: Target = target(self.input.cpu)
         self.compiler = StagedCompiler(self.toolchain, _tool_options(settings, self.input))
+        self.finisher = Finisher(self.compiler, lambda _: None, [])
         self.file = MirFile("", ())
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
@@ -187,17 +190,28 @@ class _Compilation:
     def _run(self, beside: ThreadPoolExecutor) -> Compiled:
         if self.input.kind == "mir":
             mir = self.compiler.accept_mir(self.input.text)
-            return self._compile(mir, "", lambda kind: beside.submit(self.compiler.finish_from, mir, Phase.SGPR, kind))
+            return self._compile(mir, "", lambda kind: beside.submit(self._llvms_of, mir, kind))
         pre = to_pre_ra(self.compiler, self.input.text)
         if pre.changes:
             self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
         return self._compile(pre.mir, pre.ir, lambda kind: beside.submit(self.compiler.direct, pre.ir, kind))
+
+    def _llvms_of(self, mir: str, kind: FileKind) -> bytes:
+        """LLVM's own result from machine IR; as a plain llc, without the verifier."""
+        return self.compiler.finish_from(mir, Phase.SGPR, kind, verify=False)
+
+    def _verified_plain(self, pre: str, ir: str, left_out: frozenset[str]) -> bytes:
+        """The same, or from the IR where that was given, with the verifier."""
+        if ir:
+            return self.compiler.direct(without_functions(ir, left_out), verify=True)
+        return self.compiler.finish_from(without_functions(pre, left_out), Phase.SGPR)
 
     def _compile(self, pre: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
         runs = Runs(
             pre, self.path, ir, self.compiler, self.target, self.settings, self.allocators, self.clock,
             allow_unproved=self.allow_unproved, recorded=self.recording is not None,
         )  # fmt: skip
+        self.finisher = Finisher(self.compiler, lambda left_out: self._verified_plain(pre, ir, left_out), self.notes)
         greedy = llvm("obj")
         with self.clock.measure("parse"):
             self.file = parse_mir(pre, self.path)
@@ -246,7 +260,7 @@ class _Compilation:
     ) -> None:
         """The object of a text, checked, and what its functions take."""
         assert result.text is not None
-        obj = self.compiler.finish(result.text)
+        obj = self.finisher.finish(result.text)
         with self.clock.measure("check object"):
             result.checked = check_object(obj, mir=pre, cpu=self.target.name, reference=reference, where=self.path)
         result.ours, result.greedy = self._resources(result.checked.data, greedy, result.text, llvm)
@@ -336,7 +350,7 @@ class _Compilation:
 
     def _assembly(self, result: Result) -> str:
         assert result.text is not None
-        return self.compiler.finish(result.text, "asm").decode()
+        return self.finisher.finish(result.text, "asm").decode()
 
     def _cost(self, assembly: str) -> dict[str, KernelCost]:
         with self.clock.measure("cost"):
@@ -348,7 +362,7 @@ class _Compilation:
         """Ours and LLVM's, by function name."""
         found = self._kernels(ours), self._kernels(greedy)
         if not all(f.name in found[0] for f in self.file.functions):
-            texts = self.compiler.finish(done, "asm"), llvm("asm").result()
+            texts = self.finisher.finish(done, "asm"), llvm("asm").result()
             for kernels, text in zip(found, texts, strict=True):
                 for name, resources in device_resources(text.decode(), self.target).items():
                     kernels.setdefault(name, resources)
@@ -356,7 +370,7 @@ class _Compilation:
 
     def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
         """The cost model's figures for the page, by function."""
-        ours, greedy = (self._cost(t.decode()) for t in (self.compiler.finish(done, "asm"), llvm("asm").result()))
+        ours, greedy = (self._cost(t.decode()) for t in (self.finisher.finish(done, "asm"), llvm("asm").result()))
         return {name: cost_rows(cost, greedy.get(name)) for name, cost in ours.items()}
 
     def _kernels(self, elf: bytes) -> dict[str, Resources]:
@@ -375,7 +389,7 @@ class _Compilation:
             return checked.data
         if emit is Emit.HSACO:
             return self.compiler.link(checked.data)
-        return checked.mended_asm(self.compiler.finish(done, "asm"))
+        return checked.mended_asm(self.finisher.finish(done, "asm"))
 
     def _report(
         self,
