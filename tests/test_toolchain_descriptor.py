@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 
 import pytest
@@ -12,6 +13,7 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.toolchain.checked import check_object
 from verilocc_mlir.toolchain.descriptor import (
     Cause,
+    FieldDifference,
     compare,
     decode,
     generation,
@@ -245,3 +247,36 @@ def test_what_is_no_amdgpu_object_is_refused() -> None:
         generation("gfx803")
     with pytest.raises(ToolchainError, match="cannot set"):
         set_field(built("gfx942")[2], "ids", "user_sgpr_count", 99)
+
+
+def test_a_difference_deep_in_the_metadata_is_named_where_it_is() -> None:
+    code = read_code_object(built("gfx942")[2])
+    ids = code.kernels["ids"]
+    arguments = list(ids.raw[".args"])
+    shifted = [*arguments[:-1], {**arguments[-1], ".size": 99}]
+    offset = arguments[-1][".offset"]
+
+    def differences(**changed: object) -> list[str]:
+        kernel = replace(ids, raw={**ids.raw, **{f".{key}": value for key, value in changed.items()}})
+        other = replace(code, kernels={**code.kernels, "ids": kernel})
+        return [f"{d.field}: {d.ours} / {d.reference}" for d in compare_metadata(other, code)]
+
+    size = arguments[-1][".size"]
+    assert differences(args=shifted) == [f".args at offset {offset}.size: 99 / {size}"]
+    assert differences(args=arguments[:-1]) == [f".args at offset {offset}: absent / {arguments[-1]}"]
+    assert differences(reqd_workgroup_size=[64, 1, 1]) == [".reqd_workgroup_size: [64, 1, 1] / absent"]
+    # The same arguments in another order are a difference without a place of its own.
+    (turned,) = differences(args=arguments[::-1])
+    assert turned.startswith(".args: [")
+
+
+def test_a_message_shows_a_few_short_differences() -> None:
+    pre, staged, direct = built("gfx942")
+    wrong = staged
+    for field in CORRUPTIONS[:3]:
+        for kernel, descriptor in parse_descriptors(staged).items():
+            wrong = set_field(wrong, kernel, field, descriptor.fields[field] ^ 1)
+    with pytest.raises(ToolchainError, match=r"a direct compile has .*; and 9 more\n") as refused:
+        check_object(wrong, mir=pre, cpu="gfx942", reference=direct)
+    assert len(refused.value.what) < 1000
+    assert len(str(FieldDifference("k", ".args", list(range(1000)), "absent", Cause.UNEXPLAINED))) < 250

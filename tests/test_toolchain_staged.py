@@ -11,6 +11,8 @@ from toolchain_support import TARGETS, compiler, source, tools
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.toolchain.checked import check_object
+from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds, dynamic_lds_users
+from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mmra import strip_mmra
@@ -272,3 +274,69 @@ def test_the_stages_run_the_passes_of_a_direct_compile_in_order() -> None:
     # The one pass left out: interprocedural allocation is off (see staged.py).
     wanted.remove("Register Usage Information Collector Pass")
     assert joined == wanted
+
+
+DYNAMIC = {"of_floats", "of bytes", "by_call"}
+"""Kernels of dynamic_lds.ll that use LDS of a size known at launch only."""
+
+
+def hidden_arguments(obj: bytes) -> dict[str, set[str]]:
+    """The kinds of hidden argument of each kernel."""
+    kernels = read_code_object(obj).kernels
+    return {name: {a[".value_kind"] for a in kernel.raw[".args"]} for name, kernel in kernels.items()}
+
+
+@pytest.mark.parametrize("cpu", TARGETS)
+def test_the_size_of_dynamic_lds_is_passed_to_the_kernels_that_a_direct_compile_passes_it_to(cpu: str) -> None:
+    staged = compiler(cpu)
+    text = source("dynamic_lds.ll")
+    pre, direct = staged.to_pre_ra(text), staged.direct(text)
+    done = all_phases(staged, pre)
+    for obj in (staged.finish(done), staged.finish_from(pre, Phase.SGPR)):
+        arguments = hidden_arguments(check_object(obj, mir=pre, cpu=cpu, reference=direct).data)
+        assert {name for name, kinds in arguments.items() if "hidden_dynamic_lds_size" in kinds} == DYNAMIC
+        assert arguments == hidden_arguments(direct)
+        assert read_elf(obj).symbols.keys() == read_elf(direct).symbols.keys(), "a declaration is no symbol"
+    asm = staged.finish(done, "asm").decode()
+    assert asm.count("hidden_dynamic_lds_size") == len(DYNAMIC)
+
+
+def test_without_the_declaration_the_argument_is_lost_and_the_place_is_named() -> None:
+    staged = compiler("gfx942")
+    text = source("dynamic_lds.ll")
+    pre, direct = staged.to_pre_ra(text), staged.direct(text)
+    lost = llc("gfx942", pre, "-start-before=greedy,0", "-filetype=asm")
+    assert lost.count("hidden_dynamic_lds_size") == 1, "by_call has LLVM's own declaration"
+    without = pre.replace(
+        "@floats = external addrspace(3) global [0 x float]", "@floats = addrspace(3) global [9 x float] poison"
+    )
+    without = re.sub(r"dynLDSAlign: +16", "dynLDSAlign:     1", without)
+    with pytest.raises(ToolchainError) as refused:
+        check_object(staged.finish_from(without, Phase.SGPR), mir=pre, cpu="gfx942", reference=direct)
+    assert re.search(
+        r"of_floats: \.args at offset 128 is absent, a direct compile has \{.*'hidden_dynamic_lds_size'\} \(unexp",
+        refused.value.what,
+    )
+    assert len(refused.value.what) < 300
+
+
+def test_an_argument_too_many_is_refused_as_well() -> None:
+    staged = compiler("gfx942")
+    text = source("dynamic_lds.ll")
+    pre = staged.to_pre_ra(text)
+    more = re.sub(r"dynLDSAlign: +1$", "dynLDSAlign:     4", pre, flags=re.MULTILINE)
+    assert dynamic_lds_users(more) == DYNAMIC | {"of_known_size", "helper"}
+    with pytest.raises(
+        ToolchainError, match=r"of_known_size: \.args at offset \d+ is \{.*\}, a direct compile has absent"
+    ):
+        check_object(staged.finish_from(more, Phase.SGPR), mir=pre, cpu="gfx942", reference=staged.direct(text))
+
+
+def test_a_debug_record_is_no_use_of_dynamic_lds() -> None:
+    pre = compiler("gfx942").to_pre_ra(source("dynamic_lds.ll"))
+    assert dynamic_lds_users(pre) == DYNAMIC
+    named = re.sub(r"@of_known_size\(.*\{\n", r'\g<0>    #dbg_value(ptr addrspace(3) @"its bytes", !1, !2, !3)\n', pre)
+    assert named != pre
+    assert dynamic_lds_users(named) == DYNAMIC
+    assert dynamic_lds_users(named.replace("#dbg_value(", "call void @f(")) == DYNAMIC | {"of_known_size"}
+    assert declare_dynamic_lds("---\nname: k\nbody: |\n...\n") == "---\nname: k\nbody: |\n...\n"

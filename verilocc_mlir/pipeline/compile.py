@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +29,8 @@ from verilocc_mlir.pipeline.effort import (
     losses,
     variants,
 )
+from verilocc_mlir.pipeline.finish import Finisher
+from verilocc_mlir.pipeline.phase import with_functions
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
@@ -43,6 +46,7 @@ from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import (
     CompileOptions,
     FileKind,
@@ -50,6 +54,7 @@ from verilocc_mlir.toolchain.staged import (
     StagedCompiler,
     split_target_id,
 )
+from verilocc_mlir.toolchain.verifier import without_functions
 from verilocc_mlir.version import __version__
 
 
@@ -170,6 +175,7 @@ class _Compilation:
         self.input: Input = load_input(data, path=path, cpu=settings.cpu or None, toolchain=self.toolchain)
         self.target: Target = target(self.input.cpu)
         self.compiler = StagedCompiler(self.toolchain, _tool_options(settings, self.input))
+        self.finisher = Finisher(self.compiler, lambda _: None, [])
         self.file = MirFile("", ())
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
@@ -187,50 +193,67 @@ class _Compilation:
     def _run(self, beside: ThreadPoolExecutor) -> Compiled:
         if self.input.kind == "mir":
             mir = self.compiler.accept_mir(self.input.text)
-            return self._compile(mir, "", lambda kind: beside.submit(self.compiler.finish_from, mir, Phase.SGPR, kind))
+            return self._compile(mir, "", lambda kind: beside.submit(self._llvms_of, mir, kind))
         pre = to_pre_ra(self.compiler, self.input.text)
         if pre.changes:
             self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
         return self._compile(pre.mir, pre.ir, lambda kind: beside.submit(self.compiler.direct, pre.ir, kind))
+
+    def _llvms_of(self, mir: str, kind: FileKind) -> bytes:
+        """LLVM's own result from machine IR; as a plain llc, without the verifier."""
+        return self.compiler.finish_from(mir, Phase.SGPR, kind, verify=False)
+
+    def _verified_plain(self, pre: str, ir: str, left_out: frozenset[str]) -> bytes:
+        """The same, or from the IR where that was given, with the verifier."""
+        if ir:
+            return self.compiler.direct(without_functions(ir, left_out), verify=True)
+        return self.compiler.finish_from(without_functions(pre, left_out), Phase.SGPR)
 
     def _compile(self, pre: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
         runs = Runs(
             pre, self.path, ir, self.compiler, self.target, self.settings, self.allocators, self.clock,
             allow_unproved=self.allow_unproved, recorded=self.recording is not None,
         )  # fmt: skip
+        self.finisher = Finisher(self.compiler, lambda left_out: self._verified_plain(pre, ir, left_out), self.notes)
         greedy = llvm("obj")
         with self.clock.measure("parse"):
             self.file = parse_mir(pre, self.path)
         if not self.file.functions:
             raise InputError("no function has a body", where=self.path, hint="give a module that defines a function")
-        kept = runs.run(OURS)
-        if self.allocators and self.settings.fallback and not kept.proved:
-            kept = self._unless_plain(kept, runs)
+        kept = self._ours(runs)
+        if self.allocators and self.settings.fallback and not self._all_proved(kept):
+            kept = self._with_llvms(kept, runs)
+        if not (self.allow_unproved or self._all_proved(kept)):
+            # Functions that are not proved cost the result, not the verdict on the others.
+            kept.text = None
         # Machine IR has no reference: what LLVM makes of it has lost the same fields.
         reference = None if self.input.kind == "mir" else greedy.result()
         if kept.text is not None:
-            self._finish(kept, pre, reference, greedy.result(), llvm)
+            self._finish(kept, kept.text, pre, reference, greedy.result(), llvm)
         others = variants(self.settings.effort, self.target, min((r.waves for r in kept.ours.values()), default=0))
         if self.settings.effort is Effort.BEST:
             others += (MODELS,) if self._has_another_model() else ()
             others += (PACKED,) if kept.fragmented and exact_available() else ()
         if self.allocators and others:
             kept = self._cheapest(kept, others, runs, llvm("asm").result())
-        elif self.allocators and self.settings.fallback and (kept.spills or fewer_waves(kept.ours, kept.greedy)):
-            kept = self._unless_lost(kept, runs, reference, greedy.result(), llvm)
+        elif (
+            self.allocators
+            and self.settings.fallback
+            and kept.text is not None
+            and (kept.spills or fewer_waves(kept.ours, kept.greedy))
+        ):
+            kept = self._unless_lost(kept, kept.text, runs, reference, greedy.result(), llvm)
         self.phases = kept.phases
         if self.recording is not None and kept.recording is not None:
             self.recording.phases[:], self.recording.target = kept.recording.phases, kept.recording.target
         if kept.text is None:
             return Compiled(None, self._report({}, {}, ()), before=pre)
-        if kept.checked is None:
-            self._finish(kept, pre, reference, greedy.result(), llvm)
-        assert kept.checked is not None
+        checked = kept.checked or self._finish(kept, kept.text, pre, reference, greedy.result(), llvm)
         if self.recording is not None:
             self.recording.costs.update(self._costs(kept.text, llvm))
-        data = self._emit(kept.text, kept.checked, self.settings.emit)
-        also = {emit: self._emit(kept.text, kept.checked, emit) for emit in self.settings.also}
-        return Compiled(data, self._report(kept.ours, kept.greedy, kept.checked.mended), also, pre)
+        data = self._emit(kept.text, checked, self.settings.emit)
+        also = {emit: self._emit(kept.text, checked, emit) for emit in self.settings.also}
+        return Compiled(data, self._report(kept.ours, kept.greedy, checked.mended), also, pre)
 
     def _has_another_model(self) -> bool:
         """Whether there is a language model that is not asked already, here or by the server."""
@@ -239,54 +262,105 @@ class _Compilation:
     def _finish(
         self,
         result: Result,
+        text: str,
         pre: str,
         reference: bytes | None,
         greedy: bytes,
         llvm: Callable[[FileKind], Future[bytes]],
-    ) -> None:
-        """The object of a text, checked, and what its functions take."""
-        assert result.text is not None
-        obj = self.compiler.finish(result.text)
+    ) -> CheckedObject:
+        """The object of a result's text, checked, and what its functions take; both are kept in the result."""
+        obj = self.finisher.finish(text)
         with self.clock.measure("check object"):
-            result.checked = check_object(obj, mir=pre, cpu=self.target.name, reference=reference, where=self.path)
-        result.ours, result.greedy = self._resources(result.checked.data, greedy, result.text, llvm)
+            checked = check_object(obj, mir=pre, cpu=self.target.name, reference=reference, where=self.path)
+        result.checked = checked
+        result.ours, result.greedy = self._resources(checked.data, greedy, text, llvm)
+        return checked
 
-    def _unless_plain(self, ours: Result, runs: Runs) -> Result:
-        """LLVM's allocation of a plain compile, if it is proved, where neither ours nor LLVM's of our text is."""
+    def _all_proved(self, result: Result) -> bool:
+        return result.proved and all(result.is_proved(f.name) for f in self.file.functions)
+
+    def _ours(self, runs: Runs) -> Result:
+        """Ours; where a tool fails on its way, LLVM's allocation of a plain compile, audited, with the reason."""
         try:
-            other = runs.run_llvm()
+            return runs.run(OURS)
         except ToolchainError as error:
-            self.notes.append(f"LLVM's allocation was left out: {error.what}")
-            return ours
-        if not other.proved:
-            return ours
-        self.notes.append("LLVM's allocation is that of a plain compile: of the text that was resumed none is proved")
-        return self._with_reasons(other, ours)
+            given_up = isinstance(error, ToolFailure) and error.status == -signal.SIGKILL
+            if given_up or not (runs.ir and self.allocators and self.settings.fallback):
+                raise
+            try:
+                other = runs.plain()
+            except ToolchainError:
+                raise error from None
+            self.notes.append(f"LLVM's allocation is that of a plain compile: ours was left out: {error.what}")
+            phases = {
+                name: [replace(report, fallback=True, fallback_reason=error.what) for report in reports]
+                for name, reports in other.phases.items()
+            }
+            return replace(other, phases=phases)
+
+    def _with_llvms(self, ours: Result, runs: Runs) -> Result:
+        """Ours; of a function that is not proved, LLVM's where that is: a plain compile's, else one of our text."""
+        kept = ours
+        for whose, allocate in runs.llvms():
+            missing = [f.name for f in self.file.functions if not kept.is_proved(f.name)]
+            if not missing:
+                break
+            try:
+                other = allocate(missing)
+                taken = [name for name in missing if other.is_proved(name)]
+                mixed = self._mixed(kept, other, taken) if taken else None
+            except ToolchainError as error:
+                self.notes.append(f"LLVM's allocation was left out: {error.what}")
+                continue
+            if mixed is not None:
+                kept = mixed
+                of = "" if len(taken) == len(self.file.functions) else f" of {', '.join(taken)}"
+                self.notes.append(f"LLVM's allocation{of} is that {whose}: of the text that was resumed none is proved")
+        return kept
+
+    def _mixed(self, ours: Result, other: Result, taken: Sequence[str]) -> Result | None:
+        """Ours with some functions of LLVM's; None where ours has no text for the rest."""
+        text = other.text
+        if len(taken) < len(self.file.functions):
+            if ours.text is None or other.text is None:
+                return None
+            text = with_functions(ours.text, other.text, taken, self.path)
+        theirs = self._with_reasons(other, ours).phases
+        phases = {f.name: (theirs if f.name in taken else ours.phases)[f.name] for f in self.file.functions}
+        recording = ours.recording
+        if recording is not None and other.recording is not None:
+            records = [r for r in recording.phases if r.function not in taken]
+            records += [r for r in other.recording.phases if r.function in taken]
+            recording = Recording(records, recording.target or other.recording.target)
+        return Result(ours.variant, text, phases, recording)
 
     def _unless_lost(
         self,
         ours: Result,
+        text: str,
         runs: Runs,
         reference: bytes | None,
         greedy: bytes,
         llvm: Callable[[FileKind], Future[bytes]],
     ) -> Result:
-        """Ours; if it loses something against LLVM's own, ours with loads beside their use, or LLVM's allocation if
-        that is proved and stands better.
+        """Ours, which has that text; if it loses something against LLVM's own, ours with loads beside their use, or
+        LLVM's allocation if that is proved and stands better.
         """
-        ours_cost, greedy_cost = self._cost(self._assembly(ours)), self._cost(llvm("asm").result().decode())
+        ours_cost, greedy_cost = self._cost(self._assembly(text)), self._cost(llvm("asm").result().decode())
         if not losses(ours_cost, greedy_cost):
             return ours
         try:
             beside = runs.run(BESIDE) if ours.spills else None
-            if beside is not None and beside.proved and not losses(self._cost(self._assembly(beside)), greedy_cost):
-                self.notes.append("what is spilled is loaded beside its use: loaded ahead, more would be spilled")
-                return beside
+            if beside is not None and beside.text is not None and self._all_proved(beside):
+                beside_cost = self._cost(self._assembly(beside.text))
+                if not losses(beside_cost, greedy_cost):
+                    self.notes.append("what is spilled is loaded beside its use: loaded ahead, more would be spilled")
+                    return beside
             other = runs.run_llvm()
-            if not other.proved:
+            if other.text is None or not self._all_proved(other):
                 return ours
-            self._finish(other, runs.pre, reference, greedy, llvm)
-            other_cost = self._cost(self._assembly(other))
+            self._finish(other, other.text, runs.pre, reference, greedy, llvm)
+            other_cost = self._cost(self._assembly(other.text))
         except ToolchainError as error:
             self.notes.append(f"another allocation was left out: {error.what}")
             return ours
@@ -311,15 +385,17 @@ class _Compilation:
 
     def _cheapest(self, ours: Result, others: Sequence[Variant], runs: Runs, greedy: bytes) -> Result:
         """The proved result with the least modelled cost; ``ours``, whatever its verdict, where none is proved."""
-        results = [ours] if ours.proved else []
-        texts = [self._assembly(ours)] if ours.proved else []
+        results = [ours] if ours.text is not None and self._all_proved(ours) else []
+        texts = [self._assembly(result.text) for result in results if result.text is not None]
         for variant in others:
             if variant.llvm and not self.settings.fallback:
                 continue
             try:
                 result = runs.run_llvm() if variant.llvm else runs.run(variant)
-                if result.proved and result.text not in [r.text for r in results]:
-                    texts.append(self._assembly(result))
+                if result.text is None or not self._all_proved(result):
+                    continue
+                if result.text not in [r.text for r in results]:
+                    texts.append(self._assembly(result.text))
                     results.append(result)
             except ToolchainError as error:
                 self.notes.append(f"{variant.name} was left out: {error.what}")
@@ -334,9 +410,8 @@ class _Compilation:
         self.notes.append(f"modelled cycles of what was tried: {said}; kept: {results[chosen].variant.name}")
         return results[chosen]
 
-    def _assembly(self, result: Result) -> str:
-        assert result.text is not None
-        return self.compiler.finish(result.text, "asm").decode()
+    def _assembly(self, text: str) -> str:
+        return self.finisher.finish(text, "asm").decode()
 
     def _cost(self, assembly: str) -> dict[str, KernelCost]:
         with self.clock.measure("cost"):
@@ -348,7 +423,7 @@ class _Compilation:
         """Ours and LLVM's, by function name."""
         found = self._kernels(ours), self._kernels(greedy)
         if not all(f.name in found[0] for f in self.file.functions):
-            texts = self.compiler.finish(done, "asm"), llvm("asm").result()
+            texts = self.finisher.finish(done, "asm"), llvm("asm").result()
             for kernels, text in zip(found, texts, strict=True):
                 for name, resources in device_resources(text.decode(), self.target).items():
                     kernels.setdefault(name, resources)
@@ -356,7 +431,7 @@ class _Compilation:
 
     def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
         """The cost model's figures for the page, by function."""
-        ours, greedy = (self._cost(t.decode()) for t in (self.compiler.finish(done, "asm"), llvm("asm").result()))
+        ours, greedy = (self._cost(t.decode()) for t in (self.finisher.finish(done, "asm"), llvm("asm").result()))
         return {name: cost_rows(cost, greedy.get(name)) for name, cost in ours.items()}
 
     def _kernels(self, elf: bytes) -> dict[str, Resources]:
@@ -375,7 +450,7 @@ class _Compilation:
             return checked.data
         if emit is Emit.HSACO:
             return self.compiler.link(checked.data)
-        return checked.mended_asm(self.compiler.finish(done, "asm"))
+        return checked.mended_asm(self.finisher.finish(done, "asm"))
 
     def _report(
         self,

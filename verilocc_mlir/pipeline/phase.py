@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import FunctionAudit, MoveCounts, audit_function
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.errors import ToolchainError, VeriloccError
+from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
@@ -120,12 +120,23 @@ class PhaseRunner:
             self.clock.absorb(function.clock)
         return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
 
-    def audit_llvm(self, before: str, after: str, path: str, phase: Phase, reason: str) -> PhaseResult:
-        """Audit a phase that LLVM ran already; ``reason`` says why ours did not take part."""
+    def audit_llvm(
+        self, before: str, after: str, path: str, phase: Phase, reason: str, names: Collection[str] | None = None
+    ) -> PhaseResult:
+        """Audit a phase that LLVM ran already; ``reason`` says why ours did not take part.
+
+        Args:
+            names: the functions to audit; None: all of them.
+        """
         with self.clock.measure("parse"):
             file, done = parse_mir(before, path), parse_mir(after, f"{path} after {phase}")
-        functions = self._functions(file)
-        for function, found in zip(functions, done.functions, strict=True):
+        pairs = [
+            (function, found)
+            for function, found in zip(self._functions(file), done.functions, strict=True)
+            if names is None or found.name in names
+        ]
+        functions = [function for function, _ in pairs]
+        for function, found in pairs:
             if self.allocators:
                 function.attempts.append(Attempt(self.allocators[0].name, "build", reason))
             function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
@@ -170,7 +181,13 @@ class PhaseRunner:
 
     def _ours(self, file: MirFile, function: _Function, phase: Phase) -> None:
         limits = AttemptLimits(self.solver_seconds, solver=function.solver, spills=self.spills)
-        candidate = try_allocators(self.allocators, file, function.before, self.target, phase, function.clock, limits)
+        try:
+            candidate = try_allocators(
+                self.allocators, file, function.before, self.target, phase, function.clock, limits
+            )
+        except UnsupportedError as error:
+            # Of what was spilled or moved to another register file: of the function as it is, an attempt says so.
+            candidate = Candidate((Attempt(self.allocators[0].name, "build", error.what),))
         function.attempts += candidate.attempts
         function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills
 
@@ -179,12 +196,7 @@ class PhaseRunner:
         llvm_text = self.llvm_allocate(text, phase)
         with self.clock.measure("parse"):
             llvm = parse_mir(llvm_text, file.path)
-        if _without_attributes(llvm.preamble) != _without_attributes(file.preamble):
-            raise ToolchainError(
-                "LLVM changed the IR module while it allocated registers, so its functions cannot be put beside ours",
-                where=file.path,
-                hint="report the file, and compile the functions one by one until then",
-            )
+        _must_have_the_same_module(file, llvm)
         versions = {f.name: f for f in llvm.functions}
         for function in functions:
             function.llvm = versions[function.before.name]
@@ -221,6 +233,30 @@ class PhaseRunner:
         reason = function.attempts[-2].reason if fallback else ""
         seconds = dict(function.clock.seconds)
         return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, seconds, function.spills)
+
+
+def with_functions(text: str, other: str, names: Collection[str], path: str) -> str:
+    """Allocated text with the named functions as ``other`` has them, byte for byte.
+
+    A function's document refers to the IR module alone, and calls keep to the calling convention (no interprocedural
+    allocation), so that what was audited of a function holds in whatever file of that module it stands.
+
+    Raises:
+        ToolchainError: the IR modules of both differ.
+    """
+    file, versions = parse_mir(text, path), parse_mir(other, path)
+    _must_have_the_same_module(file, versions)
+    taken = {f.name: f for f in versions.functions if f.name in names}
+    return print_mir(replace(file, functions=tuple(taken.get(f.name, f) for f in file.functions)))
+
+
+def _must_have_the_same_module(file: MirFile, llvm: MirFile) -> None:
+    if _without_attributes(llvm.preamble) != _without_attributes(file.preamble):
+        raise ToolchainError(
+            "LLVM changed the IR module while it allocated registers, so its functions cannot be put beside ours",
+            where=file.path,
+            hint="report the file, and compile the functions one by one until then",
+        )
 
 
 def _without_attributes(preamble: str) -> list[str]:

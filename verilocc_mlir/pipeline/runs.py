@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.improve import Improving
 from verilocc_mlir.allocators.registry import MODEL
+from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import LLVM, OURS, Variant
@@ -16,7 +17,7 @@ from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import Phase as PhaseName
-from verilocc_mlir.report.model import PhaseReport, Resources
+from verilocc_mlir.report.model import LAST_PHASE, PhaseReport, Resources
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.checked import CheckedObject
 from verilocc_mlir.toolchain.staged import Phase, StagedCompiler, has_wwm_registers
@@ -52,6 +53,20 @@ class Result:
         return self.text is not None and all(
             r.outcome is Outcome.PROVED for reports in self.phases.values() for r in reports
         )
+
+    def is_proved(self, function: str) -> bool:
+        """Whether every phase of the function is proved, up to the last one."""
+        reports = self.phases.get(function, [])
+        return bool(reports) and reports[-1].phase == LAST_PHASE and self._proved_so_far(reports)
+
+    @property
+    def has_a_proved_function(self) -> bool:
+        """Whether there is a function of which every phase so far is proved."""
+        return any(self._proved_so_far(reports) for reports in self.phases.values())
+
+    @staticmethod
+    def _proved_so_far(reports: Sequence[PhaseReport]) -> bool:
+        return all(report.outcome is Outcome.PROVED for report in reports)
 
     @property
     def fragmented(self) -> bool:
@@ -100,19 +115,26 @@ class Runs:
         The plain one is the better: text cannot say all that LLVM knows.
         """
         if self.ir:
-            recording = Recording() if self.recorded else None
-            result = Result(LLVM, recording=recording)
-            runner = self._runner((), LLVM.spills, recording)
-            phases = self._direct_phases()
-            for phase, before, after in phases:
-                found = runner.audit_llvm(before, after, self.path, phase, "")
-                if not self._goes_on(result, found.reports):
-                    break
-            else:
-                result.text = phases[-1][2]
+            result = self.plain()
             if result.proved:
                 return result
         return self.run(LLVM)
+
+    def plain(self, names: Collection[str] | None = None) -> Result:
+        """LLVM's allocation of a plain compile of the IR, proved or not; audited for the functions named alone."""
+        recording = Recording() if self.recorded else None
+        result = Result(LLVM, recording=recording)
+        runner = self._runner((), LLVM.spills, recording)
+        phases = self._direct_phases()
+        for phase, before, after in phases:
+            _keep(result, runner.audit_llvm(before, after, self.path, phase, "", names).reports)
+        result.text = phases[-1][2]
+        return result
+
+    def llvms(self) -> list[tuple[str, Callable[[Collection[str]], Result]]]:
+        """LLVM's allocations, the better one first, each with a name for it; the functions asked for are audited."""
+        from_text: tuple[str, Callable[[Collection[str]], Result]] = ("from our text", lambda _: self.run(LLVM))
+        return [("of a plain compile", self.plain), from_text] if self.ir else [from_text]
 
     def _direct_phases(self) -> list[tuple[PhaseName, str, str]]:
         """Name, text before and text after each phase of a plain compile."""
@@ -125,7 +147,7 @@ class Runs:
         return [*found, ("vgpr", vector, self.compiler.direct_after(self.ir, Phase.VGPR))]
 
     def run(self, variant: Variant) -> Result:
-        """All phases in one way; no text if a phase is not proved and that ends the run.
+        """All phases in one way; no text if what is not proved ends the run (``_goes_on``).
 
         What is before the vector phase is done once for all of ours: variants differ in vector registers alone.
 
@@ -138,7 +160,7 @@ class Runs:
         recording = replace(first.recording, phases=[*first.recording.phases]) if first.recording else None
         phases = {name: [*reports] for name, reports in first.phases.items()}
         result = Result(variant, phases=phases, recording=recording)
-        if first.text is None:
+        if first.text is None or not (first.proved or self.allow_unproved or variant in (OURS, LLVM)):
             return result
         runner = self._runner(self._allocators(variant), variant.spills, recording)
         try:
@@ -146,7 +168,9 @@ class Runs:
             if self._goes_on(result, vector.reports):
                 result.text = vector.text
         except NoAllocation as stopped:
-            self._goes_on(result, stopped.reports)
+            _keep(result, stopped.reports)
+        except ToolchainError:
+            self._must_be_for_lack_of_proof(result)
         return result
 
     def _before_vectors(self, variant: Variant) -> Result:
@@ -166,7 +190,9 @@ class Runs:
                     return result
             result.text = text
         except NoAllocation as stopped:
-            self._goes_on(result, stopped.reports)
+            _keep(result, stopped.reports)
+        except ToolchainError:
+            self._must_be_for_lack_of_proof(result)
         return result
 
     def _runner(
@@ -197,7 +223,23 @@ class Runs:
         return self.allocators
 
     def _goes_on(self, result: Result, reports: Mapping[str, PhaseReport]) -> bool:
-        """Keep the reports; False where a phase that is not proved ends the run."""
-        for name, report in reports.items():
-            result.phases.setdefault(name, []).append(report)
-        return self.allow_unproved or all(r.outcome is Outcome.PROVED for r in reports.values())
+        """Keep the reports; False where what is not proved ends the run.
+
+        One function does not end that of the others: where it may be replaced by LLVM's, they go on as long as one of
+        them is proved.
+        """
+        _keep(result, reports)
+        if self.allow_unproved or all(r.outcome is Outcome.PROVED for r in reports.values()):
+            return True
+        return self.settings.fallback and result.has_a_proved_function
+
+    def _must_be_for_lack_of_proof(self, result: Result) -> None:
+        """Raise the failure of a tool again, unless the text had what is not proved: then the verdict says enough."""
+        reports = [report for of_function in result.phases.values() for report in of_function]
+        if self.allow_unproved or all(report.outcome is Outcome.PROVED for report in reports):
+            raise
+
+
+def _keep(result: Result, reports: Mapping[str, PhaseReport]) -> None:
+    for name, report in reports.items():
+        result.phases.setdefault(name, []).append(report)

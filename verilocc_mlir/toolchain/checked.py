@@ -24,6 +24,7 @@ from verilocc_mlir.toolchain.metadata import CodeObject, compare_metadata, read_
 from verilocc_mlir.toolchain.user_sgprs import first_system_sgprs, mend_asm, padded_count
 
 _LOST = "user_sgpr_count"
+_FAULTS_SHOWN = 6
 _REPORT = "this is a fault of the staged run: report it, and compile this input without verilocc"
 
 
@@ -94,7 +95,9 @@ def check_object(data: bytes, *, mir: str, cpu: str, reference: bytes | None = N
         faults += [str(item) for item in found if item.cause in (Cause.UNEXPLAINED, Cause.LOST)]
         allowed = tuple(item for item in found if item.cause not in (Cause.UNEXPLAINED, Cause.LOST))
     if faults:
-        raise ToolchainError("the staged object is wrong: " + "; ".join(faults), where=where, hint=_REPORT)
+        shown, more = faults[:_FAULTS_SHOWN], len(faults) - _FAULTS_SHOWN
+        what = "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
+        raise ToolchainError(f"the staged object is wrong: {what}", where=where, hint=_REPORT)
     counts = {kernel: descriptor.fields[_LOST] for kernel, descriptor in descriptors.items()}
     return CheckedObject(data, mended, allowed, counts, reference_image is not None)
 

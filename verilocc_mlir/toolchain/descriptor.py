@@ -18,6 +18,8 @@ from verilocc_mlir.toolchain.elf import ElfImage, read_elf
 
 DESCRIPTOR_SIZE = 64
 _SUFFIX = ".kd"
+_LONGEST_SHOWN = 120
+"""Characters of one value in a message."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ class FieldDifference:
     cause: Cause
 
     def __str__(self) -> str:
-        return f"{self.kernel}: {self.field} is {self.ours}, a direct compile has {self.reference} ({self.cause.value})"
+        ours, reference = (_brief(value) for value in (self.ours, self.reference))
+        return f"{self.kernel}: {self.field} is {ours}, a direct compile has {reference} ({self.cause.value})"
 
 
 @dataclass(frozen=True)
@@ -247,6 +250,11 @@ def inst_pref_size(descriptor: KernelDescriptor, code_bytes: int) -> int:
 def _get(raw: bytes, field: _Field) -> int:
     word = int.from_bytes(raw[field.offset : field.offset + field.word], "little")
     return word >> field.shift & ((1 << field.width) - 1)
+
+
+def _brief(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _shown(value: int | None) -> object:

@@ -87,11 +87,37 @@ def compare_metadata(ours: CodeObject, reference: CodeObject) -> tuple[FieldDiff
             differences.append(FieldDifference(kernel, "metadata", *present, Cause.UNEXPLAINED))
             continue
         for key in sorted({*a.raw, *b.raw}):
-            x, y = a.raw.get(key, "absent"), b.raw.get(key, "absent")
-            if x != y:
-                cause = _DECIDED_BY_ALLOCATION.get(key, Cause.UNEXPLAINED)
-                differences.append(FieldDifference(kernel, key, x, y, cause))
+            cause = _DECIDED_BY_ALLOCATION.get(key, Cause.UNEXPLAINED)
+            for field, x, y in _differing(key, a.raw.get(key, "absent"), b.raw.get(key, "absent")):
+                differences.append(FieldDifference(kernel, field, x, y, cause))
     return tuple(differences)
+
+
+def _differing(field: str, ours: object, reference: object) -> list[tuple[str, object, object]]:
+    """Where two values differ, as deep inside lists and maps as can be named; at least one place if they do."""
+    if ours == reference:
+        return []
+    inner: list[tuple[str, object, object]] = []
+    a, b = _by_name(ours), _by_name(reference)
+    if a is not None and b is not None:
+        for name in [*a, *(name for name in b if name not in a)]:
+            inner += _differing(f"{field}{name}", a.get(name, "absent"), b.get(name, "absent"))
+    # The same elements in another order have no place of their own.
+    return inner or [(field, ours, reference)]
+
+
+def _by_name(value: object) -> dict[str, object] | None:
+    """The elements of a map by key, those of a list by offset (arguments) or place; None of anything else."""
+    if isinstance(value, dict):
+        return {f"{key}": element for key, element in cast("dict[object, object]", value).items()}
+    if not isinstance(value, list):
+        return None
+    elements = cast("list[object]", value)
+    maps = [cast("dict[str, object]", element) for element in elements if isinstance(element, dict)]
+    offsets = [f" at offset {one['.offset']}" for one in maps if ".offset" in one]
+    if len(set(offsets)) == len(elements):
+        return dict(zip(offsets, elements, strict=True))
+    return {f"[{place}]": element for place, element in enumerate(elements)}
 
 
 def _unpack(note: bytes) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class ToolFailure(ToolchainError):
     Attributes:
         status: its exit code, or minus the signal that ended it.
         line: the line of its standard error that says why.
-        stderr: all of it, cut at 1 MiB.
+        stderr: all of it; of more than 1 MiB the two ends.
     """
 
     def __init__(self, what: str, *, where: str, hint: str, status: int, line: str, stderr: str) -> None:
@@ -86,7 +86,7 @@ class ToolRun:
         command: the command line, as run.
         stage: what it was run for, e.g. ``"pre-ra"``; names the row in the report's time table.
         stdout: all of its standard output.
-        stderr: its standard error, cut at 1 MiB.
+        stderr: its standard error; of more than 1 MiB the two ends.
         cpu_seconds: user and system time of the child.
         wall_seconds: elapsed time.
         max_rss_kib: peak resident memory of the child in KiB.
@@ -142,7 +142,7 @@ def run_tool(
                 child.wait()
             raise
         wall = time.monotonic() - started
-        stderr = _read(err, MAX_STDERR_BYTES).decode("utf-8", "replace")
+        stderr = _read_ends(err, MAX_STDERR_BYTES).decode("utf-8", "replace")
         if timed_out:
             raise ToolchainError(
                 f"{_title(argv, stage)} did not finish within {timeout:g} s",
@@ -239,6 +239,17 @@ def _read(stream: IO[bytes], limit: int) -> bytes:
     stream.seek(0)
     # A read makes room for all that it may give: for what is there, then, not for the limit.
     return stream.read(min(size, limit))
+
+
+def _read_ends(stream: IO[bytes], limit: int) -> bytes:
+    """All of it, or its two ends: the verifier prints a whole function before it says what is wrong with it."""
+    size = stream.seek(0, os.SEEK_END)
+    if size <= limit:
+        return _read(stream, limit)
+    stream.seek(0)
+    head = stream.read(limit // 2)
+    stream.seek(size - limit // 2)
+    return head + b"\n" + stream.read(limit // 2)
 
 
 def _title(argv: tuple[str, ...], stage: str) -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
 from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mmra import strip_mmra
@@ -196,17 +197,25 @@ class StagedCompiler:
     def _direct(self, ir: str | bytes, flag: str, stage: str) -> str:
         return strip_mmra(self._llc(stage, ir, ["-enable-ipra=0", flag]).decode())
 
-    def finish(self, mir: str, kind: FileKind = "obj") -> bytes:
-        """From text with VGPRs rewritten to an object file or assembly text (see descriptor.py for what it lacks)."""
-        return self._finish("finish", mir, [_resume_flag(Phase.VGPR)], kind)
+    def finish(self, mir: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
+        """From text with VGPRs rewritten to an object file or assembly text (see descriptor.py for what it lacks).
 
-    def finish_from(self, mir: str, phase: Phase, kind: FileKind = "obj") -> bytes:
+        Args:
+            verify: run the verifier after each pass, if the options say so; on reading the text llc always does.
+        """
+        return self._finish("finish", mir, [_resume_flag(Phase.VGPR)], kind, verify)
+
+    def finish_from(self, mir: str, phase: Phase, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """LLVM allocates everything from ``phase`` on: its own result from the very text that we allocate."""
-        return self._finish("greedy-finish", mir, [f"-start-before=greedy,{phase.value}"], kind)
+        return self._finish("greedy-finish", mir, [f"-start-before=greedy,{phase.value}"], kind, verify)
 
-    def direct(self, ir: str | bytes, kind: FileKind = "obj") -> bytes:
-        """A plain ``llc``, nothing staged: the reference for kernel descriptors and metadata."""
-        return self._llc("direct", ir, [f"-filetype={kind}"])
+    def direct(self, ir: str | bytes, kind: FileKind = "obj", *, verify: bool = False) -> bytes:
+        """A plain ``llc``, nothing staged: the reference for kernel descriptors and metadata.
+
+        Args:
+            verify: run the verifier after each pass, which a plain llc does not.
+        """
+        return self._llc("direct", ir, [*(["-verify-machineinstrs"] if verify else []), f"-filetype={kind}"])
 
     def link(self, obj: bytes) -> bytes:
         """An object file to a code object (HSACO)."""
@@ -217,15 +226,15 @@ class StagedCompiler:
     def _resume(self, stage: str, mir: str, flags: Sequence[str]) -> str:
         return strip_mmra(self._mir(stage, mir, flags).decode())
 
-    def _finish(self, stage: str, mir: str, flags: Sequence[str], kind: FileKind) -> bytes:
-        return self._mir(stage, mir, [*flags, f"-filetype={kind}"])
+    def _finish(self, stage: str, mir: str, flags: Sequence[str], kind: FileKind, verify: bool) -> bytes:
+        return self._mir(stage, declare_dynamic_lds(mir), [*flags, f"-filetype={kind}"], verify)
 
-    def _mir(self, stage: str, mir: str, flags: Sequence[str]) -> bytes:
+    def _mir(self, stage: str, mir: str, flags: Sequence[str], verify: bool = True) -> bytes:
         text = strip_mmra(mir)
         if is_wave32(self.options.cpu, self.options.mattr, text):
             text = mend_implicit_vcc(text)
-        verify = ["-verify-machineinstrs"] if self.options.verify else []
-        return self._llc(stage, text, ["-x", "mir", "-enable-ipra=0", *verify, *flags])
+        verifier = ["-verify-machineinstrs"] if verify and self.options.verify else []
+        return self._llc(stage, text, ["-x", "mir", "-enable-ipra=0", *verifier, *flags])
 
     def _llc(self, stage: str, source: str | bytes, flags: Sequence[str]) -> bytes:
         options = self.options

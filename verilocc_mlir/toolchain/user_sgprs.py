@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 
 from verilocc_mlir.toolchain.descriptor import KernelDescriptor
+from verilocc_mlir.toolchain.mir_text import function_headers
 
 _PADDED_TO_16 = frozenset({"gfx1100", "gfx1102", "gfx11-generic"})
 _SYSTEM_SGPRS = (
@@ -20,7 +21,6 @@ _SYSTEM_SGPRS = (
     "enable_sgpr_workgroup_id_z",
     "enable_sgpr_workgroup_info",
 )
-_NAME = re.compile(r"^name: +(?:'(?P<quoted>[^']*)'|(?P<plain>\S+)) *$", re.MULTILINE)
 _SYSTEM = re.compile(r"^    workGroupID[XYZ]: +\{ reg: '\$sgpr(\d+)'", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^(\s*\.amdhsa_user_sgpr_count) +\d+", re.MULTILINE)
 _COMMENT = re.compile(r"^(; COMPUTE_PGM_RSRC2:USER_SGPR:) +\d+", re.MULTILINE)
@@ -29,13 +29,10 @@ _COMMENT = re.compile(r"^(; COMPUTE_PGM_RSRC2:USER_SGPR:) +\d+", re.MULTILINE)
 def first_system_sgprs(mir: str) -> dict[str, int]:
     """For each function, the lowest SGPR in which its code expects a work-group id; functions without are left out."""
     found: dict[str, int] = {}
-    heads = list(_NAME.finditer(mir))
-    ends = [head.start() for head in heads[1:]] + [len(mir)]
-    for head, end in zip(heads, ends, strict=True):
-        body = mir.find("\nbody:", head.end(), end)
-        registers = [int(number) for number in _SYSTEM.findall(mir, head.end(), body if body >= 0 else end)]
+    for name, header in function_headers(mir):
+        registers = [int(number) for number in _SYSTEM.findall(header)]
         if registers:
-            found[head["quoted"] or head["plain"]] = min(registers)
+            found[name] = min(registers)
     return found
 
 

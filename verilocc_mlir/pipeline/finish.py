@@ -1,0 +1,73 @@
+"""LLVM's passes after allocation, with its machine verifier, whose complaint is judged: is the fault ours or LLVM's?
+
+The allocated text is our affair, and llc verifies all of it on reading it, before any pass: a fault there is an error.
+So is one that a later pass shows, unless a plain compile with ``-verify-machineinstrs`` has it as well: the same
+function, the same pass, the same message. That one is LLVM's (llvm/llvm-project#199350 and #201004 are of the kind), a
+plain llc does not even look, and the object is made without the verifier, with a note. Every function is judged on its
+own: one with such a fault is left out of the next run, until the rest has been verified through all passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.toolchain.run import ToolFailure
+from verilocc_mlir.toolchain.staged import FileKind, StagedCompiler
+from verilocc_mlir.toolchain.verifier import VerifierFault, verifier_fault, verifier_faults, without_functions
+
+
+@dataclass
+class Finisher:
+    """Finishes the texts of one compilation.
+
+    Attributes:
+        compiler: runs LLVM.
+        plain: LLVM's own compile of the same input with the verifier, without the functions named.
+        notes: is told of faults that are LLVM's.
+    """
+
+    compiler: StagedCompiler
+    plain: Callable[[frozenset[str]], object]
+    notes: list[str]
+    _verified: set[str] = field(default_factory=set[str])
+    _plain_faults: dict[str, VerifierFault] | None = None
+
+    def finish(self, text: str, kind: FileKind = "obj") -> bytes:
+        """The object or assembly of an allocated text; a text that was verified once is not verified again.
+
+        Raises:
+            ToolchainError: a tool failed, or the verifier found what it does not find in a plain compile.
+        """
+        if text in self._verified:
+            return self.compiler.finish(text, kind, verify=False)
+        try:
+            data = self.compiler.finish(text, kind)
+        except ToolFailure as failure:
+            self._must_be_llvms(text, failure)
+            data = self.compiler.finish(text, kind, verify=False)
+        self._verified.add(text)
+        return data
+
+    def _must_be_llvms(self, text: str, failure: ToolFailure) -> None:
+        """Raise the failure, unless every fault of the text is one that a plain compile has too."""
+        first = verifier_fault(failure)
+        if first is None or not first.after:
+            raise failure
+        try:
+            ours = verifier_faults(lambda names: self.compiler.finish(without_functions(text, names)))
+            if self._plain_faults is None:
+                self._plain_faults = verifier_faults(self.plain)
+        except ToolchainError as error:
+            raise failure from error
+        if not all(fault.after and fault.within(self._plain_faults.get(name)) for name, fault in ours.items()):
+            raise failure
+        for fault in ours.values():
+            self._note(
+                f"LLVM's machine verifier: {fault}; it says the same of a plain compile, so this is LLVM's fault"
+            )
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)

@@ -1,0 +1,90 @@
+"""What LLVM's machine verifier says, and how a function is kept out of a run of llc, to hear of the others.
+
+llc verifies every function of a machine IR text as it reads it, before any pass (MIRParserImpl::parseMachineFunction),
+and with ``-verify-machineinstrs`` again after each pass. It ends at the first function with a fault. Passes leave a
+function alone that is ``available_externally`` (MachineFunctionPass::runOnFunction), and nothing is emitted for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from verilocc_mlir.toolchain.run import ToolFailure
+
+_FAULT = re.compile(r"^\*\*\* Bad machine code: (?P<kind>.*?) \*\*\*\n- function: +(?P<function>.*?)$", re.MULTILINE)
+_PASS = re.compile(r"^# After (.+)$", re.MULTILINE)
+_LINKAGE = (
+    "private|internal|available_externally|linkonce_odr|linkonce|weak_odr|weak|common|appending|extern_weak|external"
+)
+_DEFINE = re.compile(
+    rf'^(?P<head>\s*define )(?:(?:{_LINKAGE}) )?(?P<rest>[^@\n]*@(?P<name>"[^"]+"|[\w.$-]+)\()', re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class VerifierFault:
+    """What was found in one function after one pass.
+
+    Attributes:
+        function: its name.
+        after: LLVM's name of the pass; ``""`` for the text as it was read.
+        kinds: the verifier's messages.
+    """
+
+    function: str
+    after: str
+    kinds: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{', '.join(sorted(self.kinds))} in {self.function} after {self.after or 'reading the text'}"
+
+    def within(self, other: VerifierFault | None) -> bool:
+        """Whether ``other`` has all of it: the same function, pass and messages."""
+        return (
+            other is not None
+            and (self.function, self.after) == (other.function, other.after)
+            and (self.kinds <= other.kinds)
+        )
+
+
+def verifier_fault(failure: ToolFailure) -> VerifierFault | None:
+    """The fault that ended a run of llc; None where something else did."""
+    faults = list(_FAULT.finditer(failure.stderr))
+    if not faults:
+        return None
+    passes = _PASS.findall(failure.stderr, 0, faults[0].start())
+    return VerifierFault(faults[0]["function"], passes[-1] if passes else "", frozenset(f["kind"] for f in faults))
+
+
+def without_functions(text: str, names: Collection[str]) -> str:
+    """IR, or the IR in machine IR, with the functions of that name left alone by llc's passes."""
+
+    def mark(match: re.Match[str]) -> str:
+        external = "available_externally " if match["name"].strip('"') in names else ""
+        return f"{match['head']}{external}{match['rest']}" if external else match[0]
+
+    return _DEFINE.sub(mark, text) if names else text
+
+
+def verifier_faults(run: Callable[[frozenset[str]], object]) -> dict[str, VerifierFault]:
+    """Every function's first fault, by name: each is left out of the next run, until the verifier has nothing to say.
+
+    Args:
+        run: llc with the verifier, without the functions named.
+
+    Raises:
+        ToolFailure: a run ended for another reason.
+    """
+    faults: dict[str, VerifierFault] = {}
+    while True:
+        try:
+            run(frozenset(faults))
+        except ToolFailure as failure:
+            fault = verifier_fault(failure)
+            if fault is None or fault.function in faults:
+                raise
+            faults[fault.function] = fault
+        else:
+            return faults
