@@ -102,6 +102,8 @@ def dead_dropped(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         blocks = list(subject.pre.blocks)
         row = list(blocks[b].instructions)
         at = next(k for k, i in enumerate(row) if i is partner)
+        if any(i.opcode.startswith(("S_BRANCH", "S_CBRANCH")) or i.opcode.endswith("_term") for i in row[:at]):
+            continue  # between terminators it would be no machine IR
         blocks[b] = replace(blocks[b], instructions=(*row[:at], *_instructions(text), *row[at:]))
         header = subject.pre.header_lines
         place = next(k for k, line in enumerate(header) if line.startswith("registers:"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from oracle.decode import (
     STACK,
@@ -19,7 +19,7 @@ from oracle.decode import (
     place_name,
 )
 from oracle.machine import ACTIVE, EVERY_THREAD, EXEC, SCC, THREADS, Side, Value, bitwise, mixed, slice_of
-from oracle.opcodes import ONE_LANE
+from oracle.opcodes import ONE_LANE, WIDE_PRODUCT
 from oracle.pairing import Slot, pair
 from oracle.statics import edges_fault, header_fault, implicit_fault, repeated_fault, spill_fault
 from verilocc_mlir.errors import VeriloccError
@@ -323,6 +323,7 @@ class _Run:
             # One thread's lane is read or written, and a V_WRITELANE passes the others on.
             readers = (lane,) if a.source.opcode.startswith("V_READ") else ()
         written_early = {u for w in b.writes if w.early for u in w.places}
+        wide = self.upper_addends(a, b)
         old = self.kept_lanes(a, b) if lane is not None and not readers else []
         real: list[list[Value]] = []
         for n, left in enumerate(a.reads):
@@ -332,10 +333,50 @@ class _Run:
                     real.append([slice_of(immediate, k, self.grain) for k in range(4 // self.grain)])
                 continue
             right = left if left.fixed and left.implicit else b.reads[n] if n < len(b.reads) else None
+            if n == 2 and wide is not None and right is not None:
+                left, right = self.lower_half(left), self.lower_half(right)
             real.append(self.read(left, right, a, b, self.selected(b, n, readers), written_early))
         self.results(a, b, active, real)
         if lane is not None and not readers:
             self.pass_on(a, b, old, lane)
+        if wide is not None:
+            self.upper_results(a, b, active, *wide)
+
+    def upper_addends(self, a: Decoded, b: Decoded) -> tuple[list[list[Value]], list[list[Value]]] | None:
+        """The upper half of what V_MAD_U64_U32 adds, on each side, where it has no clamp: the lower half of the result
+        does not depend on it (ISA manuals: D = S0 * S1 + S2, 64 bits wide).
+        """
+        sides = [one.reads[2] if len(one.reads) > 2 else None for one in (a, b)]
+        if not WIDE_PRODUCT.match(a.source.opcode) or None in sides or a.immediates[3:4] != (0,):
+            return None
+        before, after = (p for p in sides if p is not None)
+        if not (before.vector and after.vector and len(before.places) == len(after.places)) or before.undef:
+            return None
+        half = len(before.places) // 2
+        return [list(self.pre.vector(u)) for u in before.places[half:]], [
+            list(self.post.vector(u)) for u in after.places[half:]
+        ]
+
+    @staticmethod
+    def lower_half(place: Place) -> Place:
+        return replace(place, places=place.places[: len(place.places) // 2])
+
+    def upper_results(
+        self, a: Decoded, b: Decoded, active: tuple[int, ...], before: list[list[Value]], after: list[list[Value]]
+    ) -> None:
+        """The upper half of the result, and the carry, are other ones where the upper halves of the addends are."""
+        result, carry = a.writes[0], a.writes[1]
+        differs = [
+            t for t in active if any(x[t] is not None and x[t] != y[t] for x, y in zip(before, after, strict=True))
+        ]
+        half = len(result.places) // 2
+        for unit in b.writes[0].places[half:]:
+            self.post.spoil_unit(unit, True, differs)
+        for unit in result.places[half:]:
+            self.pre.spoil_unit(unit, True, [t for t in active if any(x[t] is None for x in before)])
+        if differs and len(b.writes) > 1:
+            for unit in b.writes[1].places[: len(carry.places)]:
+                self.post.spoil_unit(unit, False)
 
     def selected(self, b: Decoded, number: int, readers: tuple[int, ...] | range) -> tuple[int, ...] | range:
         """Of those threads, the ones that read an operand: V_SET_INACTIVE takes one of two by a mask of threads, which

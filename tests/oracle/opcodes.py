@@ -22,6 +22,7 @@ NOT = re.compile(r"S_NOT_B(?:32|64)(?:_term)?\Z")
 FIRST_ONE = re.compile(r"S_FF1_I32_B(?:32|64)\Z")
 SHIFT_LEFT = re.compile(r"S_LSHL_B(?:32|64)\Z")
 ONE_LANE = re.compile(r"V_(READ|WRITE)LANE_B32\Z")
+WIDE_PRODUCT = re.compile(r"V_MAD_(?:U64_U32|I64_I32)_(?:gfx11_)?e64\Z")
 ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
 
 _THREAD_MASK_RESULT = re.compile(r"V_CMPX?_|V_(?:ADD|SUB|SUBREV)_CO_|V_(?:ADDC|SUBB|SUBBREV)_|V_DIV_SCALE|V_MAD_[UI]64")
