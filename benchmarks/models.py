@@ -116,7 +116,7 @@ def plain_iree(source: Path, target: str) -> str:
         return ""
     lines = [line for line in done.stderr.splitlines() if "error:" in line]
     print(f"IREE rejects it: {command}", file=sys.stderr)
-    return lines[0].partition("error: ")[2] if lines else "no message"
+    return lines[0].partition("error: ")[2].partition(": %")[0] if lines else "no message"
 
 
 def summary(result: IreeResult) -> dict[str, Any]:

@@ -198,6 +198,16 @@ def test_training_mode_is_refused() -> None:
         verilocc_mlir.compile(module, (torch.ones(2, 4),), target="gfx942")
 
 
+@without_gpu
+def test_torch_compile_refuses_a_part_in_training() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5)).eval()
+    module[1].train()
+    torch._dynamo.reset()
+    fast = torch.compile(module, backend="verilocc", options={"target": "gfx942"})
+    with torch.no_grad(), pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="is in training mode"):
+        fast(torch.ones(2, 4))
+
+
 def test_what_cannot_be_traced_is_named() -> None:
     def branching(x: Any) -> Any:
         return x + 1 if x.sum() > 0 else x
