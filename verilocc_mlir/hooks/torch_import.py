@@ -204,7 +204,7 @@ def _base_name(operation: Any) -> str:
 def _float_comparison(comparison: Any) -> Callable[..., Any]:
     """The comparison of floats with an integer as one with a float.
 
-    IREE 3.13 folds ``torch.ones(4) > 0`` to false: the integer's bits are read as a float's.
+    IREE 3.13 folds ``torch.ones(4) > 0`` to false, and ``torch.ones(4) > 0.0`` to true.
     """
 
     def compared(tensor: Any, number: Any) -> Any:
