@@ -1,4 +1,4 @@
-"""Torch models through torch-mlir, IREE and the spine: which of their kernels are proved, and by whose allocation.
+"""Torch models through IREE and the spine: which of their kernels are proved, and by whose allocation.
 
     python benchmarks/torch_models.py [--out FILE.json] [--only linear,mlp] [--targets gfx942]
 

@@ -1,6 +1,6 @@
 """``make demo``: a small transformer block in Torch, compiled for two GPUs with every register assignment proved.
 
-The block of examples/torch_block.py (linear layers, attention, MLP) goes through torch-mlir and IREE; each of its
+The block of examples/torch_block.py (linear layers, attention, MLP) goes through IREE; each of its
 kernels is allocated, proved and put into the .vmfb, and found there again. On a Python without those packages it says
 so, and the kernels of examples/kernels are compiled instead (examples/demo_kernels.py).
 """
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 TARGETS = ("gfx942", "gfx1100")
-PACKAGES = ("torch", "torch_mlir", "iree.compiler")
+PACKAGES = ("torch", "iree.compiler")
 
 
 def missing() -> list[str]:
@@ -59,7 +59,7 @@ def main() -> int:
     absent = missing()
     if absent:
         print(
-            f"demo: {', '.join(absent)} not installed (torch-mlir has wheels for Python 3.11 on Linux x86-64 only);"
+            f"demo: {', '.join(absent)} not installed (wheels: Python 3.10 to 3.14 on Linux x86-64);"
             " compiling the LLVM IR kernels of examples/kernels instead",
             file=sys.stderr,
         )

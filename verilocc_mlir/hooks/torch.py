@@ -5,26 +5,32 @@
     compiled.save("linear.vmfb")
     y = compiled.run(torch.randn(8, 64))      # on a machine with that GPU
 
-Torch goes to MLIR through torch-mlir (``torch_import``), that through IREE (``iree``), and each kernel through the
+Torch goes to MLIR through IREE's importer (``torch_import``), that through IREE (``iree``), and each kernel through the
 spine.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.hooks.iree import compile_mlir
-from verilocc_mlir.hooks.iree_compiler import IreeCompiler
+from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult
 from verilocc_mlir.hooks.iree_runtime import DEVICE, Session
-from verilocc_mlir.hooks.torch_import import FUNCTION, IREE_FLAGS, front_end, import_module, name_of
+from verilocc_mlir.hooks.torch_import import FUNCTION, IREE_FLAGS, Signature, import_module, name_of
 from verilocc_mlir.pipeline.settings import Settings
+
+_OF_IREE = re.compile(r"iree-compile(: | \()")
+"""How messages begin that are about the module: rejected with ":", a crash or a time-out with the stage in brackets."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +39,11 @@ class TorchModule:
 
     Attributes:
         result: the file, its kernels and the report.
-        in_spec: how the arguments flatten.
-        out_spec: how the results are put together.
+        signature: how a call of the module becomes a call of the file's function.
     """
 
     result: IreeResult
-    in_spec: Any = field(repr=False)
-    out_spec: Any = field(repr=False)
+    signature: Signature = field(repr=False)
     _sessions: dict[str, Session] = field(default_factory=dict[str, Session], repr=False, compare=False)
 
     @property
@@ -64,32 +68,24 @@ class TorchModule:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the .vmfb: all of it, or nothing."""
-        target = Path(path)
-        handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(self.vmfb)
-            os.replace(partial, target)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
+        _write_whole(Path(path), self.vmfb)
 
     def run(self, *args: Any, device: str = DEVICE, **kwargs: Any) -> Any:
         """Run it on a ROCm GPU, through IREE's HIP driver; arguments and results as of the Torch module, on the CPU.
+
+        Arguments that the module changes in place are changed. Buffers that it changes keep their new values for
+        the next call, on the device: the Torch module's own stay as they are.
 
         Raises:
             NoGpuError: there is none here. InputError: other arguments than it was compiled for.
             ToolchainError: the runtime fails.
         """
-        pytree = front_end("torch.utils._pytree")
-        flat, spec = pytree.tree_flatten((args, kwargs))
-        if spec != self.in_spec:
-            raise InputError(
-                f"the arguments are {spec}, but it was compiled for {self.in_spec}", where=self.result.input
-            )
+        return self.signature.call(lambda flat: self._session(device).call(FUNCTION, flat), args, kwargs)
+
+    def _session(self, device: str) -> Session:
         if device not in self._sessions:
             self._sessions[device] = Session(self.vmfb, device)
-        return pytree.tree_unflatten(self._sessions[device].call(FUNCTION, flat), self.out_spec)
+        return self._sessions[device]
 
     __call__ = run
 
@@ -121,21 +117,60 @@ def compile(
         progress: gets a line for each step.
 
     Raises:
-        ToolchainError: torch, torch-mlir, IREE or LLVM is missing or failed. InputError: it cannot be traced.
-        UnsupportedError: torch-mlir or IREE cannot take it.
+        ToolchainError: torch, IREE or LLVM is missing or failed. InputError: it cannot be traced.
+        UnsupportedError: a part of it is in training mode, or IREE cannot take it. Where its compiler does not,
+            the message names a file with the imported module, which is kept, and the command that shows it.
     """
     if not isinstance(example_inputs, (tuple, list)):
         raise InputError("example_inputs is not a tuple", where=name_of(module), hint="one tensor x is given as (x,)")
-    progress(f"torch.export and torch-mlir: {name_of(module)}")
+    progress(f"torch.export: {name_of(module)}")
     imported = import_module(module, example_inputs, example_kwargs, dynamic_shapes)
-    result = compile_mlir(
-        imported.mlir,
-        target=target,
-        flags=(*IREE_FLAGS, *flags),
-        settings=settings,
-        jobs=jobs,
-        iree=iree,
-        name=name_of(module),
-        progress=progress,
-    )
-    return TorchModule(result, imported.in_spec, imported.out_spec)
+    iree = iree or find_iree_compile()
+    name = name_of(module)
+    try:
+        result = compile_mlir(
+            imported.mlir,
+            target=target,
+            flags=(*IREE_FLAGS, *flags),
+            settings=settings,
+            jobs=jobs,
+            iree=iree,
+            name=name,
+            progress=progress,
+        )
+    except (InputError, ToolchainError) as error:
+        if not _OF_IREE.match(error.what):
+            raise
+        command = iree_command(iree, _keep(imported.mlir, name), target, flags)
+        raise UnsupportedError(
+            f"IREE cannot compile the imported module: {error.what.removeprefix('iree-compile: ')}",
+            where=error.where or name,
+            hint=f"this shows it, and IREE's developers can run it: {command}",
+        ) from error
+    return TorchModule(result, imported.signature)
+
+
+def iree_command(iree: IreeCompiler, source: Path, target: str, flags: Sequence[str] = ()) -> str:
+    """The command line that compiles an imported module by IREE alone."""
+    device = ("--iree-hal-target-device=hip", f"--iree-rocm-target={target}")
+    return shlex.join([str(iree.path), str(source), *device, *IREE_FLAGS, *flags, "-o", "/dev/null"])
+
+
+def _keep(mlir: bytes, name: str) -> Path:
+    """Write the module to a file that stays; the same module to the same file."""
+    safe = re.sub(r"\W+", "-", name).strip("-") or "module"
+    path = Path(tempfile.gettempdir()) / f"verilocc-{safe}-{hashlib.sha256(mlir).hexdigest()[:12]}.mlirbc"
+    _write_whole(path, mlir)
+    return path
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """All of it, or nothing; a link that is there is replaced, not followed."""
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise

@@ -1,45 +1,90 @@
-"""Torch to MLIR: ``torch.export``, then torch-mlir's importer, into bytecode that IREE takes with its torch input type.
+"""Torch to MLIR: ``torch.export``, decompositions, and the importer of IREE's own package, into bytecode for IREE.
 
-No decompositions are asked for, so that scaled-dot-product attention arrives as one operation, which IREE compiles to
-one kernel. Attention over a sequence of dynamic length gets a mask of zeros, where it has none: IREE 3.13 has no way to
-pad it otherwise ("Padding OnlineAttention without existing mask is not yet supported") and makes a kernel of 100 MB of
-IR of it.
+The importer is the one beneath iree-turbine's ``aot.export``, which cannot take weights in bf16 (iree-turbine 3.9:
+"Got unsupported ScalarType BFloat16" for more than 1,024 elements) and brings nothing else that is needed here.
+
+What the torch dialect has no operation for is decomposed as Torch itself decomposes it (``torch.diff``, LSTM, GRU). The
+same step makes the program functional: operations in place, slices assigned. Scaled-dot-product attention has an
+operation, so it arrives as one, which IREE compiles to one kernel. Attention over a sequence of dynamic length gets a
+mask of zeros, where it has none: IREE 3.13 has no way to pad it otherwise ("Padding OnlineAttention without existing
+mask is not yet supported") and makes a kernel of 100 MB of IR of it.
+
+The decomposed program is a copy: the caller's module and ExportedProgram stay as they are.
 """
 
 from __future__ import annotations
 
 import importlib
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
+from verilocc_mlir.hooks.torch_state import state_hooks
 
-EXTRA_HINT = "pip install 'verilocc-mlir[torch]' (wheels of torch-mlir: Python 3.11 on Linux x86-64)"
+EXTRA_HINT = "pip install 'verilocc-mlir[torch]'"
 IREE_FLAGS = ("--iree-input-type=torch",)
 FUNCTION = "main"
 """Name of the module's one function."""
 
+_NOT_LOWERED = ("__and__", "__or__", "__xor__")
+"""Operations of the torch dialect that IREE 3.13 has no lowering for ("failed to legalize operation
+'torch.aten.__and__.Tensor'", the masks of transformers): decomposed as well."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How a call of the Torch module becomes a call of the function, and its results those of the module.
+
+    Attributes:
+        in_spec: how the arguments ``((args), {kwargs})`` flatten (a torch pytree specification).
+        out_spec: how the flat results are put together again.
+        constant_arguments: by place among the flat arguments, what is no tensor: it was compiled in.
+        constant_results: by place among the flat results, what is no tensor.
+        changed_arguments: the places of the arguments that the call changes. Their new values are the function's
+            first results.
+    """
+
+    in_spec: Any
+    out_spec: Any
+    constant_arguments: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    constant_results: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    changed_arguments: tuple[int, ...] = ()
+
+    def call(self, function: Callable[[Sequence[Any]], Sequence[Any]], args: Sequence[Any], kwargs: Any) -> Any:
+        """Call ``function``, of flat tensors, as the module is called; arguments that it changes are changed.
+
+        Raises:
+            InputError: other arguments than the module was compiled for.
+        """
+        pytree = front_end("torch.utils._pytree")
+        flat, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        if spec != self.in_spec:
+            raise InputError(f"the arguments are {spec}, but it was compiled for {self.in_spec}")
+        for place, constant in self.constant_arguments.items():
+            if flat[place] != constant:
+                raise InputError(f"argument {place} is {flat[place]!r}, but it was compiled for {constant!r}")
+        values = iter(function([value for place, value in enumerate(flat) if place not in self.constant_arguments]))
+        for place in self.changed_arguments:
+            with front_end("torch").no_grad():
+                flat[place].copy_(next(values))
+        constants = self.constant_results
+        results = [constants[n] if n in constants else next(values) for n in range(self.out_spec.num_leaves)]
+        return pytree.tree_unflatten(results, self.out_spec)
+
 
 @dataclass(frozen=True)
 class Imported:
-    """A Torch module as MLIR.
-
-    Attributes:
-        mlir: bytecode.
-        in_spec: how the arguments ``((args), {kwargs})`` flatten (a torch pytree specification).
-        out_spec: how the flat results are put together again.
-    """
+    """A Torch module as MLIR: bytecode, and how its function is called."""
 
     mlir: bytes
-    in_spec: Any
-    out_spec: Any
+    signature: Signature
 
 
 def front_end(name: str) -> ModuleType:
-    """``torch`` or ``torch_mlir.fx``, imported.
+    """``torch``, ``iree.compiler`` or a part of them, imported.
 
     Raises:
         ToolchainError: it is not installed; the message names the extra.
@@ -47,7 +92,7 @@ def front_end(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        package = "torch-mlir" if name.startswith("torch_mlir") else name.partition(".")[0]
+        package = "iree-base-compiler" if name.startswith("iree.") else name.partition(".")[0]
         raise ToolchainError(f"{package} cannot be imported: {error}", hint=EXTRA_HINT) from error
 
 
@@ -63,19 +108,24 @@ def import_module(
         dynamic_shapes: as ``torch.export.export`` takes them.
 
     Raises:
-        ToolchainError: torch or torch-mlir is not installed. InputError: torch.export cannot trace it.
-        UnsupportedError: it is in training mode, or torch-mlir has no import for an operation.
+        ToolchainError: torch or IREE is not installed. InputError: torch.export cannot trace it.
+        UnsupportedError: a part of it is in training mode, or there is no import for an operation.
     """
-    torch, fx = front_end("torch"), front_end("torch_mlir.fx")
-    program = _exported(torch, module, tuple(args), dict(kwargs or {}), dynamic_shapes)
+    torch, importer = front_end("torch"), front_end("iree.compiler.extras.fx_importer")
+    exported = _exported(torch, module, tuple(args), dict(kwargs or {}), dynamic_shapes)
+    _refuse_training(torch, exported, name_of(module))
     try:
-        program = _with_masks(torch, program)
-        mlir = fx.export_and_import(program, decomposition_table={}, output_type="raw", func_name=FUNCTION)
+        context = importer.Context()
+        with torch.no_grad():
+            program = exported.run_decompositions(_decompositions(torch, context))
+        signature = _take_signature(program)
+        importing = importer.FxImporter(context=context, hooks=state_hooks())
+        importing.import_program(program, func_name=FUNCTION)
         buffer = io.BytesIO()
-        mlir.operation.write_bytecode(buffer)
-    except Exception as error:  # torch-mlir raises whatever it stumbles over
-        raise UnsupportedError(f"torch-mlir cannot import it: {first_line(error)}", where=name_of(module)) from error
-    return Imported(buffer.getvalue(), program.call_spec.in_spec, program.call_spec.out_spec)
+        importing.module.operation.write_bytecode(buffer)
+    except Exception as error:  # both raise whatever they stumble over
+        raise UnsupportedError(f"IREE has no import for it: {first_line(error)}", where=name_of(module)) from error
+    return Imported(buffer.getvalue(), signature)
 
 
 def _exported(torch: ModuleType, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any) -> Any:
@@ -83,8 +133,6 @@ def _exported(torch: ModuleType, module: Any, args: tuple[Any, ...], kwargs: dic
         return module
     if not isinstance(module, torch.nn.Module):
         module = _function_module(torch, module)
-    if module.training and any(_acts_in_training(torch, part) for part in module.modules()):
-        raise UnsupportedError("the module is in training mode", where=name_of(module), hint="call its eval() first")
     try:
         with torch.no_grad():
             return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
@@ -92,19 +140,87 @@ def _exported(torch: ModuleType, module: Any, args: tuple[Any, ...], kwargs: dic
         raise InputError(f"torch.export cannot trace it: {first_line(error)}", where=name_of(module)) from error
 
 
-def _acts_in_training(torch: ModuleType, part: Any) -> bool:
-    """Dropouts that drop, and batch norms, which update their statistics."""
-    dropouts = torch.nn.modules.dropout._DropoutNd
-    return (
-        getattr(part, "p", 0) > 0
-        if isinstance(part, dropouts)
-        else isinstance(part, torch.nn.modules.batchnorm._NormBase)
-    )
+def _refuse_training(torch: ModuleType, program: Any, where: str) -> None:
+    """Refuse a program in which something drops at random or updates its statistics.
+
+    The operations tell it, not the flag of the outermost module: a part may be in training by itself, and a function
+    may ask for it.
+    """
+    for graph in (part.graph for part in program.graph_module.modules() if hasattr(part, "graph")):
+        for node in graph.nodes:
+            if isinstance(node.target, torch._ops.OpOverload) and _trains(node):
+                parts = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+                # In non-strict mode the outermost module's path is "", the others' are as users write them.
+                part = parts[-1] if parts else ""
+                raise UnsupportedError(
+                    f"{part or 'it'} is in training mode ({node.target} drops or updates statistics)",
+                    where=where,
+                    hint="call eval() first",
+                )
 
 
-def _with_masks(torch: ModuleType, program: Any) -> Any:
-    """The program with a mask of zeros on each attention without any over a sequence of dynamic length."""
-    attention = torch.ops.aten.scaled_dot_product_attention.default
+def _trains(node: Any) -> bool:
+    """Whether the operation drops elements, or normalises by the batch and keeps running statistics of it."""
+    given = {argument.name: argument.default_value for argument in node.target._schema.arguments}
+    given |= dict(zip(given, node.args, strict=False)) | node.kwargs
+    if "running_mean" in given:
+        return bool(given.get("training", given.get("use_input_stats"))) and given["running_mean"] is not None
+    if "dropout_p" in given:  # attention
+        return given["dropout_p"] > 0
+    if "upper" in given and "training" in given:  # rrelu
+        return bool(given["training"])
+    return bool(given.get("train")) and given.get("p", given.get("dropout", 0)) > 0
+
+
+def _decompositions(torch: ModuleType, context: Any) -> dict[Any, Callable[..., Any]]:
+    """What is decomposed, and how: all that Torch can decompose and the dialect lacks, or IREE cannot lower."""
+    aten = torch.ops.aten
+    attention = aten.scaled_dot_product_attention.default
+    known = {**front_end("torch._decomp").decomposition_table, **torch.export.default_decompositions()}
+    lacking = {
+        operation: rule
+        for operation, rule in known.items()
+        if isinstance(operation, torch._ops.OpOverload)
+        and (not context.is_registered_operation(_in_dialect(operation)) or _base_name(operation) in _NOT_LOWERED)
+    }
+    comparisons = [getattr(aten, name).Scalar for name in ("eq", "ne", "lt", "le", "gt", "ge")]
+    return {
+        **lacking,
+        **{comparison: _float_comparison(comparison) for comparison in comparisons},
+        attention: _masked_attention(torch, attention),
+    }
+
+
+def _in_dialect(operation: Any) -> str:
+    """``torch.aten.div.Tensor``: the operation's name in the torch dialect."""
+    return "torch." + str(operation).removesuffix(".default")
+
+
+def _base_name(operation: Any) -> str:
+    """``div``: the operation's name without its overload."""
+    return str(operation).split(".")[1]
+
+
+def _float_comparison(comparison: Any) -> Callable[..., Any]:
+    """The comparison of floats with an integer as one with a float.
+
+    IREE 3.13 folds ``torch.ones(4) > 0`` to false, and ``torch.ones(4) > 0.0`` to true.
+    """
+
+    def compared(tensor: Any, number: Any) -> Any:
+        if tensor.is_floating_point() and type(number) is int:
+            return comparison(tensor, float(number))
+        return NotImplemented
+
+    return compared
+
+
+def _masked_attention(torch: ModuleType, attention: Any) -> Callable[..., Any]:
+    """Attention with a mask of zeros, where it has none and its sequence has a dynamic length.
+
+    A mask of fewer dimensions than the query gets leading ones: IREE 3.13 takes no other ("'tensor.collapse_shape' op
+    expected the expanded type … to have a higher (or same) rank").
+    """
 
     def masked(
         query: Any,
@@ -116,17 +232,38 @@ def _with_masks(torch: ModuleType, program: Any) -> Any:
         **more: Any,
     ) -> Any:
         dynamic = any(isinstance(tensor.shape[-2], torch.SymInt) for tensor in (query, key))
-        if attn_mask is not None or is_causal or not dynamic:
+        if attn_mask is not None and attn_mask.dim() < query.dim():
+            mask = attn_mask[(None,) * (query.dim() - attn_mask.dim())]
+        elif attn_mask is None and not is_causal and dynamic:
+            mask = query.new_zeros((*query.shape[:-1], key.shape[-2]))
+        else:
             return NotImplemented
-        mask = query.new_zeros((*query.shape[:-1], key.shape[-2]))
-        return attention(query, key, value, mask, dropout_p, False, **more)
+        return attention(query, key, value, mask, dropout_p, is_causal, **more)
 
-    def wanted(node: Any) -> bool:
-        return node.target is attention and any(
-            isinstance(given.meta["val"].shape[-2], torch.SymInt) for given in node.args[:2]
-        )
+    return masked
 
-    return program.run_decompositions({attention: masked}) if any(map(wanted, program.graph.nodes)) else program
+
+def _take_signature(program: Any) -> Signature:
+    """The program's signature; what is no tensor, and what is changed in place, is taken out of the program's own."""
+    kinds = front_end("torch.export.graph_signature")
+    own = program.graph_signature
+    constant = kinds.ConstantArgument
+    arguments = [spec.arg for spec in own.input_specs if spec.kind == kinds.InputKind.USER_INPUT]
+    results = [spec.arg for spec in own.output_specs if spec.kind == kinds.OutputKind.USER_OUTPUT]
+    places = {argument.name: place for place, argument in enumerate(arguments)}
+    changes = [spec for spec in own.output_specs if spec.kind == kinds.OutputKind.USER_INPUT_MUTATION]
+    signature = Signature(
+        in_spec=program.call_spec.in_spec,
+        out_spec=program.call_spec.out_spec,
+        constant_arguments={n: given.value for n, given in enumerate(arguments) if isinstance(given, constant)},
+        constant_results={n: given.value for n, given in enumerate(results) if isinstance(given, constant)},
+        changed_arguments=tuple(places[spec.target] for spec in changes),
+    )
+    for spec in changes:
+        spec.kind, spec.target = kinds.OutputKind.USER_OUTPUT, None
+    kept = [spec for spec in own.output_specs if not isinstance(spec.arg, constant)]
+    own.output_specs[:] = [spec for spec in kept if spec in changes] + [spec for spec in kept if spec not in changes]
+    return signature
 
 
 def _function_module(torch: ModuleType, function: Any) -> Any:
