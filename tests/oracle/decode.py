@@ -250,11 +250,14 @@ class Decoder:
         if SPILL.match(opcode):
             return self._spill(instruction, number)
         kind = "lane" if lanes_are_scalars(opcode) else "pure" if is_pure(instruction) else "event"
-        inputs = tuple(
-            self.place(op)
+        read = [
+            op
             for op in instruction.operands
             if op.is_use and not (op.implicit and (_only_orders(op.phys) or ORDINARY.match(op.phys)))
-        )
+        ]
+        # A special register that is named twice is read once.
+        named = [op.phys if op.implicit else "" for op in read]
+        inputs = tuple(self.place(op) for n, op in enumerate(read) if not named[n] or named.index(named[n]) == n)
         mask = next((op for op in instruction.operands if op.kind is OperandKind.REGMASK), None)
         targets = tuple(
             self.position.get(_block_number(op), -1) for op in instruction.operands if op.kind is OperandKind.BLOCK

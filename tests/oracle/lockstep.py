@@ -19,7 +19,7 @@ from oracle.decode import (
     place_name,
 )
 from oracle.machine import ACTIVE, EVERY_THREAD, EXEC, SCC, THREADS, Side, Value, bitwise, mixed, slice_of
-from oracle.opcodes import ONE_LANE, WIDE_PRODUCT
+from oracle.opcodes import EQUAL, FIRST_LANE, ONE_LANE, WIDE_PRODUCT
 from oracle.pairing import Slot, pair
 from oracle.statics import edges_fault, header_fault, implicit_fault, repeated_fault, spill_fault
 from verilocc_mlir.errors import VeriloccError
@@ -195,6 +195,8 @@ class _Run:
                 if slot.pre is not None:
                     self.forget(self.dying.after.get(id(slot.pre), ()), mask)
                     self.wake(slot.pre, self.pre.exec_mask & ~mask)
+                if slot.post is not None:
+                    self.waiting_in_caller(slot.post)
                 if self.declared is not None:
                     self.end(slot, mask)
                 if slot.pre is not None and slot.pre.targets:
@@ -299,6 +301,16 @@ class _Run:
             assert value is not None
             return target if (value & 1) == int(opcode[-1]) else -1
         raise UnsupportedCode(f"a branch the oracle does not take: {one.source}")
+
+    def waiting_in_caller(self, one: Decoded) -> None:
+        """Where EXEC holds every thread, a called function writes for those that wait in its caller too: only registers
+        that its prologue saves for all of them (wwmReservedRegs).
+        """
+        if not self.oracle._is_called or not self.post.whole_wave or one.kind == "nothing":
+            return
+        for unit, vector in one.written_places:
+            if vector and unit < VIRTUAL and unit not in self.kept:
+                raise _Difference(f"{place_name(unit)} is written for threads that wait in the caller at {one.source}")
 
     def leave(self) -> None:
         """What a called function must have kept: scalar registers are saved before vector registers are allocated."""
@@ -476,8 +488,12 @@ class _Run:
                             theirs[t] = row[t]
                     continue
                 value: Value = mixed(self.seed, 7, self.events, d, k)
+                if FIRST_LANE.match(a.source.opcode) and b.reads[0] is not None:
+                    value = self.post.vector(b.reads[0].places[k])[active[0] if active else 0]
                 if a.mask_result and len(left.places) * self.grain * 16 == self.oracle.wave_size:
                     value = mixed(self.seed, 8, self.events, d) & _mask(active) if k == 0 else 0
+                    if k == 0 and EQUAL.match(a.source.opcode):
+                        value |= _mask(tuple(t for t in active if self.equal(b, t)))
                 if touches_exec and a.source.opcode.startswith("V_CMPX"):
                     value = mixed(self.seed, 8, self.events, 0) & _mask(active) if k == 0 else 0
                 elif known is not None and (known_value := known(left, k)) is not None:
@@ -487,6 +503,19 @@ class _Run:
                 self.pre.scalars[unit] = value
                 if at is not None:
                     self.post.scalars[at] = value
+
+    def equal(self, b: Decoded, thread: int) -> bool:
+        """Whether a comparison surely finds both operands equal for a thread: it always does for the first active one,
+        where one of them is what V_READFIRSTLANE took from the other (LLVM's waterfall loops).
+        """
+        sides = [place for place in b.reads if place is not None and not place.implicit]
+        if len(sides) != 2 or any(place.undef for place in sides):
+            return False
+        rows = [
+            [self.post.vector(u)[thread] if place.vector else self.post.scalar(u) for u in place.places]
+            for place in sides
+        ]
+        return rows[0] == rows[1]
 
     def matching(self, a: Decoded, b: Decoded) -> list[Place]:
         """Post-RA definitions for the pre-RA ones; implicit fixed ones are what the opcode says, not the text."""

@@ -22,6 +22,8 @@ NOT = re.compile(r"S_NOT_B(?:32|64)(?:_term)?\Z")
 FIRST_ONE = re.compile(r"S_FF1_I32_B(?:32|64)\Z")
 SHIFT_LEFT = re.compile(r"S_LSHL_B(?:32|64)\Z")
 ONE_LANE = re.compile(r"V_(READ|WRITE)LANE_B32\Z")
+FIRST_LANE = re.compile(r"V_READFIRSTLANE_B32\Z")
+EQUAL = re.compile(r"V_CMP_EQ_[UI](?:16|32|64)_(?:t16_|fake16_)?e(?:32|64)\Z")
 WIDE_PRODUCT = re.compile(r"V_MAD_(?:U64_U32|I64_I32)_(?:gfx11_)?e64\Z")
 ENTER_WHOLE_WAVE = "ENTER_STRICT_WWM"
 
