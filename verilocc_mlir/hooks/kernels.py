@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.pipeline.batch.jobs import BEFORE, Job, Result
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.key import Keys
@@ -88,14 +88,12 @@ class Kernels:
 
     Attributes:
         settings: what holds for all of them.
-        store: where results are kept; None keeps none.
-        server_version: what allocates behind ``settings.server``.
+        store: where results are kept; None keeps none. What a server had a part in is not kept.
         jobs: kernels at once; 0 for one a core.
     """
 
     settings: Settings
     store: Store | None = None
-    server_version: str = ""
     jobs: int = 0
     toolchain: Toolchain = field(init=False)
     _keys: dict[Settings, Keys] = field(default_factory=dict[Settings, Keys], init=False)
@@ -104,10 +102,15 @@ class Kernels:
         self.toolchain = find_toolchain(self.settings.llvm)
 
     def key(self, source: KernelSource) -> str:
-        """The name under which the store keeps what comes of a kernel."""
+        """The name under which the store keeps what comes of a kernel; ``""`` where that is nothing."""
         settings = source.settings(self.settings)
+        if self.store is None or settings.server:
+            return ""
         if settings not in self._keys:
-            self._keys[settings] = Keys(settings, self.toolchain, self.server_version)
+            try:
+                self._keys[settings] = Keys(settings, self.toolchain)
+            except VeriloccError:  # an unknown processor, say: compiling it says so
+                return ""
         return self._keys[settings].of(hashlib.sha256(source.ir).hexdigest())
 
     def compile(
@@ -136,14 +139,15 @@ class Kernels:
                 yield number, result
         if not missing:
             return
-        executor = LocalExecutor(min(self.jobs or default_jobs(), len(missing)), KERNEL_SECONDS, _MEMORY_MIB)
+        executor = LocalExecutor(min(self.jobs or default_jobs(), len(missing)), KERNEL_SECONDS, memory_mib=_MEMORY_MIB)
         jobs = (Job(n, sources[n].name, sources[n].ir, sources[n].settings(self.settings)) for n in missing)
         with closing(executor.run(jobs)) as finished:
             for done in finished:
                 yield done.number, self._kept(sources[done.number], done)
 
     def _from_store(self, source: KernelSource) -> KernelResult | None:
-        parts = None if self.store is None else self.store.get(self.key(source))
+        key = self.key(source)
+        parts = self.store.get(key) if self.store is not None and key else None
         if parts is None:
             return None
         texts = [parts.get(name, b"").decode() for name in (BEFORE, Emit.MIR.value)]
@@ -152,10 +156,10 @@ class Kernels:
 
     def _kept(self, source: KernelSource, done: Result) -> KernelResult:
         keyed = done.keyed and (done.outcome is Outcome.PROVED or done.final)
-        if self.store is not None and done.keyed and done.data is not None and done.report is not None:
+        key = self.key(source) if keyed else ""
+        if self.store is not None and key and done.data is not None and done.report is not None:
             with suppress(OSError):  # a full disk costs the next run its time, not this one its result
-                parts = {_OBJECT: done.data, _REPORT: render(done.report).encode(), **done.parts}
-                self.store.put(self.key(source), parts)
+                self.store.put(key, {_OBJECT: done.data, _REPORT: render(done.report).encode(), **done.parts})
         return KernelResult(
             name=source.name,
             code_object=done.data,

@@ -71,7 +71,7 @@ class Option:
         """
         try:
             return _CONVERSIONS[self.kind](given)
-        except (TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{self.word}={given!s} is not {self.kind.value}") from error
 
 
@@ -120,7 +120,7 @@ def _effort(given: object) -> Effort:
 
 _CONVERSIONS: dict[Kind, Callable[[object], Any]] = {
     Kind.TEXT: _text,
-    Kind.SWITCH: lambda given: _switch(given),
+    Kind.SWITCH: _switch,
     Kind.SECONDS: _seconds,
     Kind.COUNT: _count,
     Kind.PATH: _path,

@@ -25,8 +25,8 @@ from verilocc_mlir.pipeline.batch.jobs import Job, Result
 from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes, frame, read_frame
 
 _START = (
-    "import sys; sys.path[:] = sys.argv[2:]; from verilocc_mlir.pipeline.batch.worker import serve; "
-    "serve(int(sys.argv[1]))"
+    "import sys; sys.path[:] = sys.argv[3:]; from verilocc_mlir.pipeline.batch.worker import serve; "
+    "serve(sys.argv[1], int(sys.argv[2]))"
 )
 """The worker finds modules where this process does, and never in the directory the user happens to be in."""
 
@@ -55,12 +55,16 @@ class LocalExecutor:
     Args:
         workers: how many; each does one job at a time.
         job_seconds: elapsed time that a job may take; then it is UNKNOWN.
+        factory: what gives a worker its allocators, as for ``worker.serve``.
         memory_mib: address space of a worker, and of each tool that it starts; then the job is UNKNOWN.
     """
 
-    def __init__(self, workers: int, job_seconds: float, memory_mib: int = DEFAULT_MEMORY_MIB) -> None:
+    def __init__(
+        self, workers: int, job_seconds: float, factory: str = "", memory_mib: int = DEFAULT_MEMORY_MIB
+    ) -> None:
         self._workers = workers
         self._job_seconds = job_seconds
+        self._factory = factory
         self._memory_mib = memory_mib
 
     def run(self, jobs: Iterable[Job]) -> Generator[Result, None, None]:
@@ -69,7 +73,7 @@ class LocalExecutor:
         Raises:
             ToolchainError: workers do not start at all.
         """
-        crew = Crew(self._job_seconds, self._memory_mib)
+        crew = Crew(self._job_seconds, self._factory, self._memory_mib)
         waiting: set[Future[Result]] = set()
         pool = ThreadPoolExecutor(max_workers=self._workers)
         try:
@@ -96,12 +100,13 @@ class Crew:
     """Workers of this process, idle or at work; as many as jobs are done at once.
 
     Args:
-        job_seconds, memory_mib: as for ``LocalExecutor``.
+        job_seconds, factory, memory_mib: as for ``LocalExecutor``.
     """
 
-    def __init__(self, job_seconds: float, memory_mib: int) -> None:
+    def __init__(self, job_seconds: float, factory: str, memory_mib: int) -> None:
         self._job_seconds = job_seconds
         self._memory_mib = memory_mib
+        self._factory = factory
         self._lock = threading.Lock()
         self._stopped = False
         self._idle: list[_Worker] = []
@@ -156,7 +161,7 @@ class Crew:
                 raise _Stopped
             if self._idle:
                 return self._idle.pop()
-            worker = _Worker(self._memory_mib)
+            worker = _Worker(self._factory, self._memory_mib)
             self._all.add(worker)
         try:
             worker.begin()
@@ -184,14 +189,14 @@ class Crew:
 class _Worker:
     """One process."""
 
-    def __init__(self, memory_mib: int) -> None:
+    def __init__(self, factory: str, memory_mib: int) -> None:
         self._mark = secrets.token_hex(16)
         self._late = False
         self._jobs = 0
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-c", _START, str(memory_mib), *sys.path],
+                [sys.executable, "-c", _START, factory, str(memory_mib), *sys.path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -279,9 +284,8 @@ class _Worker:
 
 
 def _result(job: Job, header: dict[str, Any], data: bytes, seconds: float) -> Result:
-    end = len(data) - sum(size for _, size in header["parts"])
+    end = at = len(data) - sum(size for _, size in header["parts"])
     parts: dict[str, bytes] = {}
-    at = end
     for name, size in header["parts"]:
         parts[name], at = data[at : at + size], at + size
     return Result(

@@ -29,7 +29,7 @@ class RayExecutor:
         at_once: tasks that are given to the cluster at a time, and the CPUs of a local one; 0: as many as it has CPUs.
         job_seconds: elapsed time that a job may take once it has begun; then it is UNKNOWN.
         expected: ``key.versions`` of this machine; a node with others is refused, its results would be other ones.
-        memory_mib: as for ``LocalExecutor``.
+        factory, memory_mib: as for ``LocalExecutor``.
     """
 
     def __init__(
@@ -38,12 +38,14 @@ class RayExecutor:
         at_once: int,
         job_seconds: float,
         expected: Mapping[str, str],
+        factory: str = "",
         memory_mib: int = DEFAULT_MEMORY_MIB,
     ) -> None:
         self._address = address
         self._at_once = at_once
         self._job_seconds = job_seconds
         self._expected = dict(expected)
+        self._factory = factory
         self._memory_mib = memory_mib
 
     def run(self, jobs: Iterable[Job]) -> Generator[Result, None, None]:
@@ -62,7 +64,7 @@ class RayExecutor:
         tasks: Tasks[Job] = Tasks("verilocc compile", _do)
         try:
             for job in jobs:
-                tasks.start(job, job, self._job_seconds, self._memory_mib, self._expected)
+                tasks.start(job, job, self._job_seconds, self._factory, self._memory_mib, self._expected)
                 # One more than are done at once: no CPU waits while this thread deals with a result.
                 while len(tasks) > at_once:
                     yield from self._ended(tasks)
@@ -79,14 +81,14 @@ class RayExecutor:
                 yield found
 
 
-def _do(job: Job, seconds: float, memory_mib: int, expected: Mapping[str, str]) -> Result:
+def _do(job: Job, seconds: float, factory: str, memory_mib: int, expected: Mapping[str, str]) -> Result:
     """One job, in a Ray worker.
 
     Raises:
         ToolchainError: other versions here, or no worker process starts.
     """
     check_versions(expected, _versions(job.settings.llvm))
-    return _crew(seconds, memory_mib).do(job)
+    return _crew(seconds, factory, memory_mib).do(job)
 
 
 @functools.cache
@@ -95,6 +97,6 @@ def _versions(llvm: Path | None) -> dict[str, str]:
 
 
 @functools.cache
-def _crew(seconds: float, memory_mib: int) -> Crew:
+def _crew(seconds: float, factory: str, memory_mib: int) -> Crew:
     """Workers of this Ray worker: one, as it has one task at a time."""
-    return Crew(seconds, memory_mib)
+    return Crew(seconds, factory, memory_mib)

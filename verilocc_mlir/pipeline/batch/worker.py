@@ -7,6 +7,7 @@ death however it died, ends this process and its tools in the middle of a job.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
@@ -14,15 +15,16 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.allocators import UNKNOWN_VERSION
+from verilocc_mlir.allocators import UNKNOWN_VERSION, Allocator
 from verilocc_mlir.errors import ToolchainError, VeriloccError, is_out_of_memory
 from verilocc_mlir.pipeline.batch.jobs import BEFORE
-from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.compile import allocators_of, compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.report.json import to_data
 from verilocc_mlir.report.model import EXIT_CODES, Report
@@ -68,16 +70,23 @@ def end_processes(mark: str) -> None:
                 continue
 
 
-def serve(memory_mib: int) -> None:
+Factory = Callable[[Settings], Sequence[Allocator]]
+"""Gives the allocators for a job. What it makes (channels) it keeps: it is called for every job."""
+
+
+def serve(factory: str, memory_mib: int) -> None:
     """Answer jobs until the pipe ends.
 
     Args:
+        factory: ``module:attribute`` of a ``Factory``; ``""`` for the allocators of this process.
         memory_mib: limit of the address space of this process, and of each tool that it starts; the solver's processes
             have their own.
     """
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     wanted = memory_mib << 20
     resource.setrlimit(resource.RLIMIT_AS, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most))
+    module, _, attribute = factory.partition(":")
+    allocators: Factory = getattr(importlib.import_module(module), attribute) if factory else allocators_of
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends this process
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what anything prints is not an answer
@@ -87,7 +96,7 @@ def serve(memory_mib: int) -> None:
     threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
     while True:
         job, data = jobs.get()
-        answers.write(_answer(job, data, memory_mib))
+        answers.write(_answer(job, data, allocators, memory_mib))
         answers.flush()
 
 
@@ -100,11 +109,11 @@ def _listen(stream: IO[bytes], jobs: SimpleQueue[_Frame]) -> None:
         os._exit(0)
 
 
-def _answer(job: dict[str, Any], data: bytes, memory_mib: int) -> bytes:
+def _answer(job: dict[str, Any], data: bytes, allocators: Factory, memory_mib: int) -> bytes:
     path: str = job["path"]
     try:
         settings = Settings.from_data(job["settings"])
-        compiled = compile_module(data, path, settings)
+        compiled = compile_module(data, path, settings, allocators=allocators(settings))
     except VeriloccError as error:
         # A tool that is missing or late may be there, or in time, another day.
         return _failure(_outcome(error), _line(error, path), final=not isinstance(error, ToolchainError))
