@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support import REPOSITORY
 
 from verilocc_mlir.cli import compile as compile_cli
 from verilocc_mlir.cli import frontend
@@ -171,3 +172,9 @@ def test_wrong_values_are_said(name: str, wrong: object) -> None:
 
 def test_each_option_has_a_value_here() -> None:
     assert set(_VALUES) == {known.name for known in OPTIONS}
+
+
+def test_the_page_lists_them() -> None:
+    page = (REPOSITORY / "docs" / "options.md").read_text()
+    rows = [f"| `{known.word}` | {known.kind.value} | {known.help} |" for known in OPTIONS]
+    assert [line for line in page.splitlines() if line.startswith("| `") and line in rows] == rows
