@@ -98,7 +98,7 @@ def run(case: Case, factory: Any, stop: str, kept: Path, jobs: int) -> dict[str,
         entry["reached"] = "compile"
         flags, name = IREE_FLAGS, case.model
         result, entry["cpu_ours"] = cpu_seconds_of(
-            lambda: compile_mlir(imported.mlir, target=case.target, flags=flags, jobs=jobs, name=name)
+            lambda: compile_mlir(imported.mlir, target=case.target, flags=flags, jobs=jobs, name=name, cache=False)
         )
     except VeriloccError as error:
         return {**entry, "error": error.what}
@@ -120,11 +120,16 @@ def plain_iree(source: Path, target: str) -> str:
 
 
 def summary(result: IreeResult) -> dict[str, Any]:
-    """Counts, and each kernel that is not ours in every phase, with the reason."""
+    """Counts, each kernel that is not ours in every phase, with the reason, and both sides' sums of cycles."""
     return {
         "counts": result.counts(),
         "fallbacks": [reason for kernel in result.kernels for reason in kernel.fallbacks],
-        "left": {kernel.executable: kernel.reason for kernel in result.kernels if not kernel.proved},
+        "left": {k.executable: k.reason for k in result.kernels if k.status == "left"},
+        "declined": {k.executable: k.reason for k in result.kernels if k.declined},
+        "cycles": {
+            side: round(sum(s.cycles for k in result.kernels for s in getattr(k.comparison, side).values()))
+            for side in ("ours", "theirs")
+        },
     }
 
 
@@ -135,12 +140,15 @@ def missing(entry: dict[str, Any] | None, stop: str) -> bool:
 
 def table(entries: dict[str, dict[str, Any]]) -> Iterator[str]:
     """The entries as Markdown."""
-    yield "| model | kernels | proved | ours | LLVM's kept | left to IREE | CPU-s: import | iree-compile | ours |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    names = "kernels | ours in the file | of them LLVM's in a phase | IREE's, ours proved | not proved"
+    yield f"| model | {names} | CPU-s: import | iree-compile | ours | cycles, ours over IREE's |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for key, entry in entries.items():
         counts = entry.get("counts", {})
-        numbers = [str(counts.get(name, "")) for name in ("kernels", "proved", "ours", "with_fallback", "left")]
+        numbers = [str(counts.get(name, "")) for name in ("kernels", "proved", "with_fallback", "declined", "left")]
         times = [str(entry.get(name, "")) for name in ("cpu_import", "cpu_iree", "cpu_ours")]
+        cycles = entry.get("cycles", {})
+        times.append(f"{cycles['ours'] / cycles['theirs']:.3f}" if cycles.get("theirs") else "")
         ended = f" ({entry['error']})" if "error" in entry else ""
         yield f"| {key}{ended} | {' | '.join([*numbers, *times])} |"
 

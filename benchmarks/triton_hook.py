@@ -32,6 +32,7 @@ from typing import Any
 
 import verilocc_mlir.hooks.triton as hook
 from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.hooks.baseline import Replace
 from verilocc_mlir.hooks.triton.versions import cache_key
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.descriptor import Cause
@@ -69,7 +70,7 @@ def measure(index: int, target: str) -> dict[str, Any]:
             started = time.perf_counter()
             theirs = triton.compile(variant.source(), target=gpu, options=variant.options)
             alone = time.perf_counter() - started
-            hook.install()
+            hook.install(replace=Replace.ALWAYS)
             hook.clear_reports()
             started = time.perf_counter()
             ours = triton.compile(variant.source(), target=gpu, options=variant.options)
@@ -187,7 +188,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return int(error.exit_code)
     triton, _, kernels = _modules()
-    versions = cache_key(Settings(), toolchain, ())
+    versions = cache_key(Settings(), toolchain, (), Replace.ALWAYS)
     names = [variant.name for variant in kernels.variants()]
     jobs = [(i, t) for t in options.targets.split(",") for i, name in enumerate(names) if options.only in name]
     kept = options.out.with_name(options.out.name + ".partial")

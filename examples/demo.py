@@ -41,7 +41,11 @@ def compile_block(target: str, out: Path, console: Console) -> bool:
 
     module, inputs = block()
     compiled = verilocc_mlir.compile(
-        module, inputs, target=target, progress=lambda line: print(f"demo: {target}: {line}", file=sys.stderr)
+        module,
+        inputs,
+        target=target,
+        replace="always",
+        progress=lambda line: print(f"demo: {target}: {line}", file=sys.stderr),
     )
     path, report = out / f"block.{target}.vmfb", out / f"block.{target}.json"
     compiled.save(path)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import HEARING, REPOSITORY
@@ -42,7 +43,7 @@ TWO = ADD + ADD.replace("@add", "@mul").replace("addf", "mulf").replace("f32", "
 @pytest.fixture(scope="module", params=["gfx942", "gfx1100"])
 def example(request: pytest.FixtureRequest) -> IreeResult:
     """The example for one target of each family."""
-    return compile_mlir(EXAMPLE, target=request.param)
+    return compile_mlir(EXAMPLE, target=request.param, replace="always")
 
 
 def test_every_kernel_of_the_example_is_proved_and_in_the_file(example: IreeResult) -> None:
@@ -62,7 +63,7 @@ def test_every_kernel_of_the_example_is_proved_and_in_the_file(example: IreeResu
 
 def test_the_report_says_what_is_in_the_file(example: IreeResult) -> None:
     data = json.loads(example.to_json())
-    assert data["counts"] == {"kernels": 2, "proved": 2, "ours": 2, "with_fallback": 0, "left": 0}
+    assert data["counts"] == {"kernels": 2, "proved": 2, "ours": 2, "with_fallback": 0, "left": 0, "declined": 0}
     assert data["tool"]["iree"].startswith("3.")
     for kernel in data["kernels"]:
         assert kernel["status"] == "proved"
@@ -103,8 +104,8 @@ def test_substituting_iree_s_own_objects_changes_nothing(tmp_path: Path, monkeyp
     find_iree_compile().run(source, plain, flags, stage="plain")
     unchanged = hook._kernel
 
-    def own(dispatch: hook.Dispatch, result: hook.KernelResult | None) -> hook.IreeKernel:
-        return replace(unchanged(dispatch, result), code_object=dispatch.own)
+    def own(dispatch: hook.Dispatch, result: hook.KernelResult | None, run: hook._Run) -> hook.IreeKernel:
+        return replace(unchanged(dispatch, result, run), code_object=dispatch.own)
 
     monkeypatch.setattr(hook, "_kernel", own)
     assert compile_mlir(source, target="gfx1201").vmfb == plain.read_bytes()
@@ -134,7 +135,7 @@ def test_a_kernel_that_fails_is_left_as_iree_made_it(monkeypatch: pytest.MonkeyP
     assert proved.proved
     assert proved.code_object in result.vmfb
     assert result.exit_code == 3
-    assert result.counts() == {"kernels": 2, "proved": 1, "ours": 1, "with_fallback": 0, "left": 1}
+    assert result.counts() == {"kernels": 2, "proved": 1, "ours": 1, "with_fallback": 0, "left": 1, "declined": 0}
 
 
 def test_a_call_that_leaves_the_kernel_is_left_as_iree_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +190,7 @@ def test_a_code_object_that_is_missing_or_foreign_is_noticed(example: IreeResult
 
 
 def test_the_file_is_checked_before_it_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook, "_substitute", lambda run, kernels: b"no code object in here")
+    monkeypatch.setattr(hook, "_substitute", lambda run, sources, kernels: b"no code object in here")
     with pytest.raises(ToolchainError, match="is not in the file"):
         compile_mlir(ADD, target="gfx942")
 
@@ -351,3 +352,64 @@ def _real(stage: str) -> str:
 def test_settings_reach_the_kernels() -> None:
     result = compile_mlir(ADD, target="gfx942", settings=Settings(allocator="llvm"))
     assert {phase["allocator"] for kernel in result.kernels for phase in kernel.phases} == {"llvm"}
+
+
+def test_the_second_time_a_module_is_known_and_what_is_damaged_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, source = tmp_path / "cache", tmp_path / "two.mlir"
+    source.write_text(TWO)
+    first = compile_mlir(source, target="gfx942", cache=cache, replace="always")
+    runs: list[str] = []
+    run_unchanged = IreeCompiler.run
+
+    def counted(self: IreeCompiler, *args: Any, stage: str, **more: Any) -> Any:
+        runs.append(stage)
+        return run_unchanged(self, *args, stage=stage, **more)
+
+    monkeypatch.setattr(IreeCompiler, "run", counted)
+    again = compile_mlir(source, target="gfx942", cache=cache, replace="always")
+    assert runs == []
+    assert again.vmfb == first.vmfb
+    assert again.kernels == first.kernels
+    # Another policy is another result; its kernels are known all the same.
+    lines: list[str] = []
+    never = compile_mlir(source, target="gfx942", cache=cache, replace="never", progress=lines.append)
+    assert [k.status for k in never.kernels] == ["declined", "declined"]
+    assert sum("known" in line for line in lines) == 2
+    # Not one byte of what is kept may change unnoticed.
+    for path in (p for p in cache.rglob("*") if p.is_file()):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    assert compile_mlir(source, target="gfx942", cache=cache, replace="always").vmfb == first.vmfb
+    assert runs.count("dump") == 2
+
+
+def test_nothing_is_kept_if_nobody_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compile_mlir(ADD, target="gfx942", cache=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_sources_give_the_file_that_one_run_gives(tmp_path: Path) -> None:
+    """iree-compile's work in two parts: the same bytes, weights in f16 included."""
+    weights = (
+        """func.func @f(%a: tensor<8x32xf16>) -> tensor<8x32xf16> {
+  %w = arith.constant dense_resource<w> : tensor<8x32xf16>
+  %r = arith.addf %a, %w : tensor<8x32xf16>
+  return %r : tensor<8x32xf16>
+}
+{-# dialect_resources: { builtin: { w: "0x02000000"""
+        + "003C" * 256
+        + """" } } #-}
+"""
+    )
+    source = tmp_path / "module.mlir"
+    source.write_text(weights)
+    flags = ["--iree-hal-target-device=hip", "--iree-rocm-target=gfx942"]
+    iree = find_iree_compile()
+    iree.run(source, tmp_path / "plain.vmfb", [*flags, hook.LINK], stage="plain")
+    iree.run(source, tmp_path / "sources.mlir", [*flags, *hook.SOURCES], stage="sources")
+    iree.run(tmp_path / "sources.mlir", tmp_path / "parts.vmfb", [*flags, *hook.FROM_SOURCES], stage="rest")
+    assert (tmp_path / "parts.vmfb").read_bytes() == (tmp_path / "plain.vmfb").read_bytes()

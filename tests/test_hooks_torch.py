@@ -228,7 +228,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         "def alone():\n    return torch.nn.ReLU()\n"
     )
     for factory in ("small", "dynamic"):
-        assert run(["torch", f"{source}:{factory}", "--target=gfx1100", "-o", str(out)]) == 0
+        assert run(["torch", f"{source}:{factory}", "--target=gfx1100", "--replace=always", "-o", str(out)]) == 0
         assert "1 of 1 kernels proved" in capsys.readouterr().out
     out.unlink()
     for factory, message in (

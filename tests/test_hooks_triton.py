@@ -26,6 +26,7 @@ from verilocc_mlir.allocators import registry  # noqa: E402
 from verilocc_mlir.errors import InputError, UnsupportedError  # noqa: E402
 from verilocc_mlir.hooks import triton as hook  # noqa: E402
 from verilocc_mlir.hooks.triton import stages as hook_stages  # noqa: E402
+from verilocc_mlir.pipeline.options import with_options  # noqa: E402
 from verilocc_mlir.problem.model import AllocationProblem, Proposal  # noqa: E402
 from verilocc_mlir.toolchain.descriptor import Cause  # noqa: E402
 from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object  # noqa: E402
@@ -94,7 +95,7 @@ def test_kernels_are_proved_and_their_metadata_is_tritons(target: str) -> None:
     variant = smallest("matmul")
     theirs = build(variant, target)
     assert not hasattr(theirs.metadata, "verilocc")
-    hook.install()
+    hook.install(replace="always")
     ours = build(variant, target)
     (record,) = hook.reports()
     assert record.proved, record
@@ -114,7 +115,7 @@ def test_kernels_are_proved_and_their_metadata_is_tritons(target: str) -> None:
 def test_attention_goes_through_too(kernel: str, target: str) -> None:
     variant = smallest(kernel)
     theirs = build(variant, target)
-    hook.install()
+    hook.install(replace="always")
     ours = build(variant, target)
     (record,) = hook.reports()
     assert record.proved, record
@@ -122,7 +123,7 @@ def test_attention_goes_through_too(kernel: str, target: str) -> None:
 
 
 def test_a_kernel_from_the_cache_still_says_what_it_is() -> None:
-    hook.install()
+    hook.install(replace="always")
     first = build_sum()
     hook.clear_reports()
     again = build_sum()
@@ -134,7 +135,7 @@ def test_a_kernel_from_the_cache_still_says_what_it_is() -> None:
 
 def test_settings_are_part_of_tritons_key() -> None:
     plain = build_sum()
-    hook.install()
+    hook.install(replace="always")
     proved = build_sum()
     hook.install(allocator="llvm")
     audited = build_sum()
@@ -168,7 +169,7 @@ def test_an_intrinsic_that_llvm_lacks_passes_through(monkeypatch: pytest.MonkeyP
     variant = smallest("matmul")
     plain = build(variant, "gfx950", num_stages=2)
     assert "asyncmark" in plain.asm["llir"]
-    hook.install()
+    hook.install(replace="always")
     kernel = build(variant, "gfx950", num_stages=2)
     (record,) = hook.reports()
     assert record.kind in ("unsupported", "input")
@@ -187,7 +188,7 @@ def test_options_that_only_tritons_llvm_honours_pass_through(variable: str, valu
     script.write_text(
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import test_hooks_triton as t\n"
-        "t.hook.install()\n"
+        "t.hook.install(replace='always')\n"
         "from verilocc_mlir.hooks.triton.options import wanted\n"
         "backend = t.triton.compiler.make_backend(t.gpu('gfx942'))\n"
         "try:\n"
@@ -207,7 +208,7 @@ def test_options_that_only_tritons_llvm_honours_pass_through(variable: str, valu
 
 
 def test_passes_switched_off_are_switched_off_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    hook.install()
+    hook.install(replace="always")
     monkeypatch.setenv("DISABLE_LLVM_OPT", "disable-lsr")
     build_sum()
     monkeypatch.setenv("DISABLE_LLVM_OPT", "no-such-pass")
@@ -222,14 +223,14 @@ def test_passes_switched_off_are_switched_off_here_too(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("fusion", [True, False])
 def test_fusion_is_as_the_options_say(fusion: bool) -> None:
-    hook.install()
+    hook.install(replace="always")
     kernel = build_sum(enable_fp_fusion=fusion)
     assert kernel.metadata.verilocc["kind"] == "proved"
     assert bool(re.search(r"v_(?:pk_)?fma", kernel.asm["amdgcn"])) == fusion
 
 
 def test_attributes_of_the_options_count() -> None:
-    hook.install()
+    hook.install(replace="always")
     build_sum(block=2048, num_warps=1)
     build_sum(block=2048, num_warps=1, waves_per_eu=8)
     free, bound = hook.reports()
@@ -272,7 +273,7 @@ def test_a_fault_of_ours_does_not_stop_the_program(
 
     plain = build_sum()
     monkeypatch.setattr(hook_stages, "compile_module", fault)
-    hook.install()
+    hook.install(replace="always")
     kernel = build_sum()
     assert kernel.kernel == plain.kernel
     (record,) = hook.reports()
@@ -281,7 +282,7 @@ def test_a_fault_of_ours_does_not_stop_the_program(
 
 
 def test_assembly_put_in_between_is_assembled_by_triton() -> None:
-    hook.install()
+    hook.install(replace="always")
     ours = build_sum()
     backend = triton.compiler.make_backend(gpu("gfx942"))
     stages: dict[str, Any] = {}
@@ -301,7 +302,7 @@ def test_assembly_put_in_between_is_assembled_by_triton() -> None:
 
 
 def test_a_module_with_two_kernels_is_left_to_triton() -> None:
-    hook.install()
+    hook.install(replace="always")
     backend = triton.compiler.make_backend(gpu("gfx942"))
     stages: dict[str, Any] = {}
     backend.add_stages(stages, backend.parse_options({}), backends.Language.TRITON)
@@ -312,7 +313,7 @@ def test_a_module_with_two_kernels_is_left_to_triton() -> None:
 
 
 def test_an_external_call_is_left_to_triton() -> None:
-    hook.install()
+    hook.install(replace="always")
     backend = triton.compiler.make_backend(gpu("gfx942"))
     stages: dict[str, Any] = {}
     backend.add_stages(stages, backend.parse_options({}), backends.Language.TRITON)
@@ -335,14 +336,14 @@ def test_a_hook_that_was_there_before_still_works() -> None:
 
     knobs.runtime.add_stages_inspection_hook = before
     try:
-        hook.install()
+        hook.install(replace="always")
         key, _ = knobs.runtime.add_stages_inspection_hook()
         assert key.startswith("theirs; verilocc")
         assert build_sum().metadata.verilocc["kind"] == "proved"
         assert "hsaco" in seen
         hook.uninstall()
         assert knobs.runtime.add_stages_inspection_hook is before
-        hook.install()
+        hook.install(replace="always")
         ours = knobs.runtime.add_stages_inspection_hook
         knobs.runtime.add_stages_inspection_hook = before
         with pytest.raises(UnsupportedError, match="another hook"):
@@ -355,7 +356,7 @@ def test_a_hook_that_was_there_before_still_works() -> None:
 
 def test_kernels_compile_in_several_threads_and_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
-    hook.install()
+    hook.install(replace="always")
     # Triton parses a kernel each time, and CPython 3.11 before 3.11.8 must not do so in two threads at once
     # (github.com/python/cpython/issues/106905).
     parse, one_at_a_time = triton.runtime.jit.JITFunction.parse, threading.Lock()
@@ -476,3 +477,36 @@ def test_the_example_runs(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert len(lines) == 3
     assert all("warps: proved" in line and "'vgpr': 'deterministic'" in line for line in lines)
+
+
+def test_every_option_reaches_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    hook.install(
+        "gfx942", effort="best", spill=False, solver_seconds=5, llc=["-x"], server="unix:/run/s", replace="never"
+    )
+    settings = knobs.runtime.add_stages_inspection_hook.settings
+    assert settings == with_options(
+        None, {"effort": "best", "spill": "false", "solver_seconds": "5", "llc": "-x", "server": "unix:/run/s"}
+    )
+    with pytest.raises(InputError, match="no option 'speed'"):
+        hook.install(speed="high")
+    with pytest.raises(InputError, match="replace=sometimes"):
+        hook.install(replace="sometimes")
+
+
+def test_without_always_tritons_own_stays_where_ours_is_worse_or_not_wanted() -> None:
+    hook.install(replace="always")
+    ours = build_sum("gfx942", 128)
+    hook.install(replace="never")
+    own = build_sum("gfx942", 128)
+    kept = own.metadata.verilocc
+    assert (kept["kind"], kept["reason"]) == ("declined", "ours is proved, but: replace=never")
+    assert set(kept["modelled"]["ours"]) == set(kept["modelled"]["theirs"]) == {"scaled_sum"}
+    hook.uninstall()
+    plain = build_sum("gfx942", 128)
+    assert own.asm["hsaco"] == plain.asm["hsaco"] != ours.asm["hsaco"]
+    hook.install()
+    better = build_sum("gfx942", 128)
+    sides = better.metadata.verilocc["modelled"]
+    dearer = sides["ours"]["scaled_sum"]["cycles"] > sides["theirs"]["scaled_sum"]["cycles"]
+    assert better.asm["hsaco"] == (plain if dearer else ours).asm["hsaco"]
+    assert better.metadata.verilocc["kind"] == ("declined" if dearer else "proved")

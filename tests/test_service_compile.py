@@ -18,7 +18,6 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import run
-from verilocc_mlir.cli.server import FACTORY
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.batch.plan import plan
@@ -146,7 +145,7 @@ def test_a_server_that_comes_while_a_batch_runs_has_its_results_under_its_own_na
 
     def began_with(version: str) -> set[tuple[str, bool]]:
         """Origins, and whether the key is that of the server that allocated."""
-        executor = LocalExecutor(1, 60, FACTORY)
+        executor = LocalExecutor(1, 60)
         items = list(compile_batch(inputs, executor, BatchOptions(settings, keys(version), store)))
         assert {i.outcome for i in items} == {Outcome.PROVED}
         return {(i.origin.value, i.key == keys(DETERMINISTIC).of(i.input_sha256)) for i in items}

@@ -26,7 +26,6 @@ from verilocc_mlir.cli.options import (
 )
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
 from verilocc_mlir.cli.server import (
-    FACTORY,
     LOCAL,
     SERVER_OPTIONS,
     access_options,
@@ -158,8 +157,7 @@ def compile_many_command(
     start = time.monotonic()
     toolchain = find_toolchain(settings.llvm)
     keys = Keys(settings, toolchain, server_version(settings))
-    factory = FACTORY if settings.server else ""
-    executor = _executor(jobs, job_seconds, factory, memory_mib, toolchain, cluster)
+    executor = _executor(jobs, job_seconds, memory_mib, toolchain, cluster)
     warnings: list[str] = []
     items: list[BatchItem] = []
     with _progress(len(inputs), progress and not quiet) as (show, say):
@@ -194,17 +192,17 @@ def compile_many_command(
 
 
 def _executor(
-    jobs: int, job_seconds: float, factory: str, memory_mib: int, toolchain: Toolchain, ray_address: str | None
+    jobs: int, job_seconds: float, memory_mib: int, toolchain: Toolchain, ray_address: str | None
 ) -> Executor:
     """Worker processes here, or tasks of the Ray cluster at that address."""
     if ray_address is None:
         from verilocc_mlir.pipeline.batch.local import LocalExecutor
 
-        return LocalExecutor(jobs or _cores(), job_seconds, factory, memory_mib)
+        return LocalExecutor(jobs or _cores(), job_seconds, memory_mib=memory_mib)
     from verilocc_mlir.pipeline.batch.on_ray import RayExecutor
     from verilocc_mlir.pipeline.key import versions
 
-    return RayExecutor(ray_address, jobs, job_seconds, versions(toolchain), factory, memory_mib)
+    return RayExecutor(ray_address, jobs, job_seconds, versions(toolchain), memory_mib=memory_mib)
 
 
 def _cores() -> int:

@@ -40,7 +40,7 @@ class Check:
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
 def doctor_command(llvm: Path | None) -> int:
     """Say what is found, what is missing, and how to mend it. Exit code 0 if all that is needed is there, else 2."""
-    checks = [_python(), *_packages(), *_tools(llvm)]
+    checks = [_python(), *_packages(), *_tools(llvm), *_ways_in()]
     for check in checks:
         mark = "ok      " if check.found else "MISSING " if check.needed else "absent  "
         click.echo(f"{mark} {check.name}: {check.detail}")
@@ -82,6 +82,32 @@ def _packages() -> Iterator[Check]:
             yield Check(what, False, f"{version} instead of {wanted}", mend, needed=not extra)
         else:
             yield Check(what, True, version)
+
+
+_WAYS_IN = (
+    ("torch", "torch", "verilocc torch, torch.compile and the language model", "torch"),
+    ("IREE's compiler", "iree-base-compiler", "verilocc iree and torch", "iree"),
+    ("IREE's runtime", "iree-base-runtime", "running a .vmfb on a GPU here", "iree"),
+    ("torch-mlir", "torch-mlir", "the pass on MLIR modules (Python 3.11 alone)", "mlir"),
+    ("Triton", "triton", "its hook", "triton"),
+    ("gRPC", "grpcio", "verilocc serve, and asking a server", "service"),
+    ("Ray", "ray", "more than one machine", "ray"),
+    ("OR-Tools", "ortools", "--allocator=exact", "exact"),
+    ("transformers", "transformers", "the language model", "model"),
+)
+"""What it is, its distribution, what needs it, and the extra of this project that brings it."""
+
+
+def _ways_in() -> Iterator[Check]:
+    """The packages of the ways in; none is needed for ``verilocc compile``."""
+    for name, distribution, use, extra in _WAYS_IN:
+        try:
+            version = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            mend = f"pip install '{_DISTRIBUTION}[{extra}]'"
+            yield Check(name, False, f"not installed; needed for {use}", mend, needed=False)
+        else:
+            yield Check(name, True, f"{version}, for {use}", needed=False)
 
 
 def _tools(llvm: Path | None) -> Iterator[Check]:

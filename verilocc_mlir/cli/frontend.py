@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from verilocc_mlir.cli.options import kernel_options, settings_of
 from verilocc_mlir.cli.output import STDIO, check_writable, write
+from verilocc_mlir.cli.server import LOCAL, access_options, asked_of_server, server_option
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.settings import (
-    DEFAULT_ALLOCATOR,
-    DEFAULT_SOLVER_SECONDS,
-    DEFAULT_TOOL_SECONDS,
-    Settings,
-)
+from verilocc_mlir.pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from verilocc_mlir.hooks.iree_result import IreeResult
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_SECONDS = click.FloatRange(0, min_open=True)
 
 _OPTIONS = (
     click.option("-o", "--output", required=True, metavar="OUT.vmfb", help="The compiled module."),
@@ -31,33 +27,45 @@ _OPTIONS = (
     click.option(
         "-j", "--jobs", type=click.IntRange(0), default=0, metavar="N", help="Kernels at once; 0: one a core."
     ),
+    click.option(
+        "--replace",
+        "replace",
+        type=click.Choice(["always", "better", "never"]),
+        default="better",
+        show_default=True,
+        help="Which of IREE's kernels ours replace; better: where ours is no worse by the model.",
+    ),
+    click.option(
+        "--cache",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Where results are kept. [default: $XDG_CACHE_HOME/verilocc or ~/.cache/verilocc]",
+    ),
+    click.option("--no-cache", is_flag=True, help="Keep no results, and take none that are kept."),
     click.option("-q", "--quiet", is_flag=True, help="No progress, no table."),
-    click.option("--allocator", default=DEFAULT_ALLOCATOR, show_default=True, metavar="NAME", help="As in compile."),
-    click.option("--fallback/--no-fallback", default=True, help="LLVM's allocation where ours fails. [default: on]"),
-    click.option("--llvm", type=click.Path(path_type=Path), metavar="DIR", help="Directory of llc, or llc."),
     click.option("--iree", "iree_path", default="", metavar="PATH", help="The iree-compile to use."),
-    click.option("--solver-seconds", type=_SECONDS, default=DEFAULT_SOLVER_SECONDS, show_default=True),
-    click.option("--tool-seconds", type=_SECONDS, default=DEFAULT_TOOL_SECONDS, show_default=True),
     click.argument("flags", nargs=-1, type=click.UNPROCESSED, metavar="[-- IREE-COMPILE-FLAGS]"),
 )
 
 
 def frontend_options(command: _Command) -> _Command:
     """Add what both commands take; the command gets them as the keyword arguments of ``Request`` and ``finish``."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
+    for decorate in (kernel_options, access_options, server_option("none: no server"), *reversed(_OPTIONS)):
+        command = decorate(command)
     return command
 
 
-def settings_of(options: dict[str, Any]) -> Settings:
-    """How the kernels are compiled."""
-    return Settings(
-        allocator=options["allocator"],
-        fallback=options["fallback"],
-        solver_seconds=options["solver_seconds"],
-        tool_seconds=options["tool_seconds"],
-        llvm=options["llvm"],
-    )
+def settings_taken(options: dict[str, Any]) -> Settings:
+    """How the kernels are compiled: what ``kernel_options`` and those of the server added, taken out of ``options``."""
+    own = (
+        "output", "report_path", "save_temps", "only_proved", "jobs", "replace", "cache", "no_cache", "quiet",
+        "iree_path", "flags",
+    )  # fmt: skip
+    asked = {name: options.pop(name) for name in [*options] if name not in own}
+    settings = settings_of(asked_of_server(asked))
+    if settings.server == LOCAL:
+        raise click.UsageError("--server=local is for one file; start a server: verilocc serve --listen=unix:PATH")
+    return settings
 
 
 def check(options: dict[str, Any], source: str) -> None:
@@ -73,6 +81,17 @@ def check(options: dict[str, Any], source: str) -> None:
         raise InputError("the result and the report cannot go to the same place", hint="give one another name")
     for path in filter(None, (output, report)):
         check_writable(path)
+
+
+def cache_of(options: dict[str, Any]) -> Path | bool:
+    """Where results are kept: as ``compile_mlir`` takes it.
+
+    Raises:
+        click.UsageError: somewhere and nowhere.
+    """
+    if options["cache"] is not None and options["no_cache"]:
+        raise click.UsageError("--cache and --no-cache exclude each other")
+    return False if options["no_cache"] else options["cache"] or True
 
 
 def progress_of(options: dict[str, Any]) -> Callable[[str], None]:

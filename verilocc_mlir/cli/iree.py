@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich_click import RichCommand
 
-from verilocc_mlir.cli.frontend import check, finish, frontend_options, progress_of, settings_of
+from verilocc_mlir.cli.frontend import cache_of, check, finish, frontend_options, progress_of, settings_taken
 from verilocc_mlir.cli.help import HELP
 
 
@@ -33,8 +33,10 @@ def iree_command(source: str, target: str, **options: Any) -> int:
         Path(source),
         target=target,
         flags=options["flags"],
-        settings=settings_of(options),
+        settings=settings_taken(options),
         jobs=options["jobs"],
+        replace=options["replace"],
+        cache=cache_of(options),
         iree=find_iree_compile(options["iree_path"]),
         progress=progress_of(options),
     )

@@ -10,18 +10,10 @@ import click
 
 from verilocc_mlir.allocators.registry import MODEL, MOST_SAMPLES
 from verilocc_mlir.cli.extras import needs_ray
-from verilocc_mlir.pipeline.settings import (
-    DEFAULT_ALLOCATOR,
-    DEFAULT_ALLOCATOR_SECONDS,
-    DEFAULT_SOLVER_SECONDS,
-    DEFAULT_TOOL_SECONDS,
-    Effort,
-    Emit,
-    Settings,
-)
+from verilocc_mlir.pipeline.options import Kind, Option, option
+from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, Effort, Emit, Settings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_SECONDS = click.FloatRange(0, min_open=True)
 
 TARGET_OPTIONS = ["--mcpu", "--mattr", "--mtriple", "-O"]
 PROOF_OPTIONS = [
@@ -30,6 +22,11 @@ PROOF_OPTIONS = [
 LLVM_OPTIONS = ["--llvm", "--llc", "--verify", "--tool-seconds"]
 RAY_OPTIONS = ["--ray", "--ray-address"]
 """Their names, in groups for the help."""
+KERNEL_OPTIONS = [
+    "allocator", "model-samples", "allocator-seconds", "spill", "fallback", "solver-seconds", "llvm", "llc", "verify",
+    "tool-seconds",
+]  # fmt: skip
+"""Those of ``pipeline.options`` that need no server; effort is a word of ``-O``."""
 
 _EFFORTS = [e.value for e in Effort]
 
@@ -43,7 +40,43 @@ def _checked_levels(_context: click.Context, _parameter: click.Parameter, levels
     return found
 
 
-_OPTIONS = (
+def _checked_efforts(_context: click.Context, _parameter: click.Parameter, levels: tuple[str, ...]) -> tuple[str, ...]:
+    """``-O=best`` and ``-Obest`` alike; a front end decides llc's level."""
+    efforts = tuple(level.removeprefix("=") for level in levels)
+    for effort in efforts:
+        if effort not in _EFFORTS:
+            raise click.BadParameter(f"{effort!r} is none of {', '.join(_EFFORTS)}")
+    return efforts
+
+
+def click_option(defined: Option) -> Callable[[_Command], _Command]:
+    """The option of the command line for one of ``pipeline.options``; its parameter is the field that it sets."""
+    flag, default, help_text = f"--{defined.word}", defined.default, defined.help
+    if defined.kind is Kind.SWITCH and default:
+        return click.option(f"{flag}/--no-{defined.word}", defined.field, default=True, help=help_text)
+    if defined.kind is Kind.SWITCH:
+        return click.option(flag, defined.name, is_flag=True, help=help_text)
+    if defined.name == "allocator":
+        # Whether it was given matters: with a server it is the server's.
+        help_text, default = f"{help_text} [default: {default}; with --server the server's]", ""
+    kinds: dict[Kind, Any] = {
+        Kind.SECONDS: click.FloatRange(0, min_open=True),
+        Kind.COUNT: click.IntRange(1, MOST_SAMPLES),
+        Kind.PATH: click.Path(path_type=Path),
+    }
+    return click.option(
+        flag,
+        defined.name if defined.of_access else defined.field,
+        type=kinds.get(defined.kind),
+        multiple=defined.kind is Kind.FLAGS,
+        default=None if defined.kind is Kind.FLAGS else default,
+        show_default=defined.kind is Kind.SECONDS,
+        metavar=defined.metavar or None,
+        help=help_text,
+    )
+
+
+_TARGET = (
     click.option(
         "--mcpu", "cpu", default="", metavar="CPU", help="Target, e.g. gfx942. [default: the IR's target-cpu]"
     ),
@@ -58,13 +91,16 @@ _OPTIONS = (
         help="1, 2, 3: llc's level [default: 3]; fast, balanced, best: how many allocations are tried [default: fast].",
     ),
     click.option("--emit", type=click.Choice([e.value for e in Emit]), default=Emit.HSACO.value, show_default=True),
-    click.option(
-        "--allocator",
-        default="",
-        metavar="NAME",
-        help=f"deterministic; exact: the fewest waves lost, then copies, by CP-SAT; llvm: LLVM's, audited. "
-        f"[default: {DEFAULT_ALLOCATOR}; with --server the server's]",
-    ),
+)
+_EFFORT = click.option(
+    "-O",
+    "levels",
+    multiple=True,
+    metavar="EFFORT",
+    callback=_checked_efforts,
+    help="fast, balanced, best: how many allocations are tried. [default: fast]",
+)
+_ALLOCATION = (
     click.option(
         "--model",
         type=click.Path(path_type=Path),
@@ -72,51 +108,13 @@ _OPTIONS = (
         metavar="DIR",
         help="Ask the language model there, then the deterministic allocator.",
     ),
-    click.option(
-        "--model-samples",
-        type=click.IntRange(1, MOST_SAMPLES),
-        default=None,
-        metavar="N",
-        help="Answers of the model that are compared; the cheapest is proved and kept. [default: 1]",
-    ),
-    click.option(
-        "--allocator-seconds",
-        type=_SECONDS,
-        default=DEFAULT_ALLOCATOR_SECONDS,
-        show_default=True,
-        help="For one phase of a function, with exact or a model.",
-    ),
-    click.option("--spill/--no-spill", default=True, help="Spill where registers do not suffice. [default: on]"),
-    click.option(
-        "--fallback/--no-fallback", default=True, help="Take LLVM's allocation where ours fails. [default: on]"
-    ),
-    click.option(
-        "--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc."
-    ),
-    click.option(
-        "--llc", "llc_options", multiple=True, metavar="FLAG", help="Hand a flag to llc, e.g. -fp-contract=fast."
-    ),
-    click.option("--verify/--no-verify", "verify", default=True, help="Run llc's machine verifier too. [default: on]"),
-    click.option(
-        "--solver-seconds",
-        type=_SECONDS,
-        default=DEFAULT_SOLVER_SECONDS,
-        show_default=True,
-        help="For one question; then UNKNOWN.",
-    ),
-    click.option(
-        "--tool-seconds",
-        type=_SECONDS,
-        default=DEFAULT_TOOL_SECONDS,
-        show_default=True,
-        help="For one run of llc or ld.lld.",
-    ),
+    *(click_option(option(name)) for name in KERNEL_OPTIONS),
 )
 
 
 def ray_options(command: _Command) -> _Command:
     """Add ``--ray`` and ``--ray-address``; the command gets them as ``ray`` and ``ray_address``, "" without one."""
-    for option in (
+    for decorate in (
         click.option(
             "--ray-address", default="", metavar="ADDR",
             help="local: one of this machine, for this command alone; auto: the one this machine is in; HOST:PORT. "
@@ -124,7 +122,7 @@ def ray_options(command: _Command) -> _Command:
         ),
         click.option("--ray", is_flag=True, help="Work on a Ray cluster."),
     ):  # fmt: skip
-        command = option(command)
+        command = decorate(command)
     return command
 
 
@@ -144,8 +142,15 @@ def cluster_address(ray: bool, ray_address: str) -> str | None:
 
 def compile_options(command: _Command) -> _Command:
     """Add the options; the command gets them as the keyword arguments that ``settings_of`` takes."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
+    for decorate in reversed((*_TARGET, *_ALLOCATION)):
+        command = decorate(command)
+    return command
+
+
+def kernel_options(command: _Command) -> _Command:
+    """The same without those that a front end decides: target, level and form of the result."""
+    for decorate in reversed((_EFFORT, *_ALLOCATION)):
+        command = decorate(command)
     return command
 
 

@@ -5,61 +5,35 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Generator, Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from verilocc_mlir.cli.extras import needs_service
-from verilocc_mlir.pipeline.settings import (
-    DEFAULT_ALLOCATOR,
-    DEFAULT_SERVER_SECONDS,
-    LLVM_ALLOCATOR,
-    ServerAccess,
-    Settings,
-)
+from verilocc_mlir.cli.options import click_option
+from verilocc_mlir.pipeline.options import OPTIONS
+from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, ServerAccess, Settings
 
 if TYPE_CHECKING:
     from verilocc_mlir.allocators import Allocator
-    from verilocc_mlir.allocators.remote import RemoteAllocator
     from verilocc_mlir.service.client import Client
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_PATH = click.Path(path_type=Path, dir_okay=False)
 
 NONE, LOCAL = "none", "local"
 """Values of ``--server`` that are no address: allocate in this process; behind a server in this process."""
 
-FACTORY = "verilocc_mlir.cli.server:kept_allocators"
-"""What a worker process of a batch calls for the allocators of a job."""
-
-ACCESS_OPTIONS = [
-    "--server-ca", "--server-cert", "--server-key", "--server-token", "--server-insecure", "--server-seconds",
-]  # fmt: skip
+ACCESS_OPTIONS = [f"--{defined.word}" for defined in OPTIONS if defined.of_access]
 SERVER_OPTIONS = ["--server", *ACCESS_OPTIONS]
 """Their names, in groups for the help."""
 
-_ACCESS = (
-    click.option("--server-ca", type=_PATH, metavar="FILE", help="CA of its certificate, PEM. [default: the system's]"),
-    click.option("--server-cert", type=_PATH, metavar="FILE", help="Our certificate, PEM, where it wants one."),
-    click.option("--server-key", type=_PATH, metavar="FILE", help="Its key, PEM."),
-    click.option("--server-token", type=_PATH, metavar="FILE", help="Bearer token. [default: $VERILOCC_TOKEN]"),
-    click.option("--server-insecure", is_flag=True, help="No TLS to another machine; no token either."),
-    click.option(
-        "--server-seconds",
-        type=click.FloatRange(0, min_open=True),
-        default=DEFAULT_SERVER_SECONDS,
-        show_default=True,
-        help="For one answer.",
-    ),
-)
+_ACCESS = tuple(defined for defined in OPTIONS if defined.of_access)
 
 
 def access_options(command: _Command) -> _Command:
     """Add the options that ``access_of`` takes."""
-    for option in reversed(_ACCESS):
-        command = option(command)
+    for defined in reversed(_ACCESS):
+        command = click_option(defined)(command)
     return command
 
 
@@ -72,14 +46,7 @@ def server_option(words: str) -> Callable[[_Command], _Command]:
 
 def access_taken(options: dict[str, Any]) -> ServerAccess:
     """The way to the server, taken out of ``options``."""
-    return ServerAccess(
-        ca=options.pop("server_ca"),
-        certificate=options.pop("server_cert"),
-        key=options.pop("server_key"),
-        token=options.pop("server_token"),
-        insecure=options.pop("server_insecure"),
-        seconds=options.pop("server_seconds"),
-    )
+    return ServerAccess(**{defined.field: options.pop(defined.name) for defined in _ACCESS})
 
 
 def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
@@ -144,20 +111,3 @@ def server_version(settings: Settings) -> str:
         from verilocc_mlir.allocators.remote import RemoteAllocator
 
         return RemoteAllocator(client, allocator=settings.server_allocator).version
-
-
-def kept_allocators(settings: Settings) -> Sequence[Allocator]:
-    """The same for a process that compiles many: the channel, and what is known of the server, stay."""
-    from verilocc_mlir.pipeline.compile import allocators_of
-
-    return allocators_of(settings, lambda s: _kept(s.server, s.server_allocator, s.access))
-
-
-@lru_cache(maxsize=1)
-def _kept(server: str, name: str, access: ServerAccess) -> RemoteAllocator:
-    needs_service()
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from verilocc_mlir.allocators.remote import RemoteAllocator
-    from verilocc_mlir.service.client import Client
-
-    return RemoteAllocator(Client(server, access), allocator=name)

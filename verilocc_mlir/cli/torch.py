@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich_click import RichCommand
 
-from verilocc_mlir.cli.frontend import check, finish, frontend_options, progress_of, settings_of
+from verilocc_mlir.cli.frontend import cache_of, check, finish, frontend_options, progress_of, settings_taken
 from verilocc_mlir.cli.help import HELP
 from verilocc_mlir.errors import InputError, VeriloccError
 
@@ -47,8 +47,10 @@ def torch_command(source: str, target: str, **options: Any) -> int:
         target=target,
         dynamic_shapes=made[2] if len(made) > 2 else None,
         flags=options["flags"],
-        settings=settings_of(options),
+        settings=settings_taken(options),
         jobs=options["jobs"],
+        replace=options["replace"],
+        cache=cache_of(options),
         iree=iree,
         progress=progress_of(options),
     )

@@ -20,6 +20,7 @@ _SHOWN = re.compile(
     r"(?: <(?P<symbol>[^>]*?)(?:\+0x(?P<offset>[0-9a-f]+))?>)?\s*$"
 )
 _UNCONDITIONAL = ("s_branch", "s_endpgm", "s_setpc", "s_set_pc")
+_TARGET = re.compile(r'^\s*\.amdgcn_target\s+"[^"]*?-(gfx[0-9a-z]+)', re.MULTILINE)
 _PADDING = ("s_code_end", "s_nop")
 
 
@@ -208,13 +209,22 @@ def _function(
     return Function(name, blocks, known.completed(used, target, size))
 
 
+def named_target(text: str) -> str:
+    """The processor that an assembly text is for, ``""`` where it names none.
+
+    ``amdgcn-amd-amdhsa--gfx942`` and, from LLVM 24, ``amdgpu9.42-amd-amdhsa-unknown-gfx942``.
+    """
+    named = _TARGET.search(text)
+    return named[1] if named else ""
+
+
 def _check(text: str, target: Target, where: str) -> None:
-    named = re.search(r'^\s*\.amdgcn_target\s+"[^"]*?--(gfx[0-9a-z]+)', text, re.MULTILINE)
-    if named is None:
+    named = named_target(text)
+    if not named:
         what = "this is no AMDGPU assembly: it names no .amdgcn_target"
         raise InputError(what, where=where, hint="give what llc -mtriple=amdgcn-amd-amdhsa -filetype=asm writes")
-    if named[1] != target.name:
-        raise InputError(f"it is assembly for {named[1]}, not for {target.name}", where=where, hint="change -mcpu")
+    if named != target.name:
+        raise InputError(f"it is assembly for {named}, not for {target.name}", where=where, hint="change -mcpu")
 
 
 def _ir_name(line: str) -> str:

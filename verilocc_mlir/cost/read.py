@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from verilocc_mlir.cost.assembly import Function, parse_assembly, parse_disassembly
+from verilocc_mlir.cost.assembly import Function, named_target, parse_assembly, parse_disassembly
 from verilocc_mlir.cost.figures import Figures, work_group
 from verilocc_mlir.cost.model import CostedFile, costs
 from verilocc_mlir.cost.trips import IrLoop, parse_loops
@@ -100,8 +100,7 @@ def loops_of_ir(text: str, toolchain: Toolchain, *, where: str, timeout: float) 
 
 
 def _assembly(text: str, path: str, asked: ReadOptions) -> CostedFile:
-    named = re.search(r'\.amdgcn_target\s+"[^"]*?--([^":]+)', text)
-    gpu = _target(named[1] if named else "", path, asked)
+    gpu = _target(named_target(text), path, asked)
     if gpu.major >= 10 and re.search(r"^\s*\.amdhsa_wavefront_size32 0\b", text, re.MULTILINE):
         raise _other_wave(gpu, path)
     functions = parse_assembly(text, gpu, where=path)

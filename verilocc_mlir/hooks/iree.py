@@ -1,8 +1,10 @@
 """IREE: compile an MLIR module to a .vmfb whose GPU kernels carry proved register assignments.
 
-iree-compile runs twice. The first run leaves the LLVM IR of each dispatch (``iree_dump``); each is compiled and proved
-(``kernels``); the second run takes the proved code objects in place of its own. A kernel that is not proved stays as
-IREE made it, with the reason. In the end every code object in the file is accounted for, byte for byte (``vmfb``).
+iree-compile runs three times, each part of the work once: up to the sources of the kernels; from there to the module,
+leaving the LLVM IR of each dispatch (``iree_dump``), which is compiled and proved (``kernels``); and from the sources
+again, with the proved code objects in place of IREE's own. A kernel that is not proved stays as IREE made it, with the
+reason, and so does one that is worse than IREE's by the model (``baseline``). In the end every code object in the file
+is accounted for, byte for byte (``vmfb``).
 
     from verilocc_mlir.hooks.iree import compile_mlir
     result = compile_mlir(Path("model.mlir"), target="gfx942")
@@ -16,16 +18,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError
+from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Comparison, Replace, compare_objects, replace_of
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_dump import Dispatch, dump_flags, read_dispatches
-from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult
-from verilocc_mlir.hooks.kernels import KernelResult, compile_kernels
+from verilocc_mlir.hooks.iree_kept import KeptModules
+from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
+from verilocc_mlir.hooks.kernels import KernelResult, Kernels
 from verilocc_mlir.hooks.vmfb import accounted
+from verilocc_mlir.pipeline.options import with_options
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.toolchain.descriptor import Cause
-from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object
 
 OURS = (
@@ -42,6 +48,12 @@ OURS = (
 )
 """iree-compile's flags that this module sets itself, or that leave nothing to allocate."""
 
+LINK = "--iree-hal-link-executables=false"
+SOURCES = ("--compile-to=executable-sources", "--mlir-print-debuginfo", LINK)
+"""The first part of iree-compile's work, which all of it shares. As text, since IREE 3.13's bytecode has lost the data
+of weights in f16 ("resource data missing in input IR"); with locations, since they are in the module."""
+FROM_SOURCES = ("--compile-from=executable-sources", LINK)
+
 _TARGET_FLAGS = ("--iree-rocm-target-features",)
 """Flags that only begin like one of those."""
 
@@ -49,16 +61,23 @@ _RUN_BY_RUN = frozenset({"amdhsa.target"})
 """Spelt differently by different LLVMs: ``amdgcn-amd-amdhsa--gfx942``, ``amdgpu9.42-amd-amdhsa-unknown-gfx942``."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
     """One compilation: its tools, its source and its directory."""
 
     iree: IreeCompiler
-    llvm: Toolchain
+    kernels: Kernels
+    replace: Replace
     source: Path
     shown_as: str
     flags: tuple[str, ...]
     directory: Path
+    iree_seconds: float = 0.0
+
+    def iree_compile(self, source: Path, output: Path, flags: Sequence[str], stage: str) -> None:
+        """One run of iree-compile; its CPU time is added up."""
+        done = self.iree.run(source, output, [*self.flags, *flags], stage=stage, shown_as=self.shown_as)
+        self.iree_seconds += done.cpu_seconds
 
 
 def compile_mlir(
@@ -68,9 +87,12 @@ def compile_mlir(
     flags: Sequence[str] = (),
     settings: Settings | None = None,
     jobs: int = 0,
+    replace: Replace | str = DEFAULT_REPLACE,
+    cache: Path | bool = True,
     iree: IreeCompiler | None = None,
     name: str = "",
     progress: Callable[[str], None] = lambda _: None,
+    **options: Any,
 ) -> IreeResult:
     """Compile an MLIR module for one AMD GPU through IREE, with proved register assignments.
 
@@ -80,19 +102,23 @@ def compile_mlir(
         flags: further flags of iree-compile, for example ``--iree-input-type=torch``.
         settings: how each kernel is allocated and proved; processor, features, level and form come from IREE.
         jobs: kernels at once; 0 for one a core.
+        replace: which of IREE's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse) or
+            ``"never"``.
+        cache: where results are kept by content; True for the user's cache directory, False for nowhere.
         name: what messages call the source.
         progress: gets a line for each step.
+        options: of ``pipeline.options``, by name: they go before ``settings``.
 
     Raises:
-        InputError: IREE rejects the module or a flag. ToolchainError: a tool is missing, failed, or did not put into
-            the file what it was given.
+        InputError: IREE rejects the module, a flag or an option. ToolchainError: a tool is missing, failed, or did not
+            put into the file what it was given.
     """
     for flag in flags:
         if flag.startswith(OURS) and not flag.startswith(_TARGET_FLAGS):
             raise InputError(f"{flag.partition('=')[0]} is set by verilocc itself", hint="leave it out")
-    started = time.monotonic()
-    settings = settings or Settings()
-    llvm = find_toolchain(settings.llvm)
+    spent = Spent.begin()
+    kernels = Kernels(with_options(settings, options), store_of(cache), jobs=jobs)
+    policy = replace_of(replace)
     iree = iree or find_iree_compile()
     with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
         directory = Path(temporary)
@@ -105,45 +131,53 @@ def compile_mlir(
             raise InputError("no such file", where=str(source))
         shown_as = name or (str(source) if isinstance(source, Path) else "module")
         base = ("--iree-hal-target-device=hip", f"--iree-rocm-target={target}", *flags)
-        run = _Run(iree, llvm, path, shown_as, base, directory)
-        vmfb, kernels = _compile(run, settings, jobs, progress)
+        run = _Run(iree, kernels, policy, path, shown_as, base, directory)
+        modules = KeptModules(kernels, iree, policy)
+        key = modules.key(path.read_bytes(), base)
+        compiled = modules.get(key)
+        if compiled is not None:
+            progress(f"{shown_as}: known, with its {len(compiled[1])} kernels")
+        else:
+            compiled = _compile(run, progress)
+            modules.put(key, *compiled)
     return IreeResult(
         target=target,
         input=shown_as,
-        vmfb=vmfb,
-        kernels=kernels,
+        vmfb=compiled[0],
+        kernels=compiled[1],
         iree=iree.version(),
-        llvm=llvm.version_text,
+        llvm=kernels.toolchain.version_text,
         flags=tuple(flags),
-        wall_seconds=time.monotonic() - started,
+        spent=spent.end(run.iree_seconds),
     )
 
 
-def _compile(
-    run: _Run, settings: Settings, jobs: int, progress: Callable[[str], None]
-) -> tuple[bytes, tuple[IreeKernel, ...]]:
+def store_of(cache: Path | bool) -> Store | None:
+    """The store of what is kept by content; None where nothing is."""
+    if cache is False:
+        return None
+    try:
+        return Store(default_directory() if cache is True else cache)
+    except RuntimeError:  # there is no home directory
+        return None
+
+
+def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[IreeKernel, ...]]:
     dump, first = run.directory / "dump", run.directory / "first.vmfb"
+    sources = run.directory / "sources.mlir"
     progress(f"iree-compile {run.shown_as}")
-    run.iree.run(run.source, first, [*run.flags, *dump_flags(dump)], stage="dump", shown_as=run.shown_as)
-    dispatches = read_dispatches(dump, run.llvm.version[0])
+    run.iree_compile(run.source, sources, SOURCES, "sources")
+    run.iree_compile(sources, first, [*FROM_SOURCES, *dump_flags(dump)], "dump")
+    dispatches = read_dispatches(dump, run.kernels.toolchain.version[0])
     _refuse_repeated(dispatches, run.shown_as)
-    work = run.directory / "kernels"
-    work.mkdir()
-    sources = [d.source for d in dispatches if d.source is not None]
-    done = 0
-
-    def report(result: KernelResult) -> None:
-        nonlocal done
-        done += 1
-        progress(f"[{done}/{len(sources)}] {result.name}: {result.reason or 'proved'}")
-
-    found = compile_kernels(sources, settings, work, jobs=jobs, progress=report)
-    results = {result.name: result for result in found}
-    kernels = tuple(_kernel(d, results.get(d.executable)) for d in dispatches)
-    proved = [k for k in kernels if k.proved]
-    if proved:
-        progress(f"iree-compile {run.shown_as} with {len(proved)} proved code objects")
-        vmfb = _substitute(run, proved)
+    wanted = [d.source for d in dispatches if d.source is not None]
+    report = _Progress(len(wanted), progress)
+    results = {result.name: result for result in run.kernels.compile(wanted, report.add)}
+    kernels = tuple(_kernel(d, results.get(d.executable), run) for d in dispatches)
+    ours = [k for k in kernels if k.proved]
+    if ours:
+        progress(f"iree-compile {run.shown_as} with {len(ours)} proved code objects")
+        vmfb = _substitute(run, sources, ours)
     else:
         vmfb = first.read_bytes()
     faults = accounted(vmfb, {k.executable: k.code_object for k in kernels})
@@ -154,6 +188,24 @@ def _compile(
             hint="report this, with the module and IREE's version",
         )
     return vmfb, kernels
+
+
+class _Progress:
+    """A line for each kernel, with an estimate of what is left."""
+
+    def __init__(self, total: int, say: Callable[[str], None]) -> None:
+        self._total = total
+        self._say = say
+        self._done = 0
+        self._start = time.monotonic()
+
+    def add(self, result: KernelResult) -> None:
+        """One more is ready."""
+        self._done += 1
+        left = (time.monotonic() - self._start) / self._done * (self._total - self._done)
+        verdict = "known" if result.kept else result.reason or "proved"
+        estimate = f" (about {left:.0f} s left)" if left >= 1 else ""
+        self._say(f"[{self._done}/{self._total}] {result.name}: {verdict}{estimate}")
 
 
 def _refuse_repeated(dispatches: Sequence[Dispatch], where: str) -> None:
@@ -168,9 +220,10 @@ def _refuse_repeated(dispatches: Sequence[Dispatch], where: str) -> None:
         )
 
 
-def _kernel(dispatch: Dispatch, result: KernelResult | None) -> IreeKernel:
-    """The dispatch with our code object if it is proved and looks to IREE's runtime as its own does."""
-    if result is None:
+def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeKernel:
+    """The dispatch with our code object if it is proved, looks to IREE's runtime as its own does, and is no worse."""
+    source = dispatch.source
+    if result is None or source is None:
         return IreeKernel(dispatch.executable, False, dispatch.reason, dispatch.own, dispatch.own, {}, "", "")
     reason = result.reason
     ours = result.code_object
@@ -178,16 +231,30 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None) -> IreeKernel:
         differences = interface_differences(ours, dispatch.own)
         if differences:
             reason, ours = f"IREE's runtime would see another kernel: {'; '.join(differences)}", None
+    comparison = compare_objects(ours, dispatch.own, source.cpu, run.kernels.settings)
+    declined = _declined(comparison, run.replace) if ours is not None else ""
     return IreeKernel(
         executable=dispatch.executable,
-        proved=ours is not None,
-        reason=reason,
-        code_object=dispatch.own if ours is None else ours,
+        proved=ours is not None and not declined,
+        reason=reason or declined,
+        code_object=dispatch.own if ours is None or declined else ours,
         own=dispatch.own,
         report=result.report,
         before=result.before,
         after=result.after,
+        comparison=comparison,
+        declined=bool(declined),
+        keyed=result.keyed,
     )
+
+
+def _declined(comparison: Comparison, policy: Replace) -> str:
+    """Why ours is not taken although it is proved; ``""`` where it is."""
+    if policy is Replace.NEVER:
+        return "ours is proved, and replace=never"
+    if policy is Replace.BETTER and comparison.worse:
+        return f"ours is proved, and worse by the model: {comparison.worse}"
+    return ""
 
 
 def interface_differences(ours: bytes, own: bytes) -> list[str]:
@@ -202,13 +269,13 @@ def interface_differences(ours: bytes, own: bytes) -> list[str]:
     ]
 
 
-def _substitute(run: _Run, kernels: Sequence[IreeKernel]) -> bytes:
+def _substitute(run: _Run, sources: Path, kernels: Sequence[IreeKernel]) -> bytes:
     objects, second = run.directory / "objects", run.directory / "second.vmfb"
     objects.mkdir()
-    flags = [*run.flags, "--iree-hal-link-executables=false", f"--iree-hal-executable-object-search-path={objects}"]
+    flags = [*FROM_SOURCES, f"--iree-hal-executable-object-search-path={objects}"]
     for number, kernel in enumerate(kernels):
         # Names of executables may hold any character; those of the files hold none that a flag could trip over.
         (objects / f"{number}.hsaco").write_bytes(kernel.code_object)
         flags.append(f"--iree-hal-substitute-executable-object={kernel.executable}={number}.hsaco")
-    run.iree.run(run.source, second, flags, stage="substitute", shown_as=run.shown_as)
+    run.iree_compile(sources, second, flags, "substitute")
     return second.read_bytes()

@@ -41,9 +41,8 @@ class Dispatch:
 
 
 def dump_flags(directory: Path) -> list[str]:
-    """Flags that make iree-compile write what ``read_dispatches`` reads; each dispatch as an executable of its own."""
+    """Flags that make iree-compile write what ``read_dispatches`` reads."""
     return [
-        "--iree-hal-link-executables=false",
         f"--iree-hal-dump-executable-intermediates-to={directory}",
         f"--iree-hal-dump-executable-binaries-to={directory}",
     ]

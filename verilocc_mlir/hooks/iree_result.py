@@ -4,20 +4,52 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import resource
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.hooks.baseline import Comparison
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.version import __version__
 
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 """Version of the JSON form; raised whenever it changes."""
 
 _DIGITS = 4
+_NOT_COMPARED = Comparison({}, {}, "not compared")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a compilation took: elapsed seconds, CPU seconds of all processes, and iree-compile's share of those."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    iree_seconds: float = 0.0
+
+    @classmethod
+    def begin(cls) -> Spent:
+        """The clocks as they stand; ``end`` takes the difference."""
+        return cls(time.monotonic(), _cpu_of_all())
+
+    def end(self, iree_seconds: float) -> Spent:
+        """What was spent since."""
+        return Spent(time.monotonic() - self.wall_seconds, _cpu_of_all() - self.cpu_seconds, iree_seconds)
+
+    def to_data(self) -> dict[str, float]:
+        """As JSON values."""
+        return {key: round(getattr(self, key), _DIGITS) for key in ("wall_seconds", "cpu_seconds", "iree_seconds")}
+
+
+def _cpu_of_all() -> float:
+    """CPU seconds of this process and of those that it waited for."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 @dataclass(frozen=True)
@@ -33,6 +65,9 @@ class IreeKernel:
         report: of ``verilocc compile``; empty where it did not come to one.
         before: machine IR as it entered allocation; ``""`` where it did not come to that.
         after: machine IR after the last phase; likewise.
+        comparison: ours beside IREE's own, by the model.
+        declined: ours is proved, and IREE's stays, because ``replace`` says so.
+        keyed: the store may keep it.
     """
 
     executable: str
@@ -43,6 +78,14 @@ class IreeKernel:
     report: Mapping[str, Any]
     before: str
     after: str
+    comparison: Comparison = _NOT_COMPARED
+    declined: bool = False
+    keyed: bool = True
+
+    @property
+    def status(self) -> str:
+        """``"proved"``: ours is in the file; ``"declined"``: proved, but IREE's own stays; ``"left"``: not proved."""
+        return "proved" if self.proved else "declined" if self.declined else "left"
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -77,7 +120,7 @@ class IreeResult:
         iree: version of iree-compile.
         llvm: version of the LLVM that the proved kernels went through.
         flags: further flags of iree-compile.
-        wall_seconds: elapsed time.
+        spent: elapsed time and CPU time.
     """
 
     target: str
@@ -87,7 +130,7 @@ class IreeResult:
     iree: str
     llvm: str
     flags: tuple[str, ...]
-    wall_seconds: float
+    spent: Spent
 
     @property
     def proved(self) -> bool:
@@ -115,11 +158,13 @@ class IreeResult:
             "counts": self.counts(),
             "vmfb": {"bytes": len(self.vmfb), "sha256": hashlib.sha256(self.vmfb).hexdigest()},
             "kernels": [_kernel(kernel) for kernel in self.kernels],
-            "wall_seconds": round(self.wall_seconds, _DIGITS),
+            **self.spent.to_data(),
         }
 
     def counts(self) -> dict[str, int]:
-        """Kernels: all, proved, proved with our allocation in every phase, proved with a fallback, left to IREE."""
+        """Kernels: all, proved, proved with our allocation in every phase, proved with a fallback, left to IREE because
+        they are not proved, and IREE's own although ours is.
+        """
         proved = [k for k in self.kernels if k.proved]
         fallbacks = [k for k in proved if k.fallbacks]
         return {
@@ -127,7 +172,8 @@ class IreeResult:
             "proved": len(proved),
             "ours": len(proved) - len(fallbacks),
             "with_fallback": len(fallbacks),
-            "left": len(self.kernels) - len(proved),
+            "left": sum(k.status == "left" for k in self.kernels),
+            "declined": sum(k.declined for k in self.kernels),
         }
 
     def to_json(self) -> str:
@@ -150,7 +196,7 @@ def _kernel(kernel: IreeKernel) -> dict[str, Any]:
     return {
         "executable": kernel.executable,
         "functions": list(kernel.functions),
-        "status": "proved" if kernel.proved else "left",
+        "status": kernel.status,
         "reason": kernel.reason or None,
         "fallbacks": kernel.fallbacks,
         "obligations": sum(phase["obligations"] for phase in kernel.phases),
@@ -160,6 +206,7 @@ def _kernel(kernel: IreeKernel) -> dict[str, Any]:
             "in_vmfb": True,
         },
         "iree": {name: _registers(entry) for name, entry in own.items()},
+        "modelled": kernel.comparison.to_data(),
         "report": _report(kernel),
     }
 
@@ -179,8 +226,3 @@ def _report(kernel: IreeKernel) -> Mapping[str, Any] | None:
         return None
     given = {**kernel.report["input"], "path": kernel.executable}
     return {**kernel.report, "input": given, "output": None}
-
-
-def total_cpu_seconds(kernels: Sequence[IreeKernel]) -> float:
-    """What allocating and proving took, IREE not counted."""
-    return sum(kernel.report["time"]["cpu_seconds"] for kernel in kernels if kernel.report)

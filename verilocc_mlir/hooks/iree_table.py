@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, total_cpu_seconds
-from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.hooks.baseline import Standing
+from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult
 
 _COLUMNS = (("kernel", "left"), ("verdict", "left"), ("obligations", "right"), ("allocated by", "left"))
-_NUMBERS = ("VGPRs\n(greedy)", "[IREE's]\n", "SGPRs\n(greedy)", "spills\n(greedy)", "waves\n(greedy)", "CPU-s")
+_NUMBERS = ("VGPRs\n[IREE's]", "SGPRs\n[IREE's]", "scratch\n[IREE's]", "waves\n[IREE's]", "cycles\n[IREE's]")
 
 
 def print_result(result: IreeResult, output: str, to: Console) -> None:
@@ -30,7 +30,8 @@ def print_result(result: IreeResult, output: str, to: Console) -> None:
         for fallback in kernel.fallbacks:
             to.print(Text(f"fallback: {fallback}: LLVM's allocation instead, proved"))
         if not kernel.proved:
-            to.print(Text(f"left as IREE made it: {kernel.executable}: {kernel.reason}"))
+            stays = "IREE's own stays" if kernel.declined else "left as IREE made it"
+            to.print(Text(f"{stays}: {kernel.executable}: {kernel.reason}"))
     to.print(Text(summary(result) + (f"; wrote {output}" if output else "; nothing was written")))
 
 
@@ -42,13 +43,17 @@ def summary(result: IreeResult) -> str:
     text = f"{counts['proved']} of {counts['kernels']} kernels proved and found in the .vmfb byte for byte"
     if counts["with_fallback"]:
         text += f", {counts['with_fallback']} of them with LLVM's allocation in a phase"
+    if counts["declined"]:
+        text += f"; {counts['declined']} are IREE's own, ours being worse by the model or not wanted"
     if counts["left"]:
         text += f"; {counts['left']} left as IREE made them, unproved"
-    return f"{text} ({total_cpu_seconds(result.kernels):.1f} CPU-s, {result.wall_seconds:.1f} s with IREE)"
+    spent = result.spent
+    of_iree = f", of which iree-compile {spent.iree_seconds:.1f}" if spent.iree_seconds else ""
+    return f"{text} ({spent.cpu_seconds:.1f} CPU-s{of_iree}; {spent.wall_seconds:.1f} s)"
 
 
 def kernel_table(kernels: tuple[IreeKernel, ...]) -> Table:
-    """One line a kernel; registers and waves beside those of LLVM's greedy allocator, and IREE's own VGPRs."""
+    """One line a kernel: what is in the file beside IREE's own, both read from machine code, cycles by the model."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, justify in _COLUMNS:
         table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
@@ -62,24 +67,11 @@ def kernel_table(kernels: tuple[IreeKernel, ...]) -> Table:
 def _row(kernel: IreeKernel) -> tuple[str, ...]:
     # "main$async_" stands before all of them.
     name = ", ".join(re.sub(r"^.*?\$async_(?=dispatch_)", "", function) for function in kernel.functions)
-    own = read_code_object(kernel.own).kernels.values()
-    theirs = f"[{max((k.vgpr_count for k in own), default=0)}]"
-    if not kernel.proved or not kernel.report:
-        return (name, kernel.report.get("outcome", "left"), "", "IREE", "", theirs, "", "", "", "")
-    function = next(f for f in kernel.report["functions"] if f["kind"] == "kernel")
-    ours, greedy = function["resources"], function["greedy"]
-    return (
-        name,
-        "proved",
-        str(sum(phase["obligations"] for phase in kernel.phases)),
-        _allocators(kernel),
-        _pair(ours, greedy, "vgprs"),
-        theirs,
-        _pair(ours, greedy, "sgprs"),
-        _pair(ours, greedy, "vgpr_spills"),
-        _pair(ours, greedy, "waves"),
-        f"{kernel.report['time']['cpu_seconds']:.1f}",
-    )
+    verdict = kernel.status if kernel.status != "left" else kernel.report.get("outcome", "left")
+    obligations = str(sum(phase["obligations"] for phase in kernel.phases)) if kernel.phases else ""
+    ours, theirs = (list(side.values()) for side in (kernel.comparison.ours, kernel.comparison.theirs))
+    numbers = (_pair(ours, theirs, field) for field in ("vgprs", "sgprs", "scratch_bytes", "waves", "cycles"))
+    return (name, verdict, obligations, _allocators(kernel) if kernel.proved else "IREE", *numbers)
 
 
 def _allocators(kernel: IreeKernel) -> str:
@@ -89,7 +81,7 @@ def _allocators(kernel: IreeKernel) -> str:
     return ", ".join(f"{p['phase'].upper()} {p['allocator']}" for p in kernel.phases if p["phase"] != "wwm")
 
 
-def _pair(ours: dict[str, Any] | None, greedy: dict[str, Any] | None, key: str) -> str:
-    """Our value, and LLVM's in brackets; ``?`` where there is none."""
-    mine, other = ("?" if entry is None else entry[key] for entry in (ours, greedy))
-    return f"{mine} ({other})"
+def _pair(ours: Sequence[Standing], theirs: Sequence[Standing], field: str) -> str:
+    """The greatest value of ours, and of IREE's in brackets; ``-`` where there is none."""
+    sides = (f"{max(getattr(s, field) for s in side):,.0f}" if side else "-" for side in (ours, theirs))
+    return "{} [{}]".format(*sides)

@@ -1,33 +1,34 @@
-"""Compile the kernels of one module beside each other, each by ``verilocc compile`` in a process of its own.
+"""Compile the kernels of one module beside each other, in worker processes that stay for the next kernel.
 
-Processes, not threads: parsing, the data flow of the audit and the solver are bound to one core each. A process of its
-own also keeps whatever goes wrong with one kernel away from the others, and does not load the caller's main program
-again, as a process pool would.
+What is proved is kept by content (``verilocc_mlir.store``), so that the same kernel costs a look the second time.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from verilocc_mlir import version
-from verilocc_mlir.errors import ExitCode
-from verilocc_mlir.pipeline.settings import Settings
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.errors import ExitCode, VeriloccError
+from verilocc_mlir.pipeline.batch.jobs import BEFORE, Job, Result
+from verilocc_mlir.pipeline.batch.local import LocalExecutor
+from verilocc_mlir.pipeline.key import Keys
+from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.report.json import render
+from verilocc_mlir.report.model import EXIT_CODES
+from verilocc_mlir.store import Store
+from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 
-_GRACE_SECONDS = 5.0
-"""What a process has to stop its own tools before it is killed."""
-
-_PACKAGES = Path(version.__file__).resolve().parent.parent
+KERNEL_SECONDS = 3600.0
+"""Elapsed time that one kernel may take; then it stays as the front end made it."""
+_MEMORY_MIB = 16384
+"""Address space of a worker: a language model maps more than it uses."""
+_OBJECT, _REPORT = "result", "report.json"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,18 @@ class KernelSource:
     features: str = ""
     opt_level: int = 3
     llc_options: tuple[str, ...] = ()
+
+    def settings(self, base: Settings) -> Settings:
+        """``base`` for this kernel: the front end decides processor, level and form of the result."""
+        return replace(
+            base,
+            cpu=self.cpu,
+            features=",".join(filter(None, (base.features, self.features))),
+            opt_level=self.opt_level,
+            llc_options=(*base.llc_options, *self.llc_options),
+            emit=Emit.HSACO,
+            also=(Emit.MIR,),
+        )
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,8 @@ class KernelResult:
         exit_code: of ``verilocc compile``.
         before: machine IR as it entered allocation; ``""`` where it did not come to that.
         after: machine IR after the last phase; likewise.
+        kept: it comes from the store.
+        keyed: the store may keep it, and what is made of it.
     """
 
     name: str
@@ -63,152 +78,110 @@ class KernelResult:
     exit_code: int
     before: str
     after: str
+    kept: bool = False
+    keyed: bool = True
+
+
+@dataclass
+class Kernels:
+    """How the kernels of a module are compiled.
+
+    Attributes:
+        settings: what holds for all of them.
+        store: where results are kept; None keeps none. What a server had a part in is not kept.
+        jobs: kernels at once; 0 for one a core.
+    """
+
+    settings: Settings
+    store: Store | None = None
+    jobs: int = 0
+    toolchain: Toolchain = field(init=False)
+    _keys: dict[Settings, Keys] = field(default_factory=dict[Settings, Keys], init=False)
+
+    def __post_init__(self) -> None:
+        self.toolchain = find_toolchain(self.settings.llvm)
+
+    def key(self, source: KernelSource) -> str:
+        """The name under which the store keeps what comes of a kernel; ``""`` where that is nothing."""
+        settings = source.settings(self.settings)
+        if self.store is None or settings.server:
+            return ""
+        if settings not in self._keys:
+            try:
+                self._keys[settings] = Keys(settings, self.toolchain)
+            except VeriloccError:  # an unknown processor, say: compiling it says so
+                return ""
+        return self._keys[settings].of(hashlib.sha256(source.ir).hexdigest())
+
+    def compile(
+        self, sources: Sequence[KernelSource], progress: Callable[[KernelResult], None] = lambda _: None
+    ) -> tuple[KernelResult, ...]:
+        """Compile every source; the results come in their order.
+
+        Args:
+            progress: called as each result comes in.
+
+        An interrupt ends all workers and their tools, and is raised on.
+        """
+        results: dict[int, KernelResult] = {}
+        for number, result in self._results(sources):
+            results[number] = result
+            progress(result)
+        return tuple(results[number] for number in range(len(sources)))
+
+    def _results(self, sources: Sequence[KernelSource]) -> Iterator[tuple[int, KernelResult]]:
+        missing: list[int] = []
+        for number, source in enumerate(sources):
+            result = self._from_store(source)
+            if result is None:
+                missing.append(number)
+            else:
+                yield number, result
+        if not missing:
+            return
+        executor = LocalExecutor(min(self.jobs or default_jobs(), len(missing)), KERNEL_SECONDS, memory_mib=_MEMORY_MIB)
+        jobs = (Job(n, sources[n].name, sources[n].ir, sources[n].settings(self.settings)) for n in missing)
+        with closing(executor.run(jobs)) as finished:
+            for done in finished:
+                yield done.number, self._kept(sources[done.number], done)
+
+    def _from_store(self, source: KernelSource) -> KernelResult | None:
+        key = self.key(source)
+        parts = self.store.get(key) if self.store is not None and key else None
+        if parts is None:
+            return None
+        texts = [parts.get(name, b"").decode() for name in (BEFORE, Emit.MIR.value)]
+        report = json.loads(parts[_REPORT])
+        return KernelResult(source.name, parts[_OBJECT], report, "", ExitCode.PROVED, *texts, kept=True)
+
+    def _kept(self, source: KernelSource, done: Result) -> KernelResult:
+        keyed = done.keyed and (done.outcome is Outcome.PROVED or done.final)
+        key = self.key(source) if keyed else ""
+        if self.store is not None and key and done.data is not None and done.report is not None:
+            with suppress(OSError):  # a full disk costs the next run its time, not this one its result
+                self.store.put(key, {_OBJECT: done.data, _REPORT: render(done.report).encode(), **done.parts})
+        return KernelResult(
+            name=source.name,
+            code_object=done.data,
+            report=done.report or {},
+            reason="" if done.data is not None else _reason(done),
+            exit_code=EXIT_CODES[done.outcome],
+            before=done.parts.get(BEFORE, b"").decode(),
+            after=done.parts.get(Emit.MIR.value, b"").decode(),
+            keyed=keyed,
+        )
 
 
 def default_jobs() -> int:
-    """As many processes as there are cores, eight at most."""
-    return max(1, min(8, os.cpu_count() or 1))
+    """As many workers as there are cores, eight at most."""
+    return max(1, min(8, len(os.sched_getaffinity(0))))
 
 
-def compile_kernels(
-    sources: Sequence[KernelSource],
-    settings: Settings,
-    directory: Path,
-    *,
-    jobs: int = 0,
-    progress: Callable[[KernelResult], None] = lambda _: None,
-) -> tuple[KernelResult, ...]:
-    """Compile every source; the results come in their order.
-
-    Args:
-        settings: what holds for all of them; processor, level, features and form of the result come from the sources.
-        directory: an empty one for files in between.
-        jobs: processes at once; 0 for one a core.
-        progress: called from the threads that wait, as each result comes in.
-
-    An interrupt ends all processes and their tools, and is raised on.
-    """
-    running = _Running()
-
-    def one(numbered: tuple[int, KernelSource]) -> KernelResult:
-        number, source = numbered
-        result = _compile(source, settings, directory / f"{number:04}", running)
-        progress(result)
-        return result
-
-    with ThreadPoolExecutor(max_workers=max(1, jobs or default_jobs())) as pool:
-        futures = [pool.submit(one, item) for item in enumerate(sources)]
-        try:
-            return tuple(future.result() for future in futures)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            running.stop()
-            raise
-
-
-class _Running:
-    """The processes at work, so that they can be stopped; none starts after that."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._stopped = False
-        self._children: set[subprocess.Popen[bytes]] = set()
-
-    def run(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-        """Exit code and standard error."""
-        with self._lock:
-            if self._stopped:
-                return ExitCode.INTERRUPTED, ""
-            # A session of its own: Ctrl-C comes to us, and we stop it, tools first.
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=environment,
-                start_new_session=True,
-            )
-            self._children.add(child)
-        try:
-            _, stderr = child.communicate()
-        finally:
-            with self._lock:
-                self._children.discard(child)
-        return child.returncode, stderr.decode("utf-8", "replace")
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            children = tuple(self._children)
-        for child in children:
-            with contextlib.suppress(ProcessLookupError):
-                child.terminate()
-        for child in children:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_GRACE_SECONDS)
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-
-
-def _compile(source: KernelSource, settings: Settings, directory: Path, running: _Running) -> KernelResult:
-    directory.mkdir()
-    ir, out, report, temps = (directory / name for name in ("kernel.ll", "kernel.hsaco", "report.json", "temps"))
-    ir.write_bytes(source.ir)
-    command = [
-        sys.executable, "-m", "verilocc_mlir.cli.main", "compile", str(ir),
-        "-o", str(out), f"--report={report}", f"--save-temps={temps}", "--quiet", *_options(source, settings),
-    ]  # fmt: skip
-    exit_code, stderr = running.run(command, _environment())
-    content: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
-    return KernelResult(
-        name=source.name,
-        code_object=out.read_bytes() if exit_code == ExitCode.PROVED else None,
-        report=content,
-        reason=_reason(exit_code, stderr, content).replace(str(ir), source.name),
-        exit_code=exit_code,
-        before=_text(temps / "kernel.before.mir"),
-        after=_text(temps / "kernel.after.mir"),
-    )
-
-
-def _options(source: KernelSource, settings: Settings) -> list[str]:
-    features = ",".join(filter(None, (settings.features, source.features)))
-    options = [
-        f"-mcpu={source.cpu}",
-        f"-O{source.opt_level}",
-        f"--allocator={settings.allocator}",
-        "--fallback" if settings.fallback else "--no-fallback",
-        "--verify" if settings.verify else "--no-verify",
-        f"--solver-seconds={settings.solver_seconds}",
-        f"--tool-seconds={settings.tool_seconds}",
-        *(f"--llc={option}" for option in (*settings.llc_options, *source.llc_options)),
-    ]
-    if features:
-        options.append(f"-mattr={features}")
-    if settings.llvm is not None:
-        options.append(f"--llvm={settings.llvm}")
-    return options
-
-
-def _environment() -> dict[str, str]:
-    """Ours, with this very package found first and nothing from the current directory."""
-    path = os.pathsep.join(filter(None, (str(_PACKAGES), os.environ.get("PYTHONPATH", ""))))
-    return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
-
-
-def _reason(exit_code: int, stderr: str, report: Mapping[str, Any]) -> str:
-    if exit_code == ExitCode.PROVED:
-        return ""
-    for function in report.get("functions", ()):
+def _reason(done: Result) -> str:
+    """Why it is not proved; a phase says with what verdict it ended."""
+    for function in (done.report or {}).get("functions", ()):
         for phase in function["phases"]:
             if phase["outcome"] != "proved":
-                why = phase["attempts"][-1]["reason"]
+                why = " ".join(phase["attempts"][-1]["reason"].split())
                 return f"{function['name']}, {phase['phase'].upper()}: {phase['outcome']}: {why}"
-    message = stderr.strip().removeprefix("verilocc: error: ")
-    if exit_code == ExitCode.UNKNOWN and message:
-        message = message.splitlines()[-2] if len(message.splitlines()) > 1 else message
-    return message.splitlines()[0] if message else f"verilocc compile ended with exit code {exit_code}"
-
-
-def _text(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+    return done.message or f"it ended {done.outcome}"

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from verilocc_mlir.allocators import allocator
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.mlir_bindings import Bindings
 from verilocc_mlir.hooks.mlir_compile import OptMode
 from verilocc_mlir.hooks.mlir_pass import PASS_NAME, AllocatePass, PassOptions
-from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
+from verilocc_mlir.pipeline.compile import checked_allocator
+from verilocc_mlir.pipeline.options import OPTION_NAMES, Kind, option, with_options
 
 _ANCHOR = re.compile(r"\s*(?P<anchor>[\w.]+)\s*\((?P<body>.*)\)\s*\Z", re.DOTALL)
 _ELEMENT = re.compile(rf"{re.escape(PASS_NAME)}\s*(?:\{{(?P<options>.*)\}})?\Z", re.DOTALL)
@@ -42,8 +42,8 @@ def parse_pipeline(text: str, context: Any, options: PassOptions | None = None) 
         text: ``builtin.module(first, verilocc-allocate{fallback=false}, last)``. The name stands at the outermost
             level, as the pass replaces whole ``gpu.module`` operations.
         context: the MLIR context of the module that is to be run on; decides the bindings.
-        options: what the options in braces change: ``allocator``, ``fallback``, ``unhandled``, ``llvm``, ``opt``,
-            ``device-libs``, ``solver-seconds``, ``tool-seconds``.
+        options: what the options in braces change: those of ``pipeline.options`` (``effort=best``,
+            ``solver-seconds=5``, ``server=unix:PATH``, …), ``unhandled``, ``opt`` and ``device-libs``.
 
     Raises:
         InputError: the name stands elsewhere, an option is not known, or the text has no anchor.
@@ -105,15 +105,28 @@ def parse_options(text: str, options: PassOptions | None = None) -> PassOptions:
         InputError: a key or value that is not known.
     """
     chosen = options or PassOptions()
+    given: dict[str, Any] = {}
     for pair in text.split():
         key, equals, value = pair.partition("=")
-        if not equals or key not in _OPTIONS:
-            raise InputError(f"{PASS_NAME} has no option {pair!r}", hint=f"options: {', '.join(sorted(_OPTIONS))}")
-        try:
-            chosen = _OPTIONS[key](chosen, value)
-        except ValueError as error:
-            raise InputError(f"{PASS_NAME}: {key} cannot be {value!r}") from error
-    return chosen
+        name = key.replace("-", "_")
+        if not equals or (key not in _OPTIONS and name not in OPTION_NAMES):
+            known = ", ".join(sorted((*_OPTIONS, *(name.replace("_", "-") for name in OPTION_NAMES))))
+            raise InputError(f"{PASS_NAME} has no option {pair!r}", hint=f"options: {known}")
+        if key in _OPTIONS:
+            try:
+                chosen = _OPTIONS[key](chosen, value)
+            except ValueError as error:
+                raise InputError(f"{PASS_NAME}: {key} cannot be {value!r}") from error
+        elif option(name).kind is Kind.FLAGS:
+            given[name] = (*given.get(name, ()), value)
+        else:
+            given[name] = value
+    try:
+        settings = with_options(chosen.settings, given)
+        checked_allocator(settings)
+    except InputError as error:
+        raise InputError(f"{PASS_NAME}: {error.what}", hint=error.hint) from error
+    return replace(chosen, settings=settings)
 
 
 def _flush(manager: Any, pending: list[str]) -> None:
@@ -136,27 +149,13 @@ def _one_of(value: str, *allowed: str) -> str:
     return value
 
 
-def _settings(options: PassOptions, **changes: Any) -> PassOptions:
-    return replace(options, settings=replace(options.settings, **changes))
-
-
 def _ir(options: PassOptions, **changes: Any) -> PassOptions:
     return replace(options, ir=replace(options.ir, **changes))
 
 
-def _named_allocator(name: str) -> str:
-    if name != LLVM_ALLOCATOR:
-        allocator(name)
-    return name
-
-
 _OPTIONS: dict[str, Callable[[PassOptions, str], PassOptions]] = {
-    "allocator": lambda o, v: _settings(o, allocator=_named_allocator(v)),
-    "fallback": lambda o, v: _settings(o, fallback=_one_of(v, "true", "false") == "true"),
-    "llvm": lambda o, v: _settings(o, llvm=Path(v)),
-    "solver-seconds": lambda o, v: _settings(o, solver_seconds=float(v)),
-    "tool-seconds": lambda o, v: _settings(o, tool_seconds=float(v)),
     "opt": lambda o, v: _ir(o, opt=cast(OptMode, _one_of(v, "auto", "always", "never"))),
     "device-libs": lambda o, v: _ir(o, device_libs=Path(v)),
     "unhandled": lambda o, v: replace(o, unhandled=_one_of(v, "remark", "error")),
 }
+"""The pass's own options; the others are those of ``pipeline.options``."""

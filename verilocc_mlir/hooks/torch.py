@@ -22,11 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
+from verilocc_mlir.files import write_whole
+from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace
 from verilocc_mlir.hooks.iree import compile_mlir
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult
 from verilocc_mlir.hooks.iree_runtime import DEVICE, Session
 from verilocc_mlir.hooks.torch_import import FUNCTION, IREE_FLAGS, Signature, import_module, name_of
+from verilocc_mlir.pipeline.options import with_options
 from verilocc_mlir.pipeline.settings import Settings
 
 _OF_IREE = re.compile(r"iree-compile(: | \()")
@@ -68,7 +71,7 @@ class TorchModule:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the .vmfb: all of it, or nothing."""
-        _write_whole(Path(path), self.vmfb)
+        write_whole(Path(path), self.vmfb)
 
     def run(self, *args: Any, device: str = DEVICE, **kwargs: Any) -> Any:
         """Run it on a ROCm GPU, through IREE's HIP driver; arguments and results as of the Torch module, on the CPU.
@@ -100,8 +103,11 @@ def compile(
     flags: Sequence[str] = (),
     settings: Settings | None = None,
     jobs: int = 0,
+    replace: Replace | str = DEFAULT_REPLACE,
+    cache: Path | bool = True,
     iree: IreeCompiler | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    **options: Any,
 ) -> TorchModule:
     """Compile a Torch module for an AMD GPU, for inference. No GPU is needed.
 
@@ -114,7 +120,11 @@ def compile(
         flags: further flags of iree-compile.
         settings: how each kernel is allocated and proved.
         jobs: kernels at once; 0 for one a core.
+        replace: which of IREE's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse by the model)
+            or ``"never"``.
+        cache: where results are kept by content; True for the user's cache directory, False for nowhere.
         progress: gets a line for each step.
+        options: of ``pipeline.options``, by name, for example ``effort="best"``; they go before ``settings``.
 
     Raises:
         ToolchainError: torch, IREE or LLVM is missing or failed. InputError: it cannot be traced.
@@ -123,6 +133,7 @@ def compile(
     """
     if not isinstance(example_inputs, (tuple, list)):
         raise InputError("example_inputs is not a tuple", where=name_of(module), hint="one tensor x is given as (x,)")
+    settings = with_options(settings, options)
     progress(f"torch.export: {name_of(module)}")
     imported = import_module(module, example_inputs, example_kwargs, dynamic_shapes)
     iree = iree or find_iree_compile()
@@ -134,6 +145,8 @@ def compile(
             flags=(*IREE_FLAGS, *flags),
             settings=settings,
             jobs=jobs,
+            replace=replace,
+            cache=cache,
             iree=iree,
             name=name,
             progress=progress,
@@ -160,17 +173,5 @@ def _keep(mlir: bytes, name: str) -> Path:
     """Write the module to a file that stays; the same module to the same file."""
     safe = re.sub(r"\W+", "-", name).strip("-") or "module"
     path = Path(tempfile.gettempdir()) / f"verilocc-{safe}-{hashlib.sha256(mlir).hexdigest()[:12]}.mlirbc"
-    _write_whole(path, mlir)
+    write_whole(path, mlir)
     return path
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """All of it, or nothing; a link that is there is replaced, not followed."""
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise

@@ -18,11 +18,12 @@ from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.hooks.iree_runtime import NoGpuError, gpu_missing
 from verilocc_mlir.hooks.torch import TorchModule, compile
 from verilocc_mlir.hooks.torch_import import front_end
+from verilocc_mlir.pipeline.options import OPTION_NAMES
 
 VARIABLE = "VERILOCC_TARGET"
 """Environment variable: the target where the options name none."""
 
-_OPTIONS = frozenset({"target", "without_gpu", "jobs", "flags", "settings"})
+_OPTIONS = ("target", "without_gpu", "jobs", "flags", "settings", "replace", "cache", *OPTION_NAMES)
 _compiled: list[TorchModule] = []
 
 
@@ -37,16 +38,16 @@ def backend(graph: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | N
     Args:
         graph: a ``torch.fx.GraphModule``; its parameters may come as inputs.
         inputs: tensors, and sizes that are dynamic as numbers.
-        options: ``target``; ``without_gpu``: ``"eager"`` (default) or ``"error"``; ``jobs``, ``flags`` and
-            ``settings`` as for ``verilocc_mlir.compile``.
+        options: ``target``; ``without_gpu``: ``"eager"`` (default) or ``"error"``; the others as for
+            ``verilocc_mlir.compile``.
 
     Raises:
         InputError: a wrong option, or no target. UnsupportedError: gradients are wanted.
     """
     given = dict(options or {})
-    unknown = sorted(given.keys() - _OPTIONS)
+    unknown = sorted(given.keys() - set(_OPTIONS))
     if unknown:
-        raise InputError(f"there is no option {unknown[0]!r}", hint=f"there are {', '.join(sorted(_OPTIONS))}")
+        raise InputError(f"there is no option {unknown[0]!r}", hint=f"there are {', '.join(_OPTIONS)}")
     target = given.pop("target", "") or os.environ.get(VARIABLE, "")
     if not target:
         raise InputError(

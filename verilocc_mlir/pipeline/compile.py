@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -57,6 +58,8 @@ from verilocc_mlir.toolchain.staged import (
 from verilocc_mlir.toolchain.verifier import without_functions
 from verilocc_mlir.version import __version__
 
+_REMOTE = "verilocc_mlir.service.kept:remote_allocator"
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -104,12 +107,12 @@ def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | 
 
     Args:
         settings: what is asked for.
-        remote: makes the allocator of the server; nothing here speaks its protocol
-            (``verilocc_mlir.allocators.remote``).
+        remote: makes the allocator of the server; None: one whose channel this process keeps, loaded by name, as
+            nothing here speaks its protocol.
 
     Raises:
-        InputError: as for ``checked_allocator``; a server is named, and there is no ``remote``, or LLVM's allocation is
-            wanted.
+        InputError: as for ``checked_allocator``; a server is named, and LLVM's allocation is wanted.
+        UnsupportedError: a server is named, and the packages of the service are not installed.
     """
     local = checked_allocator(settings)
     if not settings.server:
@@ -120,10 +123,9 @@ def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | 
     if local is None:
         raise InputError("LLVM's allocation is wanted, and a server for another", hint="leave one of the two out")
     if remote is None:
-        raise InputError(
-            f"who is to ask the server {settings.server} is not said",
-            hint="hand its allocator in: compile_module(…, allocators=(RemoteAllocator(…), allocator(…)))",
-        )
+        module, _, attribute = _REMOTE.partition(":")
+        remote = getattr(importlib.import_module(module), attribute)
+    assert remote is not None
     return remote(settings), local
 
 

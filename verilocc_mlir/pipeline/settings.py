@@ -102,8 +102,7 @@ class Settings:
         tool_seconds: limit for one run of an LLVM tool.
         llc_options: further options for llc, given to every stage and to the direct compile alike.
         llvm: directory of the LLVM tools, or an llc; None searches.
-        server: address of the server that is asked before ``allocator``, ``""`` for none. Who compiles hands its
-            allocator in, see ``pipeline.compile.allocators_of``.
+        server: address of the server that is asked before ``allocator``, ``""`` for none.
         server_allocator: which of the server's allocators is asked, ``""`` for its default; ``allocator`` is then the
             local one that follows.
         access: how to get through to it.

@@ -9,21 +9,16 @@ import re
 import threading
 from collections.abc import Mapping, MutableMapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from verilocc_mlir.allocators import allocator as find_allocator
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.hooks.triton.stages import KernelStages
+from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace, replace_of
+from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
 from verilocc_mlir.hooks.triton.versions import cache_key
-from verilocc_mlir.pipeline.settings import (
-    DEFAULT_ALLOCATOR,
-    DEFAULT_SOLVER_SECONDS,
-    DEFAULT_TOOL_SECONDS,
-    LLVM_ALLOCATOR,
-    Settings,
-)
+from verilocc_mlir.pipeline.compile import checked_allocator
+from verilocc_mlir.pipeline.options import with_options
+from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target
 from verilocc_mlir.toolchain.find import find_toolchain
 
@@ -44,12 +39,15 @@ class Hook:
     launch of a kernel; and with a backend's stages, to change them.
     """
 
-    def __init__(self, settings: Settings, targets: tuple[str, ...], knobs: Any) -> None:
+    def __init__(
+        self, settings: Settings, targets: tuple[str, ...], knobs: Any, policy: Replace = DEFAULT_REPLACE
+    ) -> None:
         self.settings = settings
+        self.policy = policy
         self.targets = targets
         self.knobs = knobs
         self.before: Any = knobs.runtime.add_stages_inspection_hook
-        self._key = cache_key(settings, find_toolchain(settings.llvm), targets)
+        self._key = cache_key(settings, find_toolchain(settings.llvm), targets, policy)
         self._hash = hashlib.sha256(self._key.encode()).hexdigest()
 
     def __call__(
@@ -69,7 +67,8 @@ class Hook:
         if self.before is not None:
             self.before(backend, stages, options, language, capability)
         if self._handles(backend, stages, options):
-            ours = KernelStages(self.settings, self.knobs, backend, options, stages["amdgcn"], stages["hsaco"])
+            theirs = Theirs(stages["amdgcn"], stages["hsaco"])
+            ours = KernelStages(self.settings, self.policy, self.knobs, backend, options, theirs)
             stages["amdgcn"] = ours.amdgcn
             stages["hsaco"] = ours.hsaco
         return None
@@ -84,48 +83,36 @@ class Hook:
 def install(
     target: str | Sequence[str] | None = None,
     *,
-    allocator: str = DEFAULT_ALLOCATOR,
-    fallback: bool = True,
-    verify: bool = True,
-    solver_seconds: float = DEFAULT_SOLVER_SECONDS,
-    tool_seconds: float = DEFAULT_TOOL_SECONDS,
-    llvm: Path | None = None,
+    settings: Settings | None = None,
+    replace: Replace | str = DEFAULT_REPLACE,
+    **options: Any,
 ) -> None:
     """Send the kernels that Triton compiles from now on through this project's pipeline. A second call replaces the
     settings of the first.
 
     Args:
         target: ``"gfx942"``, or several; None for every AMD GPU. Kernels for others are left alone.
-        allocator: a name of ``verilocc_mlir.allocators``, or ``llvm`` to prove LLVM's own allocation.
-        fallback: take LLVM's allocation, proved, where ours fails; without it such a kernel is Triton's.
-        verify: run LLVM's machine verifier as well.
-        solver_seconds: limit for one question to the solver.
-        tool_seconds: limit for one run of an LLVM tool.
-        llvm: directory of the LLVM tools; None searches.
+        settings: how kernels are allocated and proved; target, flags and form of the result come from Triton.
+        replace: which of Triton's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse by the
+            model) or ``"never"``.
+        options: of ``pipeline.options``, by name, for example ``effort="best"``; they go before ``settings``.
 
     Raises:
         UnsupportedError: Triton is not installed, or too old.
-        InputError: no such target or allocator.
+        InputError: no such target, allocator or option.
         ToolchainError: no LLVM with AMDGPU of a sufficient version.
     """
     global _active
     targets = (target,) if isinstance(target, str) else tuple(target or ())
     for name in targets:
         find_target(name)
-    if allocator != LLVM_ALLOCATOR:
-        find_allocator(allocator)
-    settings = Settings(
-        allocator=allocator,
-        fallback=fallback,
-        verify=verify,
-        solver_seconds=solver_seconds,
-        tool_seconds=tool_seconds,
-        llvm=llvm,
-    )
+    chosen = with_options(settings, options)
+    checked_allocator(chosen)
+    policy = replace_of(replace)
     knobs = _knobs()
     with _lock:
         _remove()
-        _active = Hook(settings, targets, knobs)
+        _active = Hook(chosen, targets, knobs, policy)
         knobs.runtime.add_stages_inspection_hook = _active
 
 

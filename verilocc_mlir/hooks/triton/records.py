@@ -6,9 +6,10 @@ import threading
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from verilocc_mlir.hooks.baseline import Comparison
 from verilocc_mlir.report.model import Report, Resources
 
-Kind = Literal["proved", "option", "unsupported", "input", "toolchain", "not proved", "internal"]
+Kind = Literal["proved", "declined", "option", "unsupported", "input", "toolchain", "not proved", "internal"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class KernelRecord:
         name: the kernel's symbol.
         target: ``"gfx942"``.
         hash: Triton's cache key of the compilation (``CompiledKernel.hash``).
-        kind: ``"proved"``, or why Triton compiled it by itself: an ``"option"`` that only Triton's own LLVM honours,
+        kind: ``"proved"``, or why Triton's own stays: ``"declined"``, ours is proved, and worse by the model or not
+            wanted; an ``"option"`` that only Triton's own LLVM honours,
             ``"unsupported"`` or unreadable ``"input"``, a failing ``"toolchain"``, ``"not proved"``, or a fault in this
             project (``"internal"``).
         reason: why it passed through, in one line; empty for a proved one.
@@ -27,6 +29,7 @@ class KernelRecord:
         fallbacks: for each phase in which LLVM's allocation was taken instead of ours, the reason.
         registers: what the kernel takes at run time; None if it passed through.
         greedy: the same for LLVM's own allocation of the same IR, by the LLVM that this project uses.
+        comparison: ours beside Triton's own, by the model; None where they were not compared.
         notes: what else a person should know.
         report: the whole report; None where the pipeline ended with an error, or the record comes from a cache.
     """
@@ -40,6 +43,7 @@ class KernelRecord:
     fallbacks: dict[str, str] | None = None
     registers: Resources | None = None
     greedy: Resources | None = None
+    comparison: Comparison | None = None
     notes: tuple[str, ...] = ()
     report: Report | None = None
 
@@ -54,7 +58,8 @@ class KernelRecord:
             key: getattr(self, key) for key in ("name", "target", "kind", "reason", "phases", "fallbacks", "notes")
         }
         sizes = {key: value and asdict(value) for key in ("registers", "greedy") for value in (getattr(self, key),)}
-        return {**plain, "notes": list(self.notes), **sizes}
+        modelled = self.comparison and self.comparison.to_data()
+        return {**plain, "notes": list(self.notes), **sizes, "modelled": modelled}
 
     def __str__(self) -> str:
         if not self.proved:

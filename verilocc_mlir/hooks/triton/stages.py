@@ -13,6 +13,7 @@ from typing import Any
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
+from verilocc_mlir.hooks.baseline import Replace, compare_objects
 from verilocc_mlir.hooks.triton.ir import as_code_generated, kernel_names
 from verilocc_mlir.hooks.triton.options import PassThrough, wanted
 from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
@@ -32,6 +33,14 @@ _KINDS: tuple[tuple[type[VeriloccError], Kind], ...] = (
 
 
 @dataclass(frozen=True)
+class Theirs:
+    """Triton's own stages."""
+
+    amdgcn: Stage
+    hsaco: Stage
+
+
+@dataclass(frozen=True)
 class _Ours:
     """What takes the place of Triton's results."""
 
@@ -42,24 +51,29 @@ class _Ours:
 class KernelStages:
     """``amdgcn`` and ``hsaco`` of one compilation; each falls back to the stage of Triton that it replaces."""
 
-    def __init__(self, settings: Settings, knobs: Any, backend: Any, options: Any, amdgcn: Stage, hsaco: Stage) -> None:
+    def __init__(
+        self, settings: Settings, policy: Replace, knobs: Any, backend: Any, options: Any, theirs: Theirs
+    ) -> None:
         self._settings = settings
+        self._policy = policy
         self._knobs = knobs
         self._backend = backend
         self._options = options
-        self._triton_amdgcn = amdgcn
-        self._triton_hsaco = hsaco
+        self._theirs = theirs
         self._ours: _Ours | None = None
 
     def amdgcn(self, src: Any, metadata: MutableMapping[str, Any]) -> Any:
         """LLVM IR to assembly text; sets ``metadata["name"]`` as Triton's stage does."""
         names = kernel_names(src) if isinstance(src, str) else []
         record, self._ours = self._compile(src, names, str(metadata.get("hash", "")))
+        own: Any = None
+        if self._ours is not None and self._policy is not Replace.ALWAYS:
+            record, own = self._compared(record, src, metadata, self._ours)
         logger.log(logging.INFO if record.proved else logging.WARNING, "%s", record)
         add_record(record)
         metadata["verilocc"] = record.summary()
         if self._ours is None:
-            return self._triton_amdgcn(src, metadata)
+            return self._theirs.amdgcn(src, metadata) if own is None else own
         metadata["name"] = record.name
         if self._knobs.amd.dump_amdgcn:
             print("// -----// AMDGCN Dump //----- //")
@@ -69,13 +83,30 @@ class KernelStages:
     def hsaco(self, src: Any, metadata: MutableMapping[str, Any]) -> Any:
         """Assembly text to code object."""
         if self._ours is None:
-            return self._triton_hsaco(src, metadata)
+            return self._theirs.hsaco(src, metadata)
         if src == self._ours.assembly:
             return self._ours.code_object
         what = "other assembly was put in the place of the proved one (an override): Triton assembles it, unproved"
         logger.warning("%s: %s", metadata.get("name"), what)
         metadata["verilocc"] = {**metadata["verilocc"], "kind": "option", "reason": what}
-        return self._triton_hsaco(src, metadata)
+        return self._theirs.hsaco(src, metadata)
+
+    def _compared(
+        self, record: KernelRecord, src: Any, metadata: MutableMapping[str, Any], ours: _Ours
+    ) -> tuple[KernelRecord, Any]:
+        """The record with Triton's own kernel beside ours; and where that one stays, its assembly."""
+        theirs = dict(metadata)
+        own = self._theirs.amdgcn(src, theirs)
+        comparison = compare_objects(
+            ours.code_object, self._theirs.hsaco(own, dict(theirs)), record.target, self._settings
+        )
+        record = replace(record, comparison=comparison)
+        declined = "replace=never" if self._policy is Replace.NEVER else comparison.worse
+        if not declined:
+            return record, None
+        self._ours = None
+        metadata.update(theirs)
+        return replace(record, kind="declined", reason=f"ours is proved, but: {declined}"), own
 
     def _compile(self, src: Any, names: list[str], key: str) -> tuple[KernelRecord, _Ours | None]:
         name = names[0] if names else "?"

@@ -6,12 +6,13 @@ from importlib import metadata
 
 import verilocc_mlir
 from verilocc_mlir.allocators import allocator
+from verilocc_mlir.hooks.baseline import Replace
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Settings
 from verilocc_mlir.toolchain.find import Toolchain
 
 
-def cache_key(settings: Settings, toolchain: Toolchain, targets: tuple[str, ...]) -> str:
+def cache_key(settings: Settings, toolchain: Toolchain, targets: tuple[str, ...], policy: Replace) -> str:
     """One line that names this project's code, the allocator, the verifier's solver, LLVM and the settings.
 
     Development versions of this project and of LLVM change without a new number: the sources are hashed, and llc is
@@ -26,5 +27,6 @@ def cache_key(settings: Settings, toolchain: Toolchain, targets: tuple[str, ...]
         f"llvm {toolchain.version_text} {llc.st_size} {llc.st_mtime_ns}",
         f"settings {settings}",
         f"targets {','.join(targets)}",
+        f"replace {policy.value}",
     ]
     return "; ".join(parts)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.pipeline.settings import Settings
+
+BEFORE = "before"
+"""Name of the part that is the machine IR as it entered allocation; it comes with ``Emit.MIR``."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Result:
         keyed: it is what was asked for. A local result where a server was to allocate is delivered, but neither kept
             nor taken for done.
         server_version: what allocated behind the server, as it said then; ``""`` where no server took part.
+        parts: the further forms that the settings ask for (``Settings.also``), by ``Emit.value``, and ``BEFORE``; they
+            may be unproved.
     """
 
     number: int
@@ -53,6 +58,7 @@ class Result:
     seconds: float = 0.0
     keyed: bool = True
     server_version: str = ""
+    parts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 class Executor(Protocol):

@@ -284,14 +284,19 @@ class _Worker:
 
 
 def _result(job: Job, header: dict[str, Any], data: bytes, seconds: float) -> Result:
+    end = at = len(data) - sum(size for _, size in header["parts"])
+    parts: dict[str, bytes] = {}
+    for name, size in header["parts"]:
+        parts[name], at = data[at : at + size], at + size
     return Result(
         number=job.number,
         outcome=Outcome(header["outcome"]),
-        data=data if header["proved"] else None,
+        data=data[:end] if header["proved"] else None,
         report=header["report"],
         message=header["message"],
         final=header["final"],
         seconds=seconds,
         keyed=header["keyed"],
         server_version=header["server_version"],
+        parts=parts,
     )

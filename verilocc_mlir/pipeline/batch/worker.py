@@ -23,8 +23,9 @@ from typing import IO, Any
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import UNKNOWN_VERSION, Allocator
 from verilocc_mlir.errors import ToolchainError, VeriloccError, is_out_of_memory
+from verilocc_mlir.pipeline.batch.jobs import BEFORE
 from verilocc_mlir.pipeline.compile import allocators_of, compile_module
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.report.json import to_data
 from verilocc_mlir.report.model import EXIT_CODES, Report
 
@@ -129,7 +130,7 @@ def _answer(job: dict[str, Any], data: bytes, allocators: Factory, memory_mib: i
     proved = report.outcome is Outcome.PROVED and compiled.data is not None
     attempts = [a for f in report.functions for p in f.phases for a in p.attempts]
     versions = {a.version for a in attempts if a.server}
-    header = {
+    header: dict[str, Any] = {
         "outcome": str(report.outcome),
         "message": "" if proved else _reason(report),
         "final": True,
@@ -142,12 +143,17 @@ def _answer(job: dict[str, Any], data: bytes, allocators: Factory, memory_mib: i
         "server_version": next(iter(versions), ""),
         "report": to_data(report),
     }
-    return frame(header, compiled.data if proved and compiled.data is not None else b"")
+    data = compiled.data if proved and compiled.data is not None else b""
+    parts = {emit.value: text for emit, text in compiled.also.items()}
+    if Emit.MIR in settings.also:
+        parts[BEFORE] = compiled.before.encode()
+    header["parts"] = [[name, len(part)] for name, part in parts.items()]
+    return frame(header, b"".join((data, *parts.values())))
 
 
 def _failure(outcome: Outcome, message: str, *, final: bool, spent: bool = False) -> bytes:
     header = {"outcome": str(outcome), "message": " ".join(message.split()), "final": final, "spent": spent}
-    return frame({**header, "proved": False, "keyed": True, "server_version": "", "report": None})
+    return frame({**header, "proved": False, "keyed": True, "server_version": "", "report": None, "parts": []})
 
 
 def _outcome(error: VeriloccError) -> Outcome:

@@ -1,0 +1,74 @@
+"""Ours beside the front end's own object: what is compared, and what of it decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.hooks.baseline import Comparison, Replace, Standing, compare_objects, replace_of
+from verilocc_mlir.hooks.iree import _declined
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Settings
+from verilocc_mlir.toolchain.metadata import read_code_object
+
+THEIRS = Standing(vgprs=24, sgprs=16, scratch_bytes=0, waves=8, spills=0.0, cycles=100.0)
+
+
+def beside(ours: Standing) -> Comparison:
+    return Comparison({"k": ours}, {"k": THEIRS})
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"waves": 7}, "k has 7 waves for 8"),
+        ({"spills": 2.0, "scratch_bytes": 8}, "k spills more: 8 bytes of scratch for 0"),
+        ({"cycles": 100.5}, "k is modelled at 100 cycles for 100"),
+    ],
+)
+def test_fewer_waves_more_spills_and_more_cycles_are_worse(change: dict[str, float], why: str) -> None:
+    comparison = beside(replace(THEIRS, **change))
+    assert comparison.worse == why
+    assert _declined(comparison, Replace.BETTER).endswith(why)
+    assert _declined(comparison, Replace.ALWAYS) == ""
+
+
+def test_the_same_or_better_is_not_worse() -> None:
+    for ours in (THEIRS, replace(THEIRS, vgprs=30), replace(THEIRS, cycles=90.0), replace(THEIRS, waves=9)):
+        assert beside(ours).worse == ""
+        assert _declined(beside(ours), Replace.BETTER) == ""
+        assert "replace=never" in _declined(beside(ours), Replace.NEVER)
+
+
+def test_real_code_objects_are_read_from_their_machine_code(kernels: object) -> None:
+    from support import kernel_paths
+
+    path = next(p for p in kernel_paths() if "gfx942" in p.name)
+    settings = Settings(cpu="gfx942")
+    ours = compile_module(path.read_bytes(), path.name, settings).data
+    llvms = compile_module(path.read_bytes(), path.name, replace(settings, allocator=LLVM_ALLOCATOR)).data
+    assert ours is not None
+    assert llvms is not None
+    comparison = compare_objects(ours, llvms, "gfx942", settings)
+    assert comparison.reason == ""
+    metadata = read_code_object(ours).kernels
+    assert comparison.ours.keys() == comparison.theirs.keys() == metadata.keys()
+    for name, standing in comparison.ours.items():
+        assert standing.scratch_bytes == metadata[name].private_segment_fixed_size
+        assert standing.cycles > 0
+    assert compare_objects(ours, ours, "gfx942", settings).worse == ""
+
+
+def test_what_cannot_be_read_has_no_standing_and_says_why() -> None:
+    comparison = compare_objects(None, b"no ELF file", "gfx942", Settings())
+    assert not comparison.theirs
+    assert comparison.reason.startswith("not modelled: ")
+    assert comparison.worse == ""
+
+
+def test_policies_by_name() -> None:
+    assert [replace_of(word) for word in ("always", "better", "never")] == list(Replace)
+    with pytest.raises(InputError, match="replace=often is not always, better or never"):
+        replace_of("often")

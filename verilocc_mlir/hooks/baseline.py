@@ -1,0 +1,140 @@
+"""Ours beside what the user had: the code object that the front end's own compiler made.
+
+Both are read in the same way, from their machine code, and costed by the same model (``verilocc_mlir.cost``), so that
+neither gains by what its assembly text says of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from verilocc_mlir.cost.model import KernelCost
+from verilocc_mlir.cost.read import ReadOptions, cost_of_file
+from verilocc_mlir.errors import InputError, VeriloccError
+from verilocc_mlir.pipeline.effort import spill_traffic
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.toolchain.metadata import read_code_object
+
+
+class Replace(Enum):
+    """Which of the front end's kernels are replaced by ours, of those that are proved.
+
+    ``BETTER``: where ours is not modelled dearer, does not spill more and has no fewer waves. ``NEVER`` only looks.
+    """
+
+    ALWAYS = "always"
+    BETTER = "better"
+    NEVER = "never"
+
+
+DEFAULT_REPLACE = Replace.BETTER
+
+
+def replace_of(given: Replace | str) -> Replace:
+    """The value, from itself or its text.
+
+    Raises:
+        InputError: it is none of them.
+    """
+    try:
+        return Replace(given)
+    except ValueError as error:
+        raise InputError(f"replace={given} is not always, better or never") from error
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What one kernel takes: registers, registers spilled, waves per SIMD and modelled cycles of a wave.
+
+    ``spills`` counts what is stored and reloaded, by estimated executions.
+    """
+
+    vgprs: int
+    sgprs: int
+    scratch_bytes: int
+    waves: int
+    spills: float
+    cycles: float
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "vgprs": self.vgprs,
+            "sgprs": self.sgprs,
+            "scratch_bytes": self.scratch_bytes,
+            "waves": self.waves,
+            "spills": round(self.spills, 2),
+            "cycles": round(self.cycles, 1),
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ours beside theirs, kernel by kernel; ``reason`` says why there is nothing to compare, ``""`` where there is."""
+
+    ours: Mapping[str, Standing]
+    theirs: Mapping[str, Standing]
+    reason: str = ""
+
+    @property
+    def worse(self) -> str:
+        """In what ours stands worse than theirs, in a line; ``""`` where it does not."""
+        return "; ".join(filter(None, (_worse(name, self.ours[name], self.theirs[name]) for name in self._shared)))
+
+    @property
+    def _shared(self) -> list[str]:
+        return sorted(self.ours.keys() & self.theirs.keys())
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON values: theirs, and ours, by kernel."""
+        return {
+            "theirs": {name: standing.to_data() for name, standing in self.theirs.items()},
+            "ours": {name: standing.to_data() for name, standing in self.ours.items()},
+            "reason": self.reason or None,
+        }
+
+
+def compare_objects(ours: bytes | None, theirs: bytes, cpu: str, settings: Settings) -> Comparison:
+    """Both code objects by the model; what cannot be read has no standing.
+
+    Args:
+        ours: None where there is none; then theirs stands alone.
+        cpu: the processor that both are for.
+        settings: where LLVM is, and how long it may take.
+    """
+    try:
+        theirs_standing = _standings(theirs, cpu, settings)
+        return Comparison({} if ours is None else _standings(ours, cpu, settings), theirs_standing)
+    except VeriloccError as error:
+        return Comparison({}, {}, f"not modelled: {error.what}")
+
+
+def _standings(code_object: bytes, cpu: str, settings: Settings) -> dict[str, Standing]:
+    asked = ReadOptions(cpu=cpu, llvm=settings.llvm, timeout=settings.tool_seconds)
+    functions = cost_of_file(code_object, "code object", asked).functions
+    kernels = read_code_object(code_object).kernels
+    return {name: _standing(functions[name]) for name in kernels if name in functions}
+
+
+def _standing(cost: KernelCost) -> Standing:
+    return Standing(
+        vgprs=cost.vectors,
+        sgprs=cost.sgprs,
+        scratch_bytes=cost.scratch_bytes,
+        waves=cost.occupancy,
+        spills=spill_traffic(cost),
+        cycles=cost.cycles,
+    )
+
+
+def _worse(name: str, ours: Standing, theirs: Standing) -> str:
+    if ours.waves < theirs.waves:
+        return f"{name} has {ours.waves} waves for {theirs.waves}"
+    if ours.spills > theirs.spills and ours.scratch_bytes > theirs.scratch_bytes:
+        return f"{name} spills more: {ours.scratch_bytes} bytes of scratch for {theirs.scratch_bytes}"
+    if ours.cycles > theirs.cycles:
+        return f"{name} is modelled at {ours.cycles:,.0f} cycles for {theirs.cycles:,.0f}"
+    return ""

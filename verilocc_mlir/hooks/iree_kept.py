@@ -1,0 +1,110 @@
+"""Whole modules kept by content: what the second compilation of the same module costs is a look.
+
+The key names all that the result depends on: the module, the flags, iree-compile itself, the policy, and the keys of
+the kernels' compilations (``pipeline.key``), which name LLVM, Z3, the settings and the sources of this project.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.hooks.baseline import Comparison, Replace, Standing
+from verilocc_mlir.hooks.iree_compiler import IreeCompiler
+from verilocc_mlir.hooks.iree_result import IreeKernel
+from verilocc_mlir.hooks.kernels import Kernels
+from verilocc_mlir.hooks.vmfb import accounted
+from verilocc_mlir.pipeline.key import Keys
+
+_MODULE, _INDEX = "module.vmfb", "kernels.json"
+
+
+class KeptModules:
+    """The modules that a store has for one way of compiling them."""
+
+    def __init__(self, kernels: Kernels, iree: IreeCompiler, policy: Replace) -> None:
+        self._kernels = kernels
+        self._iree = iree
+        self._policy = policy
+
+    def key(self, module: bytes, flags: Sequence[str]) -> str:
+        """The name of a module; ``""`` where nothing is kept, or a server has a part in it."""
+        if self._kernels.store is None or self._kernels.settings.server:
+            return ""
+        program = self._iree.path.stat()
+        parts = [str(self._iree.path), program.st_size, program.st_mtime_ns, self._policy.value, *flags]
+        digest = hashlib.sha256(json.dumps(parts).encode() + b"\0" + module).hexdigest()
+        return Keys(self._kernels.settings, self._kernels.toolchain).of(digest)
+
+    def get(self, key: str) -> tuple[bytes, tuple[IreeKernel, ...]] | None:
+        """The file and its kernels; None where it is not kept, or its code objects are not in it as they are."""
+        store = self._kernels.store
+        parts = store.get(key) if store is not None and key else None
+        if parts is None:
+            return None
+        kernels = tuple(_read(row, parts, n) for n, row in enumerate(json.loads(parts[_INDEX])))
+        try:
+            faults = accounted(parts[_MODULE], {k.executable: k.code_object for k in kernels})
+        except VeriloccError:
+            return None
+        return None if faults else (parts[_MODULE], kernels)
+
+    def put(self, key: str, vmfb: bytes, kernels: Sequence[IreeKernel]) -> None:
+        """Keep it, if each kernel would come out the same way again."""
+        store = self._kernels.store
+        if store is None or not key or not all(kernel.keyed for kernel in kernels):
+            return
+        parts = {_MODULE: vmfb, _INDEX: json.dumps([_index(kernel) for kernel in kernels]).encode()}
+        for number, kernel in enumerate(kernels):
+            for name, data in _bytes(kernel).items():
+                parts[f"{number}.{name}"] = data
+        with suppress(OSError):  # a full disk costs the next run its time, not this one its result
+            store.put(key, parts)
+
+
+def _bytes(kernel: IreeKernel) -> dict[str, bytes]:
+    ours = {} if kernel.code_object == kernel.own else {"object": kernel.code_object}
+    report = json.dumps(kernel.report).encode()
+    return {
+        "own": kernel.own,
+        "report": report,
+        "before": kernel.before.encode(),
+        "after": kernel.after.encode(),
+        **ours,
+    }
+
+
+def _index(kernel: IreeKernel) -> dict[str, Any]:
+    compared = {
+        side: {n: s.to_data() for n, s in getattr(kernel.comparison, side).items()} for side in ("ours", "theirs")
+    }
+    return {
+        "executable": kernel.executable,
+        "proved": kernel.proved,
+        "reason": kernel.reason,
+        "declined": kernel.declined,
+        "comparison": {**compared, "reason": kernel.comparison.reason},
+    }
+
+
+def _read(row: dict[str, Any], parts: dict[str, bytes], number: int) -> IreeKernel:
+    own = parts[f"{number}.own"]
+    given: dict[str, Any] = row["comparison"]
+    ours, theirs = ({n: Standing(**s) for n, s in given[side].items()} for side in ("ours", "theirs"))
+    kernel = IreeKernel(
+        executable=row["executable"],
+        proved=row["proved"],
+        reason=row["reason"],
+        code_object=parts.get(f"{number}.object", own),
+        own=own,
+        report=json.loads(parts[f"{number}.report"]),
+        before=parts[f"{number}.before"].decode(),
+        after=parts[f"{number}.after"].decode(),
+        declined=row["declined"],
+    )
+    return replace(kernel, comparison=Comparison(ours, theirs, given["reason"]))

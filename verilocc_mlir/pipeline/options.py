@@ -1,0 +1,195 @@
+"""What a user may set for every kernel, whatever way it comes in: one definition of each option.
+
+Derived from it: the options of the command line (``cli/options.py``, ``cli/server.py``), the keywords of
+``verilocc_mlir.compile``, of IREE's ``compile_mlir`` and of Triton's ``install``, the options of Dynamo's back end, and
+the words in MLIR's pipeline text. What goes over the wire and into the cache key are the fields of ``Settings`` that
+the options set.
+
+Processor, features, level and form of the result are not among them: with a front end, that decides them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.pipeline.settings import Effort, ServerAccess, Settings
+
+
+class Kind(Enum):
+    """What values an option takes; the value of the member says it in messages."""
+
+    TEXT = "a text"
+    SWITCH = "true or false"
+    SECONDS = "a number of seconds above 0"
+    COUNT = "a whole number of at least 1"
+    PATH = "a path"
+    EFFORT = "fast, balanced or best"
+    FLAGS = "a flag, or a list of flags"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: as a keyword; in texts and on the command line with ``-`` for ``_``.
+        kind: what values it takes.
+        help: what it does, in a line.
+        field: the field of ``Settings`` that it sets; with ``of_access`` of ``ServerAccess``.
+        metavar: what stands for its value in the command line's help.
+        of_access: it says how to get through to the server.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    field: str
+    metavar: str = ""
+    of_access: bool = False
+
+    @property
+    def word(self) -> str:
+        """Its name in texts and on the command line."""
+        return self.name.replace("_", "-")
+
+    @property
+    def default(self) -> Any:
+        """The value where nobody sets it."""
+        return getattr(ServerAccess() if self.of_access else Settings(), self.field)
+
+    def value(self, given: object) -> Any:
+        """``given``, be it a value or the text of one, as the field has it.
+
+        Raises:
+            InputError: it is neither.
+        """
+        try:
+            return _CONVERSIONS[self.kind](given)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{self.word}={given!s} is not {self.kind.value}") from error
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError
+    return given
+
+
+def _switch(given: object) -> bool:
+    return given if isinstance(given, bool) else {"true": True, "false": False}[_text(given)]
+
+
+def _seconds(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, (int, float, str)):
+        raise TypeError
+    seconds = float(given)
+    if not (isfinite(seconds) and seconds > 0):
+        raise ValueError
+    return seconds
+
+
+def _count(given: object) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, (int, str)) or int(given) < 1:
+        raise ValueError
+    return int(given)
+
+
+def _path(given: object) -> Path | None:
+    if given is None:
+        return None
+    if not isinstance(given, (str, Path)):
+        raise TypeError
+    return Path(given)
+
+
+def _flags(given: object) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(_text(flag) for flag in given)  # type: ignore[attr-defined]
+
+
+def _effort(given: object) -> Effort:
+    return Effort(given)
+
+
+_CONVERSIONS: dict[Kind, Callable[[object], Any]] = {
+    Kind.TEXT: _text,
+    Kind.SWITCH: _switch,
+    Kind.SECONDS: _seconds,
+    Kind.COUNT: _count,
+    Kind.PATH: _path,
+    Kind.EFFORT: _effort,
+    Kind.FLAGS: _flags,
+}
+
+OPTIONS = (
+    Option("effort", Kind.EFFORT, "How many allocations are tried.", "effort"),
+    Option(
+        "allocator", Kind.TEXT,
+        "deterministic; exact: the fewest waves lost, then copies, by CP-SAT; model, model:DIR; llvm: LLVM's, audited.",
+        "allocator", "NAME",
+    ),
+    Option(
+        "model_samples", Kind.COUNT,
+        "Answers of the model that are compared; the cheapest is proved and kept. [default: 1]", "model_samples", "N",
+    ),
+    Option(
+        "allocator_seconds", Kind.SECONDS, "For one phase of a function, with exact or a model.", "allocator_seconds"
+    ),
+    Option("spill", Kind.SWITCH, "Spill where registers do not suffice. [default: on]", "spill"),
+    Option("fallback", Kind.SWITCH, "Take LLVM's allocation where ours fails. [default: on]", "fallback"),
+    Option("verify", Kind.SWITCH, "Run llc's machine verifier too. [default: on]", "verify"),
+    Option("solver_seconds", Kind.SECONDS, "For one question; then UNKNOWN.", "solver_seconds"),
+    Option("tool_seconds", Kind.SECONDS, "For one run of llc or ld.lld.", "tool_seconds"),
+    Option("llvm", Kind.PATH, "Directory of llc, or llc.", "llvm", "DIR"),
+    Option("llc", Kind.FLAGS, "Hand a flag to llc, e.g. -fp-contract=fast.", "llc_options", "FLAG"),
+    Option("server", Kind.TEXT, "Ask an allocation server first: HOST:PORT or unix:PATH.", "server", "ADDR"),
+    Option("server_allocator", Kind.TEXT, "Which of the server's allocators is asked.", "server_allocator", "NAME"),
+    Option("server_ca", Kind.PATH, "CA of its certificate, PEM. [default: the system's]", "ca", "FILE", of_access=True),
+    Option("server_cert", Kind.PATH, "Our certificate, PEM, if it wants one.", "certificate", "FILE", of_access=True),
+    Option("server_key", Kind.PATH, "Its key, PEM.", "key", "FILE", of_access=True),
+    Option("server_token", Kind.PATH, "Bearer token. [default: $VERILOCC_TOKEN]", "token", "FILE", of_access=True),
+    Option("server_insecure", Kind.SWITCH, "No TLS to another machine; no token either.", "insecure", of_access=True),
+    Option("server_seconds", Kind.SECONDS, "For one answer.", "seconds", of_access=True),
+)  # fmt: skip
+_BY_NAME = {option.name: option for option in OPTIONS}
+OPTION_NAMES = tuple(_BY_NAME)
+
+
+def option(name: str) -> Option:
+    """The option of that name, as a keyword or as a word.
+
+    Raises:
+        InputError: there is none; the hint lists those that there are.
+    """
+    known = _BY_NAME.get(name.replace("-", "_"))
+    if known is None:
+        raise InputError(f"there is no option {name!r}", hint=f"there are {', '.join(OPTION_NAMES)}")
+    return known
+
+
+def with_options(settings: Settings | None, given: Mapping[str, Any]) -> Settings:
+    """``settings``, or the default ones, with what ``given`` sets: values or their texts by name.
+
+    Raises:
+        InputError: there is no such option, or it does not take such a value.
+    """
+    base = settings or Settings()
+    changes: dict[bool, dict[str, Any]] = {False: {}, True: {}}
+    for name, text in given.items():
+        known = option(name)
+        changes[known.of_access][known.field] = known.value(text)
+    if changes[True]:
+        changes[False]["access"] = replace(base.access, **changes[True])
+    return replace(base, **changes[False])
+
+
+def fields_set_by_no_option() -> frozenset[str]:
+    """Fields of ``Settings`` that the front end, or the command that compiles one file, decides."""
+    return frozenset(f.name for f in fields(Settings)) - {o.field for o in OPTIONS if not o.of_access} - {"access"}
