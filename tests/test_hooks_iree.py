@@ -413,3 +413,19 @@ def test_the_sources_give_the_file_that_one_run_gives(tmp_path: Path) -> None:
     iree.run(source, tmp_path / "sources.mlir", [*flags, *hook.SOURCES], stage="sources")
     iree.run(tmp_path / "sources.mlir", tmp_path / "parts.vmfb", [*flags, *hook.FROM_SOURCES], stage="rest")
     assert (tmp_path / "parts.vmfb").read_bytes() == (tmp_path / "plain.vmfb").read_bytes()
+
+
+def test_pages_of_the_module_and_its_kernels(tmp_path: Path) -> None:
+    source = tmp_path / "two.mlir"
+    source.write_text(TWO)
+    pages = tmp_path / "pages"
+    arguments = ["iree", str(source), "--iree-rocm-target=gfx942", "-o", str(tmp_path / "m.vmfb"), f"--html={pages}"]
+    assert run([*arguments, "--replace=always", "-q"]) == 0
+    index = (pages / "index.html").read_text()
+    links = re.findall(r'href="(kernel-\d+\.html)"', index)
+    assert links == ["kernel-0.html", "kernel-1.html"]
+    assert index.count("ours, proved") == 2
+    assert all("<!DOCTYPE html>" in (pages / link).read_text() for link in links)
+    # From the cache the pages are the same but for the time that was spent.
+    assert run([*arguments, "--replace=always", "-q"]) == 0
+    assert re.findall(r'href="(kernel-\d+\.html)"', (pages / "index.html").read_text()) == links

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from verilocc_mlir.cli.options import kernel_options, settings_of
-from verilocc_mlir.cli.output import STDIO, check_writable, write
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
 from verilocc_mlir.cli.server import LOCAL, access_options, asked_of_server, server_option
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("-o", "--output", required=True, metavar="OUT.vmfb", help="The compiled module."),
     click.option("--report", "report_path", default="", metavar="FILE.json", help="Write the report; - is stdout."),
+    click.option("--html", default="", metavar="DIR", help="Write a page of the module there, and one of each kernel."),
     click.option("--save-temps", default="", metavar="DIR", help="Keep each kernel's code objects and machine IR."),
     click.option("--only-proved", is_flag=True, help="Write nothing unless every kernel is proved."),
     click.option(
@@ -58,7 +59,7 @@ def frontend_options(command: _Command) -> _Command:
 def settings_taken(options: dict[str, Any]) -> Settings:
     """How the kernels are compiled: what ``kernel_options`` and those of the server added, taken out of ``options``."""
     own = (
-        "output", "report_path", "save_temps", "only_proved", "jobs", "replace", "cache", "no_cache", "quiet",
+        "output", "report_path", "html", "save_temps", "only_proved", "jobs", "replace", "cache", "no_cache", "quiet",
         "iree_path", "flags",
     )  # fmt: skip
     asked = {name: options.pop(name) for name in [*options] if name not in own}
@@ -99,7 +100,7 @@ def progress_of(options: dict[str, Any]) -> Callable[[str], None]:
     return (lambda _: None) if options["quiet"] else (lambda line: click.echo(line, err=True))
 
 
-def finish(result: IreeResult, options: dict[str, Any]) -> int:
+def finish(result: IreeResult, options: dict[str, Any], settings: Settings) -> int:
     """Write the file, the report and what else was asked for; show the table. Returns the exit code."""
     output, report = options["output"], options["report_path"]
     written = result.proved or not options["only_proved"]
@@ -109,9 +110,35 @@ def finish(result: IreeResult, options: dict[str, Any]) -> int:
         write(output, result.vmfb)
     if report:
         write(report, result.to_json().encode())
+    if options["html"]:
+        _write_pages(Path(options["html"]), result, settings, progress_of(options))
     if not options["quiet"]:
         from verilocc_mlir.hooks.iree_table import print_result
         from verilocc_mlir.report.text import console
 
         print_result(result, output if written else "", console(stderr=STDIO in (output, report)))
     return int(result.exit_code)
+
+
+def _write_pages(directory: Path, result: IreeResult, settings: Settings, progress: Callable[[str], None]) -> None:
+    """``index.html`` of the module, and a page for each kernel, which is compiled once more for it."""
+    from verilocc_mlir.cli.page import write_page
+    from verilocc_mlir.hooks.module_page import module_page
+    from verilocc_mlir.pipeline.compile import compile_module
+    from verilocc_mlir.pipeline.recording import Recording
+
+    make_directory(str(directory))
+    links: dict[str, str] = {}
+    for number, kernel in enumerate(result.kernels):
+        source = kernel.source
+        if source is None:
+            continue
+        progress(f"page [{number + 1}/{len(result.kernels)}] {kernel.executable}")
+        recording = Recording()
+        try:
+            compiled = compile_module(source.ir, kernel.executable, source.settings(settings), recording=recording)
+        except VeriloccError:  # the reason stands in the module's page
+            continue
+        links[kernel.executable] = f"kernel-{number}.html"
+        write_page(str(directory / links[kernel.executable]), compiled.report, recording)
+    write(str(directory / "index.html"), module_page(result, links).encode())

@@ -29,15 +29,16 @@ def iree_command(source: str, target: str, **options: Any) -> int:
     from verilocc_mlir.hooks.iree import compile_mlir
     from verilocc_mlir.hooks.iree_compiler import find_iree_compile
 
+    settings = settings_taken(options)
     result = compile_mlir(
         Path(source),
         target=target,
         flags=options["flags"],
-        settings=settings_taken(options),
+        settings=settings,
         jobs=options["jobs"],
         replace=options["replace"],
         cache=cache_of(options),
         iree=find_iree_compile(options["iree_path"]),
         progress=progress_of(options),
     )
-    return finish(result, options)
+    return finish(result, options, settings)

@@ -41,20 +41,21 @@ def torch_command(source: str, target: str, **options: Any) -> int:
     front_end("torch")
     iree = find_iree_compile(options["iree_path"])
     made = _made(Path(file), factory)
+    settings = settings_taken(options)
     compiled = compile(
         made[0],
         made[1],
         target=target,
         dynamic_shapes=made[2] if len(made) > 2 else None,
         flags=options["flags"],
-        settings=settings_taken(options),
+        settings=settings,
         jobs=options["jobs"],
         replace=options["replace"],
         cache=cache_of(options),
         iree=iree,
         progress=progress_of(options),
     )
-    return finish(compiled.result, options)
+    return finish(compiled.result, options, settings)
 
 
 def _made(file: Path, factory: str) -> tuple[Any, ...]:

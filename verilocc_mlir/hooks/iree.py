@@ -245,6 +245,7 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
         comparison=comparison,
         declined=bool(declined),
         keyed=result.keyed,
+        source=source,
     )
 
 

@@ -10,14 +10,14 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.hooks.baseline import Comparison, Replace, Standing
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler
 from verilocc_mlir.hooks.iree_result import IreeKernel
-from verilocc_mlir.hooks.kernels import Kernels
+from verilocc_mlir.hooks.kernels import Kernels, KernelSource
 from verilocc_mlir.hooks.vmfb import accounted
 from verilocc_mlir.pipeline.key import Keys
 
@@ -68,15 +68,13 @@ class KeptModules:
 
 
 def _bytes(kernel: IreeKernel) -> dict[str, bytes]:
-    ours = {} if kernel.code_object == kernel.own else {"object": kernel.code_object}
-    report = json.dumps(kernel.report).encode()
-    return {
-        "own": kernel.own,
-        "report": report,
-        "before": kernel.before.encode(),
-        "after": kernel.after.encode(),
-        **ours,
-    }
+    texts = {"report": json.dumps(kernel.report), "before": kernel.before, "after": kernel.after}
+    parts = {"own": kernel.own, **{name: text.encode() for name, text in texts.items()}}
+    if kernel.code_object != kernel.own:
+        parts["object"] = kernel.code_object
+    if kernel.source is not None:
+        parts["ir"] = kernel.source.ir
+    return parts
 
 
 def _index(kernel: IreeKernel) -> dict[str, Any]:
@@ -88,6 +86,7 @@ def _index(kernel: IreeKernel) -> dict[str, Any]:
         "proved": kernel.proved,
         "reason": kernel.reason,
         "declined": kernel.declined,
+        "source": None if kernel.source is None else {**asdict(kernel.source), "ir": ""},
         "comparison": {**compared, "reason": kernel.comparison.reason},
     }
 
@@ -96,6 +95,9 @@ def _read(row: dict[str, Any], parts: dict[str, bytes], number: int) -> IreeKern
     own = parts[f"{number}.own"]
     given: dict[str, Any] = row["comparison"]
     ours, theirs = ({n: Standing(**s) for n, s in given[side].items()} for side in ("ours", "theirs"))
+    source: dict[str, Any] | None = row["source"]
+    if source is not None:
+        source |= {"ir": parts[f"{number}.ir"], "llc_options": tuple(source["llc_options"])}
     kernel = IreeKernel(
         executable=row["executable"],
         proved=row["proved"],
@@ -106,5 +108,6 @@ def _read(row: dict[str, Any], parts: dict[str, bytes], number: int) -> IreeKern
         before=parts[f"{number}.before"].decode(),
         after=parts[f"{number}.after"].decode(),
         declined=row["declined"],
+        source=None if source is None else KernelSource(**source),
     )
     return replace(kernel, comparison=Comparison(ours, theirs, given["reason"]))

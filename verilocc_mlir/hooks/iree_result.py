@@ -7,13 +7,14 @@ import json
 import resource
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.hooks.baseline import Comparison
+from verilocc_mlir.hooks.kernels import KernelSource
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.version import __version__
 
@@ -68,6 +69,7 @@ class IreeKernel:
         comparison: ours beside IREE's own, by the model.
         declined: ours is proved, and IREE's stays, because ``replace`` says so.
         keyed: the store may keep it.
+        source: its LLVM IR and how it was compiled; None where there is none.
     """
 
     executable: str
@@ -81,6 +83,7 @@ class IreeKernel:
     comparison: Comparison = _NOT_COMPARED
     declined: bool = False
     keyed: bool = True
+    source: KernelSource | None = field(default=None, repr=False, compare=False)
 
     @property
     def status(self) -> str:
