@@ -18,7 +18,6 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import run
-from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.batch.plan import plan
 from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
@@ -35,10 +34,14 @@ from verilocc_mlir.toolchain.find import find_toolchain
 pytestmark = pytest.mark.usefixtures("no_token")
 
 
-def test_a_library_call_with_a_server_needs_its_allocator() -> None:
-    settings = Settings(cpu=CPU, server="127.0.0.1:1")
-    with pytest.raises(InputError, match="is not said"):
-        compile_module(kernel(3).encode(), "k.ll", settings)
+def test_a_library_call_asks_the_server_that_its_settings_name() -> None:
+    with serving() as address:
+        report = compile_module(kernel(3).encode(), "k.ll", Settings(cpu=CPU, server=address)).report
+        assert {p.allocator for f in report.functions for p in f.phases} == {f"remote({address})"}
+    # The server is gone: the local allocator follows.
+    report = compile_module(kernel(4).encode(), "k.ll", Settings(cpu=CPU, server=address)).report
+    assert {p.allocator for f in report.functions for p in f.phases} == {"deterministic"}
+    assert all(p.forsaken for f in report.functions for p in f.phases)
 
 
 @pytest.mark.parametrize(

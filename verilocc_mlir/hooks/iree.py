@@ -23,7 +23,7 @@ from typing import Any
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Comparison, Replace, compare_objects, replace_of
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
-from verilocc_mlir.hooks.iree_dump import Dispatch, dump_flags, read_dispatches
+from verilocc_mlir.hooks.iree_dump import LINK, Dispatch, dump_flags, read_dispatches
 from verilocc_mlir.hooks.iree_kept import KeptModules
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
 from verilocc_mlir.hooks.kernels import KernelResult, Kernels
@@ -48,11 +48,10 @@ OURS = (
 )
 """iree-compile's flags that this module sets itself, or that leave nothing to allocate."""
 
-LINK = "--iree-hal-link-executables=false"
 SOURCES = ("--compile-to=executable-sources", "--mlir-print-debuginfo", LINK)
 """The first part of iree-compile's work, which all of it shares. As text, since IREE 3.13's bytecode has lost the data
 of weights in f16 ("resource data missing in input IR"); with locations, since they are in the module."""
-FROM_SOURCES = ("--compile-from=executable-sources", LINK)
+FROM_SOURCES = ("--compile-from=executable-sources",)
 
 _TARGET_FLAGS = ("--iree-rocm-target-features",)
 """Flags that only begin like one of those."""
@@ -273,7 +272,7 @@ def interface_differences(ours: bytes, own: bytes) -> list[str]:
 def _substitute(run: _Run, sources: Path, kernels: Sequence[IreeKernel]) -> bytes:
     objects, second = run.directory / "objects", run.directory / "second.vmfb"
     objects.mkdir()
-    flags = [*FROM_SOURCES, f"--iree-hal-executable-object-search-path={objects}"]
+    flags = [*FROM_SOURCES, LINK, f"--iree-hal-executable-object-search-path={objects}"]
     for number, kernel in enumerate(kernels):
         # Names of executables may hold any character; those of the files hold none that a flag could trip over.
         (objects / f"{number}.hsaco").write_bytes(kernel.code_object)

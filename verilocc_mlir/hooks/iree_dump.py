@@ -22,6 +22,7 @@ _RELAXED = re.compile(r'^!\d+ = !\{i32 \d+, !"amdgpu\.buffer\.oob\.mode", i32 1\
 _FLOAT_CONTRACTION = "-fp-contract=fast"
 _RELAXED_FEATURE = "+relaxed-buffer-oob-mode"
 _HEAD_BYTES = 4096
+LINK = "--iree-hal-link-executables=false"
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,9 @@ class Dispatch:
 
 
 def dump_flags(directory: Path) -> list[str]:
-    """Flags that make iree-compile write what ``read_dispatches`` reads."""
+    """Flags that make iree-compile write what ``read_dispatches`` reads; each dispatch as an executable of its own."""
     return [
+        LINK,
         f"--iree-hal-dump-executable-intermediates-to={directory}",
         f"--iree-hal-dump-executable-binaries-to={directory}",
     ]
