@@ -254,7 +254,9 @@ CLASSES = (
     Mutation("deleted instruction", SEQUENCE | VALUE | ADDED | SHIFTED | {"control-flow"}, deleted),
     Mutation("duplicated instruction", SEQUENCE | VALUE | ADDED | SHIFTED, duplicated),
     Mutation(
-        "swapped instructions", SEQUENCE | VALUE | ADDED | SHIFTED | SAVED | {"control-flow"}, swapped_instructions
+        "swapped instructions",
+        SEQUENCE | VALUE | ADDED | SHIFTED | SAVED | {"control-flow", "spill-slot"},
+        swapped_instructions,
     ),
     Mutation("changed branch target", SEQUENCE | {"control-flow"}, branch_target),
     Mutation("changed successors", frozenset({"control-flow"}), successors, always=True),

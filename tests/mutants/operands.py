@@ -256,7 +256,7 @@ def broken_tie(subject: Subject, rng: random.Random) -> Iterator[Edit]:
         result, count = partner.defs[0], len(partner.defs)
         operands = list(enumerate(zip(instruction.operands, partner.operands, strict=False)))
         # The register may be read twice: ``old`` of DPP is the first input, an accumulator the last one.
-        for k, (op, before) in operands if "_dpp" in instruction.opcode else reversed(operands):
+        for k, (op, before) in operands[:1] if "_dpp" in instruction.opcode else reversed(operands):
             own = op.phys and op.is_use and not op.undef and op.phys == instruction.defs[0].phys
             if result.vreg < 0 or (before.vreg, before.sub) != (result.vreg, result.sub) or not own:
                 continue
@@ -341,7 +341,11 @@ CLASSES = (
     Mutation("AGPR for VGPR", WRITTEN | {"register-class", "reserved-register"}, other_file),
     Mutation("reserved register", frozenset({"reserved-register", "register-class"}), reserved_register, always=True),
     Mutation("budget exceeded", WRITTEN | {"reserved-register"}, over_budget, always=True),
-    Mutation("early-clobber overlap", WRITTEN | {"fixed-register", "reserved-register"}, early_clobber_overlap),
+    Mutation(
+        "early-clobber overlap",
+        WRITTEN | {"fixed-register", "reserved-register", "register-class"},
+        early_clobber_overlap,
+    ),
     Mutation("early-clobber flag dropped", frozenset({"early-clobber"}), early_clobber_flag, always=True),
     Mutation("broken tie", frozenset({"tied-operand"}), broken_tie, always=True),
     Mutation(

@@ -241,7 +241,7 @@ CLASSES = (
     Mutation("terminators changed", SEQUENCE | {"control-flow"}, terminators),
     Mutation("kept across a call", OPERANDS | {"register-class"}, kept_across_call),
     Mutation("call changed", OPERANDS | {"fixed-register", "register-class"}, call_changed),
-    Mutation("moved under another EXEC", OPERANDS, other_exec),
+    Mutation("moved under another EXEC", OPERANDS | {"spill-slot"}, other_exec),
     Mutation("mask in another register", OPERANDS | {"fixed-register", "unsupported", "register-class"}, mask_operand),
     Mutation(
         "lane operand", OPERANDS | VALUE | {"register-class", "tied-operand", "header", "spill-slot"}, lane_operand

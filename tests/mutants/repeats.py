@@ -172,7 +172,7 @@ def module(subject: Subject, rng: random.Random) -> Iterator[Edit]:
 
 
 CLASSES = (
-    Mutation("side effect repeated", OPERANDS | {"register-class"}, repeated),
+    Mutation("side effect repeated", OPERANDS | {"register-class", "control-flow"}, repeated),
     Mutation("side effect dropped", OPERANDS, dropped),
     Mutation("load speculated", OPERANDS | {"register-class", "memory-operands"}, speculated),
     Mutation("dead instruction dropped", frozenset(), dead_dropped, True, "nobody reads what it computes"),

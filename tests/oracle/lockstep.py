@@ -106,6 +106,17 @@ class Oracle:
             return Answer(False, str(error), (), 0, visits, False)
         return Answer(False, "", (), runs, visits)
 
+    def written(self, post: MachineFunction) -> frozenset[int]:
+        """Units of physical registers that a text writes."""
+        return frozenset(
+            u
+            for block in post.blocks
+            for instruction in block.instructions
+            for op in instruction.all_operands
+            if op.is_def and op.phys and op.phys != "noreg"
+            for u in physical_register(op.phys).units
+        )
+
     def _static_fault(self, post: MachineFunction, schedule: list[list[Slot]]) -> str:
         """The first fault that no run would show."""
         found = (
@@ -177,6 +188,10 @@ class _Run:
         self.events = 0
         self.oracle = oracle
         self.kept = _kept(post)
+        # Callee-saved scalars that this function never writes: no later pass may, since none is saved any more.
+        self.callers = frozenset[int]()
+        if oracle._is_called and not oracle._scalar_phase:
+            self.callers = regmask("csr_amdgpu") - oracle.written(post)
 
     def go(self, schedule: list[list[Slot]], targets: list[list[int]], path: list[int]) -> None:
         block = 0
@@ -234,7 +249,7 @@ class _Run:
         What it declares is there from here on: later passes take liveness at a block's end from what its successors
         declare, and may use a register only between a kill and that end.
         """
-        kept = self.kept | self.oracle.reserved
+        kept = self.kept | self.oracle.reserved | self.callers
         for side, declared in ((self.pre, before), (self.post, after)):
             side.growing -= declared
             for unit in (*side.scalars, *side.vectors):

@@ -228,8 +228,6 @@ def _changed_objects(pre: MachineFunction, post: MachineFunction) -> Iterable[st
     """Stack objects stay as they are; slots for spills may be added. A slot for scalars that nothing mentions any more
     is no longer printed, once scalars are in lanes (SILowerSGPRSpills).
     """
-    _require_rows(pre)
-    _require_rows(post)
     if sorted(map(without_number, pre.fixed_stack.values())) != sorted(map(without_number, post.fixed_stack.values())):
         yield "the fixed stack objects changed"
     for number, row in pre.stack.items():
@@ -241,7 +239,7 @@ def _changed_objects(pre: MachineFunction, post: MachineFunction) -> Iterable[st
             yield f"stack object {number} was added and is not a slot for spills as LLVM makes them"
 
 
-def _require_rows(function: MachineFunction) -> None:
+def require_rows(function: MachineFunction) -> None:
     """Live-ins and objects are all read, objects are what their rows say, and instructions mention no others.
 
     Raises:

@@ -39,7 +39,7 @@ from dataclasses import dataclass, replace
 from smt_verifier.audit.core.brackets import scratch_register, without_brackets
 from smt_verifier.audit.core.check import Describe, FailedGoal, check_block
 from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
-from smt_verifier.audit.core.header import compare_headers, unreserved_cells
+from smt_verifier.audit.core.header import compare_headers, require_rows, unreserved_cells
 from smt_verifier.audit.core.module import module_difference
 from smt_verifier.audit.core.numbering import with_numbers_of
 from smt_verifier.audit.core.places import check_places, read_undefined
@@ -105,7 +105,13 @@ class Sides:
 
 
 def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target) -> Sides:
-    """Both sides of one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
+    """Both sides of one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes.
+
+    Raises:
+        InputError: as for ``require_rows``: before objects get other numbers, one of which a missing one may have.
+    """
+    require_rows(pre)
+    require_rows(post)
     post = with_numbers_of(pre, post)
     pre, post = without_brackets(pre), without_brackets(post)
     available = allocatable(pre, file.preamble, target)
