@@ -423,18 +423,21 @@ class _Run:
         value = b.immediates[1] if place is None else self.post.scalar(place.places[0])
         return value if value is not None and 0 <= value < THREADS else None
 
-    def kept_lanes(self, a: Decoded, b: Decoded) -> list[tuple[Value, ...]]:
-        """What the register that a V_WRITELANE changes holds before it, on each side."""
+    def kept_lanes(self, a: Decoded, b: Decoded) -> list[list[tuple[Value, ...]]]:
+        """What the register that a V_WRITELANE changes holds before it, on each side, place by place."""
         return [
-            tuple(side.vector(one.reads[2].places[0]) if len(one.reads) > 2 and one.reads[2] is not None else ())
+            [tuple(side.vector(u)) for u in one.reads[2].places]
+            if len(one.reads) > 2 and one.reads[2] is not None
+            else []
             for side, one in ((self.pre, a), (self.post, b))
         ]
 
-    def pass_on(self, a: Decoded, b: Decoded, old: list[tuple[Value, ...]], lane: int) -> None:
+    def pass_on(self, a: Decoded, b: Decoded, old: list[list[tuple[Value, ...]]], lane: int) -> None:
         """The lanes that V_WRITELANE does not write keep what they held, on each side."""
         for side, one, rows in ((self.pre, a, old[0]), (self.post, b, old[1])):
-            row = side.vector(one.writes[0].places[0])
-            row[:] = [row[t] if t == lane else value for t, value in enumerate(rows)]
+            for unit, kept in zip(one.writes[0].places, rows, strict=False):
+                row = side.vector(unit)
+                row[:] = [row[t] if t == lane else value for t, value in enumerate(kept)]
 
     def read(
         self,
