@@ -26,6 +26,7 @@ from verilocc_mlir.hooks.iree_dump import dump_flags, read_dispatches
 from verilocc_mlir.hooks.iree_result import IreeResult
 from verilocc_mlir.hooks.vmfb import accounted
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.metadata import read_code_object
 
 pytest.importorskip("iree.compiler", reason="iree-base-compiler is not installed (Python 3.11 on Linux x86-64 has it)")
@@ -384,6 +385,19 @@ def test_the_second_time_a_module_is_known_and_what_is_damaged_is_made_again(
         path.write_bytes(data)
     assert compile_mlir(source, target="gfx942", cache=cache, replace="always").vmfb == first.vmfb
     assert runs.count("dump") == 2
+
+
+def test_an_entry_with_other_content_is_as_good_as_none(tmp_path: Path) -> None:
+    source, cache = tmp_path / "add.mlir", tmp_path / "cache"
+    source.write_text(ADD)
+    first = compile_mlir(source, target="gfx942", cache=cache)
+    store = Store(cache)
+    keys = [path.name for path in cache.rglob("*") if path.is_file()]
+    assert len(keys) == 2  # the kernel and the module
+    for key in keys:
+        for parts in ({}, {"module.vmfb": b"", "kernels.json": b"[{}]"}, {"result": b"", "report.json": b"{"}):
+            store.put(key, parts)
+            assert compile_mlir(source, target="gfx942", cache=cache).vmfb == first.vmfb
 
 
 def test_nothing_is_kept_if_nobody_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,10 +47,10 @@ class KeptModules:
         parts = store.get(key) if store is not None and key else None
         if parts is None:
             return None
-        kernels = tuple(_read(row, parts, n) for n, row in enumerate(json.loads(parts[_INDEX])))
         try:
+            kernels = tuple(_read(row, parts, n) for n, row in enumerate(json.loads(parts[_INDEX])))
             faults = accounted(parts[_MODULE], {k.executable: k.code_object for k in kernels})
-        except VeriloccError:
+        except (VeriloccError, KeyError, TypeError, ValueError):  # whole, but not what this version keeps
             return None
         return None if faults else (parts[_MODULE], kernels)
 

@@ -150,9 +150,12 @@ class Kernels:
         parts = self.store.get(key) if self.store is not None and key else None
         if parts is None:
             return None
-        texts = [parts.get(name, b"").decode() for name in (BEFORE, Emit.MIR.value)]
-        report = json.loads(parts[_REPORT])
-        return KernelResult(source.name, parts[_OBJECT], report, "", ExitCode.PROVED, *texts, kept=True)
+        try:
+            texts = [parts[name].decode() for name in (BEFORE, Emit.MIR.value)]
+            report = json.loads(parts[_REPORT])
+            return KernelResult(source.name, parts[_OBJECT], report, "", ExitCode.PROVED, *texts, kept=True)
+        except (KeyError, ValueError):  # whole, but not what this version keeps
+            return None
 
     def _kept(self, source: KernelSource, done: Result) -> KernelResult:
         keyed = done.keyed and (done.outcome is Outcome.PROVED or done.final)
