@@ -139,18 +139,37 @@ def missing(entry: dict[str, Any] | None, stop: str) -> bool:
 
 
 def table(entries: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """The entries as Markdown."""
-    names = "kernels | ours in the file | of them LLVM's in a phase | IREE's, ours proved | not proved"
-    yield f"| model | {names} | CPU-s: import | iree-compile | ours | cycles, ours over IREE's |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    """The entries as Markdown: a row a model, a column a target."""
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
     for key, entry in entries.items():
-        counts = entry.get("counts", {})
-        numbers = [str(counts.get(name, "")) for name in ("kernels", "proved", "with_fallback", "declined", "left")]
-        times = [str(entry.get(name, "")) for name in ("cpu_import", "cpu_iree", "cpu_ours")]
-        cycles = entry.get("cycles", {})
-        times.append(f"{cycles['ours'] / cycles['theirs']:.3f}" if cycles.get("theirs") else "")
-        ended = f" ({entry['error']})" if "error" in entry else ""
-        yield f"| {key}{ended} | {' | '.join([*numbers, *times])} |"
+        name, _, target = key.rpartition(" ")
+        rows.setdefault(name, {})[target] = entry
+    yield f"| model | kernels | {' | '.join(TARGETS)} | CPU over iree-compile's | cycles over IREE's |"
+    yield f"|---|---|{'---|' * len(TARGETS)}---|---|"
+    for name, row in rows.items():
+        kernels = {str(entry["counts"]["kernels"]) for entry in row.values() if "counts" in entry}
+        cells = [_cell(row.get(target)) for target in TARGETS]
+        done = [entry for entry in row.values() if "cycles" in entry]
+        cpu = sum(e["cpu_ours"] for e in done) / sum(e["cpu_iree"] for e in done) if done else 0
+        # A kernel that is not proved has no cycles of ours.
+        whole = [entry for entry in done if not entry["counts"]["left"]]
+        theirs = sum(e["cycles"]["theirs"] for e in whole)
+        cycles = f"{sum(e['cycles']['ours'] for e in whole) / theirs:.3f}" if theirs else ""
+        ratio = f"{cpu:.1f}" if done else ""
+        yield f"| {name} | {', '.join(sorted(kernels))} | {' | '.join(cells)} | {ratio} | {cycles} |"
+
+
+def _cell(entry: dict[str, Any] | None) -> str:
+    """Ours in the file, and IREE's own although ours is proved; else where it ended."""
+    if entry is None:
+        return ""
+    if "error" in entry:
+        return entry["error"][:60]
+    if "counts" not in entry:
+        return f"{entry['reached']} only"
+    counts = entry["counts"]
+    left = f", {counts['left']} not proved" if counts["left"] else ""
+    return f"{counts['proved']} + {counts['declined']}{left}"
 
 
 def write(path: Path, entries: dict[str, dict[str, Any]]) -> None:
