@@ -1,6 +1,7 @@
 """What audit and prove cost: time and memory by size of the function, its blocks, and its classes of threads.
 
     .venv/bin/python benchmarks/audit_speed.py [--kernels DIR] [--out benchmarks/results/audit_speed.json] [--quick]
+        [--against CHECKOUT]
 
 Each row is a process of its own, so that its peak memory is its own; the solver's worker is added to it. CPU seconds
 are of both, the best of ``REPEATS`` runs in that process, and stand beside the same process's time for parsing the two
@@ -10,6 +11,8 @@ texts, which says how fast the machine was. Three parts:
   deterministic allocator places every range, its proposal proved;
 * made kernels from 100 to 20,000 instructions (``compile_time.made_kernel``), with the exponent of ``t = c * n**e``;
 * shapes: thousands of blocks in a chain, and nested divergent conditions, which make many classes of threads.
+
+``--against`` measures each row with another checkout of the project too, one after the other: ``against_seconds``.
 
 ``worker`` compares audits through the worker process with audits with Z3 in the caller, alternating in one process.
 """
@@ -21,6 +24,7 @@ import json
 import os
 import platform
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -211,10 +215,16 @@ def cpu_seconds() -> float:
     return time.process_time() + default_solver().cpu_seconds
 
 
-def in_a_process(mode: str, what: str, phase: str, kernels: Path, repeats: int) -> dict[str, Any]:
-    """A row from a process of its own."""
-    command = [sys.executable, __file__, "--row", mode, what, phase, str(repeats), "--kernels", str(kernels)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+def in_a_process(
+    mode: str, what: str, phase: str, kernels: Path, repeats: int, checkout: Path = REPOSITORY
+) -> dict[str, Any]:
+    """A row from a process of its own, with the code of that checkout."""
+    script = str(checkout / "benchmarks" / Path(__file__).name)
+    command = [sys.executable, script, "--row", mode, what, phase, str(repeats), "--kernels", str(kernels)]
+    path = os.pathsep.join(str(p) for p in (checkout, checkout / "model"))
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=False, env={**os.environ, "PYTHONPATH": path}
+    )
     if done.returncode != 0:
         return {"what": what, "phase": phase, "failed": done.returncode}
     row: dict[str, Any] = json.loads(done.stdout)
@@ -233,6 +243,23 @@ def exponents(rows: list[dict[str, Any]], size: str) -> dict[str, float]:
     return found
 
 
+def with_other(row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A row with what the other checkout took for the same audit."""
+    keys = ("audit_seconds", "audit_outcome")
+    return row | {key.replace("audit_", "against_"): other[key] for key in keys if key in other}
+
+
+def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Audit seconds over the other checkout's: of the sums, and the median over the rows."""
+    both = [(row["audit_seconds"], row["against_seconds"]) for row in rows if "against_seconds" in row]
+    if not both:
+        return {}
+    return {
+        "sum": round(sum(here for here, _ in both) / sum(there for _, there in both), 3),
+        "median": round(statistics.median(here / there for here, there in both), 3),
+    }
+
+
 def show(row: dict[str, Any]) -> None:
     """One line."""
     size = f"{row.get('instructions', 0):6} instr {row.get('blocks', 0):5} blocks"
@@ -243,6 +270,7 @@ def show(row: dict[str, Any]) -> None:
         f"{row['what']:44} {row['phase']:5} {size}  {parsed}  {audited}  {proved}",
         row.get("peak_mib", 0),
         "MiB",
+        f"against {row['against_seconds']:.3f}" if "against_seconds" in row else "",
         flush=True,
     )
 
@@ -253,6 +281,7 @@ def main() -> int:
     parser.add_argument("--kernels", type=Path, default=default_kernels())
     parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "audit_speed.json")
     parser.add_argument("--quick", action="store_true", help="sizes up to 3,000, one run each")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="measure this checkout's code as well")
     parser.add_argument("--row", nargs=4, metavar=("MODE", "WHAT", "PHASE", "REPEATS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     kernels: Path = arguments.kernels
@@ -284,7 +313,11 @@ def main() -> int:
         rows: list[dict[str, Any]] = []
         for what in cases:
             for phase in phases:
-                rows.append(in_a_process("cost", what, phase, kernels, repeats))
+                row = in_a_process("cost", what, phase, kernels, repeats)
+                if arguments.against is not None:
+                    other = in_a_process("cost", what, phase, kernels, repeats, arguments.against)
+                    row = with_other(row, other)
+                rows.append(row)
                 show(rows[-1])
         record[part] = rows
         if part != "kernels":
@@ -294,6 +327,9 @@ def main() -> int:
                 for phase in phases
             }
             print(f"{part}: exponents {record[f'{part}_exponents']}")
+    if arguments.against is not None:
+        record["over_against"] = ratios([row for part in parts for row in record[part]])
+        print(f"audit over the other checkout's: {record['over_against']}")
     record["worker"] = [
         in_a_process("solvers", f"kernel:{name}", "vgpr", kernels, repeats)
         for name in (sources[0], "attn_d64.gfx942.opt.ll", "gemm_naive.gfx942.ll")

@@ -24,7 +24,7 @@ def beside(ours: Standing) -> Comparison:
     ("change", "why"),
     [
         ({"waves": 7}, "k has 7 waves for 8"),
-        ({"spills": 2.0, "scratch_bytes": 8}, "k spills more: 8 bytes of scratch for 0"),
+        ({"spills": 2.0}, "k spills more: 2 registers stored and reloaded for 0"),
         ({"cycles": 100.5}, "k is modelled at 100 cycles for 100"),
     ],
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from oracle import exact
 from oracle.decode import (
     STACK,
     VIRTUAL,
@@ -18,8 +19,9 @@ from oracle.decode import (
     names_halves,
     place_name,
 )
+from oracle.dying import Dying, dying
 from oracle.machine import ACTIVE, EVERY_THREAD, EXEC, SCC, THREADS, Side, Value, bitwise, mixed, slice_of
-from oracle.opcodes import EQUAL, FIRST_LANE, ONE_LANE, WIDE_PRODUCT
+from oracle.opcodes import EQUAL, FIRST_LANE
 from oracle.pairing import Slot, pair
 from oracle.statics import edges_fault, header_fault, implicit_fault, repeated_fault, spill_fault
 from verilocc_mlir.errors import VeriloccError
@@ -76,7 +78,7 @@ class Oracle:
         self._scalar_phase = has_scalar_registers(pre)
         self._is_called = header_field(pre, "isEntryFunction") == "false"
         self._sides: dict[int, list[list[Decoded]]] = {}
-        self._dying: dict[int, _Dying] = {}
+        self._dying: dict[int, Dying] = {}
 
     def compare(self, post: MachineFunction, runs: int, seed: int = 0, *, flags: bool = False) -> Answer:
         """Run ``post`` against the pre-RA side ``runs`` times, or until they differ.
@@ -162,7 +164,7 @@ class Oracle:
         position = {b.number: n for n, b in enumerate(self.pre.blocks)}
         targets = [[position[s] for s, _ in b.successors] for b in self.pre.blocks]
         if grain not in self._dying:
-            self._dying[grain] = _dying(before, targets)
+            self._dying[grain] = dying(before, targets)
         return [pair(a, b) for a, b in zip(before, after, strict=True)], grain, targets
 
 
@@ -176,10 +178,10 @@ class _Run:
         grain: int,
         post: MachineFunction,
         declared: list[tuple[frozenset[int], frozenset[int]]] | None,
-        dying: _Dying,
+        ends: Dying,
     ) -> None:
         self.declared = declared
-        self.dying = dying
+        self.dying = ends
         self.seed = seed
         self.grain = grain
         self.entry = (seed >> 7) % EVERY_THREAD + 1 if seed & 3 else EVERY_THREAD
@@ -345,13 +347,14 @@ class _Run:
         readers = ACTIVE[self.pre.exec_mask | self.entry] if a.everywhere else active
         if not readers and a.source.opcode.startswith("V_READFIRSTLANE"):
             readers = (0,)  # ISA manuals, V_READFIRSTLANE_B32: lane 0 where EXEC is zero
-        lane = self.one_lane(b)
+        sides = (self.pre, a), (self.post, b)
+        lane = exact.one_lane(self.post, b)
         if lane is not None:
             # One thread's lane is read or written, and a V_WRITELANE passes the others on.
             readers = (lane,) if a.source.opcode.startswith("V_READ") else ()
         written_early = {u for w in b.writes if w.early for u in w.places}
-        wide = self.upper_addends(a, b)
-        old = self.kept_lanes(a, b) if lane is not None and not readers else []
+        wide = exact.upper_addends(sides)
+        old = exact.kept_lanes(sides) if lane is not None and not readers else []
         real: list[list[Value]] = []
         for n, left in enumerate(a.reads):
             if left is None:
@@ -361,83 +364,13 @@ class _Run:
                 continue
             right = left if left.fixed and left.implicit else b.reads[n] if n < len(b.reads) else None
             if n == 2 and wide is not None and right is not None:
-                left, right = self.lower_half(left), self.lower_half(right)
-            real.append(self.read(left, right, a, b, self.selected(b, n, readers), written_early))
+                left, right = exact.lower_half(left), exact.lower_half(right)
+            real.append(self.read(left, right, a, b, exact.selected(self.post, b, n, readers), written_early))
         self.results(a, b, active, real)
         if lane is not None and not readers:
-            self.pass_on(a, b, old, lane)
+            exact.pass_on(sides, old, lane)
         if wide is not None:
-            self.upper_results(a, b, active, *wide)
-
-    def upper_addends(self, a: Decoded, b: Decoded) -> tuple[list[list[Value]], list[list[Value]]] | None:
-        """The upper half of what V_MAD_U64_U32 adds, on each side, where it has no clamp: the lower half of the result
-        does not depend on it (ISA manuals: D = S0 * S1 + S2, 64 bits wide).
-        """
-        sides = [one.reads[2] if len(one.reads) > 2 else None for one in (a, b)]
-        if not WIDE_PRODUCT.match(a.source.opcode) or None in sides or a.immediates[3:4] != (0,):
-            return None
-        before, after = (p for p in sides if p is not None)
-        if not (before.vector and after.vector and len(before.places) == len(after.places)) or before.undef:
-            return None
-        half = len(before.places) // 2
-        return [list(self.pre.vector(u)) for u in before.places[half:]], [
-            list(self.post.vector(u)) for u in after.places[half:]
-        ]
-
-    @staticmethod
-    def lower_half(place: Place) -> Place:
-        return replace(place, places=place.places[: len(place.places) // 2])
-
-    def upper_results(
-        self, a: Decoded, b: Decoded, active: tuple[int, ...], before: list[list[Value]], after: list[list[Value]]
-    ) -> None:
-        """The upper half of the result, and the carry, are other ones where the upper halves of the addends are."""
-        result, carry = a.writes[0], a.writes[1]
-        differs = [
-            t for t in active if any(x[t] is not None and x[t] != y[t] for x, y in zip(before, after, strict=True))
-        ]
-        half = len(result.places) // 2
-        for unit in b.writes[0].places[half:]:
-            self.post.spoil_unit(unit, True, differs)
-        for unit in result.places[half:]:
-            self.pre.spoil_unit(unit, True, [t for t in active if any(x[t] is None for x in before)])
-        if differs and len(b.writes) > 1:
-            for unit in b.writes[1].places[: len(carry.places)]:
-                self.post.spoil_unit(unit, False)
-
-    def selected(self, b: Decoded, number: int, readers: tuple[int, ...] | range) -> tuple[int, ...] | range:
-        """Of those threads, the ones that read an operand: V_SET_INACTIVE takes one of two by a mask of threads, which
-        LLVM prints as undef (SIInstrInfo::expandPostRAPseudo: V_CNDMASK).
-        """
-        place = b.reads[4] if b.source.opcode == "V_SET_INACTIVE_B32" and len(b.reads) > 4 else None
-        mask = self.post.scalar(place.places[0]) if place is not None else None
-        if mask is None or mask > EVERY_THREAD or number not in (1, 3):
-            return readers
-        return tuple(t for t in readers if bool(mask >> t & 1) == (number == 1))
-
-    def one_lane(self, b: Decoded) -> int | None:
-        """The lane that V_READLANE or V_WRITELANE names, where it is one of the threads that are run."""
-        if not ONE_LANE.match(b.source.opcode) or len(b.reads) < 2:
-            return None
-        place = b.reads[1]
-        value = b.immediates[1] if place is None else self.post.scalar(place.places[0])
-        return value if value is not None and 0 <= value < THREADS else None
-
-    def kept_lanes(self, a: Decoded, b: Decoded) -> list[list[tuple[Value, ...]]]:
-        """What the register that a V_WRITELANE changes holds before it, on each side, place by place."""
-        return [
-            [tuple(side.vector(u)) for u in one.reads[2].places]
-            if len(one.reads) > 2 and one.reads[2] is not None
-            else []
-            for side, one in ((self.pre, a), (self.post, b))
-        ]
-
-    def pass_on(self, a: Decoded, b: Decoded, old: list[list[tuple[Value, ...]]], lane: int) -> None:
-        """The lanes that V_WRITELANE does not write keep what they held, on each side."""
-        for side, one, rows in ((self.pre, a, old[0]), (self.post, b, old[1])):
-            for unit, kept in zip(one.writes[0].places, rows, strict=False):
-                row = side.vector(unit)
-                row[:] = [row[t] if t == lane else value for t, value in enumerate(kept)]
+            exact.upper_results(sides, active, *wide)
 
     def read(
         self,
@@ -511,7 +444,7 @@ class _Run:
                 if a.mask_result and len(left.places) * self.grain * 16 == self.oracle.wave_size:
                     value = mixed(self.seed, 8, self.events, d) & _mask(active) if k == 0 else 0
                     if k == 0 and EQUAL.match(a.source.opcode):
-                        value |= _mask(tuple(t for t in active if self.equal(b, t)))
+                        value |= _mask(tuple(t for t in active if exact.equal(self.post, b, t)))
                 if touches_exec and a.source.opcode.startswith("V_CMPX"):
                     value = mixed(self.seed, 8, self.events, 0) & _mask(active) if k == 0 else 0
                 elif known is not None and (known_value := known(left, k)) is not None:
@@ -521,19 +454,6 @@ class _Run:
                 self.pre.scalars[unit] = value
                 if at is not None:
                     self.post.scalars[at] = value
-
-    def equal(self, b: Decoded, thread: int) -> bool:
-        """Whether a comparison surely finds both operands equal for a thread: it always does for the first active one,
-        where one of them is what V_READFIRSTLANE took from the other (LLVM's waterfall loops).
-        """
-        sides = [place for place in b.reads if place is not None and not place.implicit]
-        if len(sides) != 2 or any(place.undef for place in sides):
-            return False
-        rows = [
-            [self.post.vector(u)[thread] if place.vector else self.post.scalar(u) for u in place.places]
-            for place in sides
-        ]
-        return rows[0] == rows[1]
 
     def matching(self, a: Decoded, b: Decoded) -> list[Place]:
         """Post-RA definitions for the pre-RA ones; implicit fixed ones are what the opcode says, not the text."""
@@ -617,42 +537,3 @@ def _kept(function: MachineFunction) -> frozenset[int]:
 
 def _mask(threads: tuple[int, ...]) -> int:
     return sum(1 << t for t in threads)
-
-
-@dataclass(frozen=True)
-class _Dying:
-    """Where places of virtual registers stop being read: by block, what is live at its start; by the ``id`` of an
-    instruction, what it reads or writes and nobody reads after it, and what is live after one that writes EXEC.
-    """
-
-    live_in: list[frozenset[int]]
-    after: dict[int, frozenset[int]]
-    live_after: dict[int, frozenset[int]]
-
-
-def _dying(blocks: list[list[Decoded]], targets: list[list[int]]) -> _Dying:
-    live = [set[int]() for _ in blocks]
-    changed = True
-    while changed:
-        changed = False
-        for n in reversed(range(len(blocks))):
-            found = set[int]().union(*(live[t] for t in targets[n]))
-            for one in reversed(blocks[n]):
-                found.difference_update(u for u, _ in one.written_places)
-                found.update(u for u, _ in one.read_places)
-            if found != live[n]:
-                live[n] = found
-                changed = True
-    after: dict[int, frozenset[int]] = {}
-    live_after: dict[int, frozenset[int]] = {}
-    for n, block in enumerate(blocks):
-        found = set[int]().union(*(live[t] for t in targets[n]))
-        for one in reversed(block):
-            touched = {u for u, _ in (*one.read_places, *one.written_places) if VIRTUAL <= u < STACK}
-            if ended := frozenset(touched - found):
-                after[id(one)] = ended
-            if any(u == EXEC for u, _ in one.written_places):
-                live_after[id(one)] = frozenset(found)
-            found.difference_update(u for u, _ in one.written_places)
-            found.update(u for u, _ in one.read_places)
-    return _Dying([frozenset(f) for f in live], after, live_after)

@@ -98,7 +98,7 @@ def allocators_for(settings: Settings) -> Generator[Sequence[Allocator] | None, 
         return
     with client_of(settings.server, settings.access) as client:
         from verilocc_mlir.allocators.remote import RemoteAllocator
-        from verilocc_mlir.pipeline.compile import allocators_of
+        from verilocc_mlir.pipeline.asked import allocators_of
 
         yield allocators_of(settings, lambda s: RemoteAllocator(client, allocator=s.server_allocator))
 

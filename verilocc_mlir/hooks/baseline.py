@@ -47,9 +47,14 @@ def replace_of(given: Replace | str) -> Replace:
 
 @dataclass(frozen=True)
 class Standing:
-    """What one kernel takes: registers, registers spilled, waves per SIMD and modelled cycles of a wave.
+    """What one kernel takes.
 
-    ``spills`` counts what is stored and reloaded, by estimated executions.
+    Attributes:
+        vgprs, sgprs: registers of a wave, accumulators included where they share the file.
+        scratch_bytes: private memory of a work-item.
+        waves: per SIMD.
+        spills: 32-bit registers stored to and reloaded from memory or lanes, by estimated executions.
+        cycles: of a wave, by the model.
     """
 
     vgprs: int
@@ -133,8 +138,8 @@ def _standing(cost: KernelCost) -> Standing:
 def _worse(name: str, ours: Standing, theirs: Standing) -> str:
     if ours.waves < theirs.waves:
         return f"{name} has {ours.waves} waves for {theirs.waves}"
-    if ours.spills > theirs.spills and ours.scratch_bytes > theirs.scratch_bytes:
-        return f"{name} spills more: {ours.scratch_bytes} bytes of scratch for {theirs.scratch_bytes}"
+    if ours.spills > theirs.spills:
+        return f"{name} spills more: {ours.spills:,.0f} registers stored and reloaded for {theirs.spills:,.0f}"
     if ours.cycles > theirs.cycles:
         return f"{name} is modelled at {ours.cycles:,.0f} cycles for {theirs.cycles:,.0f}"
     return ""

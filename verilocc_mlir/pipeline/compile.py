@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.allocators.exact import available as exact_available
 from verilocc_mlir.allocators.registry import MODEL, model_is_there
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.asked import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import (
     BESIDE,
@@ -35,7 +35,7 @@ from verilocc_mlir.pipeline.phase import with_functions
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
-from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, Effort, Emit, Settings
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
 from verilocc_mlir.report.page.costs import cost_rows
 from verilocc_mlir.report.page.model import CostRow
@@ -53,12 +53,9 @@ from verilocc_mlir.toolchain.staged import (
     FileKind,
     Phase,
     StagedCompiler,
-    split_target_id,
 )
 from verilocc_mlir.toolchain.verifier import without_functions
 from verilocc_mlir.version import __version__
-
-_REMOTE = "verilocc_mlir.service.kept:remote_allocator"
 
 
 @dataclass(frozen=True)
@@ -100,52 +97,6 @@ def compile_module(
             what this version handles.
     """
     return _Compilation(data, path, settings, allow_unproved, allocators, recording).run()
-
-
-def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | None = None) -> tuple[Allocator, ...]:
-    """The allocators to try, in their order: the server's where one is named, then the local one; none for LLVM's.
-
-    Args:
-        settings: what is asked for.
-        remote: makes the allocator of the server; None: one whose channel this process keeps, loaded by name, as
-            nothing here speaks its protocol.
-
-    Raises:
-        InputError: as for ``checked_allocator``; a server is named, and LLVM's allocation is wanted.
-        UnsupportedError: a server is named, and the packages of the service are not installed.
-    """
-    local = checked_allocator(settings)
-    if not settings.server:
-        if local is None:
-            return ()
-        # A model that has no answer, or a refuted one, is followed by the allocator that needs none.
-        return (local, allocator(DEFAULT_ALLOCATOR)) if local.name == MODEL else (local,)
-    if local is None:
-        raise InputError("LLVM's allocation is wanted, and a server for another", hint="leave one of the two out")
-    if remote is None:
-        module, _, attribute = _REMOTE.partition(":")
-        remote = getattr(importlib.import_module(module), attribute)
-    assert remote is not None
-    return remote(settings), local
-
-
-def checked_allocator(settings: Settings) -> Allocator | None:
-    """The allocator asked for, None for LLVM's, after the checks of options that need neither input nor tool.
-
-    Raises:
-        InputError: there is no such allocator, triple or processor.
-        UnsupportedError: the allocator needs a package that is not installed.
-    """
-    found = (
-        None
-        if settings.allocator == LLVM_ALLOCATOR
-        else allocator(settings.allocator, seconds=settings.allocator_seconds, samples=settings.model_samples)
-    )
-    if settings.triple and not settings.triple.startswith("amdgcn"):
-        raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
-    if settings.cpu:
-        target(split_target_id(settings.cpu)[0])
-    return found
 
 
 class _Compilation:

@@ -15,7 +15,7 @@ from typing import Any
 
 from smt_verifier import outcome
 from verilocc_mlir import version
-from verilocc_mlir.pipeline.compile import checked_allocator
+from verilocc_mlir.pipeline.asked import checked_allocator
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.find import Toolchain
 

@@ -16,7 +16,7 @@ from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace, replace_of
 from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
 from verilocc_mlir.hooks.triton.versions import cache_key
-from verilocc_mlir.pipeline.compile import checked_allocator
+from verilocc_mlir.pipeline.asked import checked_allocator
 from verilocc_mlir.pipeline.options import with_options
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target

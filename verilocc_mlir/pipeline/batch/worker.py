@@ -23,8 +23,9 @@ from typing import IO, Any
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import UNKNOWN_VERSION, Allocator
 from verilocc_mlir.errors import ToolchainError, VeriloccError, is_out_of_memory
+from verilocc_mlir.pipeline.asked import allocators_of
 from verilocc_mlir.pipeline.batch.jobs import BEFORE
-from verilocc_mlir.pipeline.compile import allocators_of, compile_module
+from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.report.json import to_data
 from verilocc_mlir.report.model import EXIT_CODES, Report
