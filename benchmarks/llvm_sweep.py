@@ -1,10 +1,12 @@
 """Does the audit prove what LLVM allocates? Kernels and random machine IR, by every allocator, under forced spilling.
 
-    .venv/bin/python benchmarks/llvm_sweep.py [--kernels DIR] [--random N] [--seed S] [--jobs N]
+    .venv/bin/python benchmarks/llvm_sweep.py [--kernels DIR] [--corpus DIR] [--random N] [--seed S] [--jobs N]
         [--log out/llvm_sweep.jsonl] [--out benchmarks/results/llvm_sweep.json]
 
 Each kernel is allocated by greedy, basic and fast, as it is and with function attributes that make LLVM spill, and the
 SGPR and the VGPR phase are audited; so are ``N`` random functions (tests/random_mir) with features chosen at random.
+The kernels of ``--corpus`` (``verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR``) are taken as
+they are, by every allocator.
 Every result is a line of the log at once, and a run that was interrupted goes on where the log ends, if the code is
 the same. The JSON file counts outcomes, names what was not proved, and what llc itself refused to allocate ("llc").
 One fault of LLVM 22 is told apart: its fast allocator deletes copies between lanes of one vector register, which is
@@ -106,7 +108,7 @@ def _first_line(text: str) -> str:
     return re.sub(r"^.*(?=error)", "", lines[0])[:200]
 
 
-def tasks(kernels: Path | None, count: int, seed: int) -> Iterator[Task]:
+def tasks(kernels: Path | None, corpus: Path | None, count: int, seed: int) -> Iterator[Task]:
     """All of them: random functions first, because they are quick."""
     for number in range(seed, seed + count):
         cpu = TARGETS[number % len(TARGETS)]
@@ -115,6 +117,9 @@ def tasks(kernels: Path | None, count: int, seed: int) -> Iterator[Task]:
         for forced in FORCED:
             for allocator in PASSES:
                 yield Task(str(path), support.cpu_of(path), allocator, forced)
+    for path in sorted(corpus.glob("*.ll")) if corpus else []:
+        for allocator in PASSES:
+            yield Task(str(path), support.cpu_of(path), allocator, "as is")
 
 
 def fingerprint() -> str:
@@ -171,6 +176,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernels", type=Path, default=support.kernel_directory())
     parser.add_argument("--no-kernels", action="store_true", help="random functions only")
+    parser.add_argument("--corpus", type=Path, help="exported kernels, allocated as they are")
     parser.add_argument("--random", type=int, default=5000, metavar="N", help="random functions, 0 for none")
     parser.add_argument("--seed", type=int, default=0, help="first seed of the random functions")
     parser.add_argument("--jobs", type=int, default=1)
@@ -181,7 +187,7 @@ def main() -> int:
     given.log.parent.mkdir(parents=True, exist_ok=True)
     known = [json.loads(line) for line in given.log.read_text().splitlines()] if given.log.exists() else []
     done = {row["task"]: row for row in known if row["code"] == code}
-    wanted = list(tasks(None if given.no_kernels else given.kernels, given.random, given.seed))
+    wanted = list(tasks(None if given.no_kernels else given.kernels, given.corpus, given.random, given.seed))
     left = [task for task in wanted if task.name not in done]
     print(f"{len(wanted)} functions, {len(wanted) - len(left)} of them in {given.log}", file=sys.stderr)
     try:

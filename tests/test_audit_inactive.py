@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from smt_verifier.audit.core.inactive import REVIEWED, Reach, ignores_exec, reach, reads_inactive_lanes
+from smt_verifier.audit.core.inactive import REVIEWED, Reach, exec_unclear, ignores_exec, reach, reads_inactive_lanes
+from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.instructions import instruction, opcodes
 
 PINNED = Path(__file__).parent / "data" / "audit" / "inactive_opcodes.txt"
@@ -64,3 +65,21 @@ def test_what_an_opcode_does_in_threads_that_are_not_active(opcode: str, expecte
     assert reach(opcode) is expected
     assert ignores_exec(opcode) is (expected is Reach.WRITES)
     assert reads_inactive_lanes(opcode) is (expected in (Reach.READS, Reach.WRITES))
+
+
+@pytest.mark.parametrize(
+    ("words", "unclear"),
+    [
+        ("V_PERM_B32 $0, $1, $2, $3;", False),
+        ("v_perm_b32_e64 $0, $1, $2, $3", False),
+        ("v_permlane16_b32 $0, $1, $2, $3", True),
+        ("ds_permute_b32 $0, $1, $2", True),
+        ("ds_bpermute_b32 $0, $1, $2", True),
+        ("s_mov_b64 exec, -1", True),
+        ("v_mov_b32_e32 $0, $1", False),
+    ],
+)
+def test_which_words_of_inline_assembly_hint_at_other_threads(words: str, unclear: bool) -> None:
+    """V_PERM_B32 permutes the bytes of its own thread's operands (ISA manuals)."""
+    assembly = Instruction("INLINEASM", (), (Operand(f'&"{words}"', OperandKind.OTHER),))
+    assert exec_unclear(assembly) is unclear

@@ -145,6 +145,22 @@ def test_an_early_result_that_llvm_lays_over_its_operand_is_refuted() -> None:
     assert allocated(pre, "gfx942", 0, "basic").audit().outcome is Outcome.PROVED
 
 
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_an_early_result_of_its_own_input_that_llvm_separates_is_refuted(allocator: str) -> None:
+    """A fault of LLVM 22.1, all allocators: where an early-clobber result is the register that the instruction reads,
+    the two values are taken for unconnected, and the definition is renamed but not its read (LLVM's verifier says "No live
+    segment at use"; LiveInterval.cpp, ConnectedVNInfoEqClasses).
+    """
+    pre = (LLVM_FAULTS / "early_result_over_own_input.mir").read_text()
+    pair = allocated(pre, "gfx942", 0, allocator)
+    assert pair.rules() == {"undef-flag"}
+    assert "is read, but not defined on every path" in pair.audit().functions[0].findings[0].message
+    row = "  - { id: 1, class: vgpr_32, preferred-register: '', flags: [  ] }\n"
+    apart = pre.replace(row, row + row.replace("1", "2", 1)).replace("early-clobber %1", "early-clobber %2")
+    assert apart.count("%2") == 1
+    assert allocated(apart, "gfx942", 0, allocator).audit().outcome is Outcome.PROVED
+
+
 def repeated_undefined_input() -> Pair:
     """LLVM 22.1 repeats an instruction that reads an undefined register: two stores of one value may store two."""
     return allocated((LLVM_FAULTS / "repeats_undefined_input.mir").read_text(), "gfx942", 2)

@@ -98,6 +98,9 @@ class Executor(OneSided):
         clobbered = self._early_clobbers(pre, post)
         blends = pre.opcode in BLENDS
         addend, packed = addend_of_high_half(pre), is_packed(pre.opcode)
+        reached = [
+            (atom, "value" if atom.active else "inactive-lanes") for atom in state.atoms if atom.reached(everywhere)
+        ]
         for number, (left, right) in enumerate(zip(pre.operands, post.operands, strict=False)):
             if blends and number == BLENDS[pre.opcode].mask:
                 left, right = replace(left, undef=False), replace(right, undef=False)
@@ -114,11 +117,10 @@ class Executor(OneSided):
                 if self.pre_lanes.is_vector(x):
                     if not self.post_lanes.is_vector(y):
                         continue
-                    for atom in state.atoms:
-                        if not atom.reached(everywhere) or (x in atom.missed and not atom.active):
+                    for atom, rule in reached:
+                        if x in atom.missed and rule != "value":
                             continue
                         if not (blends and all(self._blended_away(pre, number, s, state) for s in atom.signatures)):
-                            rule = "value" if atom.active else "inactive-lanes"
                             self._goal(rule, self.read(x, atom.pre), self.read(y, atom.post), x, y, right, post)
                 elif not self.post_lanes.is_vector(y):
                     self._goal("value", self.read(x, state.pre), self.read(y, state.post), x, y, right, post)

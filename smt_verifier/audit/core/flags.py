@@ -138,26 +138,35 @@ class Liveness:
         opcode = instruction.opcode
         if opcode in DEBUG or opcode == "BUNDLE":
             return
-        written = {k for op in really_written(instruction) for k in self.post.keys(op)}
         if self._faults is not None:
-            for op in instruction.all_operands:
-                if op.dead and op.phys and op.is_reg:
-                    self._flag("dead-flag", "marked dead, but read later", self.post.keys(op), live, instruction)
-                elif op.killed and op.phys:
-                    # What a save of a scalar defines implicitly is no write, but ends the life of what was there.
-                    printed = {k for o in instruction.all_operands if o.is_def and o.is_reg for k in self.post.keys(o)}
-                    kept = [k for k in self.post.keys(op) if k not in printed]
-                    self._flag("kill-flag", "marked killed, but read later", kept, live, instruction)
+            self._check_flags(instruction, live)
         if opcode == "KILL":
             return
         moves = self._moves(instruction) if self.follow_moves else None
         reads = list(self._reads(instruction)) if moves is None and opcode not in NO_CODE else []
         for target, source in moves or ():
             reads += [(source, k) for k in live.get(target, ())]
-        for place in written.union(target for target, _ in moves or ()):
+        for op in really_written(instruction):
+            for place in self.post.keys(op):
+                live.pop(place, None)
+        for place, _ in moves or ():
             live.pop(place, None)
         for place, key in reads:
             live.setdefault(place, set()).add(key)
+
+    def _check_flags(self, instruction: Instruction, live: Live) -> None:
+        """The kill and dead flags of an instruction against what is live after it."""
+        operands = instruction.all_operands
+        killed = [op for op in operands if op.killed and op.phys]
+        for op in operands:
+            if op.dead and op.phys and op.is_reg:
+                self._flag("dead-flag", "marked dead, but read later", self.post.keys(op), live, instruction)
+        if killed:
+            # What a save of a scalar defines implicitly is no write, but ends the life of what was there.
+            printed = {k for op in operands if op.is_def and op.is_reg for k in self.post.keys(op)}
+            for op in killed:
+                kept = [k for k in self.post.keys(op) if k not in printed]
+                self._flag("kill-flag", "marked killed, but read later", kept, live, instruction)
 
     def _moves(self, instruction: Instruction) -> list[tuple[int, int]] | None:
         """``(written, read)`` places of a move; a register must be kept wherever one of its cells is."""

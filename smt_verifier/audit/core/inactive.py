@@ -58,7 +58,7 @@ REVIEWED = (
     Entry(r"SI_(?:INDIRECT|INIT_EXEC|PS_LIVE|KILL|DEMOTE)", Reach.UNCLEAR, "SIInstructions.td: change EXEC"),
 )
 """The first entry that matches counts."""
-_ASSEMBLY = re.compile(r"&\"[^\"]*(?:exec|lane|dpp|perm|swizzle|row_|wave_|quad|mfma|wmma|_tr)", re.IGNORECASE)
+_ASSEMBLY = re.compile(r"&\"[^\"]*(?:exec|lane|dpp|perm(?!_b32)|swizzle|row_|wave_|quad|mfma|wmma|_tr)", re.IGNORECASE)
 _VECTOR = ("V_", "DS_", "BUFFER_", "FLAT_", "GLOBAL_", "IMAGE_", "SCRATCH_", "LDS_", "TBUFFER_")
 
 

@@ -58,15 +58,12 @@ class Atom:
     @property
     def active(self) -> bool:
         """Whether these threads are in EXEC."""
-        return self._all_in(EXEC)
+        return EXEC in next(iter(self.signatures))
 
     @property
     def outside(self) -> bool:
         """Whether these threads were not active at function entry."""
-        return self._all_in(OUTSIDE)
-
-    def _all_in(self, mask: Mask) -> bool:
-        return mask in next(iter(self.signatures))
+        return OUTSIDE in next(iter(self.signatures))
 
     def reached(self, everywhere: bool) -> bool:
         """Whether an instruction touches these threads; ``everywhere``: it does not ask EXEC.
