@@ -38,6 +38,7 @@ from allocation import FORCED, PASSES, Pair, allocated, with_attributes, without
 from random_mir import TARGETS, random_features, random_mir  # noqa: E402
 
 from smt_verifier.outcome import Outcome  # noqa: E402
+from verilocc_mlir.toolchain.mmra import strip_mmra  # noqa: E402
 
 PHASES = {"sgpr": 0, "vgpr": 2}
 
@@ -61,7 +62,7 @@ class Task:
             seed = int(self.source)
             return random_mir(seed, self.cpu, random_features(seed))
         ir = with_attributes(Path(self.source).read_text(), FORCED[self.forced])
-        return support.run_llc(ir, self.cpu, "-stop-before=greedy,0", "-enable-ipra=0", mir=False)
+        return strip_mmra(support.run_llc(ir, self.cpu, "-stop-before=greedy,0", "-enable-ipra=0", mir=False))
 
 
 def judge(task: Task) -> dict[str, Any]:

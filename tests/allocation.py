@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -81,7 +80,8 @@ def with_attributes(ir: str, attributes: dict[str, str]) -> str:
     return re.sub(r"^(define .*\))((?: (?:local_unnamed_addr|unnamed_addr))?)", rf"\1\2 {added}", ir, flags=re.M)
 
 
-_LANE_COPY = re.compile(r"^( +)(.*%(\d+)\.(sub\d+):v\w+) = COPY %\3\.(sub\d+)$", re.M)
+_LANE = r"sub\d+(?:_[lh][oi]16)?|[lh][oi]16"
+_LANE_COPY = re.compile(rf"^( +)(.*%(\d+)\.(?:{_LANE}):v\w+) = COPY (?:killed )?%\3\.({_LANE})$", re.M)
 
 
 def without_lane_copies(mir: str) -> str:
@@ -90,16 +90,17 @@ def without_lane_copies(mir: str) -> str:
     LLVM 22's fast allocator takes such a copy for an identity and deletes it (RegAllocFast compares registers without
     their lanes), which the audit rightly refutes; this text says the same and is spared.
     """
-    first = 1 + max(map(int, re.findall(r"%(\d+)", mir)), default=0)
-    fresh = itertools.count(first)
+    first = 1 + max(map(int, re.findall(r"(?<=%)\d+|(?<=- { id: )\d+(?=, class)", mir)), default=0)
+    classes: list[str] = []
 
     def through(match: re.Match[str]) -> str:
-        name = f"%{next(fresh)}"
-        return f"{match[1]}{name}:vgpr_32 = COPY %{match[3]}.{match[5]}\n{match[1]}{match[2]} = COPY {name}"
+        classes.append("vgpr_16" if "16" in match[4] else "vgpr_32")
+        name = f"%{first + len(classes) - 1}"
+        return f"{match[1]}{name}:{classes[-1]} = COPY %{match[3]}.{match[4]}\n{match[1]}{match[2]} = COPY {name}"
 
     mended = _LANE_COPY.sub(through, mir)
-    entry = "  - {{ id: {}, class: vgpr_32, preferred-register: '', flags: [  ] }}\n"
-    listed = "".join(entry.format(number) for number in range(first, next(fresh)))
+    entry = "  - {{ id: {}, class: {}, preferred-register: '', flags: [  ] }}\n"
+    listed = "".join(entry.format(first + n, cls) for n, cls in enumerate(classes))
     return mended.replace("\nliveins:", f"\n{listed}liveins:", 1)
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from smt_verifier.audit.core.inactive import REVIEWED, Reach, exec_unclear, ignores_exec, reach, reads_inactive_lanes
+from smt_verifier.audit.core.semantics import asks_exec
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.instructions import instruction, opcodes
 
 PINNED = Path(__file__).parent / "data" / "audit" / "inactive_opcodes.txt"
+PINNED_EXEC = Path(__file__).parent / "data" / "audit" / "exec_opcodes.txt"
 _OF_ONE_GPU = re.compile(r"_(?:gfx\w+|vi|si|ci)\Z")
 
 
@@ -31,6 +33,11 @@ def families() -> str:
 
 def test_each_entry_matches_the_opcodes_that_were_reviewed() -> None:
     assert families() == PINNED.read_text()
+
+
+def test_the_opcodes_whose_result_depends_on_the_active_threads_were_reviewed() -> None:
+    asking = {re.sub(r"\d+", "#", o) for o in opcodes() if asks_exec(o) and not _OF_ONE_GPU.search(o)}
+    assert "".join(f"{name}\n" for name in sorted(asking)) == PINNED_EXEC.read_text()
 
 
 def test_a_convergent_vector_instruction_that_is_not_reviewed_reads_inactive_threads() -> None:

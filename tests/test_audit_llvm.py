@@ -145,10 +145,19 @@ def test_an_early_result_that_llvm_lays_over_its_operand_is_refuted() -> None:
     assert allocated(pre, "gfx942", 0, "basic").audit().outcome is Outcome.PROVED
 
 
+def test_a_tied_part_of_a_tuple_that_llvm_parts_is_refuted() -> None:
+    """A fault of LLVM 22.1: where a tied early-clobber result is some lanes of a tuple and marked undef, though it is
+    read, RegAllocFast gives it other registers than its operand (LLVM's verifier: "Tied physical registers must match").
+    """
+    pre = (LLVM_FAULTS / "fast_unties_part_of_tuple.mir").read_text()
+    assert allocated(pre, "gfx1100", 2, "fast").rules() == {"tied-operand"}
+    assert allocated(pre, "gfx1100", 2, "basic").audit().outcome is Outcome.PROVED
+
+
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_an_early_result_of_its_own_input_that_llvm_separates_is_refuted(allocator: str) -> None:
     """A fault of LLVM 22.1, all allocators: where an early-clobber result is the register that the instruction reads,
-    the two values are taken for unconnected, and the definition is renamed but not its read (LLVM's verifier says "No live
+    the two values are taken for unconnected, and the definition is renamed but not its read (LLVM's verifier: "No live
     segment at use"; LiveInterval.cpp, ConnectedVNInfoEqClasses).
     """
     pre = (LLVM_FAULTS / "early_result_over_own_input.mir").read_text()

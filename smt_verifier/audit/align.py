@@ -7,9 +7,17 @@ order, pure ones by longest common subsequence between them.
 
 from __future__ import annotations
 
+from collections import Counter
 from difflib import SequenceMatcher
 
-from smt_verifier.audit.core.semantics import DEBUG, acts_alone, canonical_opcode, explicit_shape, is_pure
+from smt_verifier.audit.core.semantics import (
+    DEBUG,
+    acts_alone,
+    asks_exec,
+    canonical_opcode,
+    explicit_shape,
+    is_pure,
+)
 from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.mir.model import Instruction
 
@@ -58,8 +66,15 @@ def _common(
     right_keys: list[Key],
 ) -> list[tuple[int, int]]:
     """Pair mandatory instructions first, then pure ones between two neighbouring mandatory pairs."""
-    left_fixed = [n for n, k in enumerate(left_at) if not is_pure(left[k])]
-    right_fixed = [n for n, k in enumerate(right_at) if not is_pure(right[k])]
+    # What depends on the active threads is seldom repeated: where it stands as often on both sides, it is an anchor.
+    times, other_times = Counter(left_keys), Counter(right_keys)
+    steady = {key for key, number in times.items() if other_times[key] == number}
+
+    def is_fixed(instruction: Instruction, key: Key) -> bool:
+        return not is_pure(instruction) or (asks_exec(instruction.opcode) and key in steady)
+
+    left_fixed = [n for n, k in enumerate(left_at) if is_fixed(left[k], left_keys[n])]
+    right_fixed = [n for n, k in enumerate(right_at) if is_fixed(right[k], right_keys[n])]
     anchors = _matches([left_keys[n] for n in left_fixed], [right_keys[n] for n in right_fixed])
     pairs: list[tuple[int, int]] = []
     i = j = 0
@@ -67,8 +82,8 @@ def _common(
     for a, b in ends:
         # A mandatory instruction inside the gap has no partner and must not get one: it is reported as missing or
         # added.
-        gap_left = [n for n in range(i, a) if is_pure(left[left_at[n]])]
-        gap_right = [n for n in range(j, b) if is_pure(right[right_at[n]])]
+        gap_left = [n for n in range(i, a) if not is_fixed(left[left_at[n]], left_keys[n])]
+        gap_right = [n for n in range(j, b) if not is_fixed(right[right_at[n]], right_keys[n])]
         for x, y in _matches([left_keys[n] for n in gap_left], [right_keys[n] for n in gap_right]):
             pairs.append((left_at[gap_left[x]], right_at[gap_right[y]]))
         if a < len(left_keys):

@@ -7,17 +7,18 @@ from collections.abc import Iterator
 from smt_verifier.audit.core.lanes import LaneMap, cell_keys, other_half
 from smt_verifier.audit.core.machine import Goal, Machine
 from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
-from smt_verifier.audit.core.operations import operation_name, pure_inputs
+from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
 from smt_verifier.audit.core.semantics import (
     EXEC_NAMES,
     LANE_SAVE,
     NO_CODE,
     SpillSlot,
+    asks_exec,
     is_copy,
     is_pure,
     spill_slot,
 )
-from smt_verifier.audit.core.state import UNDEFINED, Expression, Side, State
+from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, State
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand
 
@@ -242,25 +243,58 @@ class OneSided(Machine):
                 if number == 0 and arguments is not None:
                     self.note_results(instruction, row, keys, *arguments)
 
-    def _same_address(
-        self, instruction: Instruction, operation: str, arguments: tuple[int, ...], keys: list[int], state: State
-    ) -> None:
-        """An added load reads from where the pre-RA side has read on this path: elsewhere it might fault.
+    def _read_before(self, instruction: Instruction, operation: str, state: State) -> Ghosts | None:
+        """The execution of the pre-RA side that an added instruction repeats, reading the same; None, and a complaint,
+        where there is none.
 
-        What was dereferenceable there, and invariant, stays so (MachineMemOperand).
+        A load must read where the pre-RA side has read on this path: elsewhere it might fault. What was dereferenceable
+        there, and invariant, stays so (MachineMemOperand). A result that depends on which threads are active
+        (``asks_exec``) is the same where the same threads are active, and each reads what it read then.
         """
+        asks = asks_exec(instruction.opcode)
+        atoms = [a for a in state.atoms if a.active] if asks else [None]
+        keys = [key for op in pure_inputs(instruction) for key in self.post_lanes.keys(op)]
+
+        def pairs(ghosts: Ghosts) -> Iterator[tuple[int, int, int, int]]:
+            """What was read, and what is read now, with their keys, for each class of threads."""
+            for atom in atoms:
+                for ghost, key in zip(ghosts.arguments, keys, strict=True):
+                    yield (
+                        self._term(ghost, Side.PRE, atom, state),
+                        self._term(key, Side.POST, atom, state),
+                        ghost,
+                        key,
+                    )
+
+        def same_threads(ghosts: Ghosts) -> bool:
+            return not asks or self.masks.is_exec(tuple(self.read(k, state.pre) for k in ghosts.threads), state)
+
         if self.goals is None:
             for original in self.originals.get(operation, ()):
-                remembered = [self.read(k, state.pre) for k in self.ghosts[id(original)]]
-                if len(remembered) == len(arguments) and all(map(self.terms.alike, remembered, arguments)):
+                ghosts = self.ghosts[id(original)]
+                fits = len(ghosts.arguments) == len(keys) and same_threads(ghosts)
+                if fits and all(self.terms.alike(was, now) for was, now, _, _ in pairs(ghosts)):
                     self.repeated[id(instruction)] = id(original)
-            return
-        ghosts = self.ghosts.get(self.repeated.get(id(instruction), -1), ())
-        if len(ghosts) != len(arguments):
-            self.refute("instruction-sequence", f"{instruction} was added where its address was not read before")
-            return
-        for ghost, term, key in zip(ghosts, arguments, keys, strict=True):
-            self.goals(Goal("value", self.read(ghost, state.pre), term, self.step, ghost, key))
+        ghosts = self.ghosts.get(self.repeated.get(id(instruction), -1))
+        if ghosts is None or len(ghosts.arguments) != len(keys):
+            what = (
+                "for threads, or from values, that it was not executed for"
+                if asks
+                else "where its address was not read"
+            )
+            self.refute("instruction-sequence", f"{instruction} was added {what} before")
+            return None
+        if not same_threads(ghosts):
+            self.refute("instruction-sequence", f"{instruction} was added where other threads are active than before")
+            return None
+        if self.goals is not None:
+            for was, now, ghost, key in pairs(ghosts):
+                self.goals(Goal("value", was, now, self.step, ghost, key))
+        return ghosts
+
+    def _term(self, key: int, side: Side, atom: Atom | None, state: State) -> int:
+        vector = atom is not None and self.lanes(side).is_vector(key)
+        return self.read(key, side.threads(atom) if atom is not None and vector else side.scalars(state))
 
     def _rematerialise(self, instruction: Instruction, state: State) -> None:
         """A pure instruction that only the post-RA side has: its result is the pre-RA result of the same operation."""
@@ -270,20 +304,18 @@ class OneSided(Machine):
         vector = bool(keys) and self.post_lanes.is_vector(keys[0])
         uses = pure_inputs(instruction)
         usable = not any(op.undef for op in uses)
-        maps = [a.post for a in state.atoms if a.active] if vector else [state.post]
+        asks = asks_exec(instruction.opcode)
+        ghosts = self._read_before(instruction, operation, state) if instruction.memory or asks else None
         results: list[list[int]] = []
-        for table in maps:
-            arguments = tuple(
-                self.read(key, table if self.post_lanes.is_vector(key) else state.post)
-                for op in uses
-                for key in self.post_lanes.keys(op)
-            )
-            if instruction.memory:
-                self._same_address(
-                    instruction, operation, arguments, [k for op in uses for k in self.post_lanes.keys(op)], state
+        for atom in [a for a in state.atoms if a.active] if vector else [None]:
+            if asks:
+                arguments = tuple(self._term(k, Side.PRE, atom, state) for k in ghosts.label) if ghosts else ()
+            else:
+                arguments = tuple(
+                    self._term(k, Side.POST, atom, state) for op in uses for k in self.post_lanes.keys(op)
                 )
             row = [self.terms.fresh(f"the result of the added {instruction}") for _ in keys]
-            if usable:
+            if usable and not (asks and ghosts is None):
                 for index, term in enumerate(row):
                     self.note(Expression(operation, index, arguments, term))
             results.append(row)
@@ -291,7 +323,7 @@ class OneSided(Machine):
             if op.is_def and op.is_reg:
                 for key in self.post_lanes.keys(op):
                     self.garbage(key, state, f"a side result of {instruction}")
-        for table, row in zip(maps, results, strict=True):
+        for table, row in zip(self.tables(Side.POST, state, vector), results, strict=True):
             self.undefine_rest(Side.POST, target, keys, table)
             table.update(zip(keys, row, strict=True))
 

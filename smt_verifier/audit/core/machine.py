@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from smt_verifier.audit.core.lanes import LaneMap, cell_keys
 from smt_verifier.audit.core.masks import MaskTracker
 from smt_verifier.audit.core.moves import cell_registers, cell_threads, is_whole_wave_move, lane_move
-from smt_verifier.audit.core.operations import PureArguments, arguments_of, operation_name
+from smt_verifier.audit.core.operations import Ghosts, PureArguments, arguments_of, operation_name
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, State, Terms
 from smt_verifier.audit.core.steps import Step
@@ -46,7 +46,7 @@ class Machine:
         post_lanes: lanes of ``post``.
         masks: follows EXEC.
         originals: pure pre-RA instructions that are repeated or dropped somewhere, by operation.
-        ghosts: keys that remember the arguments of a pure pre-RA instruction, by its ``id``, where its results are
+        ghosts: keys that remember the last execution of a pure pre-RA instruction, by its ``id``, where its results are
             worth following.
         kept: units that calls leave alone whatever their mask says.
 
@@ -61,7 +61,7 @@ class Machine:
         post_lanes: LaneMap,
         masks: MaskTracker,
         originals: Mapping[str, Sequence[Instruction]],
-        ghosts: dict[int, tuple[int, ...]],
+        ghosts: dict[int, Ghosts],
         kept: frozenset[int],
     ) -> None:
         self.pre = pre
@@ -72,8 +72,8 @@ class Machine:
         self.originals = originals
         self.ghosts = ghosts
         self.repeated: dict[int, int] = {}
-        """For the ``id`` of an added load, that of the pre-RA one which inference believes to have read the same
-        address before: a hint, of which the check makes goals.
+        """For the ``id`` of an added instruction, that of the pre-RA one which inference believes to have read the same
+        before: a hint, of which the check makes goals.
         """
         self.kept = kept
         self._cell_registers = {
@@ -215,8 +215,9 @@ class Machine:
         side, lanes = (Side.PRE, self.pre_lanes) if post is None else (Side.POST, self.post_lanes)
         keys = tuple(key for op in operands for key in lanes.keys(op))
         target = self.pre_lanes.keys(instruction.defs[0])
-        if any(op.undef for op in operands) or len(keys) != len(ghosts) or not target:
+        if any(op.undef for op in operands) or len(keys) != len(ghosts.arguments) or not target:
             return None, {}
+        scalar = not self.pre_lanes.is_vector(target[0])
 
         def terms(atom: Atom | None) -> tuple[int, ...] | None:
             row = tuple(
@@ -225,16 +226,44 @@ class Machine:
             )
             if side is Side.PRE and any(t == UNDEFINED or t in self.terms.maybe_undefined for t in row):
                 return None
-            for ghost, term in zip(ghosts, row, strict=True):
-                table = atom.pre if atom is not None and self.pre_lanes.is_vector(ghost) else state.pre
-                table[ghost] = term
             return row
 
-        if not self.pre_lanes.is_vector(target[0]):
-            row = terms(None)
-            return (None if row is None else (row, ghosts)), {}
-        rows = {id(a): terms(a) for a in state.atoms if a.active}
-        return None, {k: (row, ghosts) for k, row in rows.items() if row is not None}
+        def remember(atom: Atom | None, row: tuple[int, ...]) -> None:
+            for ghost, term in zip(ghosts.arguments, row, strict=True):
+                table = atom.pre if atom is not None and self.pre_lanes.is_vector(ghost) else state.pre
+                table[ghost] = term
+
+        asks = bool(ghosts.threads)
+        rows = [(a, terms(a)) for a in ([None] if scalar and not asks else [a for a in state.atoms if a.active])]
+        if asks and any(row is None for _, row in rows):
+            return None, {}
+        for atom, row in rows:
+            if row is not None:
+                remember(atom, row)
+        if asks:
+            return self._remember_execution(ghosts, scalar, state)
+        if scalar:
+            return (None if (row := rows[0][1]) is None else (row, ghosts.arguments)), {}
+        return None, {id(a): (row, ghosts.arguments) for a, row in rows if row is not None}
+
+    def _remember_execution(
+        self, ghosts: Ghosts, scalar: bool, state: State
+    ) -> tuple[PureArguments | None, dict[int, PureArguments]]:
+        """Which threads are active now, and a label of this execution for what the result is in them.
+
+        The result is a function of what all of them read, which terms of one class cannot say. It is one of the label,
+        a new value for each execution and thread: another execution by the same threads, in which each reads what it
+        read then, has the label's result (``OneSided._rematerialise``).
+        """
+        row = self.terms.fresh_many("the active threads", len(ghosts.threads))
+        state.pre.update(zip(ghosts.threads, row, strict=True))
+        self.masks.remember_exec(tuple(row), state)
+        labels: dict[int, PureArguments] = {}
+        for atom in [None] if scalar else [a for a in state.atoms if a.active]:
+            term = self.terms.fresh("an execution")
+            (state.pre if atom is None else atom.pre)[ghosts.label[0]] = term
+            labels[id(atom)] = (term,), ghosts.label
+        return (labels[id(None)], {}) if scalar else (None, labels)
 
     def note_results(
         self,

@@ -109,14 +109,19 @@ class MaskTracker:
         function: the pre-RA side.
         lanes: its lanes.
         coarse: take comparisons as not known where many classes are told apart already.
+        remembered: keys of masks that ``remember_exec`` makes.
     """
 
-    def __init__(self, function: MachineFunction, lanes: LaneMap, coarse: bool = False) -> None:
+    def __init__(
+        self, function: MachineFunction, lanes: LaneMap, coarse: bool = False, remembered: frozenset[int] = frozenset()
+    ) -> None:
         self.lanes = lanes
         self.coarse = coarse
         self._work = 0
-        self.entry: list[frozenset[int]] = [frozenset() for _ in function.blocks]
-        """For each block, the scalar keys whose values at its entry may reach EXEC, or the lane of a V_READLANE."""
+        self.entry: list[frozenset[int]] = [remembered for _ in function.blocks]
+        """For each block, the scalar keys whose values at its entry may reach EXEC, or the lane of a V_READLANE, and
+        those of remembered masks.
+        """
         self._scc = lanes.register_keys("scc")[0]
         self._flowing = self._flow_into(function, defines_exec)
         self._followed = self._flowing | self._flow_into(function, lambda i: takes_lane(i.opcode))
@@ -318,6 +323,14 @@ class MaskTracker:
     def includes(self, operand: Operand, signature: Signature, state: State) -> Truth:
         """Whether the threads of a class are in the mask that a scalar operand holds now."""
         return _truth(Source(name=self._name(operand, state)), signature, state)
+
+    def remember_exec(self, name: Mask, state: State) -> None:
+        """A mask of this name holds the active threads from here on."""
+        self._assign(name, lambda signature: signature is not None and EXEC in signature, state)
+
+    def is_exec(self, name: Mask, state: State) -> bool:
+        """Whether the threads of a mask are known to be those that are active now."""
+        return name in state.masks and all((name in s) is (EXEC in s) for a in state.atoms for s in a.signatures)
 
     def holders(self, masks: Iterable[Mask], state: State, block: int) -> dict[Variable, Mask]:
         """Keys that hold masks, of those that may reach EXEC or a lane from the entry of the block at this position."""

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from smt_verifier.audit.core.semantics import EXEC_NAMES, canonical_opcode, explicit_shape
+from typing import NamedTuple
+
+from smt_verifier.audit.core.semantics import EXEC_NAMES, canonical_opcode, explicit_shape, leaves_old
 from verilocc_mlir.mir.model import Instruction, Operand
 
 PureArguments = tuple[tuple[int, ...], tuple[int, ...]]
 """Terms of a pure operation's arguments, and the ghost lanes that remember them."""
+
+
+class Ghosts(NamedTuple):
+    """Keys that remember the last execution of a pure instruction: the lanes it read. Where its result depends on which
+    threads were active (``asks_exec``), also those, as a mask, and a ``label``: a value of its own for each thread that
+    got a result, of which the result is taken for a function.
+    """
+
+    arguments: tuple[int, ...]
+    threads: tuple[int, ...] = ()
+    label: tuple[int, ...] = ()
 
 
 def operation_name(instruction: Instruction) -> str:
@@ -19,13 +32,14 @@ def operation_name(instruction: Instruction) -> str:
 
 
 def pure_inputs(instruction: Instruction) -> list[Operand]:
-    """Register operands a pure instruction reads; EXEC is left out, because no thread's result depends on it.
+    """Register operands a pure instruction reads; EXEC is left out, because no thread's result depends on it, or it is
+    asked for apart (``asks_exec``).
 
     An implicit use that is printed twice (LLVM adds EXEC again when it rematerialises) counts once.
     """
     found: list[Operand] = []
     seen: set[str] = set()
-    for op in instruction.operands:
+    for op in instruction.operands[1:] if leaves_old(instruction) else instruction.operands:
         if op.is_use and op.phys not in EXEC_NAMES and not (op.implicit and op.phys in seen):
             found.append(op)
             if op.implicit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import DEBUG, LANE_SAVE, is_terminator
+from smt_verifier.audit.core.semantics import DEBUG, LANE_SAVE, is_terminator, spill
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
@@ -119,7 +119,11 @@ def _parts(op: Operand) -> tuple[object, ...]:
 
 
 def _rest_follows(save: Instruction, following: list[Step]) -> bool:
-    """Whether the tuple that a save of a scalar into a lane defines is saved in full by this one and the next ones."""
+    """Whether the tuple that a save of a scalar into a lane defines is saved in full by this one and the next ones.
+
+    Between them may stand spill code of other registers: where the tuple reaches into the next vector register, the
+    fast allocator stores the first one in between.
+    """
     own = {part for op in save.operands if op.is_use and not op.implicit for part in _parts(op) if op.is_reg}
     scalar = next(op for op in save.operands if not op.implicit)
     wanted = {part for op in save.operands if op.implicit and op.is_def and op.is_reg for part in _parts(op)}
@@ -127,8 +131,12 @@ def _rest_follows(save: Instruction, following: list[Step]) -> bool:
         return True
     saved = set(_parts(scalar)) if scalar.is_reg else set[object]()
     for step in following:
-        if wanted <= saved or step.post is None or step.post.opcode not in DEBUG | {LANE_SAVE}:
+        if wanted <= saved or step.post is None:
             break
-        if step.post.opcode == LANE_SAVE and step.post.operands[0].is_reg:
+        if step.post.opcode not in DEBUG | {LANE_SAVE}:
+            touched = {part for op in step.post.all_operands if op.is_reg for part in _parts(op)}
+            if spill(step.post.opcode) is None or touched & wanted:
+                break
+        elif step.post.opcode == LANE_SAVE and step.post.operands[0].is_reg:
             saved.update(_parts(step.post.operands[0]))
     return wanted <= saved

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
+from itertools import count, groupby
 from typing import NamedTuple
 
 from smt_verifier.audit.core.execute import Executor
@@ -16,9 +16,17 @@ from smt_verifier.audit.core.liveness import defined_at_exit, reads_from_entry
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import MaskTracker
 from smt_verifier.audit.core.moves import slot_keys
-from smt_verifier.audit.core.operations import operation_name, pure_inputs
+from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
 from smt_verifier.audit.core.relation import Claims
-from smt_verifier.audit.core.semantics import acts_alone, is_call, is_pure, is_return, preserved_by, spill_slot
+from smt_verifier.audit.core.semantics import (
+    acts_alone,
+    asks_exec,
+    is_call,
+    is_pure,
+    is_return,
+    preserved_by,
+    spill_slot,
+)
 from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State, Trait
 from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
@@ -82,9 +90,10 @@ class Product:
             live.update(ENTRY - 1 - k for k in self._saved)
         self.originals = instructions_of(pre, self._followed_operations())
         ghosts = _ghosts(self.originals, self.pre_lanes)
+        remembered = frozenset(key for row in ghosts.values() for key in row.threads)
         for read in (self.reads.live, self.reads.later):
             _keep_ghosts(read, pre, self.pre_lanes, ghosts)
-        self.masks = MaskTracker(pre, self.pre_lanes, coarse)
+        self.masks = MaskTracker(pre, self.pre_lanes, coarse, remembered)
         self._outside = outside
         self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept)
         if header_field(post, "isEntryFunction") != "true" and not has_virtual_registers(post):
@@ -101,8 +110,9 @@ class Product:
             for b in self.pre.blocks
             for i in b.instructions
             if i.defs and not any(op.is_reg and not op.implicit for op in i.operands) and is_pure(i)
+            if not asks_exec(i.opcode)
         )
-        return followed | {name for name, count in constants.items() if count > 1}
+        return followed | {name for name, times in constants.items() if times > 1}
 
     def is_idle(self, block: int, successor: int) -> bool:
         """Whether an edge is taken only where EXEC is 0."""
@@ -305,27 +315,32 @@ def instructions_of(function: MachineFunction, operations: Collection[str]) -> d
     return found
 
 
-def _ghosts(originals: dict[str, list[Instruction]], lanes: LaneMap) -> dict[int, tuple[int, ...]]:
-    """For each instruction of a repeated operation, by ``id``, one key for each lane it reads."""
-    found: dict[int, tuple[int, ...]] = {}
-    count = 0
+def _ghosts(originals: dict[str, list[Instruction]], lanes: LaneMap) -> dict[int, Ghosts]:
+    """Keys for each instruction of a repeated operation, by ``id``."""
+    numbers = count(GHOST // 2)
+
+    def keys(vectors: Iterable[bool]) -> tuple[int, ...]:
+        return tuple(2 * next(numbers) + vector for vector in vectors)
+
+    ghosts: dict[int, Ghosts] = {}
     for instruction in (i for row in originals.values() for i in row):
-        read = [k for op in pure_inputs(instruction) for k in lanes.keys(op)]
-        found[id(instruction)] = tuple(GHOST + 2 * (count + n) + lanes.is_vector(k) for n, k in enumerate(read))
-        count += len(read)
-    return found
+        arguments = keys(lanes.is_vector(k) for op in pure_inputs(instruction) for k in lanes.keys(op))
+        ghosts[id(instruction)] = Ghosts(arguments)
+        if asks_exec(instruction.opcode):
+            threads = keys([False] * (lanes.wave_size // (16 * lanes.grain)))
+            label = keys(lanes.is_vector(k) for k in lanes.keys(instruction.defs[0])[:1])
+            ghosts[id(instruction)] = Ghosts(arguments, threads, label)
+    return ghosts
 
 
-def _keep_ghosts(
-    live: list[set[int]], function: MachineFunction, lanes: LaneMap, ghosts: dict[int, tuple[int, ...]]
-) -> None:
+def _keep_ghosts(live: list[set[int]], function: MachineFunction, lanes: LaneMap, ghosts: dict[int, Ghosts]) -> None:
     """Where the result of a repeated operation is live, what it was computed from is worth knowing too."""
     arguments: dict[int, set[int]] = {}
     for block in function.blocks if ghosts else ():
         for instruction in block.instructions:
             if id(instruction) in ghosts:
                 for key in lanes.keys(instruction.defs[0]):
-                    arguments.setdefault(key, set()).update(ghosts[id(instruction)])
+                    arguments.setdefault(key, set()).update(ghosts[id(instruction)].arguments)
     for keys in live if arguments else ():
         for key in arguments.keys() & keys:
             keys |= arguments[key]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from smt_verifier.audit.core.inactive import Reach, reach
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.callingconv import regmask
@@ -57,6 +58,7 @@ _RELATIVE = re.compile(r"target-flags\((?!amdgpu-abs)")
 """An address relative to the instruction that holds it (SIInstrInfo.h, MO_REL32 and the like)."""
 _INVARIANT_LOAD = re.compile(r'(?:"amdgpu-noclobber" )?(?:dereferenceable invariant|invariant dereferenceable) load \(')
 """A load that gives the same wherever it stands: no volatile, no ordering, no scope."""
+_COMPARISON = re.compile(r"V_CMP_\w+_e64\Z")
 _SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
 _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
 _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
@@ -141,11 +143,10 @@ def spill_slot(instruction: Instruction) -> SpillSlot | None:
 
 @lru_cache(maxsize=None)
 def is_pure_opcode(opcode: str) -> bool:
-    """Whether LLVM's table and the list above say that an opcode only computes its one result, thread by thread.
-
-    A scalar result of vector operands (V_CMP) depends on EXEC and on all threads.
+    """Whether LLVM's table and the list above say that an opcode only computes its one result: thread by thread, or
+    from what the active threads hold (``asks_exec``).
     """
-    if opcode in _PSEUDO_PURE:
+    if opcode in _PSEUDO_PURE or asks_exec(opcode):
         return True
     table = instruction_table(opcode)
     if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode):
@@ -155,14 +156,42 @@ def is_pure_opcode(opcode: str) -> bool:
     return "VALU" not in table.format or table.operands[0].register_class.startswith(("v", "a"))
 
 
+@lru_cache(maxsize=None)
+def asks_exec(opcode: str) -> bool:
+    """Whether the one result depends on which threads are active, and on what all of these hold, and on nothing else.
+
+    That is so for the mask of a comparison, which is 0 for threads that are not active (ISA manuals, VOPC), and for DPP
+    that LLVM repeats and that reads no inactive thread (``inactive.py``).
+    """
+    table = instruction_table(opcode)
+    if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode):
+        return False
+    properties = table.properties | table.format
+    if not properties & _NEVER_PURE:
+        return bool(_COMPARISON.match(opcode)) and "VALU" in properties
+    return (
+        not properties & (_NEVER_PURE - {"DPP", "convergent"})
+        and {"DPP", "VALU", "rematerialisable"} <= properties
+        and reach(opcode) is Reach.ACTIVE
+    )
+
+
+def leaves_old(instruction: Instruction) -> bool:
+    """Whether it is DPP that leaves its first operand, the old value, unread: no row or bank is masked, and threads out
+    of bounds read 0 (GCNDPPCombine.cpp: ``MaskAllLanes && BoundCtrlZero``).
+    """
+    if not instruction.opcode.endswith("_dpp") or not asks_exec(instruction.opcode):
+        return False
+    return [op.text for op in instruction.operands if not op.implicit][-3:] in (["15", "15", "1"], ["15", "15", "-1"])
+
+
 def is_pure(instruction: Instruction) -> bool:
-    """Whether the result depends on the written operands only, thread by thread, and nothing else happens.
+    """Whether the result depends on the written operands only, and nothing else happens.
 
     Such an instruction may be rematerialised or, when dead, deleted (TargetInstrInfo::isReMaterializable,
     SIInstrInfo::isReMaterializableImpl). One explicit result; no memory but invariant loads; it may clobber SCC,
     which is treated as a definition like any other, as is the rest of a tuple that is implicitly defined with its part.
-    EXEC is not an input: the result of an active thread does not
-    depend on it.
+    EXEC is not an input: the result of an active thread does not depend on it, but for ``asks_exec``.
     """
     loads = is_scalar_load(instruction.opcode)
     if not (loads or is_pure_opcode(instruction.opcode)):
