@@ -147,7 +147,7 @@ def test_an_early_result_that_llvm_lays_over_its_operand_is_refuted() -> None:
 
 def test_a_tied_part_of_a_tuple_that_llvm_parts_is_refuted() -> None:
     """A fault of LLVM 22.1: where a tied early-clobber result is some lanes of a tuple and marked undef, though it is
-    read, RegAllocFast gives it other registers than its operand (LLVM's verifier: "Tied physical registers must match").
+    read, RegAllocFast gives it other registers than its operand (LLVM: "Tied physical registers must match").
     """
     pre = (LLVM_FAULTS / "fast_unties_part_of_tuple.mir").read_text()
     assert allocated(pre, "gfx1100", 2, "fast").rules() == {"tied-operand"}
