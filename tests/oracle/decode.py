@@ -23,10 +23,12 @@ from oracle.opcodes import (
     SELECT,
     SHIFT_LEFT,
     SPILL,
+    asks_all_active,
     function_of,
     gives_thread_mask,
     is_pure,
     lanes_are_scalars,
+    leaves_old_unread,
     reads_all_threads,
     writes_all_threads,
 )
@@ -250,11 +252,15 @@ class Decoder:
         if SPILL.match(opcode):
             return self._spill(instruction, number)
         kind = "lane" if lanes_are_scalars(opcode) else "pure" if is_pure(instruction) else "event"
+        if kind == "event" and asks_all_active(instruction):
+            kind = "wave"
         read = [
             op
             for op in instruction.operands
             if op.is_use and not (op.implicit and (_only_orders(op.phys) or ORDINARY.match(op.phys)))
         ]
+        if kind == "wave" and leaves_old_unread(instruction):
+            read = read[1:]
         # A special register that is named twice is read once.
         named = [op.phys if op.implicit else "" for op in read]
         inputs = tuple(self.place(op) for n, op in enumerate(read) if not named[n] or named.index(named[n]) == n)

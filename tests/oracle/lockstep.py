@@ -294,6 +294,8 @@ class _Run:
         if a is not None and b is not None:
             if a.kind == "event":
                 self.event(a, b)
+            elif a.kind == "wave":
+                self.pre.wave(a, self.post.wave(b, None))
             else:
                 self.pre.pure(a, self.post.pure(b, None))
         elif a is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from oracle.decode import VIRTUAL, Decoded, Place, UnsupportedCode
+from oracle.opcodes import EQUAL
 from verilocc_mlir.target.registers import physical_register
 
 Value: TypeAlias = "int | None"
@@ -141,6 +142,8 @@ class Side:
             for place in one.writes:
                 self.spoil(place)
                 self.undefine_rest(place)
+        elif one.kind == "wave":
+            self.wave(one, None)
         else:
             self.pure(one, None)
 
@@ -220,6 +223,35 @@ class Side:
             else:
                 found.append(([self.scalar(u) for u in op.places], None))
         return found
+
+    def wave(self, one: Decoded, other: Inputs | None) -> Inputs:
+        """Compute what depends on EXEC and on all active threads: as ``pure``. One bit a thread is a comparison's; every
+        lane of DPP may come from any active thread.
+
+        """
+        read = self.inputs(one)
+        active = ACTIVE[self.exec_mask]
+        rows = [_thread(read, other, t) for t in active]
+        defined = None not in rows
+        target = one.writes[0]
+        if target.vector:
+            whole = mixed(self.seed, 9, one.shape, self.exec_mask, tuple(rows)) if defined else None
+            for k, unit in enumerate(target.places):
+                row = self.vector(unit)
+                for t in active:
+                    row[t] = None if whole is None else mixed(self.seed, 10, one.shape, k, t, whole)
+        else:
+            equal = EQUAL.match(one.source.opcode)
+            bits = 0
+            for t, values in zip(active, rows, strict=True):
+                half = len(values) // 2 if values is not None else 0
+                same = equal and len(read) == 2 and values is not None and values[:half] == values[half:]
+                bits |= (1 if same else mixed(self.seed, 8, one.shape, t, values or ()) & 1) << t
+            for k, unit in enumerate(target.places):
+                value: Value = bits if k == 0 else 0
+                self.scalars[unit] = value if defined else None if self.before else self.garbage()
+        self.undefine_rest(target)
+        return read
 
     def pure(self, one: Decoded, other: Inputs | None) -> Inputs:
         """Compute a pure operation; ``other`` are the inputs of the same operation on the post-RA side, which say

@@ -93,6 +93,25 @@ def _pure_opcode(opcode: str) -> bool:
     return opcode.startswith("S_") and not _IMPURE_SALU.match(opcode)
 
 
+_OF_ALL_ACTIVE = re.compile(r"V_CMP_\w+_e64\Z|V_\w+_dpp\Z")
+
+
+def asks_all_active(instruction: Instruction) -> bool:
+    """A function of EXEC and of what all active threads read, so that it too may be repeated or dropped: a comparison's
+    mask, and DPP, whose lanes come from other active threads, or are 0 or the old value (ISA manuals).
+    """
+    if not _OF_ALL_ACTIVE.match(instruction.opcode) or instruction.memory or len(instruction.defs) != 1:
+        return False
+    special = any(op.is_def and op.implicit for op in instruction.operands)
+    return not (special or instruction.bundled or instruction.opens_bundle)
+
+
+def leaves_old_unread(instruction: Instruction) -> bool:
+    """DPP that writes every row and bank, and 0 for lanes out of bounds, has no use for the old value."""
+    last = [op.text for op in instruction.operands if not op.implicit][-3:]
+    return instruction.opcode.endswith("_dpp") and last[:2] == ["15", "15"] and last[2] in ("1", "-1")
+
+
 ORDINARY = re.compile(r"[vsa]gpr\d")
 """Named implicitly beside a result or an input: the rest of a tuple, which is not computed and computes nothing."""
 

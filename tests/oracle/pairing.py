@@ -60,8 +60,8 @@ def _split(side: Sequence[Decoded]) -> list[tuple[list[Decoded], Decoded | None]
 
 
 def _between(a: list[Decoded], b: list[Decoded]) -> list[Slot]:
-    left = [k for k, one in enumerate(a) if one.kind == "pure"]
-    right = [k for k, one in enumerate(b) if one.kind == "pure"]
+    left = [k for k, one in enumerate(a) if one.kind in ("pure", "wave")]
+    right = [k for k, one in enumerate(b) if one.kind in ("pure", "wave")]
     keys = [a[k].shape for k in left], [b[k].shape for k in right]
     pairs = (
         list(zip(left, right, strict=True))

@@ -96,7 +96,7 @@ class Product:
         self.masks = MaskTracker(pre, self.pre_lanes, coarse, remembered)
         self._outside = outside
         self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept)
-        if header_field(post, "isEntryFunction") != "true" and not has_virtual_registers(post):
+        if header_field(post, "isEntryFunction") != "true":
             self.executor.saved_for_all_threads = whole_wave_keys(post, self.post_lanes)
 
     def _followed_operations(self) -> set[str]:
