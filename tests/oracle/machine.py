@@ -225,9 +225,8 @@ class Side:
         return found
 
     def wave(self, one: Decoded, other: Inputs | None) -> Inputs:
-        """Compute what depends on EXEC and on all active threads: as ``pure``. One bit a thread is a comparison's; every
-        lane of DPP may come from any active thread.
-
+        """Compute what depends on EXEC and on all active threads: as ``pure``. A comparison gives one bit a thread;
+        every lane of DPP may come from any active thread.
         """
         read = self.inputs(one)
         active = ACTIVE[self.exec_mask]
