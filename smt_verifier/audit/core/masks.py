@@ -37,7 +37,7 @@ from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, ByClas
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
-MAX_WORK = 4_000_000
+MAX_WORK = 1_000_000
 """Classes that are changed, asked about or handed on, each time counted: some ten seconds' worth."""
 _TIDY_ABOVE = 8
 _MANY_CLASSES = 8
