@@ -31,7 +31,11 @@ WAYS = ("alone", "theirs", "ours")
 def configurations(count: int) -> list[Any]:
     """Tiles and warps as people list them."""
     config = importlib.import_module("triton").Config
-    tiles = [*itertools.product((32, 64, 128, 256), (32, 64, 128), (32, 64), (4, 8)), (128, 256, 32, 8), (128, 256, 64, 8)]
+    tiles = [
+        *itertools.product((32, 64, 128, 256), (32, 64, 128), (32, 64), (4, 8)),
+        (128, 256, 32, 8),
+        (128, 256, 64, 8),
+    ]
     return [
         config({"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}, num_warps=warps, num_stages=2)
         for m, n, k, warps in tiles[:count]
@@ -47,6 +51,7 @@ def measure(target: str, way: str, count: int) -> dict[str, Any]:
     """One autotuning; to be called in a fresh process."""
     triton = importlib.import_module("triton")
     torch = importlib.import_module("torch")
+    sys.path.append(str(REPOSITORY / "examples"))
     tutorials = importlib.import_module("triton_tutorials")
     hook = importlib.import_module("verilocc_mlir.hooks.triton")
     triton.runtime.driver.set_active(importlib.import_module("triton_no_device").NoDevice(target))

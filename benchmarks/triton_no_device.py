@@ -15,6 +15,9 @@ class _Utils:
     def load_binary(self, _name: str, _code: bytes, _shared: int, _device: int) -> tuple[int, int, int, int, int]:
         return 0, 0, 0, 0, 1024  # module, function, registers, spills, threads
 
+    def unload_module(self, _module: int) -> None:
+        pass
+
 
 class _Launcher:
     """Launches nothing."""

@@ -2,13 +2,16 @@
 
 Libraries of kernels come without a list of what each is called with, and without a GPU none can be called. What a
 parameter is follows from what the kernel does with it: an address, if it (or something reckoned from it) is where
-``tl.load`` or ``tl.store`` or a block pointer begins. Element types and sizes follow from names, as these libraries give
-them, from the kernel's own heuristics, and from its autotune configurations. ``OVERRIDES`` has what is not said there.
+``tl.load`` or ``tl.store`` or a block pointer begins. Element types and sizes follow from names, as these libraries
+give them, from the kernel's own heuristics, and from its autotune configurations. ``OVERRIDES`` of
+``triton_overrides.py`` has what is not said there.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
+import math
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -40,22 +43,27 @@ _FLOATS = re.compile(
     r"\w*eps(ilon)?|\w*scale|temperature|alpha|beta\d?|gamma|p|dropout\w*|lr|\w*(weight|decay|_limit|threshold|bound|factor|"
     r"smoothing|softcap|coef\w*|normalizer|temp|inv_\w+|sqrt_\w+)|lse_square_scale|max_val|\w*_low|\w*_high|offset_float"
 )
-_FALSE = re.compile(r"IS_VARLEN|VARLEN|.*_VARLEN|HAS_CU_SEQLENS|USE_CU_SEQLENS|TRANSPOSE_STATE.*|USE_TMA|DEBUG.*|INTERPRET")
-_VARIABLE_LENGTH = re.compile(r"cu_?seqlens\w*|chunk_indices\w*|chunk_offsets\w*|split_(indices|offsets)|token_indices|offsets")
+_FALSE = re.compile(
+    r"IS_VARLEN|VARLEN|.*_VARLEN|HAS_CU_SEQLENS|USE_CU_SEQLENS|TRANSPOSE_STATE.*|USE_TMA|DEBUG.*|INTERPRET"
+)
+_VARIABLE_LENGTH = re.compile(
+    r"cu_?seqlens\w*|chunk_indices\w*|chunk_offsets\w*|split_(indices|offsets)|token_indices|offsets"
+)
 _SIZES: tuple[tuple[re.Pattern[str], int], ...] = tuple(
     (re.compile(pattern), value)
     for pattern, value in (
         (r"BT|BTT", 64), (r"BC|BS_SUB|BTS|BLS", 16), (r"BS|BL|BLOCK_T|BV|BK|BD|BN|BM|BR|BX|BB|BLOCK_[KVDS]|BTL", 32),
         (r"NT|NS|NC|NK|NV|NG|NB|NH|NR|NL|NM", 4), (r"B|Z|BATCH", 2), (r"HQ|HV|HK", 8), (r"H|G|HO|NUM_HEADS|N_HEADS", 4),
         (r"K|V|D|DK|DV|HEAD_DIM|HEAD|DIM|d|R|BLOCK_DMODEL|hd|head_dim|D_HEAD|KV|F", 64), (r"S|STAGE|STAGES", 4),
-        (r"T|N|M|L|SEQ|N_CTX|V_SIZE|NCTX", 1024), (r"W|KERNEL_SIZE|WIDTH|kernel_size|C_W", 4), (r"GROUP_?(SIZE)?_?M?", 8),
+        (r"T|N|M|L|SEQ|N_CTX|V_SIZE|NCTX", 1024), (r"W|BW|KERNEL_SIZE|WIDTH|kernel_size|C_W", 4),
+        (r"GROUP_?(SIZE)?_?M?", 8),
         (r"BLOCK_SIZE_[MNK]|BLOCK_[MN]\d?|BLOCK_SIZE_[HWO]\w?", 32), (r"BLOCK\w*|\w*BLOCK_SIZE\w*|BLK\w*|TILE\w*", 256),
         (r"\w*(NUM_SMS?|num_sms?)\w*", 64), (r"\w*(STAGES|stages)\w*", 2), (r"\w*(NUM|num|N|n)_\w+", 8),
         (r"\w*(DIM|dim|SIZE|size|cols|COLS)\w*", 64), (r"\w*stride\w*", 1024), (r"[A-Z]\w?", 16),
     )
 )  # fmt: skip
 _WORDS: Mapping[str, Any] = {
-    "ACTIVATION": "swish", "activation": "swish", "REDUCTION": "mean", "reduction": "mean", "DTYPE": "fp32",
+    "ACTIVATION": "swish", "activation": "swish", "REDUCTION": "mean", "reduction": "mean",
     "ALLOW_TF32": False, "allow_tf32": False, "INPUT_PRECISION": "ieee", "DOT_PRECISION": "ieee",
     "SOLVE_TRIL_DOT_PRECISION": "ieee", "scale": 0.125, "SCALE": 0.125, "lse_square_scale": 0.0, "ignore_index": -100,
     "TEMPERATURE": 0.9, "beta": 0.5, "BETA": 0.04, "EPS_LOW": 0.2, "EPS_HIGH": 0.2, "DELTA": 0.5, "eps": 1e-6,
@@ -66,8 +74,8 @@ _WORDS: Mapping[str, Any] = {
     "n_cols": 1024, "V_TOTAL": 4096, "V_START": 0, "SPLIT": 4, "hidden_dim": 1024, "ffn_size": 1024, "bs": 2,
     "TOKENS_PER_TILE": 8, "TOKENS_PER_BLOCK": 8, "E_POW2": 8, "channels_per_group": 16, "cos_bs": 1, "rd": 64,
     "pad_rd": 64, "pad_hd": 64, "batch_size": 2, "max_CG_iteration": 8, "MAX_CG_STEP": 8, "T_BUCKET": 16, "L_IN": 4,
-    "L_OUT": 4, "MIN_LEVEL": 0, "MAX_LEVEL": 4, "HC": 4, "LOSS_TYPE": "grpo", "PADDING_SIDE": "left", "num_householder": 2,
-    "hidden_size": 1024, "num_warps": 4, "NUM_ITERS": 8,
+    "L_OUT": 4, "MIN_LEVEL": 0, "MAX_LEVEL": 4, "HC": 4, "LOSS_TYPE": "grpo", "PADDING_SIDE": "left",
+    "num_householder": 2, "hidden_size": 1024, "num_warps": 4, "NUM_ITERS": 8,
 }  # fmt: skip
 
 
@@ -83,10 +91,8 @@ class Call:
 
     def source(self) -> Any:
         """Its ``ASTSource``; the arguments in ``aligned`` are multiples of 16, as they are in practice."""
-        from triton.compiler import ASTSource  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
-
         names = list(self.signature)
-        return ASTSource(
+        return importlib.import_module("triton.compiler").ASTSource(
             self.kernel,
             dict(self.signature),
             dict(self.constants),
@@ -137,17 +143,26 @@ def calls(kernel: Any, override: Override, default: str = "bf16") -> Iterator[Ca
     """Ways to call a kernel, the likeliest first: Triton's front end says which of them it takes.
 
     The first that it takes is the one to compile: types as the names say, then f16 and f32 for all that is no index;
-    each with the autotuner's configurations from the middle.
+    each with two of the autotuner's configurations, a quarter and half up by the size of their tiles.
     """
     function, configs, heuristics = unwrapped(kernel)
-    middle = configs[len(configs) // 2 :] + configs[: len(configs) // 2] or [None]
-    for config in middle[:2]:
+    by_size = sorted(configs, key=_tile) or [None]
+    for config in dict.fromkeys([by_size[len(by_size) // 4], by_size[len(by_size) // 2]]):
         for elements in ({}, {"bf16": "fp16"}, {"fp32": default}, {"bf16": "fp32"}):
             yield _call(function, config, heuristics, override, default, elements)
 
 
+def _tile(config: Any) -> int:
+    return math.prod(value for value in config.kwargs.values() if isinstance(value, int) and value > 0)
+
+
 def _call(
-    function: Any, config: Any, heuristics: Mapping[str, Any], override: Override, default: str, instead: Mapping[str, str]
+    function: Any,
+    config: Any,
+    heuristics: Mapping[str, Any],
+    override: Override,
+    default: str,
+    instead: Mapping[str, str],
 ) -> Call:
     pointers = addressed(function)
     chosen: dict[str, Any] = {**(config.kwargs if config is not None else {}), **override.constants}
@@ -206,6 +221,8 @@ def _type(parameter: Any, pointers: frozenset[str], default: str, instead: Mappi
 
 def _constant(parameter: Any) -> Any:
     name = parameter.name
+    if name.lower().endswith("dtype"):
+        return importlib.import_module("triton.language").bfloat16
     if name in _WORDS:
         return _WORDS[name]
     if parameter.has_default and parameter.default is not None:
@@ -213,7 +230,9 @@ def _constant(parameter: Any) -> Any:
     if _FALSE.fullmatch(name):
         return False
     size = _size(name)
-    flag = re.match(r"(USE|HAS|IS|STORE|OUTPUT|SAVE|APPLY|DO|RETURN|COMPUTE|REVERSE|LOAD|ADD|WITH|FUSE|ENABLE|has|is|use)_?", name)
+    flag = re.match(
+        r"(USE|HAS|IS|STORE|OUTPUT|SAVE|APPLY|DO|RETURN|COMPUTE|REVERSE|LOAD|ADD|WITH|FUSE|ENABLE|has|is|use)_?", name
+    )
     if flag or size is None:
         return not name.startswith("RE")
     return size

@@ -1,13 +1,14 @@
 """Triton's tutorials, Liger-Kernel and flash-linear-attention: every kernel for every target, through the hook.
 
-    .venv/bin/python benchmarks/triton_suites.py [--targets gfx942,gfx950,gfx1100,gfx1201] [--suites tutorials,liger,fla]
-        [--only SUBSTRING] [--seconds N] [--keep DIR] [--out benchmarks/results/triton_suites.json]
+    .venv/bin/python benchmarks/triton_suites.py [--targets gfx942,gfx950,gfx1100,gfx1201]
+        [--suites tutorials,liger,fla] [--only SUBSTRING] [--seconds N] [--again OUTCOMES] [--keep DIR]
+        [--out benchmarks/results/triton_suites.json]
 
 The libraries are looked for as they are installed (``liger-kernel``, and ``flash-linear-attention`` with ``fla-core``
-and ``einops``; they are no part of this project's requirements); one that is not there is said and left out. Nobody calls
-their kernels here: what each is called with is read off its source (``triton_signatures.py``). Each kernel is compiled
-by Triton alone, and again with its registers allocated and proved here (``replace=always``: the worse are counted too).
-No GPU is needed.
+and ``einops``; they are no part of this project's requirements); one that is not there is said and left out. Nobody
+calls their kernels here: what each is called with is read off its source (``triton_signatures.py``). Each kernel is
+compiled by Triton alone, and again with its registers allocated and proved here (``replace=always``: the worse are
+counted too). No GPU is needed.
 
 A kernel that Triton itself cannot compile with any of the calls that were tried is Triton's or this table's
 (``theirs``), with Triton's message. Every result is a JSON line in a file beside the summary, which is also where an
@@ -41,6 +42,7 @@ from typing import Any
 from triton_no_device import NoDevice, gpu_target
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+EXAMPLES = REPOSITORY / "examples"
 TARGETS = ("gfx942", "gfx950", "gfx1100", "gfx1201")
 SUITES = {"tutorials": "", "liger": "liger_kernel", "fla": "fla"}
 _SECONDS = 240.0
@@ -55,11 +57,13 @@ _NOT_HERE = re.compile(r"ascend|cute|cutile|tilelang|flash_qla|\.layers|\.models
 def kernels_of(suite: str) -> dict[str, Any]:
     """The kernels of a suite by name: jit functions that the module they stand in launches."""
     if suite == "tutorials":
+        sys.path.append(str(EXAMPLES))
         return dict(importlib.import_module("triton_tutorials").calls())
     kernels: dict[str, Any] = {}
     for module in _modules(SUITES[suite]):
+        contents: dict[str, Any] = vars(module)
         source = Path(module.__file__ or "").read_text()
-        for name, value in vars(module).items():
+        for name, value in contents.items():
             if type(value).__name__ not in ("JITFunction", "Autotuner", "Heuristics"):
                 continue
             function, _, _ = importlib.import_module("triton_signatures").unwrapped(value)
@@ -110,7 +114,12 @@ def rows_of(
                 continue
             theirs = _cpu() - started
             yield _THEIRS_DONE
-            yield {**row, **_ours(triton, hook, call, gpu, keep, own), "call": _written(call), "cpu_triton": round(theirs, 2)}
+            yield {
+                **row,
+                **_ours(triton, hook, call, gpu, keep, own),
+                "call": _written(call),
+                "cpu_triton": round(theirs, 2),
+            }
             tried = [call]
             break
         else:
@@ -252,7 +261,9 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "all_ours": sum(bool(row.get("all_ours")) for row in rows),
         **{name: outcomes[name] for name in ("unknown", "refuted", "failed", "theirs")},
         "reasons": dict(
-            Counter(f"{row['outcome']}: {row['reason'][:160]}" for row in through if row["outcome"] != "proved").most_common()
+            Counter(
+                f"{row['outcome']}: {row['reason'][:160]}" for row in through if row["outcome"] != "proved"
+            ).most_common()
         ),
         "cpu_triton": round(sum(row["cpu_triton"] for row in timed), 1),
         "cpu_ours": round(sum(row["cpu_ours"] for row in timed), 1),

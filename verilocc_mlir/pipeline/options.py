@@ -2,8 +2,8 @@
 
 Derived from it: the options of the command line (``cli/options.py``, ``cli/server.py``), the keywords of
 ``verilocc_mlir.compile``, of IREE's ``compile_mlir`` and of Triton's ``install``, the options of Dynamo's back end, and
-the words in MLIR's pipeline text and in ``VERILOCC_TRITON``. What goes over the wire and into the cache key are the fields of ``Settings`` that
-the options set.
+the words in MLIR's pipeline text and in ``VERILOCC_TRITON``. What goes over the wire and into the cache key are the
+fields of ``Settings`` that the options set.
 
 Processor, features, level and form of the result are not among them: with a front end, that decides them.
 """

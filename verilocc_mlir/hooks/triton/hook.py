@@ -24,8 +24,9 @@ from verilocc_mlir.target.targets import target as find_target
 from verilocc_mlir.toolchain.find import find_toolchain
 
 VARIABLE = "VERILOCC_TRITON"
-"""Environment variable: ``1`` for every AMD GPU, or targets by name with commas between; ``0`` or empty for none. Options
-may follow, with blanks between: ``gfx942,gfx1100 effort=best replace=always``; alone they hold for every AMD GPU.
+"""Environment variable: ``1`` for every AMD GPU, or targets by name with commas between; ``0`` or empty for none.
+Options may follow, with blanks between: ``gfx942,gfx1100 effort=best replace=always``; alone, they are for every AMD
+GPU.
 """
 
 _REPLACE, _AUTOTUNE = "replace", "autotune"

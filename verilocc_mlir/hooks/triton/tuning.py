@@ -2,8 +2,8 @@
 
 An autotuner compiles every configuration, runs each, and keeps one. Allocating and proving all of them costs several
 times what Triton's own compilations cost, for code of which one in fifty is kept. So, by default, configurations are
-timed as Triton compiles them, and the one that was chosen goes through this project's pipeline when it is launched. What
-is timed is then not what ships: with ``replace=better`` what ships is Triton's, or is modelled no dearer than that.
+timed as Triton compiles them, and the chosen one goes through this project's pipeline when it is launched. What is
+timed is then not what ships: with ``replace=better`` what ships is Triton's, or is modelled no dearer than that.
 ``autotune="ours"`` has every configuration allocated and proved before it is timed.
 
 Triton says nowhere that it is timing, so ``Autotuner._bench`` is wrapped (Triton 3.9; a Triton without it times ours).

@@ -12,7 +12,7 @@ from typing import Any
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
-from triton_signatures import Call
+from triton_kernels import Variant
 
 
 @triton.jit
@@ -529,7 +529,7 @@ def block_scaled_matmul(
     tl.store(c_ptr + out_m[:, None] * stride_cm + out_n[None, :], total.to(tl.float16), mask=mask)
 
 
-def calls() -> Iterator[tuple[str, Call]]:
+def calls() -> Iterator[tuple[str, Variant]]:
     """Each kernel as its tutorial calls it, with a name."""
     block = {"BLOCK": 1024}
     yield "01 add", _call(add, "x_ptr=f out_ptr=f y_ptr=f size=i", block)
@@ -606,21 +606,35 @@ def calls() -> Iterator[tuple[str, Call]]:
 _MATRICES = (
     "a_ptr=h b_ptr=h c_ptr=h m=i n=i k=i stride_am=i stride_ak=1 stride_bk=i stride_bn=1 stride_cm=i stride_cn=1"
 )
-_LETTERS = {"f": "*fp32", "h": "*fp16", "b": "*u8", "8": "*fp8e4nv", "i": "i32", "s": "fp32", "*i": "*i32", "*l": "*i64"}
+_LETTERS = {
+    "f": "*fp32",
+    "h": "*fp16",
+    "b": "*u8",
+    "8": "*fp8e4nv",
+    "i": "i32",
+    "s": "fp32",
+    "*i": "*i32",
+    "*l": "*i64",
+}
 
 
-def matmul_call(m: int, n: int, k: int, warps: int, *, stages: int = 2, group: int = 8, activation: str = "") -> Call:
+def matmul_call(
+    m: int, n: int, k: int, warps: int, *, stages: int = 2, group: int = 8, activation: str = ""
+) -> Variant:
     """The matmul of tutorial 03 with one configuration."""
     constants = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": group, "ACTIVATION": activation}
     return _call(matmul, _MATRICES, constants, num_warps=warps, num_stages=stages)
 
 
-def _call(kernel: Any, arguments: str, constants: dict[str, Any], **options: Any) -> Call:
+def _call(kernel: Any, arguments: str, constants: dict[str, Any], **options: Any) -> Variant:
     """``arguments`` has a letter for each type; ``1`` is a stride of one, which Triton takes for a constant."""
     given = dict(word.split("=") for word in arguments.split())
     ones = {name: 1 for name, letter in given.items() if letter == "1"}
-    types = {**dict.fromkeys([*ones, *constants], "constexpr"), **{n: _LETTERS[x] for n, x in given.items() if x != "1"}}
+    types = {
+        **dict.fromkeys([*ones, *constants], "constexpr"),
+        **{n: _LETTERS[x] for n, x in given.items() if x != "1"},
+    }
     signature = {parameter.name: types[parameter.name] for parameter in kernel.params}
     aligned = tuple(name for name, kind in signature.items() if kind[0] == "*" or kind == "i32")
     chosen = {"num_warps": 4, "num_stages": 2, **options}
-    return Call(kernel, signature, {**ones, **constants}, chosen, aligned)
+    return Variant(kernel, signature, {**ones, **constants}, chosen, aligned)
