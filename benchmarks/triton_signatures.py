@@ -56,7 +56,7 @@ _SIZES: tuple[tuple[re.Pattern[str], int], ...] = tuple(
         (r"NT|NS|NC|NK|NV|NG|NB|NH|NR|NL|NM", 4), (r"B|Z|BATCH", 2), (r"HQ|HV|HK", 8), (r"H|G|HO|NUM_HEADS|N_HEADS", 4),
         (r"K|V|D|DK|DV|HEAD_DIM|HEAD|DIM|d|R|BLOCK_DMODEL|hd|head_dim|D_HEAD|KV|F", 64), (r"S|STAGE|STAGES", 4),
         (r"T|N|M|L|SEQ|N_CTX|V_SIZE|NCTX", 1024), (r"W|BW|KERNEL_SIZE|WIDTH|kernel_size|C_W", 4),
-        (r"GROUP_?(SIZE)?_?M?", 8),
+        (r"GROUP_?(SIZE)?_?M?", 8), (r"BLOCK_ROW", 16),
         (r"BLOCK_SIZE_[MNK]|BLOCK_[MN]\d?|BLOCK_SIZE_[HWO]\w?", 32), (r"BLOCK\w*|\w*BLOCK_SIZE\w*|BLK\w*|TILE\w*", 256),
         (r"\w*(NUM_SMS?|num_sms?)\w*", 64), (r"\w*(STAGES|stages)\w*", 2), (r"\w*(NUM|num|N|n)_\w+", 8),
         (r"\w*(DIM|dim|SIZE|size|cols|COLS)\w*", 64), (r"\w*stride\w*", 1024), (r"[A-Z]\w?", 16),

@@ -598,9 +598,9 @@ def calls() -> Iterator[tuple[str, Variant]]:
         )
     scaled = "m=i n=i k=i stride_am=i stride_bn=i stride_cm=i stride_scale=i a_scale_ptr=b b_scale_ptr=b c_ptr=h"
     for name, element, packed in (("e4m3", "8", 1), ("e2m1", "b", 2)):
-        constants = {"FORMAT": name, "PACKED": packed, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 128}
+        constants = {"FORMAT": name, "PACKED": packed, "BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
         arguments = f"a_ptr={element} b_ptr={element} {scaled}"
-        yield f"10 block-scaled matmul {name}", _call(block_scaled_matmul, arguments, constants, num_warps=8)
+        yield f"10 block-scaled matmul {name}", _call(block_scaled_matmul, arguments, constants, num_warps=4)
 
 
 _MATRICES = (

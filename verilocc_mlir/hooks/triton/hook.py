@@ -15,7 +15,7 @@ from typing import Any
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace, replace_of
 from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
-from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, TimingWatch, autotune_of, is_timing
+from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, autotune_of, is_timing
 from verilocc_mlir.hooks.triton.versions import cache_key
 from verilocc_mlir.pipeline.asked import checked_allocator
 from verilocc_mlir.pipeline.options import options_in, with_options
@@ -59,7 +59,6 @@ class Hook:
         self.settings = settings
         self.policy = policy
         self.autotune = autotune
-        self.watch = TimingWatch()
         self.targets = targets
         self.knobs = knobs
         self.before: Any = knobs.runtime.add_stages_inspection_hook
@@ -183,7 +182,6 @@ def _remove() -> None:
                 hint="take that one out first",
             )
         runtime.add_stages_inspection_hook = _active.before
-        _active.watch.remove()
         _active = None
 
 

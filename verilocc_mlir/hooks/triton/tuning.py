@@ -6,20 +6,21 @@ timed as Triton compiles them, and the chosen one goes through this project's pi
 timed is then not what ships: with ``replace=better`` what ships is Triton's, or is modelled no dearer than that.
 ``autotune="ours"`` has every configuration allocated and proved before it is timed.
 
-Triton says nowhere that it is timing, so ``Autotuner._bench`` is wrapped (Triton 3.9; a Triton without it times ours).
+Triton says nowhere that it is timing, so the stack is looked at for ``Autotuner._bench`` (Triton 3.9; with a Triton
+that has none ours are timed). Nothing of Triton's is wrapped: a program that is asked to by its environment installs
+the hook while Triton is being imported, before there is an autotuner.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-from contextvars import ContextVar
+import inspect
+import sys
 from enum import Enum
-from typing import Any
 
 from verilocc_mlir.errors import InputError
 
-_timing: ContextVar[bool] = ContextVar("verilocc_triton_timing", default=False)
+_DEEPEST = 40
+"""Frames between a launch and the autotuner that times it, at most: benchmarkers, heuristics, the compiler's own."""
 
 
 class Autotune(Enum):
@@ -45,33 +46,12 @@ def autotune_of(given: Autotune | str) -> Autotune:
 
 
 def is_timing() -> bool:
-    """Whether this thread compiles and runs a configuration for an autotuner to time."""
-    return _timing.get()
-
-
-class TimingWatch:
-    """Marks what an autotuner does as it times a configuration, from when this is made until ``remove``."""
-
-    def __init__(self) -> None:
-        self._autotuner: Any = importlib.import_module("triton.runtime.autotuner").Autotuner
-        self._before: Any = getattr(self._autotuner, "_bench", None)
-        self._marked: Any = None
-        if self._before is not None:
-            self._marked = self._autotuner._bench = _marked(self._before)
-
-    def remove(self) -> None:
-        """The autotuner as it was; does nothing where somebody else has wrapped it since."""
-        if self._marked is not None and self._autotuner._bench is self._marked:
-            self._autotuner._bench = self._before
-
-
-def _marked(bench: Any) -> Any:
-    @functools.wraps(bench)
-    def marked(*args: Any, **kwargs: Any) -> Any:
-        token = _timing.set(True)
-        try:
-            return bench(*args, **kwargs)
-        finally:
-            _timing.reset(token)
-
-    return marked
+    """Whether an autotuner has called, to time a configuration."""
+    autotuner = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
+    bench = getattr(getattr(autotuner, "_bench", None), "__code__", None)
+    frame = inspect.currentframe() if bench is not None else None
+    for _ in range(_DEEPEST):
+        if frame is None or frame.f_code is bench:
+            return frame is not None
+        frame = frame.f_back
+    return False
