@@ -61,9 +61,8 @@ def kernels_of(suite: str) -> dict[str, Any]:
         return dict(importlib.import_module("triton_tutorials").calls())
     kernels: dict[str, Any] = {}
     for module in _modules(SUITES[suite]):
-        contents: dict[str, Any] = vars(module)
         source = Path(module.__file__ or "").read_text()
-        for name, value in contents.items():
+        for name, value in _contents(module).items():
             if type(value).__name__ not in ("JITFunction", "Autotuner", "Heuristics"):
                 continue
             function, _, _ = importlib.import_module("triton_signatures").unwrapped(value)
@@ -71,6 +70,10 @@ def kernels_of(suite: str) -> dict[str, Any]:
                 short = function.fn.__module__.removeprefix(SUITES[suite] + ".")
                 kernels.setdefault(f"{short}.{function.fn.__name__}", value)
     return kernels
+
+
+def _contents(module: Any) -> dict[str, Any]:
+    return vars(module)
 
 
 def _modules(package: str) -> Iterator[Any]:
@@ -221,7 +224,7 @@ class _Worker:
                     if row is None:
                         return
                     outcome = "failed" if row == _THEIRS_DONE else "theirs"
-                    if isinstance(row, dict):
+                    if row != _THEIRS_DONE:
                         left.remove(row["target"])
                         yield row
                 reason = f"not done after {_SECONDS:.0f} s"
