@@ -73,7 +73,7 @@ def kernels_of(suite: str) -> dict[str, Any]:
 
 
 def _contents(module: Any) -> dict[str, Any]:
-    return vars(module)
+    return dict(module.__dict__)
 
 
 def _modules(package: str) -> Iterator[Any]:
