@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import math
 import os
@@ -22,6 +23,7 @@ triton: Any = pytest.importorskip("triton", reason="Triton is not installed: pip
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")
 
 sys.path.insert(0, str(REPOSITORY / "examples"))
+sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 from verilocc_mlir.allocators import registry  # noqa: E402
 from verilocc_mlir.errors import InputError, UnsupportedError  # noqa: E402
 from verilocc_mlir.hooks import triton as hook  # noqa: E402
@@ -510,3 +512,81 @@ def test_without_always_tritons_own_stays_where_ours_is_worse_or_not_wanted() ->
     dearer = sides["ours"]["scaled_sum"]["cycles"] > sides["theirs"]["scaled_sum"]["cycles"]
     assert better.asm["hsaco"] == (plain if dearer else ours).asm["hsaco"]
     assert better.metadata.verilocc["kind"] == ("declined" if dearer else "proved")
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
+def test_a_grouped_matmul_of_addresses_in_memory_is_proved(target: str) -> None:
+    """Triton's tutorial 08: its loops and copies were refused for gfx1100 once."""
+    call = dict(importlib.import_module("triton_tutorials").calls())["08 grouped matmul 64x64x32"]
+    hook.install(replace="always")
+    triton.compile(call.source(), target=gpu(target), options=dict(call.options))
+    (record,) = hook.reports()
+    assert record.proved, record
+
+
+class Device:
+    """Triton's driver for a GPU that is not here: what is launched is counted by name of the code object."""
+
+    def __init__(self, target: str) -> None:
+        self.driver = importlib.import_module("triton_no_device").NoDevice(target)
+        self.loaded: list[bytes] = []
+        before = self.driver.utils.load_binary
+
+        def load(name: str, code: bytes, shared: int, device: int) -> Any:
+            self.loaded.append(code)
+            return before(name, code, shared, device)
+
+        self.driver.utils.load_binary = load
+
+
+@pytest.fixture
+def device() -> Iterator[Device]:
+    before = triton.runtime.driver._active
+    there = Device("gfx942")
+    triton.runtime.driver.set_active(there.driver)
+    yield there
+    gc.collect()  # kernels unload what they loaded
+    triton.runtime.driver._active = before
+
+
+def tuned_sum(device: Device) -> list[bytes]:
+    """What was loaded, in order, by an autotuner over three blocks of which the second is the fastest, and a launch."""
+    torch = pytest.importorskip("torch")
+    timings = iter([3.0, 1.0, 2.0])
+    configs = [triton.Config({"BLOCK": block}) for block in (64, 128, 256)]
+
+    def timed(launch: Any, quantiles: Any) -> list[float]:
+        launch()
+        return [next(timings)] * len(quantiles)
+
+    tuner = triton.autotune(configs, key=["size"], do_bench=timed)(triton.jit(scaled_sum.fn))
+    x = torch.empty(1024)
+    device.loaded.clear()
+    tuner[(4,)](x, x, 1024, 2.0)
+    assert tuner.best_config.kwargs == {"BLOCK": 128}
+    return device.loaded
+
+
+def test_configurations_are_timed_as_tritons_and_the_chosen_one_is_proved(device: Device) -> None:
+    alone = tuned_sum(device)[:3]
+    hook.install(replace="always")
+    loaded = tuned_sum(device)
+    assert loaded[:3] == alone
+    (record,) = hook.reports()
+    assert record.proved
+    assert len(loaded) == 4
+    assert loaded[3] != alone[1]
+    assert list(read_code_object(loaded[3]).kernels) == list(read_code_object(alone[1]).kernels) == ["scaled_sum"]
+
+
+def test_autotuning_ours_proves_every_configuration(device: Device) -> None:
+    alone = tuned_sum(device)[:3]
+    hook.install(replace="always", autotune="ours")
+    loaded = tuned_sum(device)
+    assert len(loaded) == 3  # the chosen one is the one that was timed
+    assert [record.proved for record in hook.reports()] == [True, True, True]
+    assert not set(loaded) & set(alone)
+    hook.uninstall()
+    assert tuned_sum(device)[:3] == alone
+    with pytest.raises(InputError, match="autotune=mine"):
+        hook.install(autotune="mine")

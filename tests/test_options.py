@@ -17,6 +17,7 @@ from verilocc_mlir.cli.iree import iree_command
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.kernels import KernelSource
 from verilocc_mlir.hooks.mlir_pipeline import parse_options
+from verilocc_mlir.hooks.triton import hook as triton_hook
 from verilocc_mlir.pipeline.batch.jobs import Job
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.key import Keys
@@ -76,6 +77,29 @@ def test_in_mlir_s_pipeline_text(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     # A path that is not there is no fault of the text.
     settings = parse_options(f"{name.replace('_', '-')}={_VALUES[name]}").settings
     assert _value(settings, name) == option(name).value(_VALUES[name])
+
+
+@pytest.mark.parametrize("name", OPTION_NAMES)
+def test_in_the_variable_for_triton(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``VERILOCC_TRITON``: with targets before it, and alone."""
+    installed: list[tuple[list[str], dict[str, Any]]] = []
+    monkeypatch.setattr(triton_hook, "install", lambda names, **given: installed.append((names, given)))
+    word = f"{name.replace('_', '-')}={_VALUES[name]}"
+    for value, targets in ((f"gfx942,gfx1100 {word}", ["gfx942", "gfx1100"]), (f"1 {word}", []), (word, [])):
+        assert triton_hook.install_from_environment({"VERILOCC_TRITON": value})
+        names, given = installed.pop()
+        assert names == targets
+        assert _value(with_options(None, given), name) == option(name).value(_VALUES[name])
+
+
+def test_the_variable_for_triton_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed: list[dict[str, Any]] = []
+    monkeypatch.setattr(triton_hook, "install", lambda names, **given: installed.append(given))
+    triton_hook.install_from_environment({"VERILOCC_TRITON": "1 replace=never autotune=ours llc=-a=b llc=-c"})
+    assert installed == [{"replace": "never", "autotune": "ours", "llc": ("-a=b", "-c")}]
+    with pytest.raises(InputError, match="VERILOCC_TRITON=1 speed=high: there is no option 'speed=high'"):
+        triton_hook.install_from_environment({"VERILOCC_TRITON": "1 speed=high"})
+    assert not triton_hook.install_from_environment({"VERILOCC_TRITON": "0 effort=best"})
 
 
 def test_flags_in_mlir_s_text_add_up() -> None:

@@ -17,7 +17,7 @@ from verilocc_mlir.hooks.mlir_bindings import Bindings
 from verilocc_mlir.hooks.mlir_compile import OptMode
 from verilocc_mlir.hooks.mlir_pass import PASS_NAME, AllocatePass, PassOptions
 from verilocc_mlir.pipeline.asked import checked_allocator
-from verilocc_mlir.pipeline.options import OPTION_NAMES, Kind, option, with_options
+from verilocc_mlir.pipeline.options import options_in, with_options
 
 _ANCHOR = re.compile(r"\s*(?P<anchor>[\w.]+)\s*\((?P<body>.*)\)\s*\Z", re.DOTALL)
 _ELEMENT = re.compile(rf"{re.escape(PASS_NAME)}\s*(?:\{{(?P<options>.*)\}})?\Z", re.DOTALL)
@@ -105,27 +105,17 @@ def parse_options(text: str, options: PassOptions | None = None) -> PassOptions:
         InputError: a key or value that is not known.
     """
     chosen = options or PassOptions()
-    given: dict[str, Any] = {}
-    for pair in text.split():
-        key, equals, value = pair.partition("=")
-        name = key.replace("-", "_")
-        if not equals or (key not in _OPTIONS and name not in OPTION_NAMES):
-            known = ", ".join(sorted((*_OPTIONS, *(name.replace("_", "-") for name in OPTION_NAMES))))
-            raise InputError(f"{PASS_NAME} has no option {pair!r}", hint=f"options: {known}")
-        if key in _OPTIONS:
-            try:
-                chosen = _OPTIONS[key](chosen, value)
-            except ValueError as error:
-                raise InputError(f"{PASS_NAME}: {key} cannot be {value!r}") from error
-        elif option(name).kind is Kind.FLAGS:
-            given[name] = (*given.get(name, ()), value)
-        else:
-            given[name] = value
     try:
+        given, own = options_in(text.split(), _OPTIONS)
         settings = with_options(chosen.settings, given)
         checked_allocator(settings)
     except InputError as error:
         raise InputError(f"{PASS_NAME}: {error.what}", hint=error.hint) from error
+    for key, value in own.items():
+        try:
+            chosen = _OPTIONS[key](chosen, value)
+        except ValueError as error:
+            raise InputError(f"{PASS_NAME}: {key} cannot be {value!r}") from error
     return replace(chosen, settings=settings)
 
 

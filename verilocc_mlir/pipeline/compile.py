@@ -54,6 +54,7 @@ from verilocc_mlir.toolchain.staged import (
     Phase,
     StagedCompiler,
 )
+from verilocc_mlir.toolchain.true16 import WITHOUT_TRUE16, copies_between_widths
 from verilocc_mlir.toolchain.verifier import without_functions
 from verilocc_mlir.version import __version__
 
@@ -150,7 +151,17 @@ class _Compilation:
         pre = to_pre_ra(self.compiler, self.input.text)
         if pre.changes:
             self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
+        if copies_between_widths(pre.mir):
+            pre = replace(pre, mir=self._without_true16(pre.ir))
         return self._compile(pre.mir, pre.ir, lambda kind: beside.submit(self.compiler.direct, pre.ir, kind))
+
+    def _without_true16(self, ir: str) -> str:
+        """Pre-RA machine IR, this and all that follows without 16-bit registers."""
+        runs = self.compiler.runs
+        mattr = ",".join(filter(None, (self.compiler.options.mattr, WITHOUT_TRUE16)))
+        self.compiler = StagedCompiler(self.toolchain, replace(self.compiler.options, mattr=mattr), runs)
+        self.notes.append(f"with 16-bit registers LLVM's own copies are broken: compiled with -mattr={WITHOUT_TRUE16}")
+        return self.compiler.to_pre_ra(ir)
 
     def _llvms_of(self, mir: str, kind: FileKind) -> bytes:
         """LLVM's own result from machine IR; as a plain llc, without the verifier."""

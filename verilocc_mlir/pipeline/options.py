@@ -2,15 +2,15 @@
 
 Derived from it: the options of the command line (``cli/options.py``, ``cli/server.py``), the keywords of
 ``verilocc_mlir.compile``, of IREE's ``compile_mlir`` and of Triton's ``install``, the options of Dynamo's back end, and
-the words in MLIR's pipeline text. What goes over the wire and into the cache key are the fields of ``Settings`` that
-the options set.
+the words in MLIR's pipeline text and in ``VERILOCC_TRITON``. What goes over the wire and into the cache key are the
+fields of ``Settings`` that the options set.
 
 Processor, features, level and form of the result are not among them: with a front end, that decides them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from math import isfinite
@@ -188,6 +188,31 @@ def with_options(settings: Settings | None, given: Mapping[str, Any]) -> Setting
     if changes[True]:
         changes[False]["access"] = replace(base.access, **changes[True])
     return replace(base, **changes[False])
+
+
+def options_in(words: Iterable[str], others: Collection[str] = ()) -> tuple[dict[str, Any], dict[str, str]]:
+    """Options written as ``KEY=VALUE``: those of this module by name, for ``with_options``, and the ``others`` by key.
+
+    A flag that is given again is added to those before it; of another option the last value counts.
+
+    Raises:
+        InputError: a word that is none of them; the hint lists those that there are.
+    """
+    given: dict[str, Any] = {}
+    rest: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        known = _BY_NAME.get(key.replace("-", "_"))
+        if not equals or (key not in others and known is None):
+            there = ", ".join(sorted((*others, *(o.word for o in OPTIONS))))
+            raise InputError(f"there is no option {word!r}", hint=f"options: {there}")
+        if key in others or known is None:
+            rest[key] = value
+        elif known.kind is Kind.FLAGS:
+            given[known.name] = (*given.get(known.name, ()), value)
+        else:
+            given[known.name] = value
+    return given, rest
 
 
 def fields_set_by_no_option() -> frozenset[str]:

@@ -15,15 +15,24 @@ from typing import Any
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace, replace_of
 from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
+from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, autotune_of, is_timing
 from verilocc_mlir.hooks.triton.versions import cache_key
 from verilocc_mlir.pipeline.asked import checked_allocator
-from verilocc_mlir.pipeline.options import with_options
+from verilocc_mlir.pipeline.options import options_in, with_options
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target
 from verilocc_mlir.toolchain.find import find_toolchain
 
 VARIABLE = "VERILOCC_TRITON"
-"""Environment variable: ``1`` for every AMD GPU, or targets by name with commas between; ``0`` or empty for none."""
+"""Environment variable: ``1`` for every AMD GPU, or targets by name with commas between; ``0`` or empty for none.
+Options may follow, with blanks between: ``gfx942,gfx1100 effort=best replace=always``; alone, they are for every AMD
+GPU.
+"""
+
+_REPLACE, _AUTOTUNE = "replace", "autotune"
+
+_ONLY_TIMED = "verilocc: Triton's own, to be timed"
+"""The part of Triton's cache keys of what an autotuner compares."""
 
 OLDEST = (3, 9)
 """The version of Triton whose stages and options this hook knows; newer ones are tried."""
@@ -40,10 +49,16 @@ class Hook:
     """
 
     def __init__(
-        self, settings: Settings, targets: tuple[str, ...], knobs: Any, policy: Replace = DEFAULT_REPLACE
+        self,
+        settings: Settings,
+        targets: tuple[str, ...],
+        knobs: Any,
+        policy: Replace = DEFAULT_REPLACE,
+        autotune: Autotune = DEFAULT_AUTOTUNE,
     ) -> None:
         self.settings = settings
         self.policy = policy
+        self.autotune = autotune
         self.targets = targets
         self.knobs = knobs
         self.before: Any = knobs.runtime.add_stages_inspection_hook
@@ -59,14 +74,16 @@ class Hook:
         capability: Any = None,
     ) -> Any:
         """See the class; a hook that was there before is called first."""
+        only_timed = self.autotune is Autotune.THEIRS and is_timing()
         if stages is None:
+            ours, its_hash = (_ONLY_TIMED, _ONLY_TIMED) if only_timed else (self._key, self._hash)
             if self.before is None:
-                return self._key, self._hash
+                return ours, its_hash
             key, digest = self.before()
-            return f"{key}; {self._key}", hashlib.sha256(f"{digest}{self._hash}".encode()).hexdigest()
+            return f"{key}; {ours}", hashlib.sha256(f"{digest}{its_hash}".encode()).hexdigest()
         if self.before is not None:
             self.before(backend, stages, options, language, capability)
-        if self._handles(backend, stages, options):
+        if not only_timed and self._handles(backend, stages, options):
             theirs = Theirs(stages["amdgcn"], stages["hsaco"])
             ours = KernelStages(self.settings, self.policy, self.knobs, backend, options, theirs)
             stages["amdgcn"] = ours.amdgcn
@@ -85,6 +102,7 @@ def install(
     *,
     settings: Settings | None = None,
     replace: Replace | str = DEFAULT_REPLACE,
+    autotune: Autotune | str = DEFAULT_AUTOTUNE,
     **options: Any,
 ) -> None:
     """Send the kernels that Triton compiles from now on through this project's pipeline. A second call replaces the
@@ -95,6 +113,8 @@ def install(
         settings: how kernels are allocated and proved; target, flags and form of the result come from Triton.
         replace: which of Triton's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse by the
             model) or ``"never"``.
+        autotune: whose code Triton's autotuner times: ``"theirs"``, Triton's own, and only the configuration that is
+            chosen is allocated and proved; or ``"ours"``, for each.
         options: of ``pipeline.options``, by name, for example ``effort="best"``; they go before ``settings``.
 
     Raises:
@@ -109,10 +129,11 @@ def install(
     chosen = with_options(settings, options)
     checked_allocator(chosen)
     policy = replace_of(replace)
+    timed = autotune_of(autotune)
     knobs = _knobs()
     with _lock:
         _remove()
-        _active = Hook(chosen, targets, knobs, policy)
+        _active = Hook(chosen, targets, knobs, policy, timed)
         knobs.runtime.add_stages_inspection_hook = _active
 
 
@@ -134,16 +155,20 @@ def install_from_environment(env: Mapping[str, str] = os.environ) -> bool:
         As ``install``.
     """
     value = env.get(VARIABLE, "").strip()
-    if value.lower() in ("", "0", "off", "false", "no"):
+    which, words = "1", value.split()
+    if words and "=" not in words[0]:
+        which, *words = words
+    if not value or which.lower() in ("0", "off", "false", "no"):
         return False
-    if value.lower() in ("1", "on", "true", "yes"):
-        install()
-        return True
-    names = [name.strip() for name in value.split(",") if name.strip()]
+    names = [] if which.lower() in ("1", "on", "true", "yes") else [name for name in which.split(",") if name]
     bad = [name for name in names if not name.startswith("gfx")]
     if bad:
         raise InputError(f"{VARIABLE}={value}: {bad[0]!r} is no target", hint="1, 0, or for example gfx942,gfx1100")
-    install(names)
+    try:
+        given, own = options_in(words, (_REPLACE, _AUTOTUNE))
+        install(names, **own, **given)
+    except InputError as error:
+        raise InputError(f"{VARIABLE}={value}: {error.what}", hint=error.hint) from error
     return True
 
 

@@ -1,0 +1,334 @@
+"""Triton's tutorials, Liger-Kernel and flash-linear-attention: every kernel for every target, through the hook.
+
+    .venv/bin/python benchmarks/triton_suites.py [--targets gfx942,gfx950,gfx1100,gfx1201]
+        [--suites tutorials,liger,fla] [--only SUBSTRING] [--seconds N] [--again OUTCOMES] [--keep DIR]
+        [--out benchmarks/results/triton_suites.json]
+
+The libraries are looked for as they are installed (``liger-kernel``, and ``flash-linear-attention`` with ``fla-core``
+and ``einops``; they are no part of this project's requirements); one that is not there is said and left out. Nobody
+calls their kernels here: what each is called with is read off its source (``triton_signatures.py``). Each kernel is
+compiled by Triton alone, and again with its registers allocated and proved here (``replace=always``: the worse are
+counted too). No GPU is needed.
+
+A kernel that Triton itself cannot compile with any of the calls that were tried is Triton's or this table's
+(``theirs``), with Triton's message. Every result is a JSON line in a file beside the summary, which is also where an
+interrupted run goes on. Each worker is a process of its own, since a fault in Triton's LLVM ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import pkgutil
+import re
+import resource
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from triton_no_device import NoDevice, gpu_target
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+EXAMPLES = REPOSITORY / "examples"
+TARGETS = ("gfx942", "gfx950", "gfx1100", "gfx1201")
+SUITES = {"tutorials": "", "liger": "liger_kernel", "fla": "fla"}
+_SECONDS = 240.0
+"""Elapsed time for one kernel and target; then its worker is ended."""
+
+_THEIRS_DONE = "Triton's own compilation is through"
+
+_NOT_HERE = re.compile(r"ascend|cute|cutile|tilelang|flash_qla|\.layers|\.models|\.transformers|chunk_loss")
+"""Modules with kernels for other hardware, or without any."""
+
+
+def kernels_of(suite: str) -> dict[str, Any]:
+    """The kernels of a suite by name: jit functions that the module they stand in launches."""
+    if suite == "tutorials":
+        sys.path.append(str(EXAMPLES))
+        return dict(importlib.import_module("triton_tutorials").calls())
+    kernels: dict[str, Any] = {}
+    for module in _modules(SUITES[suite]):
+        source = Path(module.__file__ or "").read_text()
+        for name, value in _contents(module).items():
+            if type(value).__name__ not in ("JITFunction", "Autotuner", "Heuristics"):
+                continue
+            function, _, _ = importlib.import_module("triton_signatures").unwrapped(value)
+            if re.search(rf"(?<![\w.]){re.escape(name)}\[", source):
+                short = function.fn.__module__.removeprefix(SUITES[suite] + ".")
+                kernels.setdefault(f"{short}.{function.fn.__name__}", value)
+    return kernels
+
+
+def _contents(module: Any) -> dict[str, Any]:
+    return dict(module.__dict__)
+
+
+def _modules(package: str) -> Iterator[Any]:
+    root = importlib.import_module(package)
+    for info in pkgutil.walk_packages(root.__path__, package + ".", onerror=lambda _: None):
+        if not _NOT_HERE.search(info.name):
+            try:
+                yield importlib.import_module(info.name)
+            except Exception:  # a module for other hardware, or in need of a package that is not there
+                continue
+
+
+def _cpu() -> float:
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(u.ru_utime + u.ru_stime for u in usages)
+
+
+def rows_of(
+    suite: str, name: str, kernel: Any, targets: Iterable[str], keep: Path | None
+) -> Iterator[dict[str, Any] | str]:
+    """The results of one kernel, target by target; before each, a word when Triton's own compilation is through."""
+    signatures = importlib.import_module("triton_signatures")
+    triton = importlib.import_module("triton")
+    hook = importlib.import_module("verilocc_mlir.hooks.triton")
+    if suite == "tutorials":
+        tried = [kernel]
+    else:
+        table = importlib.import_module("triton_overrides").OVERRIDES
+        tried = list(signatures.calls(kernel, table.get(name, signatures.Override())))
+    for target in targets:
+        row: dict[str, Any] = {"suite": suite, "kernel": name, "target": target}
+        gpu = gpu_target(target)
+        messages: list[str] = []
+        for call in tried:
+            hook.uninstall()
+            started = _cpu()
+            try:
+                own = triton.compile(call.source(), target=gpu, options=dict(call.options))
+            except Exception as error:
+                messages.append(_line(error))
+                continue
+            theirs = _cpu() - started
+            yield _THEIRS_DONE
+            yield {
+                **row,
+                **_ours(triton, hook, call, gpu, keep, own),
+                "call": _written(call),
+                "cpu_triton": round(theirs, 2),
+            }
+            tried = [call]
+            break
+        else:
+            yield {**row, "outcome": "theirs", "reason": messages[-1] if messages else "no call", "messages": messages}
+
+
+def _ours(triton: Any, hook: Any, call: Any, gpu: Any, keep: Path | None, own: Any) -> dict[str, Any]:
+    ir = own.asm["llir"]
+    kept = keep and keep / f"{own.name}.{gpu.arch}.{hashlib.sha256(ir.encode()).hexdigest()[:8]}.ll"
+    if kept:
+        kept.write_text(ir)
+    hook.install(replace="always")
+    hook.clear_reports()
+    started = _cpu()
+    try:
+        triton.compile(call.source(), target=gpu, options=dict(call.options))
+    except Exception as error:
+        return {"outcome": "failed", "reason": f"exception: {_line(error)}"}
+    spent = round(_cpu() - started, 2)
+    (record,) = hook.reports()
+    outcome = _outcome(record)
+    if kept and outcome == "proved":
+        kept.unlink()
+    return {
+        "outcome": outcome,
+        "kind": record.kind,
+        "reason": record.reason,
+        "all_ours": record.proved and not record.fallbacks,
+        "fallbacks": record.fallbacks,
+        "ours": record.registers and asdict(record.registers),
+        "cpu_ours": spent,
+    }
+
+
+def _outcome(record: Any) -> str:
+    if record.proved:
+        return "proved"
+    if record.kind == "not proved":
+        return "refuted" if "refuted" in record.reason.lower() else "unknown"
+    return "failed"
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[-300:]}"
+
+
+def _written(call: Any) -> dict[str, Any]:
+    return {
+        "signature": dict(call.signature),
+        "constants": {name: str(value) for name, value in call.constants.items()},
+        "options": {name: str(value) for name, value in call.options.items()},
+    }
+
+
+def _work(pipe: Connection, suites: list[str], keep: str) -> None:
+    """A worker: names the kernels, then sends the rows of each that it is asked for."""
+    warnings.simplefilter("ignore")
+    os.setpgid(0, 0)
+    importlib.import_module("triton").runtime.driver.set_active(NoDevice("gfx942"))
+    suite_kernels: dict[str, dict[str, Any]] = {}
+    for suite in suites:
+        try:
+            suite_kernels[suite] = kernels_of(suite)
+        except ModuleNotFoundError as error:
+            print(f"{suite}: {error}; left out", file=sys.stderr)
+    pipe.send({suite: sorted(kernels) for suite, kernels in suite_kernels.items()})
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["TRITON_CACHE_DIR"] = cache
+        while (job := pipe.recv()) is not None:
+            suite, name, targets = job
+            for row in rows_of(suite, name, suite_kernels[suite][name], targets, Path(keep) if keep else None):
+                pipe.send(row)
+            pipe.send(None)
+
+
+class _Worker:
+    """One process, started anew where it ends or stands still."""
+
+    def __init__(self, suites: list[str], keep: str) -> None:
+        self._arguments = (suites, keep)
+        self.start()
+
+    def start(self) -> None:
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, *self._arguments), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.kernels: dict[str, list[str]] = self.pipe.recv()
+
+    def rows(self, suite: str, name: str, targets: list[str]) -> Iterator[dict[str, Any]]:
+        left = list(targets)
+        while left:
+            self.pipe.send((suite, name, left))
+            outcome = "theirs"
+            try:
+                while self.pipe.poll(_SECONDS):
+                    row = self.pipe.recv()
+                    if row is None:
+                        return
+                    outcome = "failed" if row == _THEIRS_DONE else "theirs"
+                    if row != _THEIRS_DONE:
+                        left.remove(row["target"])
+                        yield row
+                reason = f"not done after {_SECONDS:.0f} s"
+            except EOFError:
+                reason = "the process ended"
+            self._end()
+            self.start()
+            yield {"suite": suite, "kernel": name, "target": left.pop(0), "outcome": outcome, "reason": reason}
+
+    def _end(self) -> None:
+        """With the tools that it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid or 0, signal.SIGKILL)
+        self.process.join()
+
+    def close(self) -> None:
+        self.pipe.send(None)
+        self.process.join(30)
+
+
+def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Counts for each suite and target."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(f"{row['suite']} {row['target']}", []).append(row)
+    return {name: _counts(group) for name, group in sorted(groups.items())}
+
+
+def _counts(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    outcomes = Counter(row["outcome"] for row in rows)
+    through = [row for row in rows if row["outcome"] != "theirs"]
+    timed = [row for row in through if row.get("cpu_ours")]
+    return {
+        "kernels": len(rows),
+        "compiled_by_triton": len(through),
+        "proved": outcomes["proved"],
+        "all_ours": sum(bool(row.get("all_ours")) for row in rows),
+        **{name: outcomes[name] for name in ("unknown", "refuted", "failed", "theirs")},
+        "reasons": dict(
+            Counter(
+                f"{row['outcome']}: {row['reason'][:160]}" for row in through if row["outcome"] != "proved"
+            ).most_common()
+        ),
+        "cpu_triton": round(sum(row["cpu_triton"] for row in timed), 1),
+        "cpu_ours": round(sum(row["cpu_ours"] for row in timed), 1),
+    }
+
+
+def _log(path: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """Rows of an earlier run; the last one of a kernel and target counts."""
+    if not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return {(row["suite"], row["kernel"], row["target"]): row for row in rows}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The kernels of Triton's tutorials and of libraries through the hook.")
+    parser.add_argument("--targets", default=",".join(TARGETS))
+    parser.add_argument("--suites", default=",".join(SUITES))
+    parser.add_argument("--only", default="", help="kernels whose name contains this")
+    parser.add_argument("--again", default="", help="outcomes that are tried again, for example failed,unknown")
+    parser.add_argument("--seconds", type=float, default=0.0, help="stop after these, and write what there is")
+    parser.add_argument("--keep", default="", help="folder for the LLVM IR of what is not proved, or not done")
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "triton_suites.json")
+    options = parser.parse_args()
+    # As in benchmarks/triton_hook.py: IR that LLVM 22 knows, and nothing from Triton's cache.
+    os.environ.setdefault("TRITON_HIP_USE_ASYNC_COPY", "0")
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    os.environ["TRITON_ALWAYS_COMPILE"] = "1"
+    if options.keep:
+        Path(options.keep).mkdir(parents=True, exist_ok=True)
+    log = options.out.with_suffix(".jsonl")
+    done = _log(log)
+    again = set(options.again.split(","))
+    done_before = {key for key, row in done.items() if row["outcome"] not in again}
+    worker = _Worker(options.suites.split(","), options.keep)
+    # Kernels in an order that says nothing, so that a run that is stopped has seen some of everything.
+    jobs = sorted(
+        ((s, k) for s, names in worker.kernels.items() for k in names if options.only in k),
+        key=lambda job: (job[0] != "tutorials", hashlib.sha256(job[1].encode()).digest()),
+    )
+    until = time.monotonic() + (options.seconds or float("inf"))
+    for count, (suite, name) in enumerate(jobs, 1):
+        targets = [t for t in options.targets.split(",") if (suite, name, t) not in done_before]
+        if time.monotonic() > until:
+            break
+        for row in worker.rows(suite, name, targets) if targets else ():
+            done[suite, name, row["target"]] = row
+            with log.open("a") as stream:
+                stream.write(json.dumps(row) + "\n")
+            cpu = f"{row.get('cpu_triton', 0)} -> {row.get('cpu_ours', 0)} s"
+            told = f"{row['outcome']} {row.get('reason', '')[:150]}"
+            print(f"[{count}/{len(jobs)}] {suite} {name} {row['target']}: {cpu} {told}", flush=True)
+    worker.close()
+    rows = [{k: v for k, v in row.items() if k not in ("call", "messages")} for row in done.values()]
+    counts = summary(rows)
+    partial = options.out.with_name(options.out.name + ".new")
+    partial.write_text(json.dumps({"summary": counts, "rows": rows}, indent=1) + "\n")
+    partial.replace(options.out)
+    for name, group in counts.items():
+        print(name, {k: v for k, v in group.items() if k != "reasons"})
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
