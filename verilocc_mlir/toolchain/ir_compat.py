@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.toolchain.float_literals import convert_line
 from verilocc_mlir.toolchain.staged import TRIPLE, StagedCompiler
 
 _DENORMAL_NAMES = {
@@ -191,6 +190,8 @@ def _arguments(text: str) -> list[str]:
 
 
 def _literals(ir: str, where: str) -> str:
+    from verilocc_mlir.toolchain.float_literals import convert_line
+
     lines = ir.split("\n")
     for index, line in enumerate(lines):
         if _FLOAT_LITERAL.search(line):
