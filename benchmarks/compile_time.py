@@ -44,7 +44,7 @@ from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, Phase, Staged
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SIZES = (100, 300, 1000, 3000, 10000, 20000)
-REPEATS = 2
+REPEATS = 1
 LONG = 4.0
 """CPU seconds: what takes longer is run once."""
 _PR_SET_CHILD_SUBREAPER = 36
