@@ -1,11 +1,11 @@
 """What ``verilocc compile`` costs beside llc, and how its own steps grow with the size of a function.
 
-    .venv/bin/python benchmarks/compile_time.py [--kernels DIR] [--against CHECKOUT] [--growth]
+    .venv/bin/python benchmarks/compile_time.py [--kernels DIR] [--against CHECKOUT] [--growth] [--repeats N]
                                                 [--out benchmarks/results/compile_time.json]
 
 Cold: the command as a user runs it, the CPU of all its processes to the last descendant, over that of ``llc -O3
 -filetype=obj`` on the same file. Resident: the same kernels in a process that stays (``compile_resident.py``), over the
-same llc. The least of ``REPEATS`` runs of each, alternating; byte code is compiled and caches are warm before the
+same llc. The least of ``--repeats`` runs of each, alternating; byte code is compiled and caches are warm before the
 first, as after an installation. ``--against`` measures another checkout of this project beside this one, in the same
 run.
 
@@ -44,7 +44,7 @@ from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, Phase, Staged
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SIZES = (100, 300, 1000, 3000, 10000, 20000)
-REPEATS = 1
+REPEATS = 3
 LONG = 4.0
 """CPU seconds: what takes longer is run once."""
 _PR_SET_CHILD_SUBREAPER = 36
@@ -119,7 +119,9 @@ def cpu_seconds(command: Sequence[str], environment: dict[str, str], directory: 
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def measured(kernels: Sequence[Path], checkouts: Sequence[Checkout], scratch: Path) -> list[dict[str, Any]]:
+def measured(
+    kernels: Sequence[Path], checkouts: Sequence[Checkout], scratch: Path, repeats: int
+) -> list[dict[str, Any]]:
     """A row a kernel: CPU seconds of llc, and of each checkout, cold and resident."""
     llc = [str(find_toolchain().llc), "-O3", f"-mtriple={TRIPLE}", "-filetype=obj"]
     for checkout in checkouts:
@@ -128,7 +130,7 @@ def measured(kernels: Sequence[Path], checkouts: Sequence[Checkout], scratch: Pa
     for kernel in kernels:
         command = [*llc, f"-mcpu={cpu_of(kernel)}", str(kernel), "-o", str(scratch / "k.o")]
         times: dict[str, list[float]] = {}
-        for _ in range(REPEATS):
+        for _ in range(repeats):
             times.setdefault("llc", []).append(cpu_seconds(command, dict(os.environ), scratch))
             for checkout in checkouts:
                 if min(times.get(checkout.name, [0.0])) < LONG:
@@ -258,6 +260,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernels", type=Path, default=default_kernels())
     parser.add_argument("--only", default="", help="regular expression for file names")
+    parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--against", type=Path, help="directory of another checkout")
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "compile_time.json")
@@ -279,7 +282,8 @@ def main() -> int:
         checkouts = [Checkout("now", REPOSITORY, scratch)]
         if given.against is not None:
             checkouts.insert(0, Checkout("before", given.against.resolve(), scratch))
-        rows = measured(kernels, checkouts, scratch)
+        rows = measured(kernels, checkouts, scratch, given.repeats)
+        record["repeats"] = given.repeats
         record["over_llc"] = summary(rows, [checkout.name for checkout in checkouts])
         record["kernels"] = rows
     print(json.dumps(record["over_llc"], indent=1))
