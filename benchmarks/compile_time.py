@@ -1,27 +1,35 @@
-"""What ``verilocc compile`` costs, and how its own steps grow with the size of a function.
+"""What ``verilocc compile`` costs beside llc, and how its own steps grow with the size of a function.
 
-    .venv/bin/python benchmarks/compile_time.py [--kernels DIR] [--out benchmarks/results/compile_time.json]
+    .venv/bin/python benchmarks/compile_time.py [--kernels DIR] [--against CHECKOUT] [--growth] [--repeats N]
+                                                [--out benchmarks/results/compile_time.json]
 
-Part 1 compiles the attention kernels of head size 128 (the largest of the set, up to 2,313 instructions before
-allocation), each in a process of its own, and records CPU seconds of the whole process tree with the report's
-breakdown. Part 2 times parse, analyse (``build_problem``) and rewrite on made kernels from 100 to 20,000 instructions
-and fits the exponent of ``t = c * n**e``; n log n gives about 1.1 over this range. Prints both as tables.
+Cold: the command as a user runs it, the CPU of all its processes to the last descendant, over that of ``llc -O3
+-filetype=obj`` on the same file. Resident: the same kernels in a process that stays (``compile_resident.py``), over the
+same llc. The least of ``--repeats`` runs of each, alternating; byte code is compiled and caches are warm before the
+first, as after an installation. ``--against`` measures another checkout of this project beside this one, in the same
+run.
+
+``--growth`` times parse, analyse (``build_problem``) and rewrite on made kernels from 100 to 20,000 instructions and
+fits the exponent of ``t = c * n**e``; n log n gives about 1.1 over this range.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import json
 import math
 import os
 import platform
 import re
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,11 +40,15 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.rewrite import rewrite_function
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_mlir.toolchain.staged import CompileOptions, Phase, StagedCompiler
+from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, Phase, StagedCompiler
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SIZES = (100, 300, 1000, 3000, 10000, 20000)
 REPEATS = 3
+LONG = 4.0
+"""CPU seconds: what takes longer is run once."""
+_PR_SET_CHILD_SUBREAPER = 36
+"""Linux, prctl(2)."""
 _T = TypeVar("_T")
 
 
@@ -50,32 +62,105 @@ class Growth:
     rewrite: float
 
 
-def compile_kernel(source: Path) -> dict[str, Any]:
-    """Compile one kernel and return its costs."""
-    match = re.search(r"gfx[0-9a-f]+", source.name)
-    cpu = match[0] if match else ""
-    with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch) / "report.json"
-        command = [
-            sys.executable, "-m", "verilocc_mlir.cli.main", "compile", str(source), f"-mcpu={cpu}",
-            "-o", str(Path(scratch) / "k.hsaco"), f"--report={report}", "--quiet",
-        ]  # fmt: skip
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        start = time.monotonic()
-        done = subprocess.run(command, check=False)
-        elapsed = time.monotonic() - start
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        data: dict[str, Any] = json.loads(report.read_text())
-    cpu_seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {
-        "kernel": source.name,
-        "exit_code": done.returncode,
-        "instructions": sum(f["instructions"] for f in data["functions"]),
-        "cpu_seconds": round(cpu_seconds, 2),
-        "wall_seconds": round(elapsed, 2),
-        "steps": {s["name"]: s["cpu_seconds"] for s in data["time"]["steps"]},
-        "phases": {p["phase"]: p["allocator"] for f in data["functions"] for p in f["phases"]},
-    }
+@dataclass(frozen=True)
+class Checkout:
+    """A copy of this project's sources, run by this interpreter."""
+
+    name: str
+    directory: Path
+    scratch: Path
+
+    def environment(self) -> dict[str, str]:
+        """Of its processes: its own sources, byte code kept, a cache of its own."""
+        kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")}
+        return {
+            **kept,
+            "PYTHONPATH": str(self.directory),
+            "PYTHONPYCACHEPREFIX": str(self.scratch / self.name / "bytecode"),
+            "XDG_CACHE_HOME": str(self.scratch / self.name / "cache"),
+        }
+
+    def cold(self, kernel: Path) -> float:
+        """CPU seconds of the command."""
+        out = self.scratch / f"{self.name}.hsaco"
+        code = "from verilocc_mlir.cli.main import main; main()"
+        arguments = ["compile", str(kernel), f"-mcpu={cpu_of(kernel)}", "-o", str(out)]
+        # From elsewhere: the directory one is in comes first when Python looks for modules.
+        return cpu_seconds([sys.executable, "-c", code, *arguments], self.environment(), self.scratch)
+
+    def resident(self, kernels: Sequence[Path]) -> dict[str, dict[str, Any]]:
+        """CPU seconds and steps of each kernel, by file name."""
+        given = [f"{kernel}:{cpu_of(kernel)}" for kernel in kernels]
+        script = str(REPOSITORY / "benchmarks" / "compile_resident.py")
+        done = subprocess.run(
+            [sys.executable, script, *given], env=self.environment(), check=True, capture_output=True, text=True
+        )
+        rows: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+        return {Path(row.pop("kernel")).name: row for row in rows}
+
+
+def cpu_of(kernel: Path) -> str:
+    """The processor in a kernel's file name."""
+    match = re.search(r"gfx[0-9a-f]+", kernel.name)
+    return match[0] if match else ""
+
+
+def cpu_seconds(command: Sequence[str], environment: dict[str, str], directory: Path) -> float:
+    """CPU of a command and of all that it starts, to the last one: orphans come to this process, and are waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with subprocess.Popen(
+        command, env=environment, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        process.wait()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def measured(
+    kernels: Sequence[Path], checkouts: Sequence[Checkout], scratch: Path, repeats: int
+) -> list[dict[str, Any]]:
+    """A row a kernel: CPU seconds of llc, and of each checkout, cold and resident."""
+    llc = [str(find_toolchain().llc), "-O3", f"-mtriple={TRIPLE}", "-filetype=obj"]
+    for checkout in checkouts:
+        checkout.cold(kernels[0])
+    rows: dict[str, dict[str, Any]] = {}
+    for kernel in kernels:
+        command = [*llc, f"-mcpu={cpu_of(kernel)}", str(kernel), "-o", str(scratch / "k.o")]
+        times: dict[str, list[float]] = {}
+        for _ in range(repeats):
+            times.setdefault("llc", []).append(cpu_seconds(command, dict(os.environ), scratch))
+            for checkout in checkouts:
+                if min(times.get(checkout.name, [0.0])) < LONG:
+                    times.setdefault(checkout.name, []).append(checkout.cold(kernel))
+        least = {name: round(min(of), 4) for name, of in times.items()}
+        rows[kernel.name] = {"kernel": kernel.name, "llc": least.pop("llc"), "cold": least, "resident": {}}
+        print(f"{kernel.name:36} llc {rows[kernel.name]['llc']:.3f}  cold {least}", flush=True)
+    for checkout in checkouts:
+        for name, row in checkout.resident(kernels).items():
+            rows[name]["resident"][checkout.name] = row
+    return list(rows.values())
+
+
+def summary(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """Of each checkout: time over llc's, the median kernel's and that of all together."""
+    llc = sum(row["llc"] for row in rows)
+    found: dict[str, Any] = {}
+    for name in names:
+        cold = [row["cold"][name] for row in rows]
+        resident = [sum(row["resident"][name]["python_tools_solver"]) for row in rows]
+        parts = [round(sum(row["resident"][name]["python_tools_solver"][k] for row in rows), 2) for k in range(3)]
+        found[name] = {
+            way: {
+                "median": round(statistics.median(t / row["llc"] for t, row in zip(times, rows, strict=True)), 1),
+                "all": round(sum(times) / llc, 1),
+            }
+            for way, times in (("cold", cold), ("resident", resident))
+        }
+        found[name]["resident_python_tools_solver"] = parts
+    return found
 
 
 def made_kernel(groups: int) -> str:
@@ -157,50 +242,55 @@ def default_kernels() -> Path:
     return Path(os.environ.get("VERILOCC_KERNELS", REPOSITORY.parent / "shared" / "kernels"))
 
 
-def main() -> int:
-    """Run both parts, print them, write the JSON file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", type=Path, default=default_kernels())
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "compile_time.json")
-    arguments = parser.parse_args()
-    sources = sorted(arguments.kernels.glob("attn_d128_causal.*.ll"))
-    if not sources:
-        print(f"no attn_d128_causal.*.ll in {arguments.kernels}; give --kernels DIR", file=sys.stderr)
-        return 2
-    compiled = [compile_kernel(source) for source in sources]
-    for row in compiled:
-        steps = ", ".join(f"{k} {v:.2f}" for k, v in sorted(row["steps"].items(), key=lambda kv: -kv[1]) if v >= 0.05)
-        print(
-            f"{row['kernel']:36} {row['instructions']:6} instructions  exit {row['exit_code']}"
-            f"  {row['cpu_seconds']:6.2f} CPU-s  {row['wall_seconds']:6.2f} s  ({steps})"
-        )
+def growths() -> dict[str, Any]:
+    """Times on made kernels, and their exponents; printed as a table."""
     grown = [growth(size) for size in SIZES]
     print("instructions   parse  analyse  rewrite   (CPU-s)")
     for g in grown:
         print(f"{g.instructions:12} {g.parse:7.3f} {g.analyse:8.3f} {g.rewrite:8.3f}")
-    exponents = {
-        "parse": exponent([(g.instructions, g.parse) for g in grown]),
-        "analyse": exponent([(g.instructions, g.analyse) for g in grown]),
-        "rewrite": exponent([(g.instructions, g.rewrite) for g in grown]),
-    }
+    steps = ("parse", "analyse", "rewrite")
+    exponents = {step: round(exponent([(g.instructions, getattr(g, step)) for g in grown]), 3) for step in steps}
     print("exponents: " + ", ".join(f"{name} {value:.2f}" for name, value in exponents.items()))
-    record = {
-        "machine": {"python": platform.python_version(), "cores": os.cpu_count(), "architecture": platform.machine()},
-        "llvm": find_toolchain().version_text,
-        "compile": compiled,
-        "growth": [
-            {
-                "instructions": g.instructions,
-                "parse": round(g.parse, 4),
-                "analyse": round(g.analyse, 4),
-                "rewrite": round(g.rewrite, 4),
-            }
-            for g in grown
-        ],
-        "exponents": {name: round(value, 3) for name, value in exponents.items()},
+    rows = [{"instructions": g.instructions, **{step: round(getattr(g, step), 4) for step in steps}} for g in grown]
+    return {"growth": rows, "exponents": exponents}
+
+
+def main() -> int:
+    """Measure, print, write the JSON file; what is not measured now stays in it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", type=Path, default=default_kernels())
+    parser.add_argument("--only", default="", help="regular expression for file names")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--against", type=Path, help="directory of another checkout")
+    parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "compile_time.json")
+    given = parser.parse_args()
+    kernels = [k for k in sorted(given.kernels.glob("*.ll")) if ".opt." not in k.name and re.search(given.only, k.name)]
+    if not kernels:
+        print(f"no kernels in {given.kernels}; give --kernels DIR", file=sys.stderr)
+        return 2
+    record: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
+    record["machine"] = {
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "architecture": platform.machine(),
     }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(record, indent=1) + "\n")
+    record["llvm"] = find_toolchain().version_text
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = Path(directory)
+        checkouts = [Checkout("now", REPOSITORY, scratch)]
+        if given.against is not None:
+            checkouts.insert(0, Checkout("before", given.against.resolve(), scratch))
+        rows = measured(kernels, checkouts, scratch, given.repeats)
+        record["repeats"] = given.repeats
+        record["over_llc"] = summary(rows, [checkout.name for checkout in checkouts])
+        record["kernels"] = rows
+    print(json.dumps(record["over_llc"], indent=1))
+    if given.growth:
+        record.update(growths())
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(record, indent=1) + "\n")
     return 0
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support import kernel_directory, pre_ra
 
+from verilocc_mlir.pipeline.settings import VERIFY_VARIABLE
+
 if TYPE_CHECKING:
     from service_support import Client, Served
 
@@ -25,6 +27,8 @@ def _cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Fixtures that live longer than a test keep what they compile here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        # llc's machine verifier is a second opinion on everything that is compiled here.
+        patch.setenv(VERIFY_VARIABLE, "1")
         yield
 
 

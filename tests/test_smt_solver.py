@@ -85,6 +85,28 @@ def test_contradictory_hypotheses_prove_nothing_where_asked() -> None:
     assert Z3Solver().check(obligation("(= a b)"), consistent=True).outcome is Outcome.PROVED
 
 
+def test_one_obligation_is_nothing_to_the_next() -> None:
+    """Hypotheses, names and types of one do not reach another of the same solver."""
+    solver = Z3Solver()
+    assert solver.check(obligation("(= a c)", script=EQUAL + "(assert (= b c))")).outcome is Outcome.PROVED
+    assert solver.check(obligation("(= a c)")).outcome is Outcome.REFUTED
+    assert solver.check(obligation("(= a c)", script=EQUAL + "(assert false)")).outcome is Outcome.PROVED
+    assert solver.check(obligation("(= a c)")).outcome is Outcome.REFUTED
+    other = "(declare-const a Bool)(declare-fun f (Bool) Bool)(assert (f a))"
+    assert solver.check(obligation("a", script=other)).outcome is Outcome.REFUTED
+    assert solver.check(obligation("(= (f a) (f b))")).outcome is Outcome.PROVED
+    assert solver.check(obligation("(= nobody a)")).outcome is Outcome.INVALID
+    assert solver.check(obligation("(= a b)")).outcome is Outcome.PROVED
+
+
+def test_a_question_after_one_that_ran_out_of_time() -> None:
+    solver = Z3Solver()
+    hard = obligation("false", script=pigeons(12))
+    assert solver.check(hard, timeout_s=0.2).outcome is Outcome.UNKNOWN
+    assert solver.check(obligation("(= a b)")).outcome is Outcome.PROVED
+    assert solver.check(obligation("(= a c)")).outcome is Outcome.REFUTED
+
+
 def test_two_goals_of_one_name_are_invalid() -> None:
     asked = Obligation("test", "QF_UF", EQUAL, (("g", "(= a b)"), ("g", "true")))
     assert Z3Solver().check(asked).outcome is Outcome.INVALID

@@ -3,13 +3,16 @@
 How it is called was measured (z3 5.4, one core). 1.8 MB of ``QF_UF`` text with 30,000 goals: the default solver parses
 in 0.12 s and decides in 0.1 s; ``SolverFor("QF_UF")`` and ``SimpleSolver`` are within a factor of 1.5. 4.2 MB of
 ``QF_BV`` with 31,000 goals over 7,000 constants of known value: 0.3 s and 0.2 s; ``SimpleSolver`` decides in 1.0 s.
-Naming each goal by a Boolean doubles both figures, so goals are named only once an obligation has failed.
+Naming each goal by a Boolean doubles both figures, so goals are named only once an obligation has failed. A context
+costs half of the 2 ms that the question of a small block takes: obligations share one, each with a solver object of its
+own.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
+import threading
 import time
 from typing import Any, Protocol
 
@@ -42,7 +45,11 @@ class Solver(Protocol):
 
 
 class Z3Solver:
-    """Z3 through its C interface; a fresh context for each obligation, so instances may be shared by threads.
+    """Z3 through its C interface; instances may be shared by threads.
+
+    The first question about an obligation is asked in a context that the thread keeps (``_Contexts``), of a solver
+    object of its own. What failed is asked about again in a fresh context, so that which goals are named does not
+    depend on what was asked before.
 
     Args:
         rlimit: Z3's deterministic resource limit for each question; 0 for none. Unlike a time-out it gives the same
@@ -51,6 +58,7 @@ class Z3Solver:
 
     def __init__(self, rlimit: int = 0) -> None:
         self._rlimit = rlimit
+        self._contexts = _Contexts()
 
     def check(
         self,
@@ -64,7 +72,8 @@ class Z3Solver:
         if len({name for name, _ in obligation.goals}) != len(obligation.goals):
             return Verdict(Outcome.INVALID, reason="two goals have the same name")
         z3: Any = importlib.import_module("z3")
-        question = _Question(z3, timeout_s, self._rlimit)
+        contexts = _Contexts() if self._rlimit else self._contexts
+        question = _Question(z3, timeout_s, self._rlimit, contexts)
         if consistent:
             verdict = question.ask(obligation.script)
             if verdict is not Outcome.REFUTED:
@@ -80,7 +89,7 @@ class Z3Solver:
     def _name_violations(self, z3: Any, obligation: Obligation, timeout_s: float, exhaustive: bool) -> Verdict:
         """Ask again with a Boolean for each goal and read which are false; all of it within ``timeout_s``."""
         deadline = time.monotonic() + timeout_s
-        question = _Question(z3, timeout_s, self._rlimit)
+        question = _Question(z3, timeout_s, self._rlimit, _Contexts())
         names = [f"goal!{k}" for k in range(len(obligation.goals))]
         definitions = "".join(
             f"(declare-const {name} Bool)\n(assert (= {name} {term}))\n"
@@ -110,11 +119,39 @@ class Z3Solver:
         return Verdict(Outcome.REFUTED, tuple(obligation.goals[k][0] for k in sorted(violated)))
 
 
+class _Contexts(threading.local):
+    """Each thread's Z3 context, which is a manager of terms: what is asserted belongs to a solver object in it.
+
+    Two questions that declare the same name with the same type share the symbol, and nothing that is assumed of it,
+    since each has a solver object, with its own assertions and its own parser. A context in which a question did not
+    come to an answer (a limit, no memory) is not used again, nor one after ``_MOST_QUESTIONS``.
+    """
+
+    def __init__(self) -> None:
+        self._context: Any = None
+        self._left = 0
+
+    def get(self, z3: Any) -> Any:
+        """The context for the next question."""
+        if self._context is None or self._left <= 0:
+            self._context, self._left = z3.Context(), _MOST_QUESTIONS
+        self._left -= 1
+        return self._context
+
+    def drop(self) -> None:
+        """Have the next question asked in a fresh one."""
+        self._context = None
+
+
+_MOST_QUESTIONS = 1000
+
+
 class _Question:
     """One satisfiability question: PROVED here means unsatisfiable, REFUTED satisfiable."""
 
-    def __init__(self, z3: Any, timeout_s: float, rlimit: int) -> None:
+    def __init__(self, z3: Any, timeout_s: float, rlimit: int, contexts: _Contexts) -> None:
         self._z3 = z3
+        self._contexts = contexts
         self._timeout_ms = 0
         self._rlimit = rlimit
         self._solver: Any = None
@@ -126,9 +163,18 @@ class _Question:
         self._timeout_ms = min(max(1, int(timeout_s * 1000)), 2**31 - 1)
 
     def ask(self, script: str) -> Outcome:
+        outcome = Outcome.UNKNOWN
+        try:
+            outcome = self._ask(script)
+        finally:
+            if outcome not in (Outcome.PROVED, Outcome.REFUTED):
+                self._contexts.drop()
+        return outcome
+
+    def _ask(self, script: str) -> Outcome:
         z3 = self._z3
         self.reason = ""
-        self._solver = z3.Solver(ctx=z3.Context())
+        self._solver = z3.Solver(ctx=self._contexts.get(z3))
         self._solver.set("timeout", self._timeout_ms)
         if self._rlimit:
             self._solver.set("rlimit", self._rlimit)

@@ -6,6 +6,7 @@ proves nothing and so ends with 3, traceback shown.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -16,20 +17,8 @@ from typing import NoReturn
 import click
 from rich_click import RichGroup
 
-from verilocc_mlir.cli.allocate import allocate_command
-from verilocc_mlir.cli.audit import audit_command
-from verilocc_mlir.cli.compile import compile_command
-from verilocc_mlir.cli.compile_many import compile_many_command
-from verilocc_mlir.cli.corpus import corpus_command
-from verilocc_mlir.cli.cost import compare_command, cost_command
-from verilocc_mlir.cli.doctor import doctor_command
 from verilocc_mlir.cli.help import HELP
-from verilocc_mlir.cli.iree import iree_command
-from verilocc_mlir.cli.recheck import recheck_command
-from verilocc_mlir.cli.report import report_command
-from verilocc_mlir.cli.serve import serve_command
-from verilocc_mlir.cli.torch import torch_command
-from verilocc_mlir.cli.train import adapt_command, eval_command, train_command
+from verilocc_mlir.collector import look_for_garbage_seldom
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.version import __version__
 
@@ -37,31 +26,50 @@ _LLC_OPTIONS = ("mcpu", "mtriple", "mattr")
 _LLC_FLAGS = tuple(f"-{name}" for name in _LLC_OPTIONS)
 
 
-@click.group(cls=RichGroup, context_settings=HELP)
+_COMMANDS = {
+    "compile": "compile",
+    "report": "report",
+    "compile-many": "compile_many",
+    "iree": "iree",
+    "torch": "torch",
+    "allocate": "allocate",
+    "audit": "audit",
+    "recheck": "recheck",
+    "cost": "cost",
+    "compare": "cost",
+    "serve": "serve",
+    "corpus": "corpus",
+    "train": "train",
+    "adapt": "train",
+    "eval": "train",
+    "doctor": "doctor",
+}
+"""The commands in the order of the help, each with its module of this package, where it is ``NAME_command``."""
+
+
+class _Commands(RichGroup):
+    """Loads the module of a command when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All of them."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"verilocc_mlir.cli.{_COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
+        return command
+
+
+@click.group(cls=_Commands, context_settings=HELP)
 @click.version_option(__version__, prog_name="verilocc")
 def cli() -> None:
     """Compile for AMD GPUs with register assignments that are proved before they become code.
 
     Exit codes: 0 proved and written, 1 refuted, 2 bad input or usage, 3 unknown.
     """
-
-
-cli.add_command(compile_command)
-cli.add_command(report_command)
-cli.add_command(compile_many_command)
-cli.add_command(iree_command)
-cli.add_command(torch_command)
-cli.add_command(allocate_command)
-cli.add_command(audit_command)
-cli.add_command(recheck_command)
-cli.add_command(cost_command)
-cli.add_command(compare_command)
-cli.add_command(serve_command)
-cli.add_command(corpus_command)
-cli.add_command(train_command)
-cli.add_command(adapt_command)
-cli.add_command(eval_command)
-cli.add_command(doctor_command)
 
 
 def llc_spelling(arguments: Sequence[str]) -> list[str]:
@@ -109,6 +117,7 @@ def _terminated(_number: int, _frame: object) -> NoReturn:
 def main() -> NoReturn:
     """The console script. SIGTERM ends it as Ctrl-C does: tools killed, nothing written, exit code 130."""
     signal.signal(signal.SIGTERM, _terminated)
+    look_for_garbage_seldom()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -52,8 +52,8 @@ def _checked_efforts(_context: click.Context, _parameter: click.Parameter, level
 def click_option(defined: Option) -> Callable[[_Command], _Command]:
     """The option of the command line for one of ``pipeline.options``; its parameter is the field that it sets."""
     flag, default, help_text = f"--{defined.word}", defined.default, defined.help
-    if defined.kind is Kind.SWITCH and default:
-        return click.option(f"{flag}/--no-{defined.word}", defined.field, default=True, help=help_text)
+    if defined.kind is Kind.SWITCH and default is not False:
+        return click.option(f"{flag}/--no-{defined.word}", defined.field, default=default, help=help_text)
     if defined.kind is Kind.SWITCH:
         return click.option(flag, defined.name, is_flag=True, help=help_text)
     if defined.name == "allocator":

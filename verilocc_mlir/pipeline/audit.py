@@ -118,7 +118,7 @@ def audit_llvm(
     found = target(given.cpu)
     mattr = ",".join(filter(None, (settings.features, given.mattr)))
     options = CompileOptions(
-        given.cpu, mattr, settings.opt_level, settings.verify, settings.tool_seconds, input_name=path
+        given.cpu, mattr, settings.opt_level, settings.verify is not False, settings.tool_seconds, input_name=path
     )
     compiler = StagedCompiler(toolchain, options)
     judge = _Judge(found, limits, record)

@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.allocators.exact import available as exact_available
 from verilocc_mlir.allocators.registry import MODEL, model_is_there
-from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
@@ -37,7 +36,6 @@ from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
-from verilocc_mlir.report.page.costs import cost_rows
 from verilocc_mlir.report.page.model import CostRow
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
@@ -57,6 +55,9 @@ from verilocc_mlir.toolchain.staged import (
 from verilocc_mlir.toolchain.true16 import WITHOUT_TRUE16, copies_between_widths
 from verilocc_mlir.toolchain.verifier import without_functions
 from verilocc_mlir.version import __version__
+
+if TYPE_CHECKING:
+    from verilocc_mlir.cost.model import KernelCost
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ class _Compilation:
         others = variants(self.settings.effort, self.target, min((r.waves for r in kept.ours.values()), default=0))
         if self.settings.effort is Effort.BEST:
             others += (MODELS,) if self._has_another_model() else ()
-            others += (PACKED,) if kept.fragmented and exact_available() else ()
+            others += (PACKED,) if kept.fragmented and _exact_is_there() else ()
         if self.allocators and others:
             kept = self._cheapest(kept, others, runs, llvm("asm").result())
         elif (
@@ -378,6 +379,8 @@ class _Compilation:
         return self.finisher.finish(text, "asm").decode()
 
     def _cost(self, assembly: str) -> dict[str, KernelCost]:
+        from verilocc_mlir.cost.model import cost_of_assembly
+
         with self.clock.measure("cost"):
             return cost_of_assembly(assembly, self.target, where=self.path)
 
@@ -395,6 +398,8 @@ class _Compilation:
 
     def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
         """The cost model's figures for the page, by function."""
+        from verilocc_mlir.report.page.costs import cost_rows
+
         ours, greedy = (self._cost(t.decode()) for t in (self.finisher.finish(done, "asm"), llvm("asm").result()))
         return {name: cost_rows(cost, greedy.get(name)) for name, cost in ours.items()}
 
@@ -460,6 +465,12 @@ class _Compilation:
         return time.monotonic() - self.start
 
 
+def _exact_is_there() -> bool:
+    from verilocc_mlir.allocators.exact import available
+
+    return available()
+
+
 def _with_reason(report: PhaseReport, before: Sequence[PhaseReport]) -> PhaseReport:
     """The report of a phase, with why ours failed in it, where it did."""
     for failed in before:
@@ -475,7 +486,7 @@ def _tool_options(settings: Settings, given: Input) -> CompileOptions:
         given.cpu,
         ",".join(filter(None, (settings.features, given.mattr))),
         settings.opt_level,
-        settings.verify,
+        settings.verifies,
         settings.tool_seconds,
         settings.llc_options,
         input_name=given.path,

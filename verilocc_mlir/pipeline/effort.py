@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS, SpillLimits
 from verilocc_mlir.pipeline.settings import Effort
 from verilocc_mlir.report.model import Resources
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import Target
+
+if TYPE_CHECKING:
+    from verilocc_mlir.cost.model import KernelCost
 
 _RESOLUTION = 0.01
 """Share of its cycles within which the model is not believed to tell two allocations apart."""

@@ -144,7 +144,7 @@ OPTIONS = (
     ),
     Option("spill", Kind.SWITCH, "Spill where registers do not suffice. [default: on]", "spill"),
     Option("fallback", Kind.SWITCH, "Take LLVM's allocation where ours fails. [default: on]", "fallback"),
-    Option("verify", Kind.SWITCH, "Run llc's machine verifier too. [default: on]", "verify"),
+    Option("verify", Kind.SWITCH, "Run llc's machine verifier after each pass. [default: not with fast]", "verify"),
     Option("solver_seconds", Kind.SECONDS, "For one question; then UNKNOWN.", "solver_seconds"),
     Option("tool_seconds", Kind.SECONDS, "For one run of llc or ld.lld.", "tool_seconds"),
     Option("llvm", Kind.PATH, "Directory of llc, or llc.", "llvm", "DIR"),

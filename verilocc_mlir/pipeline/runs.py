@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
-from verilocc_mlir.allocators.improve import Improving
 from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -219,6 +218,8 @@ class Runs:
             model = allocator(MODEL, seconds=settings.allocator_seconds, samples=settings.model_samples)
             return (model, *self.allocators)
         if variant.improved:
+            from verilocc_mlir.allocators.improve import Improving
+
             return tuple(Improving(a, self.settings.allocator_seconds) for a in self.allocators)
         return self.allocators
 

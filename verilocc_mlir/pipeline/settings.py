@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -10,6 +11,9 @@ from typing import Any
 
 LLVM_ALLOCATOR = "llvm"
 """Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
+
+VERIFY_VARIABLE = "VERILOCC_VERIFY"
+"""Environment variable; where it is set, what is not said to be verified or not is."""
 
 DEFAULT_ALLOCATOR = "deterministic"
 DEFAULT_ALLOCATOR_SECONDS = 60.0
@@ -97,7 +101,8 @@ class Settings:
         effort: how many allocations are tried.
         spill: spill where registers do not suffice; without it such a function is LLVM's, or a failure.
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
-        verify: run llc's machine verifier on what it resumes from.
+        verify: run llc's machine verifier after every pass of what is resumed, not only as it reads it; None: unless
+            the effort is FAST (``verifies``).
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
         tool_seconds: limit for one run of an LLVM tool.
         llc_options: further options for llc, given to every stage and to the direct compile alike.
@@ -120,7 +125,7 @@ class Settings:
     effort: Effort = Effort.FAST
     spill: bool = True
     fallback: bool = True
-    verify: bool = True
+    verify: bool | None = None
     solver_seconds: float = DEFAULT_SOLVER_SECONDS
     tool_seconds: float = DEFAULT_TOOL_SECONDS
     llc_options: tuple[str, ...] = ()
@@ -128,6 +133,13 @@ class Settings:
     server: str = ""
     server_allocator: str = ""
     access: ServerAccess = ServerAccess()
+
+    @property
+    def verifies(self) -> bool:
+        """Whether llc's machine verifier runs after every pass; ``$VERILOCC_VERIFY`` has it run with any effort."""
+        if self.verify is not None:
+            return self.verify
+        return self.effort is not Effort.FAST or bool(os.environ.get(VERIFY_VARIABLE))
 
     def to_data(self) -> dict[str, Any]:
         """Every field as JSON values, by name."""

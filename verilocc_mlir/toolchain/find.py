@@ -8,15 +8,19 @@ AMDGPU's three allocation phases as this project uses them, and gfx950/gfx1250.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.files import write_whole
+from verilocc_mlir.store import default_directory
 from verilocc_mlir.toolchain.run import run_tool
 
 MINIMUM_VERSION = (22, 0, 0)
@@ -24,6 +28,7 @@ INSTALL_HINT = (
     "apt-get install llvm-22 lld-22 (or `make demo`, which does it); or point VERILOCC_LLVM at an LLVM bin directory"
 )
 _PROBE_TIMEOUT = 30.0
+_ELF = b"\x7fELF"
 _COMPANIONS = {
     "lld": "ld.lld",
     "opt": "opt",
@@ -98,12 +103,12 @@ def find_toolchain(option: str | Path | None = None, *, env: Mapping[str, str] |
 
 
 def survey(option: str | Path | None = None, *, env: Mapping[str, str] | None = None) -> tuple[Candidate, ...]:
-    """Every llc in the search order with the verdict on it, and the linkers; never raises."""
+    """Every llc in the search order with the verdict on it, and the linkers, each run anew; never raises."""
     environment = os.environ if env is None else env
-    found = [_judge("llc", path, source) for source, path in _llc_candidates(option, environment)]
+    found = [_judge("llc", path, source, _printed) for source, path in _llc_candidates(option, environment)]
     for candidate in found:
         if candidate.accepted:
-            found = found + list(_linkers(candidate, environment))
+            found = found + list(_linkers(candidate, environment, _printed))
             break
     return tuple(found)
 
@@ -182,26 +187,60 @@ def _in_directory(path: Path, tool: str) -> list[Path]:
     return found or [path / tool]
 
 
-def _judge(tool: str, path: Path, source: str) -> Candidate:
-    """Run ``--version`` (once per file and process) and decide."""
+_Probe = Callable[[str, int, int], str]
+"""What a program prints for ``--version``, by its path, time and size."""
+
+
+def _judge(tool: str, path: Path, source: str, probe: _Probe | None = None) -> Candidate:
+    """Look at what it prints for ``--version`` and decide."""
     rejected = Candidate(tool, path, source, False, "")
     if not path.exists():
         return replace(rejected, reason="does not exist")
     if path.is_dir() or not os.access(path, os.X_OK):
         return replace(rejected, reason="is not an executable file")
     stat = path.stat()
-    output = _version_output(str(path), stat.st_mtime_ns, stat.st_size)
+    output = (probe or _version_output)(str(path), stat.st_mtime_ns, stat.st_size)
     version, reason = _read_version(output, tool)
     return Candidate(tool, path, source, not reason, reason or "suitable", version)
 
 
 @functools.lru_cache(maxsize=64)
-def _version_output(path: str, _mtime: int, _size: int) -> str:
-    """What ``--version`` prints, or ``"!"`` and the failure. The file's time and size are part of the key."""
+def _version_output(path: str, mtime: int, size: int) -> str:
+    """What ``--version`` prints, or ``"!"`` and the failure: as it was kept in the user's cache, or by running it.
+
+    It is kept under the program's real path, time and size; not of a script, which may call something else tomorrow.
+    """
+    kept = _kept_output(path, mtime, size)
+    if kept is not None:
+        with contextlib.suppress(OSError):
+            return kept.read_text("utf-8")
+    printed = _printed(path)
+    if kept is not None and not printed.startswith("!"):
+        with contextlib.suppress(OSError):
+            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(kept, printed.encode())
+    return printed
+
+
+def _printed(path: str, _mtime: int = 0, _size: int = 0) -> str:
+    """What ``--version`` prints now, or ``"!"`` and the failure."""
     try:
         return run_tool([path, "--version"], timeout=_PROBE_TIMEOUT, stage="version").stdout.decode("utf-8", "replace")
     except ToolchainError as error:
         return "!" + error.what
+
+
+def _kept_output(path: str, mtime: int, size: int) -> Path | None:
+    """The file that keeps what a program printed; None where there is no place for it, or it is a script."""
+    real = os.path.realpath(path)
+    try:
+        with open(real, "rb") as stream:
+            if stream.read(len(_ELF)) != _ELF:
+                return None
+        digest = hashlib.sha256(f"{mtime} {size} {real}".encode(errors="surrogateescape")).hexdigest()
+        return default_directory() / "tools" / digest
+    except (OSError, RuntimeError):  # it cannot be read; there is no home directory
+        return None
 
 
 def _read_version(output: str, tool: str) -> tuple[tuple[int, int, int] | None, str]:
@@ -240,11 +279,11 @@ def _with_companions(llc: Candidate, tried: list[Candidate], env: Mapping[str, s
     return Toolchain(llc.path, linker, llc.version, text, llc.source, rejected=tuple(rejected), **others)
 
 
-def _linkers(llc: Candidate, env: Mapping[str, str]) -> Iterator[Candidate]:
+def _linkers(llc: Candidate, env: Mapping[str, str], probe: _Probe | None = None) -> Iterator[Candidate]:
     """ld.lld candidates: the environment's, beside llc, beside llc's real file, of llc's version on PATH, on PATH."""
     seen: set[Path] = set()
     if env.get("VERILOCC_LLD"):
-        yield _judge("ld.lld", Path(env["VERILOCC_LLD"]), "VERILOCC_LLD")
+        yield _judge("ld.lld", Path(env["VERILOCC_LLD"]), "VERILOCC_LLD", probe)
         return
     beside = _beside(llc.path, "ld.lld")
     search_path = env.get("PATH", os.defpath)
@@ -258,7 +297,7 @@ def _linkers(llc: Candidate, env: Mapping[str, str]) -> Iterator[Candidate]:
     for path in paths:
         if path.resolve() not in seen:
             seen.add(path.resolve())
-            yield _judge("ld.lld", path, "beside llc" if path == beside else "PATH")
+            yield _judge("ld.lld", path, "beside llc" if path == beside else "PATH", probe)
 
 
 def _beside(llc: Path, tool: str) -> Path | None:

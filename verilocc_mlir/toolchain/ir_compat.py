@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.toolchain.float_literals import convert_line
 from verilocc_mlir.toolchain.staged import TRIPLE, StagedCompiler
 
 _DENORMAL_NAMES = {
@@ -31,6 +30,7 @@ _RSRC_CALL = re.compile(
     r"@llvm\.amdgcn\.make\.buffer\.rsrc\.p\d+\.p\d+)"
     r"\.i32\((?P<args>.*)\)(?P<tail>[^()]*)$"
 )
+_TARGET_MEMORY = re.compile(r"(?P<head>\bmemory\((?:[^()\"]*, )?)target_mem: (?P<access>none|read|write|readwrite)\b")
 _RSRC_DECLARE = re.compile(r"^(declare .*@llvm\.amdgcn\.make\.buffer\.rsrc\.p\d+\.p\d+)\.i32\((.*), i32, i32\)(.*)$")
 
 
@@ -97,6 +97,7 @@ def downgrade(ir: str, *, where: str = "") -> Downgraded:
         ("target triple", _triple),
         ("data layout", _layout),
         ("denormal_fpenv", _denormal_fpenv),
+        ("target_mem", _target_memory),
         (_UNIFORM, _uniform_work_group_size),
         (f"{_RSRC} with an i32 length", _buffer_resources),
         ("floating-point literals", lambda source: _literals(source, where)),
@@ -133,6 +134,15 @@ def _denormal_fpenv(ir: str) -> str:
 
     # The attribute also stands in comments ("; Function Attrs: …"), where it does no harm either way.
     return _FPENV.sub(attributes, ir) if "denormal_fpenv" in ir else ir
+
+
+def _target_memory(ir: str) -> str:
+    """``memory(write, target_mem: none)``: LLVM 24's short form for both of the target's locations, where they agree
+    (AttributeImpl::getAsString); LLVM 22 knows each (IRMemLocation::TargetMem0 and TargetMem1) and not the short form.
+
+    Dropping it would give them the default access, which is less where that is ``none``.
+    """
+    return _TARGET_MEMORY.sub(r"\g<head>target_mem0: \g<access>, target_mem1: \g<access>", ir)
 
 
 def _uniform_work_group_size(ir: str) -> str:
@@ -180,6 +190,8 @@ def _arguments(text: str) -> list[str]:
 
 
 def _literals(ir: str, where: str) -> str:
+    from verilocc_mlir.toolchain.float_literals import convert_line
+
     lines = ir.split("\n")
     for index, line in enumerate(lines):
         if _FLOAT_LITERAL.search(line):

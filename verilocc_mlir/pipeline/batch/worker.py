@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import UNKNOWN_VERSION, Allocator
+from verilocc_mlir.collector import look_for_garbage_seldom
 from verilocc_mlir.errors import ToolchainError, VeriloccError, is_out_of_memory
 from verilocc_mlir.pipeline.asked import allocators_of
 from verilocc_mlir.pipeline.batch.jobs import BEFORE
@@ -92,6 +93,7 @@ def serve(factory: str, memory_mib: int) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what anything prints is not an answer
     jobs: SimpleQueue[_Frame] = SimpleQueue()
+    look_for_garbage_seldom()
     answers.write(frame({}))
     answers.flush()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
