@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import re
 from dataclasses import replace
 from functools import lru_cache
 
 import pytest
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import NoteSection, SymbolTableSection
 from toolchain_support import TARGETS, compiler, source, tools
 
 from verilocc_mlir.errors import ToolchainError
@@ -227,33 +224,6 @@ def test_machine_numbers_are_llvms(cpu: str) -> None:
     image = read_elf(compiler(cpu).direct(kernel))
     assert image.machine == cpu
     assert generation(cpu) == parse_descriptors(image)["k"].generation
-
-
-@pytest.mark.parametrize("linked", [False, True])
-def test_elf_files_are_read_as_pyelftools_reads_them(linked: bool) -> None:
-    staged = compiler("gfx1100")
-    data = staged.link(built("gfx1100")[1]) if linked else built("gfx1100")[1]
-    image, elf = read_elf(data), ELFFile(io.BytesIO(data))
-    sections = list(elf.iter_sections())
-    symbols = [y for x in sections if isinstance(x, SymbolTableSection) for y in x.iter_symbols()]
-    named = {y.name: y for y in symbols if y.name and y["st_info"]["type"] not in ("STT_SECTION", "STT_FILE")}
-    assert named
-    assert image.symbols.keys() == named.keys()
-    for name, symbol in named.items():
-        ours = image.symbols[name]
-        assert (ours.address, ours.size, ours.kind) == (
-            symbol["st_value"],
-            symbol["st_size"],
-            symbol["st_info"]["type"],
-        )
-        assert ours.defined == (symbol["st_shndx"] != "SHN_UNDEF")
-        if ours.offset >= 0:
-            home = sections[symbol["st_shndx"]]
-            start = ours.offset - home["sh_offset"]
-            assert start == symbol["st_value"] - (home["sh_addr"] if linked else 0)
-    notes = [note for section in sections if isinstance(section, NoteSection) for note in section.iter_notes()]
-    assert [(owner, len(part)) for owner, _, part in image.notes] == [(n["n_name"], n["n_descsz"]) for n in notes]
-    assert (image.shared, image.e_flags) == (linked, elf.header["e_flags"])
 
 
 def test_a_damaged_elf_file_is_refused_or_read() -> None:
