@@ -233,6 +233,8 @@ class Side:
         rows = [_thread(read, other, t) for t in active]
         defined = None not in rows
         target = one.writes[0]
+        for extra in one.writes[1:]:
+            self.spoil(extra)
         if target.vector:
             whole = mixed(self.seed, 9, one.shape, self.exec_mask, tuple(rows)) if defined else None
             for k, unit in enumerate(target.places):

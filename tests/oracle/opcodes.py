@@ -102,8 +102,8 @@ def asks_all_active(instruction: Instruction) -> bool:
     """
     if not _OF_ALL_ACTIVE.match(instruction.opcode) or instruction.memory or len(instruction.defs) != 1:
         return False
-    special = any(op.is_def and op.implicit for op in instruction.operands)
-    return not (special or instruction.bundled or instruction.opens_bundle)
+    carries = instruction.opcode.endswith("_dpp") and gives_thread_mask(instruction.opcode)
+    return not (carries or instruction.bundled or instruction.opens_bundle)
 
 
 def leaves_old_unread(instruction: Instruction) -> bool:
