@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from smt_verifier.audit.align import align
 from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_structure, judge_values, sides_of
-from smt_verifier.audit.core.masks import OutsideError, TooManyClassesError
+from smt_verifier.audit.core.masks import OutsideError, Precision, TooManyClassesError
 from smt_verifier.audit.core.operations import operation_name
 from smt_verifier.audit.core.product import Product, instructions_of
 from smt_verifier.audit.core.report import Finding, FunctionAudit, GoalCounts, MoveCounts
@@ -63,16 +63,28 @@ def _by_pairing(
 
 
 def _by_classes(sides: Sides, timeout_s: float, solver: Solver, apart: frozenset[int]) -> FunctionAudit:
-    coarse = outside = False
-    while True:
-        try:
-            return _attempt(sides, timeout_s, solver, apart, coarse=coarse, outside=outside)
-        except OutsideError:
-            outside = True
-        except TooManyClassesError:
-            if coarse:
-                raise
-            coarse = True
+    """By every comparison where that is little work; else by few, which proves most functions with many; else by every
+    comparison again. What was told apart by few only, and is not proved so, is left open.
+    """
+    left_open: FunctionAudit | None = None
+    outside = False
+    for precision in Precision:
+        while True:
+            try:
+                judged = _attempt(sides, timeout_s, solver, apart, precision=precision, outside=outside)
+            except OutsideError:
+                outside = True
+                continue
+            except TooManyClassesError:
+                if precision is Precision.FINE and left_open is None:
+                    raise
+                break
+            if precision is not Precision.COARSE or judged.outcome is Outcome.PROVED:
+                return judged
+            left_open = judged
+            break
+    assert left_open is not None
+    return left_open
 
 
 def _perhaps_mispaired(pre: MachineFunction, post: MachineFunction, judged: FunctionAudit) -> frozenset[int]:
@@ -92,14 +104,14 @@ def _perhaps_mispaired(pre: MachineFunction, post: MachineFunction, judged: Func
 
 
 def _attempt(
-    sides: Sides, timeout_s: float, solver: Solver, apart_lines: frozenset[int], *, coarse: bool, outside: bool
+    sides: Sides, timeout_s: float, solver: Solver, apart_lines: frozenset[int], *, precision: Precision, outside: bool
 ) -> FunctionAudit:
     apart = frozenset(id(i) for b in sides.pre.blocks for i in b.instructions if i.line in apart_lines)
-    product = sides.product(_paired(sides, apart), coarse=coarse, outside=outside)
+    product = sides.product(_paired(sides, apart), precision=precision, outside=outside)
     rules = sides.rules(product)
     misfits = _wrongly_paired(sides.pre, product, rules)
     if misfits:
-        product = sides.product(_paired(sides, apart | misfits), coarse=coarse, outside=outside)
+        product = sides.product(_paired(sides, apart | misfits), precision=precision, outside=outside)
         rules = sides.rules(product)
     obligations, findings = judge_structure(sides, product, rules)
     goals = GoalCounts()
@@ -117,7 +129,9 @@ def _attempt(
         obligations += goals.total + flagged.checked
         findings += [*checked.findings, *explain_faults(product, flagged.faults)]
         explained = explain_failures(product, list(checked.failed))
-        findings = by_cause([_left_open(f) for f in explained] if coarse else explained, findings)
+        findings = by_cause(
+            [_left_open(f) for f in explained] if precision is Precision.COARSE else explained, findings
+        )
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(sides.pre.name, outcome, obligations, tuple(findings), _moves(product), goals)
 

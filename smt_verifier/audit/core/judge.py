@@ -40,6 +40,7 @@ from smt_verifier.audit.core.brackets import scratch_register, without_brackets
 from smt_verifier.audit.core.check import Describe, FailedGoal, check_block
 from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
 from smt_verifier.audit.core.header import compare_headers, require_rows, unreserved_cells
+from smt_verifier.audit.core.masks import Precision
 from smt_verifier.audit.core.module import module_difference
 from smt_verifier.audit.core.numbering import with_numbers_of
 from smt_verifier.audit.core.places import check_places, read_undefined
@@ -85,10 +86,12 @@ class Sides:
     saved: frozenset[int]
     findings: tuple[Finding, ...]
 
-    def product(self, steps: list[list[Step]], *, coarse: bool = False, outside: bool = False) -> Product:
-        """Both sides with a pairing of their instructions; ``coarse`` and ``outside``: see ``Product``."""
+    def product(
+        self, steps: list[list[Step]], *, precision: Precision = Precision.FINE, outside: bool = False
+    ) -> Product:
+        """Both sides with a pairing of their instructions; ``precision`` and ``outside``: see ``Product``."""
         kept = self.available.kept_units
-        return Product(self.pre, self.post, self.target.wave_size, steps, kept, self.saved, coarse, outside)
+        return Product(self.pre, self.post, self.target.wave_size, steps, kept, self.saved, precision, outside)
 
     def rules(self, product: Product) -> MachineRules:
         """The machine's rules for the pairs of a product."""

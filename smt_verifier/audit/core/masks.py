@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable
+from enum import Enum
 from itertools import islice, product
 
 from smt_verifier.audit.core.active import (
@@ -37,8 +38,9 @@ from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, ByClas
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
+QUICK_WORK = 30_000
 MAX_WORK = 1_000_000
-"""Classes that are changed, asked about or handed on, each time counted: some ten seconds' worth."""
+"""Classes that are changed, asked about or handed on, each time counted: a second's worth, and half a minute's."""
 _TIDY_ABOVE = 8
 _MANY_CLASSES = 8
 _MAX_HOLDERS = 4
@@ -94,6 +96,14 @@ def defines_exec(instruction: Instruction) -> bool:
     )
 
 
+class Precision(Enum):
+    """How finely threads are told apart."""
+
+    QUICK = "by every comparison, while that is little work"
+    COARSE = "by few comparisons; the others are taken as not known"
+    FINE = "by every comparison"
+
+
 class TooManyClassesError(UnsupportedError):
     """More work with classes of threads than is spent."""
 
@@ -108,15 +118,19 @@ class MaskTracker:
     Args:
         function: the pre-RA side.
         lanes: its lanes.
-        coarse: take comparisons as not known where many classes are told apart already.
+        precision: how finely threads are told apart.
         remembered: keys of masks that ``remember_exec`` makes.
     """
 
     def __init__(
-        self, function: MachineFunction, lanes: LaneMap, coarse: bool = False, remembered: frozenset[int] = frozenset()
+        self,
+        function: MachineFunction,
+        lanes: LaneMap,
+        precision: Precision,
+        remembered: frozenset[int] = frozenset(),
     ) -> None:
         self.lanes = lanes
-        self.coarse = coarse
+        self.precision = precision
         self._work = 0
         self.entry: list[frozenset[int]] = [remembered for _ in function.blocks]
         """For each block, the scalar keys whose values at its entry may reach EXEC, or the lane of a V_READLANE, and
@@ -234,7 +248,7 @@ class MaskTracker:
         elif _COMPARE.match(opcode) and target is not None and not writes_exec:
             # Known comparisons tell apart as many classes as they have combinations. One that is not known splits where
             # it reaches EXEC; only how several uses of it go together is lost.
-            if not self.coarse or _classes(state) < _MANY_CLASSES:
+            if self.precision is not Precision.COARSE or _classes(state) < _MANY_CLASSES:
                 self._assign(target, _compared, state)
             else:
                 state.bounded.add(target)
@@ -395,7 +409,7 @@ class MaskTracker:
             TooManyClassesError: it is too much in all.
         """
         self._work += classes
-        if self._work > MAX_WORK:
+        if self._work > (min(QUICK_WORK, MAX_WORK) if self.precision is Precision.QUICK else MAX_WORK):
             raise TooManyClassesError("too many classes of threads to tell apart")
 
     @staticmethod

@@ -14,7 +14,7 @@ from smt_verifier.audit.core.header import whole_wave_keys
 from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
 from smt_verifier.audit.core.liveness import defined_at_exit, reads_from_entry
 from smt_verifier.audit.core.machine import Goal
-from smt_verifier.audit.core.masks import MaskTracker
+from smt_verifier.audit.core.masks import MaskTracker, Precision
 from smt_verifier.audit.core.moves import slot_keys
 from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
 from smt_verifier.audit.core.relation import Claims
@@ -48,7 +48,7 @@ class Product:
             virtual registers are left (SILowerSGPRSpills.cpp saves them between the phases; vector registers and the
             frame pointer are saved later, in PEI).
         steps: a pairing of each block's instructions, whoever proposed it.
-        coarse: see ``MaskTracker``.
+        precision: see ``MaskTracker``.
         outside: follow the threads that are not active at function entry.
 
     Raises:
@@ -64,7 +64,7 @@ class Product:
         steps: list[list[Step]],
         kept: frozenset[int],
         callee_saved: frozenset[int] = frozenset(),
-        coarse: bool = False,
+        precision: Precision = Precision.FINE,
         outside: bool = False,
     ) -> None:
         grain = 1 if uses_halves(pre, post) else 2
@@ -93,7 +93,7 @@ class Product:
         remembered = frozenset(key for row in ghosts.values() for key in row.threads)
         for read in (self.reads.live, self.reads.later):
             _keep_ghosts(read, pre, self.pre_lanes, ghosts)
-        self.masks = MaskTracker(pre, self.pre_lanes, coarse, remembered)
+        self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered)
         self._outside = outside
         self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept)
         if header_field(post, "isEntryFunction") != "true":
