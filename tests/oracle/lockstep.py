@@ -208,12 +208,12 @@ class _Run:
                 if self.declared is not None:
                     self.begin(slot)
                 mask = self.pre.exec_mask
+                if slot.post is not None:
+                    self.waiting_in_caller(slot.post)
                 self.step(slot)
                 if slot.pre is not None:
                     self.forget(self.dying.after.get(id(slot.pre), ()), mask)
                     self.wake(slot.pre, self.pre.exec_mask & ~mask)
-                if slot.post is not None:
-                    self.waiting_in_caller(slot.post)
                 if self.declared is not None:
                     self.end(slot, mask)
                 if slot.pre is not None and slot.pre.targets:
