@@ -154,6 +154,15 @@ def test_a_tied_part_of_a_tuple_that_llvm_parts_is_refuted() -> None:
     assert allocated(pre, "gfx1100", 2, "basic").audit().outcome is Outcome.PROVED
 
 
+def test_a_tied_undefined_operand_that_llvm_parts_is_refuted() -> None:
+    """A fault of LLVM 22.1: RegAllocFast gives an undefined operand the first register of its class, even where it is
+    tied to a result (LLVM: "Tied physical registers must match").
+    """
+    pre = (LLVM_FAULTS / "fast_unties_undefined.mir").read_text()
+    assert allocated(pre, "gfx1201", 2, "fast").rules() == {"tied-operand"}
+    assert allocated(pre, "gfx1201", 2, "basic").audit().outcome is Outcome.PROVED
+
+
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_an_early_result_of_its_own_input_that_llvm_separates_is_refuted(allocator: str) -> None:
     """A fault of LLVM 22.1, all allocators: where an early-clobber result is the register that the instruction reads,
