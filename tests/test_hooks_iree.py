@@ -403,7 +403,8 @@ def test_an_entry_with_other_content_is_as_good_as_none(tmp_path: Path) -> None:
 def test_nothing_is_kept_if_nobody_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compile_mlir(ADD, target="gfx942", cache=False)
-    assert list(tmp_path.iterdir()) == []
+    kept = [path.relative_to(tmp_path / "verilocc") for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in kept if path.parts[0] != "tools"] == []  # what llc printed for --version is no result
 
 
 def test_the_sources_give_the_file_that_one_run_gives(tmp_path: Path) -> None:
