@@ -1,14 +1,15 @@
 """Does the audit prove what LLVM allocates? Kernels and random machine IR, by every allocator, under forced spilling.
 
     .venv/bin/python benchmarks/llvm_sweep.py [--kernels DIR] [--corpus DIR] [--random N] [--seed S] [--jobs N]
-        [--log out/llvm_sweep.jsonl] [--out benchmarks/results/llvm_sweep.json]
+        [--log out/llvm_sweep.jsonl] [--out benchmarks/results/llvm_sweep.json] [--again]
 
 Each kernel is allocated by greedy, basic and fast, as it is and with function attributes that make LLVM spill, and the
 SGPR and the VGPR phase are audited; so are ``N`` random functions (tests/random_mir) with features chosen at random.
 The kernels of ``--corpus`` (``verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR``) are taken as
 they are, by every allocator.
 Every result is a line of the log at once, and a run that was interrupted goes on where the log ends, if the code is
-the same. The JSON file counts outcomes, names what was not proved, and what llc itself refused to allocate ("llc").
+the same. With ``--again`` what other code has proved counts, and the rest is judged anew; ``codes`` says how many rows are
+whose. The JSON file counts outcomes, names what was not proved, and what llc itself refused to allocate ("llc").
 One fault of LLVM 22 is told apart: its fast allocator deletes copies between lanes of one vector register, which is
 refuted; where the same function without such copies is proved, the outcome says so.
 """
@@ -123,6 +124,13 @@ def tasks(kernels: Path | None, corpus: Path | None, count: int, seed: int) -> I
             yield Task(str(path), support.cpu_of(path), allocator, "as is")
 
 
+def all_proved(row: dict[str, Any]) -> bool:
+    """Whether llc allocated both phases, and the audit proved them."""
+    return len(row["phases"]) == len(PHASES) and all(
+        f["outcome"] == Outcome.PROVED.value for f in row["phases"].values()
+    )
+
+
 def fingerprint() -> str:
     """Of all code that decides a verdict."""
     digest = hashlib.sha256()
@@ -183,11 +191,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--log", type=Path, default=REPOSITORY / "out" / "llvm_sweep.jsonl")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "llvm_sweep.json")
+    parser.add_argument("--again", action="store_true", help="keep what other code has proved")
     given = parser.parse_args()
     code = fingerprint()
     given.log.parent.mkdir(parents=True, exist_ok=True)
     known = [json.loads(line) for line in given.log.read_text().splitlines()] if given.log.exists() else []
-    done = {row["task"]: row for row in known if row["code"] == code}
+    done = {row["task"]: row for row in known if row["code"] == code or (given.again and all_proved(row))}
     wanted = list(tasks(None if given.no_kernels else given.kernels, given.corpus, given.random, given.seed))
     left = [task for task in wanted if task.name not in done]
     print(f"{len(wanted)} functions, {len(wanted) - len(left)} of them in {given.log}", file=sys.stderr)
@@ -210,7 +219,7 @@ def main() -> int:
     result: dict[str, Any] = {
         "command": "benchmarks/llvm_sweep.py",
         "llvm": llvm_version(),
-        "code": code,
+        "codes": dict(Counter(row["code"] for row in rows)),
         "random_functions": given.random,
         "first_seed": given.seed,
         "kernels": len({r["source"] for r in rows if not r["source"].isdigit()}),

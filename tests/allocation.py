@@ -81,7 +81,11 @@ def with_attributes(ir: str, attributes: dict[str, str]) -> str:
 
 
 _LANE = r"sub\d+(?:_[lh][oi]16)?|[lh][oi]16"
-_LANE_COPY = re.compile(rf"^( +)(.*%(\d+)\.(?:{_LANE}):v\w+) = COPY (?:killed )?%\3\.({_LANE})$", re.M)
+_LANE_COPY = re.compile(
+    rf"^(?P<indent> +)(?P<to>.*%(?P<vreg>\d+)\.(?:{_LANE}):(?P<file>a?)v\w+)"
+    rf" = COPY (?:killed )?%(?P=vreg)\.(?P<lane>{_LANE})$",
+    re.M,
+)
 
 
 def without_lane_copies(mir: str) -> str:
@@ -94,9 +98,10 @@ def without_lane_copies(mir: str) -> str:
     classes: list[str] = []
 
     def through(match: re.Match[str]) -> str:
-        classes.append("vgpr_16" if "16" in match[4] else "vgpr_32")
-        name = f"%{first + len(classes) - 1}"
-        return f"{match[1]}{name}:{classes[-1]} = COPY %{match[3]}.{match[4]}\n{match[1]}{match[2]} = COPY {name}"
+        classes.append("vgpr_16" if "16" in match["lane"] else "av_32" if match["file"] else "vgpr_32")
+        name, indent = f"%{first + len(classes) - 1}", match["indent"]
+        source = f"%{match['vreg']}.{match['lane']}"
+        return f"{indent}{name}:{classes[-1]} = COPY {source}\n{indent}{match['to']} = COPY {name}"
 
     mended = _LANE_COPY.sub(through, mir)
     entry = "  - {{ id: {}, class: {}, preferred-register: '', flags: [  ] }}\n"

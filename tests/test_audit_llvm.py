@@ -154,6 +154,15 @@ def test_a_tied_part_of_a_tuple_that_llvm_parts_is_refuted() -> None:
     assert allocated(pre, "gfx1100", 2, "basic").audit().outcome is Outcome.PROVED
 
 
+def test_tied_parts_of_one_tuple_that_llvm_parts_are_refuted() -> None:
+    """A fault of LLVM 22.1: RegAllocFast gives the two results of a swap, which are parts of one tuple, other registers
+    than the operands that they are tied to (LLVM: "Tied physical registers must match"). It is what -O0 runs.
+    """
+    pre = (LLVM_FAULTS / "fast_unties_swapped_parts.mir").read_text()
+    assert allocated(pre, "gfx950", 2, "fast").rules() == {"tied-operand"}
+    assert allocated(pre, "gfx950", 2, "basic").audit().outcome is Outcome.PROVED
+
+
 def test_a_tied_undefined_operand_that_llvm_parts_is_refuted() -> None:
     """A fault of LLVM 22.1: RegAllocFast gives an undefined operand the first register of its class, even where it is
     tied to a result (LLVM: "Tied physical registers must match").

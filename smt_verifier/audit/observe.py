@@ -78,9 +78,15 @@ def _facts(
     """
     table = atom.pre if atom is not None else state.pre
     holders: dict[int, list[int]] = {}
+    results = executor.terms.results
     for key, term in table.items():
         if term in expressions:
             holders.setdefault(term, []).append(key)
+        elif key >= GHOST:
+            # The partner of what is repeated may have read a repetition in its turn.
+            for equal in results.get(term, ()):
+                if equal in expressions:
+                    holders.setdefault(equal, []).append(key)
     found: set[Fact] = set()
     for term, keys in holders.items():
         copies = [k for k in keys if k >= GHOST or (k < STACK and k in live)]
