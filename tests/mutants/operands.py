@@ -354,6 +354,7 @@ CLASSES = (
         WRITTEN | {"fixed-register", "operands", "instruction-sequence"},
         fixed_operand,
     ),
-    Mutation("undef flag added", frozenset({"undef-flag"}), undef_added),
+    # An added instruction that reads something undefined gives another value.
+    Mutation("undef flag added", frozenset({"undef-flag", "value"}), undef_added),
     Mutation("virtual register exchanged", READ | {"operands", "register-class"}, other_virtual_register),
 )
