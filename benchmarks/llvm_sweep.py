@@ -8,7 +8,7 @@ SGPR and the VGPR phase are audited; so are ``N`` random functions (tests/random
 The kernels of ``--corpus`` (``verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR``) are taken as
 they are, by every allocator.
 Every result is a line of the log at once, and a run that was interrupted goes on where the log ends, if the code is
-the same. With ``--again`` what other code has proved counts, and the rest is judged anew; ``codes`` counts rows by code.
+the same. With ``--again`` what other code has proved counts, and the rest is judged anew; ``codes`` counts the rows.
 The JSON file counts outcomes, names what was not proved, and what llc itself refused to allocate ("llc").
 One fault of LLVM 22 is told apart: its fast allocator deletes copies between lanes of one vector register, which is
 refuted; where the same function without such copies is proved, the outcome says so.
