@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/llvm_sweep.py [--kernels DIR] [--corpus DIR] [--random N] [--seed S] [--jobs N]
         [--log out/llvm_sweep.jsonl] [--out benchmarks/results/llvm_sweep.json] [--again]
+        [--allocators greedy,basic,fast] [--so-far]
 
 Each kernel is allocated by greedy, basic and fast, as it is and with function attributes that make LLVM spill, and the
 SGPR and the VGPR phase are audited; so are ``N`` random functions (tests/random_mir) with features chosen at random.
@@ -191,6 +192,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--log", type=Path, default=REPOSITORY / "out" / "llvm_sweep.jsonl")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "llvm_sweep.json")
+    parser.add_argument("--allocators", default=",".join(PASSES), help="run those; what is not run is counted as left")
+    parser.add_argument("--so-far", action="store_true", help="run nothing: write what the log has")
     parser.add_argument("--again", action="store_true", help="keep what other code has proved")
     given = parser.parse_args()
     code = fingerprint()
@@ -198,7 +201,8 @@ def main() -> int:
     known = [json.loads(line) for line in given.log.read_text().splitlines()] if given.log.exists() else []
     done = {row["task"]: row for row in known if row["code"] == code or (given.again and all_proved(row))}
     wanted = list(tasks(None if given.no_kernels else given.kernels, given.corpus, given.random, given.seed))
-    left = [task for task in wanted if task.name not in done]
+    chosen = () if given.so_far else given.allocators.split(",")
+    left = [task for task in wanted if task.name not in done and task.allocator in chosen]
     print(f"{len(wanted)} functions, {len(wanted) - len(left)} of them in {given.log}", file=sys.stderr)
     try:
         with given.log.open("a") as log, ProcessPoolExecutor(given.jobs) as pool:
@@ -215,11 +219,12 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the log", file=sys.stderr)
         return 130
-    rows = [done[task.name] for task in wanted]
+    rows = [done[task.name] for task in wanted if task.name in done]
     result: dict[str, Any] = {
         "command": "benchmarks/llvm_sweep.py",
         "llvm": llvm_version(),
         "codes": dict(Counter(row["code"] for row in rows)),
+        "left": dict(Counter(task.allocator for task in wanted if task.name not in done)),
         "random_functions": given.random,
         "first_seed": given.seed,
         "kernels": len({r["source"] for r in rows if not r["source"].isdigit()}),

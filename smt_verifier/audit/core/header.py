@@ -189,20 +189,23 @@ def _no_virtual_registers(function: MachineFunction) -> str:
 
 
 def _changed_liveins(pre: MachineFunction, post: MachineFunction) -> Iterable[str]:
-    """The registers that arguments come in stay; the virtual registers that name them may be gone or have other numbers
-    of the same class.
+    """The registers that arguments come in stay; the virtual registers that name them may be gone, or have other
+    numbers of the same class, or of any class if they do not occur any more.
     """
     same = [r.reg for r in pre.liveins] == [r.reg for r in post.liveins]
-    if not same or any(_renamed(a.vreg, b.vreg, pre, post) for a, b in zip(pre.liveins, post.liveins, strict=True)):
+    pairs = zip(pre.liveins, post.liveins, strict=False)
+    changed = {b.vreg for a, b in pairs if b.vreg not in (-1, a.vreg) and not _like(a.vreg, b.vreg, pre, post)}
+    if not same or (changed and _occurs(changed, post)):
         yield "the function's live-in registers changed"
 
 
-def _renamed(old: int, new: int, pre: MachineFunction, post: MachineFunction) -> bool:
-    """Whether a live-in has another virtual register, of another class."""
-    if new < 0 or old == new:
-        return False
+def _like(old: int, new: int, pre: MachineFunction, post: MachineFunction) -> bool:
     left, right = pre.registers.get(old), post.registers.get(new)
-    return left is None or right is None or left.cls != right.cls
+    return left is not None and right is not None and left.cls == right.cls
+
+
+def _occurs(vregs: set[int], function: MachineFunction) -> bool:
+    return any(op.vreg in vregs for b in function.blocks for i in b.instructions for op in i.all_operands)
 
 
 _ADDED = {
