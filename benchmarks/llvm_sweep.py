@@ -219,12 +219,14 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the log", file=sys.stderr)
         return 130
-    rows = [done[task.name] for task in wanted if task.name in done]
+    # What was to be judged again, and was not, counts as it was judged.
+    latest = {row["task"]: row for row in known} | done if given.again else done
+    rows = [latest[task.name] for task in wanted if task.name in latest]
     result: dict[str, Any] = {
         "command": "benchmarks/llvm_sweep.py",
         "llvm": llvm_version(),
         "codes": dict(Counter(row["code"] for row in rows)),
-        "left": dict(Counter(task.allocator for task in wanted if task.name not in done)),
+        "left": dict(Counter(task.allocator for task in wanted if task.name not in latest)),
         "random_functions": given.random,
         "first_seed": given.seed,
         "kernels": len({r["source"] for r in rows if not r["source"].isdigit()}),
