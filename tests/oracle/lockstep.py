@@ -441,8 +441,9 @@ class _Run:
                             theirs[t] = row[t]
                     continue
                 value: Value = mixed(self.seed, 7, self.events, d, k)
-                if FIRST_LANE.match(a.source.opcode) and b.reads[0] is not None:
-                    value = self.post.vector(b.reads[0].places[k])[active[0] if active else 0]
+                source = b.reads[0] if FIRST_LANE.match(a.source.opcode) else None
+                if source is not None and k < len(source.places):
+                    value = self.post.vector(source.places[k])[active[0] if active else 0]
                 if a.mask_result and len(left.places) * self.grain * 16 == self.oracle.wave_size:
                     value = mixed(self.seed, 8, self.events, d) & _mask(active) if k == 0 else 0
                     if k == 0 and EQUAL.match(a.source.opcode):
