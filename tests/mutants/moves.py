@@ -399,7 +399,7 @@ CLASSES = (
     Mutation("spill slots mixed up", VALUE | SAVED | {"spill-slot"}, slots_exchanged),
     Mutation("wrong spill offset", VALUE | SAVED | {"spill-slot"}, wrong_offset),
     Mutation("wrong spill base", frozenset({"spill-slot"}), wrong_base, always=True),
-    Mutation("spill slot of the program", VALUE | {"spill-slot", "header"}, foreign_slot),
+    Mutation("spill slot of the program", VALUE | SAVED | {"spill-slot", "header"}, foreign_slot),
     Mutation("spill slot shrunk", frozenset({"spill-slot", "header"}), dropped_spill_slot),
     Mutation("moved under a narrower EXEC", VALUE | SAVED | {"dead-flag"}, narrower_exec),
     Mutation("whole-wave clobber", VALUE | SAVED | {"instruction-sequence"}, whole_wave_clobber),
