@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.hooks.baseline import Comparison, Replace, Standing, compare_objects, replace_of
+from verilocc_mlir.hooks.baseline import Comparison, Replace, Standing, compare_objects
 from verilocc_mlir.hooks.iree import _declined
 from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.options import member
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Settings
 from verilocc_mlir.toolchain.metadata import read_code_object
 
@@ -69,6 +70,6 @@ def test_what_cannot_be_read_has_no_standing_and_says_why() -> None:
 
 
 def test_policies_by_name() -> None:
-    assert [replace_of(word) for word in ("always", "better", "never")] == list(Replace)
+    assert [member(Replace, word, "replace") for word in ("always", "better", "never")] == list(Replace)
     with pytest.raises(InputError, match="replace=often is not always, better or never"):
-        replace_of("often")
+        member(Replace, "often", "replace")

@@ -13,7 +13,7 @@ from typing import Any
 
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.read import ReadOptions, cost_of_file
-from verilocc_mlir.errors import InputError, VeriloccError
+from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.effort import spill_traffic
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.metadata import read_code_object
@@ -31,18 +31,6 @@ class Replace(Enum):
 
 
 DEFAULT_REPLACE = Replace.BETTER
-
-
-def replace_of(given: Replace | str) -> Replace:
-    """The value, from itself or its text.
-
-    Raises:
-        InputError: it is none of them.
-    """
-    try:
-        return Replace(given)
-    except ValueError as error:
-        raise InputError(f"replace={given} is not always, better or never") from error
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError
-from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Comparison, Replace, compare_objects, replace_of
+from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Comparison, Replace, compare_objects
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_dump import LINK, Dispatch, dump_flags, read_dispatches
 from verilocc_mlir.hooks.iree_kept import KeptModules
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
 from verilocc_mlir.hooks.kernels import KernelResult, Kernels
 from verilocc_mlir.hooks.vmfb import accounted
-from verilocc_mlir.pipeline.options import with_options
+from verilocc_mlir.pipeline.options import member, with_options
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store, default_directory
 from verilocc_mlir.toolchain.descriptor import Cause
@@ -117,7 +117,7 @@ def compile_mlir(
             raise InputError(f"{flag.partition('=')[0]} is set by verilocc itself", hint="leave it out")
     spent = Spent.begin()
     kernels = Kernels(with_options(settings, options), store_of(cache), jobs=jobs)
-    policy = replace_of(replace)
+    policy = member(Replace, replace, "replace")
     iree = iree or find_iree_compile()
     with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
         directory = Path(temporary)

@@ -15,10 +15,12 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import Effort, ServerAccess, Settings
+
+_E = TypeVar("_E", bound=Enum)
 
 
 class Kind(Enum):
@@ -188,6 +190,19 @@ def with_options(settings: Settings | None, given: Mapping[str, Any]) -> Setting
     if changes[True]:
         changes[False]["access"] = replace(base.access, **changes[True])
     return replace(base, **changes[False])
+
+
+def member(kind: type[_E], given: _E | str, key: str) -> _E:
+    """The value of a choice that a front end has beside these options, from itself or its text.
+
+    Raises:
+        InputError: ``key=given`` is none of them; all are named.
+    """
+    try:
+        return kind(given)
+    except ValueError as error:
+        *first, last = (value.value for value in kind)
+        raise InputError(f"{key}={given} is not {', '.join(first)} or {last}") from error
 
 
 def options_in(words: Iterable[str], others: Collection[str] = ()) -> tuple[dict[str, Any], dict[str, str]]:

@@ -13,12 +13,12 @@ from types import ModuleType
 from typing import Any
 
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace, replace_of
+from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace
 from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
-from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, autotune_of, is_timing
+from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, is_timing
 from verilocc_mlir.hooks.triton.versions import cache_key
 from verilocc_mlir.pipeline.asked import checked_allocator
-from verilocc_mlir.pipeline.options import options_in, with_options
+from verilocc_mlir.pipeline.options import member, options_in, with_options
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target
 from verilocc_mlir.toolchain.find import find_toolchain
@@ -128,8 +128,8 @@ def install(
         find_target(name)
     chosen = with_options(settings, options)
     checked_allocator(chosen)
-    policy = replace_of(replace)
-    timed = autotune_of(autotune)
+    policy = member(Replace, replace, "replace")
+    timed = member(Autotune, autotune, "autotune")
     knobs = _knobs()
     with _lock:
         _remove()

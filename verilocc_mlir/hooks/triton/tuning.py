@@ -17,8 +17,6 @@ import inspect
 import sys
 from enum import Enum
 
-from verilocc_mlir.errors import InputError
-
 _DEEPEST = 40
 """Frames between a launch and the autotuner that times it, at most: benchmarkers, heuristics, the compiler's own."""
 
@@ -31,18 +29,6 @@ class Autotune(Enum):
 
 
 DEFAULT_AUTOTUNE = Autotune.THEIRS
-
-
-def autotune_of(given: Autotune | str) -> Autotune:
-    """The value, from itself or its text.
-
-    Raises:
-        InputError: it is none of them.
-    """
-    try:
-        return Autotune(given)
-    except ValueError as error:
-        raise InputError(f"autotune={given} is not theirs or ours") from error
 
 
 def is_timing() -> bool:
