@@ -302,23 +302,29 @@ def main() -> int:
     again = set(options.again.split(","))
     done_before = {key for key, row in done.items() if row["outcome"] not in again}
     worker = _Worker(options.suites.split(","), options.keep)
-    # Kernels in an order that says nothing, so that a run that is stopped has seen some of everything.
-    jobs = sorted(
+    # Kernels in an order that says nothing, each on one target before any has a second one: a run that is stopped has
+    # seen some of everything.
+    kernels = sorted(
         ((s, k) for s, names in worker.kernels.items() for k in names if options.only in k),
         key=lambda job: (job[0] != "tutorials", hashlib.sha256(job[1].encode()).digest()),
     )
+    targets = options.targets.split(",")
+    jobs = [
+        (suite, name, targets[(index + turn) % len(targets)])
+        for turn in range(len(targets))
+        for index, (suite, name) in enumerate(kernels)
+    ]
     until = time.monotonic() + (options.seconds or float("inf"))
-    for count, (suite, name) in enumerate(jobs, 1):
-        targets = [t for t in options.targets.split(",") if (suite, name, t) not in done_before]
+    for count, (suite, name, target) in enumerate(jobs, 1):
         if time.monotonic() > until:
             break
-        for row in worker.rows(suite, name, targets) if targets else ():
-            done[suite, name, row["target"]] = row
+        for row in worker.rows(suite, name, [target]) if (suite, name, target) not in done_before else ():
+            done[suite, name, target] = row
             with log.open("a") as stream:
                 stream.write(json.dumps(row) + "\n")
             cpu = f"{row.get('cpu_triton', 0)} -> {row.get('cpu_ours', 0)} s"
             told = f"{row['outcome']} {row.get('reason', '')[:150]}"
-            print(f"[{count}/{len(jobs)}] {suite} {name} {row['target']}: {cpu} {told}", flush=True)
+            print(f"[{count}/{len(jobs)}] {suite} {name} {target}: {cpu} {told}", flush=True)
     worker.close()
     rows = [{k: v for k, v in row.items() if k not in ("call", "messages")} for row in done.values()]
     counts = summary(rows)
