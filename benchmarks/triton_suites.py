@@ -1,7 +1,7 @@
 """Triton's tutorials, Liger-Kernel and flash-linear-attention: every kernel for every target, through the hook.
 
     .venv/bin/python benchmarks/triton_suites.py [--targets gfx942,gfx950,gfx1100,gfx1201]
-        [--suites tutorials,liger,fla] [--only SUBSTRING] [--seconds N] [--again OUTCOMES] [--keep DIR]
+        [--suites tutorials,inductor,liger,fla] [--only SUBSTRING] [--seconds N] [--again OUTCOMES] [--keep DIR]
         [--out benchmarks/results/triton_suites.json]
 
 The libraries are looked for as they are installed (``liger-kernel``, and ``flash-linear-attention`` with ``fla-core``
@@ -44,7 +44,10 @@ from triton_no_device import NoDevice, gpu_target
 REPOSITORY = Path(__file__).resolve().parent.parent
 EXAMPLES = REPOSITORY / "examples"
 TARGETS = ("gfx942", "gfx950", "gfx1100", "gfx1201")
-SUITES = {"tutorials": "", "liger": "liger_kernel", "fla": "fla"}
+SUITES = {"tutorials": "triton_tutorials", "inductor": "triton_inductor", "liger": "liger_kernel", "fla": "fla"}
+_GIVEN = ("tutorials", "inductor")
+"""Suites whose modules say what each kernel is called with."""
+
 _SECONDS = 240.0
 """Elapsed time for one kernel and target; then its worker is ended."""
 
@@ -56,9 +59,9 @@ _NOT_HERE = re.compile(r"ascend|cute|cutile|tilelang|flash_qla|\.layers|\.models
 
 def kernels_of(suite: str) -> dict[str, Any]:
     """The kernels of a suite by name: jit functions that the module they stand in launches."""
-    if suite == "tutorials":
+    if suite in _GIVEN:
         sys.path.append(str(EXAMPLES))
-        return dict(importlib.import_module("triton_tutorials").calls())
+        return dict(importlib.import_module(SUITES[suite]).calls())
     kernels: dict[str, Any] = {}
     for module in _modules(SUITES[suite]):
         source = Path(module.__file__ or "").read_text()
@@ -98,7 +101,7 @@ def rows_of(
     signatures = importlib.import_module("triton_signatures")
     triton = importlib.import_module("triton")
     hook = importlib.import_module("verilocc_mlir.hooks.triton")
-    if suite == "tutorials":
+    if suite in _GIVEN:
         tried = [kernel]
     else:
         table = importlib.import_module("triton_overrides").OVERRIDES
@@ -306,7 +309,7 @@ def main() -> int:
     # seen some of everything.
     kernels = sorted(
         ((s, k) for s, names in worker.kernels.items() for k in names if options.only in k),
-        key=lambda job: (job[0] != "tutorials", hashlib.sha256(job[1].encode()).digest()),
+        key=lambda job: (job[0] not in _GIVEN, hashlib.sha256(job[1].encode()).digest()),
     )
     targets = options.targets.split(",")
     jobs = [
