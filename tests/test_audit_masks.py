@@ -129,6 +129,27 @@ def in_blocks(live: str, *blocks: list[str]) -> str:
     return found + TAIL
 
 
+@pytest.mark.parametrize(("kept_under_all", "outcome"), [(True, Outcome.PROVED), (False, Outcome.UNKNOWN)])
+def test_conjunctions_of_many_comparisons_are_forgotten_too(
+    kept_under_all: bool, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows in bounds and columns in bounds: each pair of comparisons reaches EXEC, as where a tile is stored."""
+    monkeypatch.setattr(masks, "MAX_WORK", 8_000)
+    both = [f"{PAIRS[n]} = S_AND_B64 {PAIRS[n]}, {PAIRS[n + 1]}, implicit-def dead $scc" for n in range(11)]
+    mir = text(
+        COMPARE,
+        both,
+        ["$vgpr1 = V_ADD_U32_e32 1, $vgpr0, implicit $exec"],
+        *(under(pair, "S_NOP 0") for pair in PAIRS[:11]),
+    )
+    before = mir.replace("$vgpr1,", "%0,").replace("$vgpr1 =", "%0:vgpr_32 =")
+    after = mir.replace("EXP_DONE 0, $vgpr1", "EXP_DONE 0, $vgpr9")
+    copy = "    $vgpr9 = COPY $vgpr1\n"
+    place = "    $sgpr2_sgpr3 = COPY $exec\n" if kept_under_all else "    S_NOP 0\n"
+    after = after.replace(place, copy + place if kept_under_all else place + copy, 1)
+    assert Pair("gfx942", before, after).audit().outcome is outcome
+
+
 VALUE = "$vgpr1 = V_ADD_U32_e32 1, $vgpr0, implicit $exec"
 KEEP = "$vgpr9 = COPY $vgpr1"
 USE = "DS_WRITE_B32_gfx9 $vgpr0, $vgpr1, 0, 0, implicit $exec :: (store (s32), addrspace 3)"

@@ -241,17 +241,12 @@ class MaskTracker:
             self._save_exec(opcode, lambda _a, _b: True, Source(), target, state)
         elif (match := _BINARY.match(opcode)) and target is not None:
             a, b, operation = sources[0], sources[1], _OPERATIONS[match[1]]
-            self._assign(target, lambda of: operation(_truth(a, of, state), _truth(b, of, state)), state)
+            self._assign_or_bound(target, lambda of: operation(_truth(a, of, state), _truth(b, of, state)), state)
         elif _MOVE.match(opcode) and target is not None:
             if opcode != "COPY" or EXEC in (target, sources[0].name):
                 self._assign(target, lambda of: _truth(sources[0], of, state), state)
         elif _COMPARE.match(opcode) and target is not None and not writes_exec:
-            # Known comparisons tell apart as many classes as they have combinations. One that is not known splits where
-            # it reaches EXEC; only how several uses of it go together is lost.
-            if self.precision is not Precision.COARSE or _classes(state) < _MANY_CLASSES:
-                self._assign(target, _compared, state)
-            else:
-                state.bounded.add(target)
+            self._assign_or_bound(target, _compared, state)
         elif opcode.startswith("V_CMPX_"):
             self._assign(EXEC, _compared, state)
         elif writes_exec:
@@ -393,6 +388,18 @@ class MaskTracker:
         if target != EXEC:
             state.masks.add(target)
         self._install(lambda signature: _placed(signature - {target}, target, value(signature)), state)
+
+    def _assign_or_bound(self, target: Mask, value: _Value, state: State) -> None:
+        """As ``_assign``; where there are many classes, a mask that would split them is not known.
+
+        Known comparisons tell apart as many classes as they have combinations. One that is not known splits where it
+        reaches EXEC; only how several uses of it go together is lost.
+        """
+        coarse = self.precision is Precision.COARSE and target != EXEC and _classes(state) >= _MANY_CLASSES
+        if not coarse or all(value(s) is not None for a in state.atoms for s in a.signatures):
+            self._assign(target, value, state)
+        elif value(None) is False:
+            state.bounded.add(target)
 
     def _install(self, change: Callable[[Signature], set[Signature]], state: State) -> None:
         """Every class becomes what ``change`` says."""
