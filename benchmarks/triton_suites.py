@@ -1,8 +1,8 @@
 """Triton's tutorials, Liger-Kernel and flash-linear-attention: every kernel for every target, through the hook.
 
     .venv/bin/python benchmarks/triton_suites.py [--targets gfx942,gfx950,gfx1100,gfx1201]
-        [--suites tutorials,inductor,liger,fla] [--only SUBSTRING] [--seconds N] [--again OUTCOMES] [--keep DIR]
-        [--out benchmarks/results/triton_suites.json]
+        [--suites tutorials,inductor,liger,fla] [--only SUBSTRING] [--seconds N] [--each N] [--again OUTCOMES]
+        [--keep DIR] [--out benchmarks/results/triton_suites.json]
 
 The libraries are looked for as they are installed (``liger-kernel``, and ``flash-linear-attention`` with ``fla-core``
 and ``einops``; they are no part of this project's requirements); one that is not there is said and left out. Nobody
@@ -47,9 +47,6 @@ TARGETS = ("gfx942", "gfx950", "gfx1100", "gfx1201")
 SUITES = {"tutorials": "triton_tutorials", "inductor": "triton_inductor", "liger": "liger_kernel", "fla": "fla"}
 _GIVEN = ("tutorials", "inductor")
 """Suites whose modules say what each kernel is called with."""
-
-_SECONDS = 240.0
-"""Elapsed time for one kernel and target; then its worker is ended."""
 
 _THEIRS_DONE = "Triton's own compilation is through"
 
@@ -204,7 +201,8 @@ def _work(pipe: Connection, suites: list[str], keep: str) -> None:
 class _Worker:
     """One process, started anew where it ends or stands still."""
 
-    def __init__(self, suites: list[str], keep: str) -> None:
+    def __init__(self, suites: list[str], keep: str, seconds: float) -> None:
+        self._seconds = seconds
         self._arguments = (suites, keep)
         self.start()
 
@@ -222,7 +220,7 @@ class _Worker:
             self.pipe.send((suite, name, left))
             outcome = "theirs"
             try:
-                while self.pipe.poll(_SECONDS):
+                while self.pipe.poll(self._seconds):
                     row = self.pipe.recv()
                     if row is None:
                         return
@@ -230,7 +228,7 @@ class _Worker:
                     if row != _THEIRS_DONE:
                         left.remove(row["target"])
                         yield row
-                reason = f"not done after {_SECONDS:.0f} s"
+                reason = f"not done after {self._seconds:.0f} s"
             except EOFError:
                 reason = "the process ended"
             self._end()
@@ -291,6 +289,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="kernels whose name contains this")
     parser.add_argument("--again", default="", help="outcomes that are tried again, for example failed,unknown")
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after these, and write what there is")
+    parser.add_argument("--each", type=float, default=240.0, help="elapsed seconds for one kernel and target")
     parser.add_argument("--keep", default="", help="folder for the LLVM IR of what is not proved, or not done")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "triton_suites.json")
     options = parser.parse_args()
@@ -304,7 +303,7 @@ def main() -> int:
     done = _log(log)
     again = set(options.again.split(","))
     done_before = {key for key, row in done.items() if row["outcome"] not in again}
-    worker = _Worker(options.suites.split(","), options.keep)
+    worker = _Worker(options.suites.split(","), options.keep, options.each)
     # Kernels in an order that says nothing, each on one target before any has a second one: a run that is stopped has
     # seen some of everything.
     kernels = sorted(
