@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support import kernel_directory, pre_ra
+from builders import problem_of_text
+from support import DEMO_KERNELS, kernel_directory, pre_ra
 
 from verilocc_mlir.pipeline.settings import VERIFY_VARIABLE
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from verilocc_mlir.problem.model import AllocationProblem
     from verilocc_mlir.ray_cluster import Cluster
 
-collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else ["test_model_*"]
+collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else ["model/*"]
 """The model's tests need its extra."""
 
 
@@ -50,7 +51,7 @@ def kernels() -> Path:
 @pytest.fixture(scope="session")
 def demo_kernels() -> Path:
     """The kernels that come with the repository."""
-    return Path(__file__).resolve().parent.parent / "examples" / "kernels"
+    return DEMO_KERNELS
 
 
 @pytest.fixture(scope="session")
@@ -119,12 +120,7 @@ def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def problem(demo_kernels: Path) -> AllocationProblem:
     """The scalar registers of an attention kernel."""
-    from verilocc_mlir.mir.parser import parse_mir
-    from verilocc_mlir.problem.build import build_problem
-    from verilocc_mlir.target.targets import target
-
-    file = parse_mir(pre_ra(demo_kernels / "attn_d64.gfx942.opt.ll"), "attn.mir")
-    return build_problem(file, file.functions[0], target("gfx942"), "sgpr")
+    return problem_of_text(pre_ra(demo_kernels / "attn_d64.gfx942.opt.ll"), "gfx942", "sgpr")
 
 
 # For Ray. Of a module, though it takes seconds: a cluster is too large to be there while other things are tested.

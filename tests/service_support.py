@@ -19,13 +19,13 @@ from typing import Any
 
 import grpc
 from batch_support import CPU, VERILOCC, kernel
+from builders import TWO_FUNCTIONS
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2_grpc
 from grpc_status import rpc_status
 from process_support import descendants
 from support import REPOSITORY, run_llc
-from test_pipeline_phase import IR as TWO_FUNCTIONS
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import allocation_service_pb2_grpc as allocation_grpc

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+DEMO_KERNELS = REPOSITORY / "examples" / "kernels"
+TEST_DATA = REPOSITORY / "tests" / "data"
 LLVM_DIRECTORIES = ("/usr/lib/llvm-22/bin", "/opt/rocm/llvm/bin")
 CACHE = REPOSITORY / ".pytest_cache" / "mir"
 
@@ -25,7 +27,7 @@ def kernel_directory() -> Path:
     ):
         if candidate and Path(candidate).is_dir():
             return Path(candidate)
-    return REPOSITORY / "examples" / "kernels"
+    return DEMO_KERNELS
 
 
 def kernel_paths() -> list[Path]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from allocators_support import random_problem, violations
+from builders import live, problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,31 +19,9 @@ from verilocc_mlir.problem.model import (
     BankBudget,
     FixedOccupation,
     LaneGroup,
-    LiveRange,
-    Occupancy,
     Proposal,
 )
 from verilocc_mlir.target.registers import physical_register
-
-
-def live(number: int, *segments: tuple[int, int], width: int = 1, align: int = 1, **other: Any) -> LiveRange:
-    """A VGPR range live in all its lanes; ``other`` replaces fields."""
-    plain = LiveRange(
-        id=number, name=f"%{number}", banks=("vgpr",), width=width, lanes=2 * width, align=align, limit=0,
-        register_class="vgpr_32", groups=(LaneGroup((1 << 2 * width) - 1, segments),), points=(), weight=1.0,
-    )  # fmt: skip
-    return replace(plain, **other)
-
-
-def problem(*ranges: LiveRange, registers: int = 8, phase: str = "vgpr", **other: Any) -> AllocationProblem:
-    """A problem over ``registers`` registers of the phase's file; ``other`` replaces fields."""
-    plain = AllocationProblem(
-        version=1, target="gfx942", function="f", phase=phase, slots=100, block_starts=(0,), block_depths=(0,),
-        ranges=ranges, affinities=(), fixed=(),
-        budgets=(BankBudget("sgpr" if phase == "sgpr" else "vgpr", tuple(range(registers))),),
-        occupancy=Occupancy(8, 512, 8, True),
-    )  # fmt: skip
-    return replace(plain, **other)
 
 
 def solve(question: AllocationProblem) -> Proposal:

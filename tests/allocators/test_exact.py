@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from allocators_support import compiled_kernel
-from exact_support import best, live, placements, problem, small_problem, violations
-from support import kernel_paths
+from allocators_support import compiled_kernel, violations
+from builders import live, problem
+from exact_support import best, placements, small_problem
+from support import REPOSITORY, kernel_paths
 
 pytest.importorskip("ortools", reason="OR-Tools is an extra: requirements/exact.txt")
 
@@ -25,7 +26,6 @@ from verilocc_mlir.allocators.exact.solver import Budget
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.problem.model import Affinity, AllocationProblem, BankBudget, FixedOccupation
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 LARGEST = 120
 """Live ranges of the kernels that the quick tests solve."""
 

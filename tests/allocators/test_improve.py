@@ -6,8 +6,9 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from allocators_support import compiled_kernel
-from exact_support import best, live, placements, problem, random_problem, small_problem, violations
+from allocators_support import compiled_kernel, random_problem, violations
+from builders import live, problem
+from exact_support import best, placements, small_problem
 from support import kernel_directory
 
 from smt_verifier.outcome import Outcome

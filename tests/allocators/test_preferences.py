@@ -6,19 +6,17 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from analysis_support import mir_file
-from exact_support import best, live, problem, small_problem, violations
+from allocators_support import violations
+from builders import live, problem, problem_of_body, problem_of_text
+from exact_support import best, small_problem
 from support import kernel_directory, pre_ra
 
 from verilocc_mlir.allocators.exact import ExactAllocator
 from verilocc_mlir.allocators.improve import improve
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Preference, Proposal, Relation
 from verilocc_mlir.problem.schema import problem_from_json, to_json
-from verilocc_mlir.target.targets import target
 
 wire = pytest.importorskip("verilocc_mlir.service.wire", reason="needs the service extra")
 
@@ -40,8 +38,7 @@ MUL = "V_MUL_F32_e64 0, {}, 0, {}, 0, 0, implicit $mode, implicit $exec"
 def stated(first: str, second: str, cpu: str = "gfx1100", between: str = "") -> tuple[Preference, ...]:
     """Preferences of two operations beside each other, into %4 and %5."""
     body = f"{HEAD}    %4:vgpr_32 = {first}\n{between}    %5:vgpr_32 = {second}\n{TAIL}"
-    file = mir_file(body)
-    return build_problem(file, file.functions[0], target(cpu), "vgpr").preferences
+    return problem_of_body(body, cpu=cpu).preferences
 
 
 class TestPairs:
@@ -99,8 +96,7 @@ def test_kernels_state_some(kernel: str, kind: str) -> None:
     path = kernel_directory() / f"{kernel}.ll"
     if not path.exists():
         pytest.skip("no kernels: set VERILOCC_KERNELS to a directory of .ll files")
-    file = parse_mir(pre_ra(path))
-    question = build_problem(file, file.functions[0], target(kernel.split(".")[1]), "vgpr")
+    question = problem_of_text(pre_ra(path), kernel.split(".")[1])
     assert {p.kind for p in question.preferences} == {kind}
     assert len(question.preferences) > 3
     assert problem_from_json(to_json(question)) == question

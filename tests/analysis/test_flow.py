@@ -7,7 +7,7 @@ from typing import Any
 
 import networkx as nx
 import pytest
-from analysis_support import machine_function
+from builders import machine_function
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow, reverse_post_order
 from verilocc_mlir.analysis.loops import find_loops

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from analysis_support import machine_function, random_body
+from analysis_support import random_body
+from builders import machine_function
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import lane_mask, virtual_classes

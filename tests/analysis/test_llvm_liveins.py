@@ -13,101 +13,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from analysis_support import mir_text, random_body
+from analysis_support import BASIC, NotComparable, align, random_body
+from builders import mir_text
 from support import cpu_of, kernel_paths, pre_ra, readable, run_llc
 
 from verilocc_mlir.analysis import liveness
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.analysis.liveness import lane_liveness
-from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
+from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.target.classes import RegisterClass
-from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
+from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask
 from verilocc_mlir.target.registers import physical_register, unit_name
-
-BASIC = ("-sgpr-regalloc=basic", "-wwm-regalloc=basic", "-vgpr-regalloc=basic")
-
-
-class NotComparable(Exception):
-    """LLVM spilled or inserted something, so that registers do not map one to one."""
-
-
-def align(
-    pre: MachineFunction, post: MachineFunction, classes: dict[int, RegisterClass], scalar: bool
-) -> dict[int, tuple[int, ...]]:
-    """Units that LLVM gave to each virtual register of one kind, by walking both texts."""
-    placed: dict[int, tuple[int, ...]] = {}
-    dropped: list[Instruction] = []
-    if len(pre.blocks) != len(post.blocks):
-        raise NotComparable("blocks")
-    for a, b in zip(pre.blocks, post.blocks, strict=True):
-        rest = list(b.instructions)
-        at = 0
-        for instruction in a.instructions:
-            other = rest[at] if at < len(rest) else None
-            if other is not None and _same(instruction, other, placed, classes, scalar):
-                at += 1
-            elif instruction.opcode == "COPY":
-                dropped.append(instruction)
-            else:
-                raise NotComparable(f"{instruction} / {other}")
-        if at != len(rest):
-            raise NotComparable(f"extra {rest[at]}")
-    for copy in dropped:
-        ends = [_units(op, placed) for op in copy.all_operands[:2]]
-        if ends[0] != ends[1] and not copy.operands[0].undef:
-            raise NotComparable(f"vanished {copy}")
-    return placed
-
-
-def _units(operand: Operand, placed: dict[int, tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Units an operand covers after allocation; None for a register that is not placed yet."""
-    if operand.phys:
-        return physical_register(operand.phys).units
-    whole = placed.get(operand.vreg)
-    if whole is None:
-        return None
-    return tuple(whole[k] for k in lane_list(subregister_lanes(operand.sub))) if operand.sub else whole
-
-
-def _same(
-    a: Instruction,
-    b: Instruction,
-    placed: dict[int, tuple[int, ...]],
-    classes: dict[int, RegisterClass],
-    scalar: bool,
-) -> bool:
-    """Whether ``b`` is ``a`` after allocation; if so, what it places is added to ``placed``."""
-    if a.opcode != b.opcode and not (a.opcode == "COPY" and b.opcode == "KILL"):
-        return False
-    found: dict[int, tuple[int, ...]] = {}
-    if len(a.all_operands) > len(b.all_operands):
-        return False
-    for x, y in zip(a.all_operands, b.all_operands, strict=False):
-        if x.vreg < 0:
-            if x.phys != y.phys and (x.phys, y.phys) not in {("vcc", "vcc_lo"), ("vcc_lo", "vcc")}:
-                return False
-            if not x.phys and x.kind is not y.kind:
-                return False
-            continue
-        if classes[x.vreg].is_scalar is not scalar or not y.phys:
-            continue
-        lanes = lane_list(subregister_lanes(x.sub)) if x.sub else tuple(range(classes[x.vreg].lanes))
-        units = physical_register(y.phys).units
-        if len(units) != len(lanes):
-            return False
-        if x.vreg in placed:
-            if tuple(placed[x.vreg][k] for k in lanes) != units:
-                return False
-        else:
-            first = units[0] - lanes[0]
-            whole = tuple(range(first, first + classes[x.vreg].lanes))
-            if tuple(whole[k] for k in lanes) != units:
-                return False
-            found[x.vreg] = whole
-    placed.update(found)
-    return True
 
 
 def _listed(post: MachineFunction, block: int, scalar: bool) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis_support import machine_function
+from builders import machine_function
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.liveness import LaneSegments

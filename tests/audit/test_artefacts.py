@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from allocation import Pair, phases_of_ir
+from audit_support import DIVERGENT
 
 from smt_verifier.artefacts import RecordingSolver, file_name, rows_digest, sha256, write_artefacts
 from smt_verifier.audit import audit
@@ -23,8 +24,6 @@ from smt_verifier.smt.replay import installed
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target
-
-DIVERGENT = (Path(__file__).parent / "data" / "audit" / "divergent.ll").read_text()
 
 
 def recorded(pair: Pair, directory: Path) -> Outcome:

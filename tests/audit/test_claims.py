@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from allocation import Pair
-from test_audit_masks import ALL_USED, COMPARE, HEAD, KEEP, PAIRS, TAIL, USE, VALUE, in_blocks, under, with_value
+from audit_support import ALL_USED, COMPARE, HEAD, KEEP, PAIRS, TAIL, USE, VALUE, in_blocks, under, with_value
 
 import smt_verifier.audit.search as auditing
 from smt_verifier.audit.core.product import Product

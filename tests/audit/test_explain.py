@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import Path
 
 import pytest
 from allocation import Pair, phases_of_ir, phases_of_kernel
+from audit_support import DIVERGENT
+from support import DEMO_KERNELS, TEST_DATA
 
 from smt_verifier.audit import Finding, audit
 from smt_verifier.audit.core.report import Value
@@ -23,8 +24,7 @@ from smt_verifier.smt import Obligation, Verdict
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target
 
-KERNELS = Path(__file__).resolve().parent.parent / "examples" / "kernels"
-DIVERGENT = (Path(__file__).parent / "data" / "audit" / "divergent.ll").read_text()
+KERNELS = DEMO_KERNELS
 
 
 def gemm() -> Pair:
@@ -294,7 +294,7 @@ def test_copy_in_one_branch_names_it_and_a_path_around_it() -> None:
 @lru_cache(maxsize=1)
 def scalars_in_lanes() -> Pair:
     """The VGPR phase of a kernel whose SGPRs are spilled to lanes of v63."""
-    return phases_of_ir((Path(__file__).parent / "data" / "toolchain" / "sgpr_spills.ll").read_text(), "gfx942")[1]
+    return phases_of_ir((TEST_DATA / "toolchain" / "sgpr_spills.ll").read_text(), "gfx942")[1]
 
 
 def test_wrong_lane_of_a_scalar_spill_names_the_right_one() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allocation import Pair
-from spilling_support import machine_code
+from builders import machine_code
 
 from smt_verifier.outcome import Outcome
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from support import REPOSITORY
 
 from smt_verifier.audit import audit
 from smt_verifier.audit.core.fields import header_fields, row_fields
@@ -17,7 +16,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target
 
-CASES = Path(__file__).parent / "cases"
+CASES = REPOSITORY / "tests" / "cases"
 VECTORS, SCALARS = "right_vector_spill", "right_scalar_spill"
 CALLEE, PLAIN = "right_callee_saves_scalars", "right_two_functions"
 

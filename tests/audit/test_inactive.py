@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
+from support import TEST_DATA
 
 from smt_verifier.audit.core.inactive import REVIEWED, Reach, exec_unclear, ignores_exec, reach, reads_inactive_lanes
 from smt_verifier.audit.core.semantics import asks_exec
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.instructions import instruction, opcodes
 
-PINNED = Path(__file__).parent / "data" / "audit" / "inactive_opcodes.txt"
-PINNED_EXEC = Path(__file__).parent / "data" / "audit" / "exec_opcodes.txt"
+PINNED = TEST_DATA / "audit" / "inactive_opcodes.txt"
+PINNED_EXEC = TEST_DATA / "audit" / "exec_opcodes.txt"
 _OF_ONE_GPU = re.compile(r"_(?:gfx\w+|vi|si|ci)\Z")
 
 

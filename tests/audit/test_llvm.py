@@ -17,17 +17,15 @@ from allocation import (
     with_attributes,
     without_lane_copies,
 )
-from support import cpu_of, kernel_paths, run_llc
+from audit_support import CALLS, DIVERGENT, LLVM_FAULTS, MIXED, repeated_undefined_input
+from support import TEST_DATA, cpu_of, kernel_paths, run_llc
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 
 ALL_TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"]
 
-DIVERGENT = (Path(__file__).parent / "data" / "audit" / "divergent.ll").read_text()
-MIXED = (Path(__file__).parent / "data" / "audit" / "mixed.ll").read_text()
 """16-bit values, f64 division, scratch, atomics, wide arguments and an empty kernel."""
-CALLS = (Path(__file__).parent / "data" / "audit" / "calls.ll").read_text()
 
 
 def proved(pair: Pair) -> None:
@@ -53,7 +51,7 @@ def test_divergent_code_calls_and_mixed_widths(text: str, cpu: str) -> None:
 @pytest.mark.parametrize("cpu", ALL_TARGETS)
 @pytest.mark.parametrize("name", ["undefined_lanes", "undefined_nested", "halves", "inline_asm"])
 def test_undefined_lanes_halves_and_inline_assembly(name: str, cpu: str) -> None:
-    text = (Path(__file__).parent / "data" / "rewrite" / f"{name}.ll").read_text()
+    text = (TEST_DATA / "rewrite" / f"{name}.ll").read_text()
     for pair in phases_of_ir(text, cpu):
         proved(pair)
 
@@ -103,9 +101,6 @@ def test_scalar_spills_and_reloads_are_proved(cpu: str) -> None:
     moves = scalar.audit().functions[0].moves
     assert moves.saves > 0
     assert moves.reloads > 0
-
-
-LLVM_FAULTS = Path(__file__).parent / "data" / "audit" / "llvm"
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
@@ -188,11 +183,6 @@ def test_an_early_result_of_its_own_input_that_llvm_separates_is_refuted(allocat
     assert allocated(apart, "gfx942", 0, allocator).audit().outcome is Outcome.PROVED
 
 
-def repeated_undefined_input() -> Pair:
-    """LLVM 22.1 repeats an instruction that reads an undefined register: two stores of one value may store two."""
-    return allocated((LLVM_FAULTS / "repeats_undefined_input.mir").read_text(), "gfx942", 2)
-
-
 def test_an_instruction_with_an_undefined_input_that_llvm_repeats_is_not_proved() -> None:
     (done,) = repeated_undefined_input().audit().functions
     assert done.outcome is Outcome.UNKNOWN
@@ -231,7 +221,7 @@ def test_an_argument_beyond_the_budget_that_llvm_reads_after_a_call_is_refuted(a
     proved(allocated(wide, "gfx942", 2, allocator))
 
 
-ONCE_WRONG = Path(__file__).parent / "data" / "audit" / "once_wrong"
+ONCE_WRONG = TEST_DATA / "audit" / "once_wrong"
 """Allocations of LLVM's that an earlier audit refuted by mistake; the campaign found them (docs/campaign.md)."""
 
 

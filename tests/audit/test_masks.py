@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from allocation import Pair
+from audit_support import ALL_USED, COMPARE, HEAD, KEEP, PAIRS, TAIL, USE, VALUE, in_blocks, under, with_value
 
 from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import audit
@@ -14,36 +15,11 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target
 
-HEAD = """--- |
-  define amdgpu_kernel void @masks() #0 {
-    ret void
-  }
-  attributes #0 = { "target-cpu"="gfx942" }
-...
----
-name:            masks
-tracksRegLiveness: true
-registers:
-  - { id: 0, class: vgpr_32, preferred-register: '', flags: [  ] }
-liveins:
-  - { reg: '$vgpr0' }
-body:             |
-  bb.0:
-    liveins: $vgpr0
-
-"""
-TAIL = """    EXP_DONE 0, $vgpr1, undef $vgpr2, undef $vgpr2, undef $vgpr2, 0, 0, 1, implicit $exec
-    S_ENDPGM 0
-...
-"""
-PAIRS = [f"$sgpr{n}_sgpr{n + 1}" for n in range(8, 32, 2)]
-
 
 def text(*parts: list[str]) -> str:
     return HEAD + "".join(f"    {line}\n" for part in parts for line in part) + TAIL
 
 
-COMPARE = [f"{pair} = V_CMP_LT_I32_e64 {n}, $vgpr0, implicit $exec" for n, pair in enumerate(PAIRS)]
 SELECT = ["$vgpr1 = V_MOV_B32_e32 0, implicit $exec"] + [
     f"$vgpr1 = V_CNDMASK_B32_e64 0, killed $vgpr1, 0, $vgpr0, {pair}, implicit $exec" for pair in PAIRS
 ]
@@ -112,30 +88,6 @@ def test_too_many_classes_are_unknown_not_proved(monkeypatch: pytest.MonkeyPatch
     assert Pair("gfx942", mir, mir).audit().outcome is Outcome.UNKNOWN
 
 
-def under(mask: str, *lines: str) -> list[str]:
-    """In the threads of a mask alone."""
-    narrow = f"$exec = S_AND_B64 $exec, {mask}, implicit-def dead $scc"
-    return ["$sgpr2_sgpr3 = COPY $exec", narrow, *lines, "$exec = S_OR_B64 $exec, $sgpr2_sgpr3, implicit-def dead $scc"]
-
-
-def in_blocks(live: str, *blocks: list[str]) -> str:
-    """One block after the other, each of which has ``live`` beside what the four first masks hold."""
-    found = HEAD[: HEAD.index("  bb.0")]
-    for number, lines in enumerate(blocks):
-        last = number + 1 == len(blocks)
-        found += f"  bb.{number}:\n" + ("" if last else f"    successors: %bb.{number + 1}\n")
-        found += f"    liveins: {', '.join([*PAIRS[:4], live]) if number else '$vgpr0'}\n\n"
-        found += "".join(f"    {line}\n" for line in lines)
-    return found + TAIL
-
-
-VALUE = "$vgpr1 = V_ADD_U32_e32 1, $vgpr0, implicit $exec"
-KEEP = "$vgpr9 = COPY $vgpr1"
-USE = "DS_WRITE_B32_gfx9 $vgpr0, $vgpr1, 0, 0, implicit $exec :: (store (s32), addrspace 3)"
-ALL_USED = [line for pair in PAIRS[:4] for line in under(pair, "S_NOP 0")]
-"""Each mask may reach EXEC to the end: sixteen classes."""
-
-
 @pytest.mark.parametrize(("read_under", "proved"), [(0, True), (1, False)])
 def test_what_is_so_for_some_classes_only_is_asked_class_by_class(read_under: int, proved: bool) -> None:
     """A copy is made under one mask and read in another block: by the same threads, or by others."""
@@ -171,11 +123,6 @@ def test_what_is_so_for_all_classes_is_asked_once() -> None:
     assert all(question.name.endswith("/united") for question, _ in solver.asked)
     reads = next(question for question, _ in solver.asked if question.name == "masks/block-5/united")
     assert len(reads.goals) < 16
-
-
-def with_value(mir: str) -> str:
-    """The text before allocation: ``$vgpr1`` is a virtual register."""
-    return mir.replace("$vgpr1,", "%0,").replace("$vgpr1 =", "%0:vgpr_32 =")
 
 
 def test_what_active_threads_alone_get_is_not_what_frozen_ones_have() -> None:

@@ -8,58 +8,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from allocation import Pair, phases_of_ir
-from support import run_llc
+from audit_support import CALLS, DIVERGENT, MIXED, STRAIGHT, edited, moved_narrow
+from support import TEST_DATA, run_llc
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 
-DATA = Path(__file__).parent / "data" / "audit"
-DIVERGENT = (DATA / "divergent.ll").read_text()
-MIXED = (DATA / "mixed.ll").read_text()
-CALLS = (DATA / "calls.ll").read_text()
-
-STRAIGHT = """
-target triple = "amdgcn-amd-amdhsa"
-declare i32 @llvm.amdgcn.workitem.id.x()
-declare <4 x float> @llvm.amdgcn.mfma.f32.16x16x16f16(<4 x half>, <4 x half>, <4 x float>, i32, i32, i32)
-define amdgpu_kernel void @straight(ptr addrspace(1) %p, ptr addrspace(1) %o, i32 %n, i32 %m) {
-  %t = call i32 @llvm.amdgcn.workitem.id.x()
-  %q = getelementptr <4 x float>, ptr addrspace(1) %p, i32 %t
-  %c = load <4 x float>, ptr addrspace(1) %q
-  %a = load <4 x half>, ptr addrspace(1) %p
-  %b = load <4 x half>, ptr addrspace(1) %o
-  %d = call <4 x float> @llvm.amdgcn.mfma.f32.16x16x16f16(<4 x half> %a, <4 x half> %b, <4 x float> %c, i32 0, i32 0,
-  i32 0) %s = sub i32 %n, %m %x = mul i32 %t, %s %y = sub i32 %x, %n %r = call i32 asm sideeffect "v_foo $0, $1, $2",
-  "=&v,v,s"(i32 %y, i32 %m) store i32 %r, ptr addrspace(1) %o store <4 x float> %d, ptr addrspace(1) %q ret void
-}
-"""
+DATA = TEST_DATA / "audit"
 
 
 def straight(phase: int) -> Pair:
     return phases_of_ir(STRAIGHT, "gfx942")[phase]
 
 
-def edit(pair: Pair, pattern: str, change: str | Callable[[re.Match[str]], str]) -> Pair:
-    """The post-RA text with the first match of ``pattern`` in a body changed."""
-    body = pair.post.index("body:")
-    text, count = re.subn(pattern, change, pair.post[body:], count=1, flags=re.MULTILINE)
-    assert count == 1, f"{pattern} matches nothing in:\n{pair.post[body:]}"
-    return Pair(pair.cpu, pair.pre, pair.post[:body] + text)
-
-
 CASES: list[tuple[str, Callable[[], Pair], set[str]]] = [
     (
         "wrong register read",
-        lambda: edit(straight(1), r"(V_SUBREV_U32_e32 .*?)(\$vgpr\d+)(, implicit)", r"\1$vgpr1\3"),
+        lambda: edited(straight(1), r"(V_SUBREV_U32_e32 .*?)(\$vgpr\d+)(, implicit)", r"\1$vgpr1\3"),
         {"value"},
     ),
     (
         "wrong lane read",
-        lambda: edit(
+        lambda: edited(
             straight(1),
             r"(GLOBAL_STORE_DWORDX4_SADDR .*?)(\$agpr\d+\S*)(,)",
             lambda m: f"{m[1]}{_shift(m[2], 2)}{m[3]}",
@@ -68,47 +41,47 @@ CASES: list[tuple[str, Callable[[], Pair], set[str]]] = [
     ),
     (
         "misaligned tuple",
-        lambda: edit(straight(1), r"\$agpr0_agpr1_agpr2_agpr3 = GLOBAL_LOAD_DWORDX4", lambda m: _shift(m[0], 1)),
+        lambda: edited(straight(1), r"\$agpr0_agpr1_agpr2_agpr3 = GLOBAL_LOAD_DWORDX4", lambda m: _shift(m[0], 1)),
         {"register-class"},
     ),
     (
         "swapped operands",
-        lambda: edit(straight(1), r"(GLOBAL_STORE_DWORD_SADDR .*?)(\$vgpr\d+)(, .*?)(\$vgpr\d+)", r"\1\4\3\2"),
+        lambda: edited(straight(1), r"(GLOBAL_STORE_DWORD_SADDR .*?)(\$vgpr\d+)(, .*?)(\$vgpr\d+)", r"\1\4\3\2"),
         {"value"},
     ),
     (
         "changed opcode",
-        lambda: edit(straight(1), r"GLOBAL_STORE_DWORD_SADDR", "GLOBAL_STORE_SHORT_SADDR"),
+        lambda: edited(straight(1), r"GLOBAL_STORE_DWORD_SADDR", "GLOBAL_STORE_SHORT_SADDR"),
         {"instruction-sequence"},
     ),
     (
         "changed opcode of a pure instruction",
-        lambda: edit(straight(1), r"V_MUL_LO_U32_e64", "V_MUL_HI_U32_e64"),
+        lambda: edited(straight(1), r"V_MUL_LO_U32_e64", "V_MUL_HI_U32_e64"),
         {"instruction-sequence"},
     ),
     (
         "changed immediate",
-        lambda: edit(straight(0), r"(S_LOAD_DWORD\w+ \S+ ?\S*, )0,", r"\g<1>8,"),
+        lambda: edited(straight(0), r"(S_LOAD_DWORD\w+ \S+ ?\S*, )0,", r"\g<1>8,"),
         {"instruction-sequence"},
     ),
     (
         "dropped instruction",
-        lambda: edit(straight(1), r"^ *GLOBAL_STORE_DWORD_SADDR [^\n]*\n", ""),
+        lambda: edited(straight(1), r"^ *GLOBAL_STORE_DWORD_SADDR [^\n]*\n", ""),
         {"instruction-sequence"},
     ),
     (
         "added store",
-        lambda: edit(straight(1), r"^( *GLOBAL_STORE_DWORD_SADDR [^\n]*\n)", r"\1\1"),
+        lambda: edited(straight(1), r"^( *GLOBAL_STORE_DWORD_SADDR [^\n]*\n)", r"\1\1"),
         {"instruction-sequence"},
     ),
     (
         "reserved register written",
-        lambda: edit(straight(0), r"renamable \$sgpr\d+ = S_SUB_I32", "renamable $sgpr32 = S_SUB_I32"),
+        lambda: edited(straight(0), r"renamable \$sgpr\d+ = S_SUB_I32", "renamable $sgpr32 = S_SUB_I32"),
         {"reserved-register"},
     ),
     (
         "early-clobber overlap",
-        lambda: edit(
+        lambda: edited(
             straight(1),
             r"(def early-clobber (?:renamable )?)\$vgpr\d+"
             r"(.*reguse:VGPR_32 \*/, )(?:killed )?(?:renamable )?(\$vgpr\d+)",
@@ -118,64 +91,64 @@ CASES: list[tuple[str, Callable[[], Pair], set[str]]] = [
     ),
     (
         "early-clobber flag dropped",
-        lambda: edit(straight(1), r"def early-clobber ", "def "),
+        lambda: edited(straight(1), r"def early-clobber ", "def "),
         {"early-clobber"},
     ),
     (
         "fixed register changed",
-        lambda: edit(phases_of_ir(CALLS, "gfx942")[1], r"implicit (killed )?\$vgpr31", "implicit $vgpr30"),
+        lambda: edited(phases_of_ir(CALLS, "gfx942")[1], r"implicit (killed )?\$vgpr31", "implicit $vgpr30"),
         {"fixed-register"},
     ),
     (
         "memory operand changed",
-        lambda: edit(straight(1), r"\(store \(s32\)", "(store (s64)"),
+        lambda: edited(straight(1), r"\(store \(s32\)", "(store (s64)"),
         {"memory-operands"},
     ),
     (
         "flag changed",
-        lambda: edit(straight(1), r"= V_MUL_LO_U32_e64", "= nofpexcept V_MUL_LO_U32_e64"),
+        lambda: edited(straight(1), r"= V_MUL_LO_U32_e64", "= nofpexcept V_MUL_LO_U32_e64"),
         {"instruction-flags"},
     ),
     (
         "live-in not declared",
-        lambda: edit(phases_of_ir(DIVERGENT, "gfx942")[1], r"(bb\.1\.Flow:\n.*\n    liveins: )\$vgpr\d+, ", r"\1"),
+        lambda: edited(phases_of_ir(DIVERGENT, "gfx942")[1], r"(bb\.1\.Flow:\n.*\n    liveins: )\$vgpr\d+, ", r"\1"),
         {"live-in"},
     ),
     (
         "used after kill",
-        lambda: edit(straight(0), r"(S_SUB_I32 )(?:killed )?(?:renamable )?(\$sgpr\d+), ", r"\1killed \2, "),
+        lambda: edited(straight(0), r"(S_SUB_I32 )(?:killed )?(?:renamable )?(\$sgpr\d+), ", r"\1killed \2, "),
         {"kill-flag"},
     ),
     (
         "dead flag on a live result",
-        lambda: edit(straight(0), r"renamable (\$sgpr\d+) = S_SUB_I32", r"dead \1 = S_SUB_I32"),
+        lambda: edited(straight(0), r"renamable (\$sgpr\d+) = S_SUB_I32", r"dead \1 = S_SUB_I32"),
         {"dead-flag"},
     ),
     (
         "undef flag on a defined operand",
-        lambda: edit(straight(1), r"(V_MUL_LO_U32_e64 )(?:killed )?(\$vgpr\d+)", r"\1undef \2"),
+        lambda: edited(straight(1), r"(V_MUL_LO_U32_e64 )(?:killed )?(\$vgpr\d+)", r"\1undef \2"),
         {"undef-flag"},
     ),
     (
         "control flow changed",
-        lambda: edit(
+        lambda: edited(
             phases_of_ir(DIVERGENT, "gfx942")[1], r"successors: %bb\.3(\S*), %bb\.1", r"successors: %bb.1\1, %bb.3"
         ),
         {"control-flow"},
     ),
     (
         "branch target changed",
-        lambda: edit(phases_of_ir(DIVERGENT, "gfx942")[1], r"S_BRANCH %bb\.3", "S_BRANCH %bb.1"),
+        lambda: edited(phases_of_ir(DIVERGENT, "gfx942")[1], r"S_BRANCH %bb\.3", "S_BRANCH %bb.1"),
         {"operands"},
     ),
     (
         "argument loaded from another stack object",
-        lambda: edit(phases_of_ir(MIXED, "gfx942")[1], r"_SADDR %fixed-stack\.10,", "_SADDR %fixed-stack.9,"),
+        lambda: edited(phases_of_ir(MIXED, "gfx942")[1], r"_SADDR %fixed-stack\.10,", "_SADDR %fixed-stack.9,"),
         {"instruction-sequence", "operands"},
     ),
     (
         "return value in the wrong register",
-        lambda: edit(
+        lambda: edited(
             phases_of_ir(CALLS, "gfx942")[1], r"\$vgpr0 = COPY killed renamable \$vgpr1", "$vgpr0 = COPY $vgpr2"
         ),
         {"value"},
@@ -240,71 +213,15 @@ def test_exec_of_all_threads_is_followed() -> None:
     assert Pair("gfx942", whole, whole).audit().outcome is Outcome.PROVED
 
 
-NARROW = """--- |
-  define amdgpu_kernel void @narrow() #0 {{
-    ret void
-  }}
-  attributes #0 = {{ "target-cpu"="gfx942" }}
-...
----
-name:            narrow
-tracksRegLiveness: true
-registers:
-  - {{ id: 0, class: vgpr_32, preferred-register: '', flags: [  ] }}
-liveins:
-  - {{ reg: '$vgpr0', virtual-reg: '{livein}' }}
-body:             |
-  bb.0:
-    successors: %bb.1(0x40000000), %bb.2(0x40000000)
-    liveins: $vgpr0, $sgpr4_sgpr5
-
-    {define}
-    $sgpr2_sgpr3 = COPY $exec, implicit-def $exec
-    $sgpr6_sgpr7 = S_AND_B64 $sgpr2_sgpr3, $sgpr4_sgpr5, implicit-def dead $scc
-    {wide}
-    $exec = S_MOV_B64_term $sgpr6_sgpr7
-    S_CBRANCH_EXECZ %bb.2, implicit $exec
-
-  bb.1:
-    successors: %bb.2(0x80000000)
-    liveins: $sgpr2_sgpr3{live}
-
-    {narrow}
-    S_BRANCH %bb.2
-
-  bb.2:
-    liveins: $sgpr2_sgpr3{after}
-
-    $exec = S_OR_B64 $exec, $sgpr2_sgpr3, implicit-def dead $scc
-    {use}
-    S_ENDPGM 0
-...
-"""
-
-
-def narrow(wide: str, narrow_copy: str, live: str, after: str, place: str) -> Pair:
-    """A value defined under the full EXEC, moved under the full or a narrower one, and read under the full one."""
-    pre = NARROW.format(
-        livein="%0", define="%0:vgpr_32 = V_MOV_B32_e32 7, implicit $exec", wide="S_NOP 0", live="", narrow="S_NOP 0",
-        after="", use="EXP_DONE 0, %0, undef $vgpr1, undef $vgpr1, undef $vgpr1, 0, 0, 1, implicit $exec",
-    )  # fmt: skip
-    post = NARROW.format(
-        livein="", define="$vgpr0 = V_MOV_B32_e32 7, implicit $exec", wide=f"{wide}\n    S_NOP 0".strip(), live=live,
-        narrow=f"{narrow_copy}\n    S_NOP 0".strip(), after=after,
-        use=f"EXP_DONE 0, {place}, undef $vgpr1, undef $vgpr1, undef $vgpr1, 0, 0, 1, implicit $exec",
-    )  # fmt: skip
-    return Pair("gfx942", pre, post)
-
-
 def test_copy_under_the_same_exec_is_proved() -> None:
     copy = "$vgpr9 = COPY $vgpr0"
-    assert narrow(copy, "", ", $vgpr9", ", $vgpr9", "$vgpr9").audit().outcome is Outcome.PROVED
-    assert narrow("", "", ", $vgpr0", ", $vgpr0", "$vgpr0").audit().outcome is Outcome.PROVED
+    assert moved_narrow(copy, "", ", $vgpr9", ", $vgpr9", "$vgpr9").audit().outcome is Outcome.PROVED
+    assert moved_narrow("", "", ", $vgpr0", ", $vgpr0", "$vgpr0").audit().outcome is Outcome.PROVED
 
 
 def test_copy_under_a_narrower_exec_is_refuted() -> None:
     """On the path through bb.1 both blocks hold the copy, but the threads that waited never made theirs."""
     copy = "$vgpr9 = COPY $vgpr0"
     clobber = "$vgpr9 = IMPLICIT_DEF"
-    pair = narrow(clobber, copy, ", $vgpr0, $vgpr9", ", $vgpr9", "$vgpr9")
+    pair = moved_narrow(clobber, copy, ", $vgpr0, $vgpr9", ", $vgpr9", "$vgpr9")
     assert pair.rules() == {"value"}

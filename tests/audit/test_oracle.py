@@ -6,13 +6,13 @@ import random
 
 import pytest
 from allocation import Pair, phases_of_ir, phases_of_kernel
+from audit_support import CALLS, DIVERGENT, MIXED, STRAIGHT, moved_narrow
 from mutants import CLASSES, Subject, read_again
 from mutants.samples import samples
 from oracle import Oracle
 from oracle.statics import module_fault
 from oracle.verifier import complaints
 from support import cpu_of, kernel_paths
-from test_audit_mutations import CALLS, DIVERGENT, MIXED, STRAIGHT, narrow
 
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
@@ -84,15 +84,15 @@ def test_equivalent_edits_make_no_difference(name: str) -> None:
 
 def test_a_copy_under_a_narrower_exec_differs_in_the_threads_that_wait() -> None:
     copy = "$vgpr9 = COPY $vgpr0"
-    same = narrow(copy, "", ", $vgpr9", ", $vgpr9", "$vgpr9")
-    wrong = narrow("$vgpr9 = IMPLICIT_DEF", copy, ", $vgpr0, $vgpr9", ", $vgpr9", "$vgpr9")
+    same = moved_narrow(copy, "", ", $vgpr9", ", $vgpr9", "$vgpr9")
+    wrong = moved_narrow("$vgpr9 = IMPLICIT_DEF", copy, ", $vgpr0, $vgpr9", ", $vgpr9", "$vgpr9")
     for pair, differs in ((same, False), (wrong, True)):
         (pre,), (post,) = parse_mir(pair.pre).functions, parse_mir(pair.post).functions
         assert Oracle(pre, 64).compare(post, 30).differs is differs
 
 
 def test_what_the_pre_ra_side_leaves_undefined_may_be_anything() -> None:
-    text = narrow("", "", ", $vgpr0", ", $vgpr0", "$vgpr0")
+    text = moved_narrow("", "", ", $vgpr0", ", $vgpr0", "$vgpr0")
     pre = text.pre.replace("%0:vgpr_32 = V_MOV_B32_e32 7, implicit $exec", "%0:vgpr_32 = IMPLICIT_DEF")
     (before,), (after,) = parse_mir(pre).functions, parse_mir(text.post).functions
     dropped = parse_mir(text.post.replace("    $vgpr0 = V_MOV_B32_e32 7, implicit $exec\n", "")).functions[0]
@@ -161,7 +161,7 @@ def test_memory_operands_of_spill_code(change, why: str) -> None:
 def test_what_kill_defines_and_does_not_read_is_lost() -> None:
     copy = "$vgpr9 = COPY $vgpr0"
     for kill, lost in (("$vgpr9 = KILL $vgpr9", False), ("$vgpr9 = KILL undef $vgpr9", True)):
-        pair = narrow(f"{copy}\n    {kill}", "", ", $vgpr9", ", $vgpr9", "$vgpr9")
+        pair = moved_narrow(f"{copy}\n    {kill}", "", ", $vgpr9", ", $vgpr9", "$vgpr9")
         (pre,), (post,) = parse_mir(pair.pre).functions, parse_mir(pair.post).functions
         assert Oracle(pre, 64).compare(post, 30).differs is lost
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from allocation import Pair
-from test_audit_masks import HEAD
+from audit_support import HEAD
 
 from smt_verifier.outcome import Outcome
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allocation import Pair
-from test_audit_mutations import NARROW
+from audit_support import NARROW
 
 from smt_verifier.outcome import Outcome
 

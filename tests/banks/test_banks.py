@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from allocation import with_attributes
-from analysis_support import machine_function
-from spilling_support import Allocated, allocate, before_phase, blocks_with, machine_code, object_of
-from support import run_llc
+from builders import machine_code, machine_function
+from spilling_support import Allocated, allocate, before_phase, blocks_with, object_of
+from support import DEMO_KERNELS, run_llc
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.analysis.lanes import virtual_classes
@@ -19,7 +18,7 @@ from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 
-GEMM = Path(__file__).resolve().parent.parent / "examples" / "kernels" / "gemm_mma_lds.gfx942.opt.ll"
+GEMM = DEMO_KERNELS / "gemm_mma_lds.gfx942.opt.ll"
 MODE = "implicit $mode, implicit $exec"
 
 

@@ -9,13 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, llc, run_llc
+from support import DEMO_KERNELS, REPOSITORY, llc, run_llc
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.toolchain.staged import Phase, RegAlloc, StagedCompiler
 
-KERNELS = Path(__file__).resolve().parent.parent / "examples" / "kernels"
+KERNELS = DEMO_KERNELS
 COUNTS = r"\d+ obligations: \d+ literal goals, \d+ decided, \d+ rule checks"
 GEMM = KERNELS / "gemm_mma_lds.gfx942.opt.ll"
 TWO = """

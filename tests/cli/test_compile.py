@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from support import HEARING, llc, pre_ra, readable, run_llc
+from support import HEARING, REPOSITORY, llc, pre_ra, readable, run_llc
 
 from smt_verifier.audit import Finding, FunctionAudit, MoveCounts
 from smt_verifier.outcome import Outcome
@@ -32,7 +32,6 @@ from verilocc_mlir.toolchain.metadata import read_code_object
 
 jsonschema = pytest.importorskip("jsonschema")
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 VERILOCC = [sys.executable, "-m", "verilocc_mlir.cli.main"]
 SMALL = """
 target triple = "amdgcn-amd-amdhsa"

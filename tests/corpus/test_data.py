@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus_support import first_cell, needs
 from support import REPOSITORY
-from test_corpus import _first, _needs
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -58,15 +58,15 @@ def problems_of(cell: Cell, attributes: tuple[tuple[str, str], ...] = ()) -> tup
 
 @pytest.fixture
 def vgpr() -> Stated:
-    _needs("mlir")
-    return problems_of(_first("mlir", "conv", "gfx942"))[-1]
+    needs("mlir")
+    return problems_of(first_cell("mlir", "conv", "gfx942"))[-1]
 
 
 @pytest.mark.parametrize(("source", "family"), [("mlir", "conv"), ("triton", "softmax"), ("iree", "layernorm")])
 @pytest.mark.parametrize("cpu", ["gfx90a", "gfx1201"])
 def test_a_kernel_of_each_source_becomes_problems_with_proved_labels(source: str, family: str, cpu: str) -> None:
-    _needs(source)
-    cell = _first(source, family, cpu)
+    needs(source)
+    cell = first_cell(source, family, cpu)
     found = kernel_records(cell, Recipe(1))
     assert [facts["phase"] for _, facts in found] == ["sgpr", "vgpr"]
     for line, facts in found:
@@ -84,8 +84,8 @@ def test_a_kernel_of_each_source_becomes_problems_with_proved_labels(source: str
 
 
 def test_a_problem_that_does_not_fit_is_recorded_with_its_demand() -> None:
-    _needs("mlir")
-    cell = replace(_first("mlir", "conv", "gfx1100"), limits=(("amdgpu-num-vgpr", "16"),))
+    needs("mlir")
+    cell = replace(first_cell("mlir", "conv", "gfx1100"), limits=(("amdgpu-num-vgpr", "16"),))
     (_, (line, facts)) = kernel_records(cell, Recipe(1))
     record = Record.from_json(line)
     assert not record.fits
@@ -132,7 +132,7 @@ def test_labels_are_ranked_by_waves_then_copies_then_registers() -> None:
 
 
 def test_greedy_is_read_off_llvms_text_and_gives_that_text_again(vgpr: Stated) -> None:
-    cell = _first("mlir", "conv", "gfx942")
+    cell = first_cell("mlir", "conv", "gfx942")
     compiler = compiler_of(cell)
     after = parse_mir(compiler.llvm_allocate(vgpr.text, vgpr.phase), "after").functions[0]
     proposal = greedy_proposal(vgpr.problem, vgpr.function, after, "22")
@@ -152,7 +152,7 @@ def _registers(function: MachineFunction) -> list[tuple[str, list[str]]]:
 
 
 def test_a_split_or_a_changed_operand_is_not_taken_for_an_answer(vgpr: Stated) -> None:
-    cell = _first("mlir", "conv", "gfx942")
+    cell = first_cell("mlir", "conv", "gfx942")
     text = compiler_of(cell).llvm_allocate(vgpr.text, vgpr.phase)
     lines = text.split("\n")
     at = next(k for k, line in enumerate(lines) if " = V_FMA" in line or "V_FMAC" in line or "V_PK_FMA" in line)
@@ -169,14 +169,14 @@ def test_a_split_or_a_changed_operand_is_not_taken_for_an_answer(vgpr: Stated) -
 
 
 def test_an_allocator_of_the_project_is_a_teacher_by_name(vgpr: Stated) -> None:
-    compiler = compiler_of(_first("mlir", "conv", "gfx942"))
+    compiler = compiler_of(first_cell("mlir", "conv", "gfx942"))
     assert teacher("deterministic", compiler)(vgpr) == allocator("deterministic").allocate(vgpr.problem)
     with pytest.raises(InputError, match="no allocator"):
         teacher("oracle", compiler)
 
 
 def test_the_deterministic_allocator_and_local_moves_are_a_teacher(vgpr: Stated) -> None:
-    compiler = compiler_of(_first("mlir", "conv", "gfx942"))
+    compiler = compiler_of(first_cell("mlir", "conv", "gfx942"))
     answer = teacher(IMPROVED, compiler)(vgpr)
     assert isinstance(admit(vgpr.problem, answer, timeout_s=30), Label)
     assert answer.registers == improving().allocate(vgpr.problem).registers
@@ -209,9 +209,9 @@ def test_demand_is_what_the_deterministic_allocator_counts(vgpr: Stated) -> None
 
 
 def test_a_kernel_that_is_too_long_is_refused_not_cut() -> None:
-    _needs("mlir")
+    needs("mlir")
     with pytest.raises(UnsupportedError, match="more than 50"):
-        kernel_records(_first("mlir", "conv", "gfx942"), Recipe(1, limits=KernelLimits(instructions=50)))
+        kernel_records(first_cell("mlir", "conv", "gfx942"), Recipe(1, limits=KernelLimits(instructions=50)))
 
 
 def test_parts_follow_the_configuration_whatever_the_target_and_the_budget() -> None:
@@ -249,7 +249,7 @@ class Stop(Exception):
 
 
 def test_interrupted_and_continued_with_other_processes_the_data_set_is_the_same(tmp_path: Path) -> None:
-    _needs("mlir")
+    needs("mlir")
     make(RECIPE, tmp_path / "whole", jobs=2)
 
     def stop_after_one(row: Mapping[str, Any], left: int) -> None:
@@ -303,7 +303,7 @@ def test_what_repeats_is_left_out_and_never_crosses_parts(monkeypatch: pytest.Mo
 
 
 def test_make_and_show_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _needs("triton")
+    needs("triton")
     options = ["--source", "triton", "--family", "elementwise", "--target", "gfx1250", "--kernels", "1"]
     out = tmp_path / "data"
     assert verilocc(["corpus", "make", "--out", str(out), *options]) == 0

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import subprocess
-import time
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from corpus_support import first_cell, hold_once, needs, task
 from process_support import gone
 from support import REPOSITORY, run_llc
 
@@ -27,20 +24,6 @@ from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Pool, in_order, run
 
 LIST = REPOSITORY / "benchmarks" / "kernel_corpus.json"
-_PACKAGES = {"mlir": "torch_mlir", "triton": "triton", "iree": "iree.compiler"}
-
-
-def _needs(source: str) -> None:
-    try:
-        found = importlib.util.find_spec(_PACKAGES[source])
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
-        pytest.skip(f"{_PACKAGES[source]} is not installed")
-
-
-def _first(source: str, family: str, target: str, seed: int = 3) -> Cell:
-    return next(cells(seed, targets=[target], sources=[source], families=[family]))
 
 
 def test_the_stream_is_the_same_for_a_seed_and_another_for_another() -> None:
@@ -88,8 +71,8 @@ def test_a_cell_survives_json_and_its_configuration_forgets_target_and_limits() 
      ("triton", "gemm", "gfx1100"), ("triton", "layernorm", "gfx90a"), ("iree", "mha", "gfx950")],
 )  # fmt: skip
 def test_sources_make_ir_that_says_everything(source: str, family: str, target: str, tmp_path: Path) -> None:
-    _needs(source)
-    cell = replace(_first(source, family, target), limits=(("amdgpu-waves-per-eu", "2,2"),))
+    needs(source)
+    cell = replace(first_cell(source, family, target), limits=(("amdgpu-waves-per-eu", "2,2"),))
     text = ir(cell)
     assert text.startswith(f"; {cell.name} ")
     assert text.count("\ndefine ") == 1
@@ -107,9 +90,9 @@ def test_sources_make_ir_that_says_everything(source: str, family: str, target: 
 
 
 def test_valu_attention_and_gemm_compile_for_a_target_without_matrix_kernels() -> None:
-    _needs("mlir")
+    needs("mlir")
     for family in ("gemm", "mha"):
-        cell = _first("mlir", family, "gfx1250")
+        cell = first_cell("mlir", family, "gfx1250")
         assert dict(cell.config)["unit"] == "valu"
         assert "fma" in ir(cell)
 
@@ -153,7 +136,7 @@ def test_the_committed_list_has_what_the_benchmarks_need() -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_listed_kernel_is_made_again_byte_for_byte(source: str, tmp_path: Path) -> None:
-    _needs(source)
+    needs(source)
     kernel = min((k for k in read_list(LIST) if k.cell.source == source), key=lambda k: k.instructions)
     write_list(tmp_path / "list.json", [kernel], {})
     out = tmp_path / "out"
@@ -187,16 +170,6 @@ def test_list_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gfx906" in capsys.readouterr().err
 
 
-def _task(what: str) -> str:
-    if what == "crash":
-        os._exit(7)
-    if what == "hang":
-        time.sleep(600)
-    if what == "bad":
-        raise InputError("not good", where="here")
-    return what.upper()
-
-
 class _FirstIsLast(Pool[int]):
     """Ends the first task when no other is there."""
 
@@ -225,16 +198,6 @@ def test_ends_are_in_order_and_those_that_wait_for_an_earlier_one_are_bounded() 
     assert list(in_order([], pool, 2)) == []
 
 
-def hold_once(what: str) -> str:
-    """For a directory: the first process that has it starts another, says so in ``pids``, and stays."""
-    pids = Path(what) / "pids"
-    if Path(what).is_dir() and not pids.exists():
-        tool = subprocess.Popen(["sleep", "600"], start_new_session=True)
-        pids.write_text(f"{os.getpid()} {tool.pid}\n")
-        time.sleep(600)
-    return what
-
-
 def test_what_a_task_started_ends_with_it(tmp_path: Path) -> None:
     done = list(run(hold_once, ["a", str(tmp_path), "b"], jobs=1, seconds=4))
     assert [one.failure for one in done] == ["", "not finished within 4 s", ""]
@@ -242,7 +205,7 @@ def test_what_a_task_started_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_a_task_that_crashes_hangs_or_fails_costs_itself_only() -> None:
-    done = list(run(_task, ["a", "crash", "b", "hang", "bad", "c"], jobs=2, seconds=10))
+    done = list(run(task, ["a", "crash", "b", "hang", "bad", "c"], jobs=2, seconds=10))
     assert [one.task for one in done] == ["a", "crash", "b", "hang", "bad", "c"]
     assert [one.result for one in done] == ["A", None, "B", None, None, "C"]
     failures = [one.failure for one in done]

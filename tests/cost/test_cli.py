@@ -8,8 +8,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from support import cpu_of, kernel_paths, llc, pre_ra, run_llc
 
-from tests.support import cpu_of, kernel_paths, llc, pre_ra, run_llc
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.report.cost.json import schema
 

@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
+from support import cpu_of, kernel_paths, run_llc
 
-from tests.support import cpu_of, kernel_paths, run_llc
 from verilocc_mlir.cost import counting
 from verilocc_mlir.cost.instructions import Instruction, Kind, Rate, decode
 from verilocc_mlir.cost.memory import counters, dwords, waits

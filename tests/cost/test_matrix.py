@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support import llc, run_llc
 
-from tests.support import llc, run_llc
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.instructions import Instruction, Kind
 from verilocc_mlir.cost.matrix import VALU_BEFORE_MFMA, Mfma, Use, mfma, wait_states, wmma_cycles

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from support import cpu_of, kernel_paths, run_llc
 
-from tests.support import cpu_of, kernel_paths, run_llc
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.target.targets import target

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support import cpu_of, kernel_paths, llc, run_llc
 
-from tests.support import cpu_of, kernel_paths, llc, run_llc
 from verilocc_mlir.cost.flow import DEFAULT_TRIPS
 from verilocc_mlir.cost.model import LoopTrips, cost_of_assembly
 from verilocc_mlir.cost.trips import IrLoop, parse_loops

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from support import cpu_of, kernel_paths, run_llc
 
-from tests.support import cpu_of, kernel_paths, run_llc
 from verilocc_mlir.cost import vopd
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.instructions import Instruction, decode

@@ -188,8 +188,8 @@ def test_an_intrinsic_that_llvm_lacks_passes_through(monkeypatch: pytest.MonkeyP
 def test_options_that_only_tritons_llvm_honours_pass_through(variable: str, value: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import test_hooks_triton as t\n"
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "import test_triton as t\n"
         "t.hook.install(replace='always')\n"
         "from verilocc_mlir.hooks.triton.options import wanted\n"
         "backend = t.triton.compiler.make_backend(t.gpu('gfx942'))\n"
@@ -199,7 +199,7 @@ def test_options_that_only_tritons_llvm_honours_pass_through(variable: str, valu
         "    print(type(error).__name__, error)\n"
     )
     done = subprocess.run(
-        [sys.executable, str(script), str(Path(__file__).parent)],
+        [sys.executable, str(script), str(Path(__file__).parent), str(REPOSITORY / "tests")],
         env={**os.environ, variable: value},
         cwd=REPOSITORY,
         capture_output=True,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import prove_support
 import pytest
+from builders import live_of, problem_of
 from model_support import answered
-from prove_support import live
+from prove_support import proposal
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -126,10 +126,8 @@ def test_the_model_leaves_what_need_not_move() -> None:
 
 def test_the_model_asks_for_all_where_what_must_move_finds_no_place() -> None:
     """Four registers: those that stay leave the first and the last, and an aligned pair must move."""
-    asked = prove_support.problem(
-        live("vreg_64_align2"), live("vgpr_32"), live("vgpr_32"), vgprs=(0, 1, 2, 3), agprs=()
-    )
-    wrong = prove_support.proposal("", "vgpr1", "vgpr2")
+    asked = problem_of(live_of("vreg_64_align2"), live_of("vgpr_32"), live_of("vgpr_32"), vgprs=(0, 1, 2, 3), agprs=())
+    wrong = proposal("", "vgpr1", "vgpr2")
     refutation = refutation_of(asked, wrong, prove(asked, wrong))
     assert refutation.moves == (0,)
     model = allocator("model")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from builders import live_of, problem_of
 from model_support import answered
-from prove_support import live, problem
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -117,7 +117,7 @@ def test_chains_are_joined_and_then_met() -> None:
     """The third goes on from the second, and the first leaves a lower place to it."""
     before, after = (255, [(2, 10)]), (255, [(10, 20)])
     asked = replace(
-        problem(*(live("vreg_128_align2", group) for group in (before, before, after))),
+        problem_of(*(live_of("vreg_128_align2", group) for group in (before, before, after))),
         preferences=(Preference("mfma-chain", (Relation(1, 0, 2, 0, 0),), 0.25, 10),),
     )
     table = Table(asked)
@@ -173,7 +173,7 @@ def test_a_preference_that_is_lost_asks_for_nothing() -> None:
     """The first and the second in different banks, the second and the third too."""
     relations = (Relation(0, 0, 1, 0, 4), Relation(1, 0, 2, 0, 4))
     asked = replace(
-        problem(live("vgpr_32"), live("vgpr_32"), live("vgpr_32")),
+        problem_of(live_of("vgpr_32"), live_of("vgpr_32"), live_of("vgpr_32")),
         preferences=(Preference("vopd", relations, 0.5, 4),),
     )
     table = Table(asked)

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from allocation import with_attributes
-from spilling_support import TARGETS, kernel, loads, loop, many_scalars, stores
-from support import llc
+from builders import kernel, loads, loop, many_scalars, stores
+from spilling_support import TARGETS
+from support import DEMO_KERNELS, llc
 
 from smt_verifier.audit import Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
@@ -32,7 +33,7 @@ from verilocc_mlir.report.model import Resources
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import target
 
-ATTENTION = Path(__file__).resolve().parent.parent / "examples" / "kernels" / "attn_d64.gfx1100.opt.ll"
+ATTENTION = DEMO_KERNELS / "attn_d64.gfx1100.opt.ll"
 
 
 def pressed(registers: int) -> str:

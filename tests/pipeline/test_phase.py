@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from builders import TWO_FUNCTIONS
 from support import allocated_by_llvm, readable, run_llc
 
 from smt_verifier.outcome import Outcome
@@ -23,37 +24,10 @@ from verilocc_mlir.target.targets import target
 CPU = "gfx942"
 INDEX = {"sgpr": 0, "wwm": 1, "vgpr": 2}
 
-IR = """
-declare i32 @llvm.amdgcn.workitem.id.x()
-define amdgpu_kernel void @first(ptr addrspace(1) %p, i32 %n) #0 {
-  %id = call i32 @llvm.amdgcn.workitem.id.x()
-  %q = getelementptr i32, ptr addrspace(1) %p, i32 %id
-  %v = load i32, ptr addrspace(1) %q
-  %w = mul i32 %v, %n
-  %c = icmp ugt i32 %w, 9
-  br i1 %c, label %then, label %end
-then:
-  store i32 %w, ptr addrspace(1) %q
-  br label %end
-end:
-  ret void
-}
-define amdgpu_kernel void @second(ptr addrspace(1) %p) #0 {
-  %id = call i32 @llvm.amdgcn.workitem.id.x()
-  %q = getelementptr <4 x i32>, ptr addrspace(1) %p, i32 %id
-  %v = load <4 x i32>, ptr addrspace(1) %q
-  %s = shufflevector <4 x i32> %v, <4 x i32> poison, <4 x i32> <i32 3, i32 2, i32 1, i32 0>
-  %w = add <4 x i32> %v, %s
-  store <4 x i32> %w, ptr addrspace(1) %q
-  ret void
-}
-attributes #0 = { "target-cpu"="gfx942" }
-"""
-
 
 @pytest.fixture(scope="module")
 def pre() -> str:
-    return readable(run_llc(IR, CPU, "-stop-before=greedy,0", mir=False))
+    return readable(run_llc(TWO_FUNCTIONS, CPU, "-stop-before=greedy,0", mir=False))
 
 
 def llvm_allocate(text: str, phase: Phase) -> str:

@@ -9,23 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from analysis_support import mir_file, mir_text
+from builders import mir_file, mir_text, problem_of_body
 from support import cpu_of, kernel_paths, llc, pre_ra
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.problem.build import PHASES, Phase, build_problem
+from verilocc_mlir.problem.build import PHASES, build_problem
 from verilocc_mlir.problem.model import Affinity, AllocationProblem, LiveRange
 from verilocc_mlir.problem.schema import problem_from_json, to_json
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import target
 
 KERNELS = kernel_paths()
-
-
-def problem(body: str, phase: Phase = "vgpr", cpu: str = "gfx942", **registers: str) -> AllocationProblem:
-    file = mir_file(body, registers={int(k[1:]): v for k, v in registers.items()})
-    return build_problem(file, file.functions[0], target(cpu), phase)
 
 
 def by_name(found: AllocationProblem) -> dict[str, LiveRange]:
@@ -56,29 +51,29 @@ MIXED = """
 
 
 def test_each_register_belongs_to_one_phase() -> None:
-    names = {phase: set(by_name(problem(MIXED, phase))) for phase in PHASES}
+    names = {phase: set(by_name(problem_of_body(MIXED, phase))) for phase in PHASES}
     assert names == {"sgpr": {"%1"}, "wwm": set[str](), "vgpr": {"%2", "%5", "%3"}}
 
 
 def test_shape_banks_and_alignment() -> None:
-    ranges = by_name(problem(MIXED))
+    ranges = by_name(problem_of_body(MIXED))
     assert [ranges[n].id for n in ("%2", "%5", "%3")] == [0, 1, 2], "numbered by first definition"
     assert ranges["%2"].banks == ("vgpr",)
     assert ranges["%3"].banks == ("agpr", "vgpr")
     assert (ranges["%3"].width, ranges["%3"].lanes, ranges["%3"].align) == (2, 4, 2)
-    assert by_name(problem(MIXED, "sgpr"))["%1"].banks == ("sgpr", "special")
-    assert [b.bank for b in problem(MIXED).budgets] == ["vgpr", "agpr"]
+    assert by_name(problem_of_body(MIXED, "sgpr"))["%1"].banks == ("sgpr", "special")
+    assert [b.bank for b in problem_of_body(MIXED).budgets] == ["vgpr", "agpr"]
 
 
 def test_no_accumulators_on_rdna() -> None:
     body = MIXED.replace("_align2", "")
-    found = problem(body, cpu="gfx1100")
+    found = problem_of_body(body, cpu="gfx1100")
     assert [b.bank for b in found.budgets] == ["vgpr"]
     assert by_name(found)["%3"].banks == ("vgpr",)
 
 
 def test_points_weights_and_families() -> None:
-    found = by_name(problem(MIXED))["%5"]
+    found = by_name(problem_of_body(MIXED))["%5"]
     assert [(p.slot, p.lanes, p.kind, p.depth, p.family) for p in found.points] == [
         (10, 12, "def", 1, "copy"),
         (14, 3, "def", 1, "valu"),
@@ -88,18 +83,18 @@ def test_points_weights_and_families() -> None:
 
 
 def test_affinities_are_by_lane_and_weighted_by_depth() -> None:
-    found = problem(MIXED)
+    found = problem_of_body(MIXED)
     assert found.affinities == (
         Affinity(0, 0, -1, 0, 2, 1.0, 0, "vgpr0"),
         Affinity(1, 2, 0, 0, 2, 10.0, 8, ""),
     )
-    assert [a.fixed for a in problem(MIXED, "sgpr").affinities] == ["sgpr4_sgpr5", "vcc"]
+    assert [a.fixed for a in problem_of_body(MIXED, "sgpr").affinities] == ["sgpr4_sgpr5", "vcc"]
 
 
 def test_fixed_ranges_of_this_phase_only() -> None:
-    vector = problem(MIXED)
+    vector = problem_of_body(MIXED)
     assert [(f.units, f.segments, f.reason) for f in vector.fixed] == [((0, 1), ((0, 2),), "argument $vgpr0")]
-    scalar = {f.reason: f for f in problem(MIXED, "sgpr").fixed}
+    scalar = {f.reason: f for f in problem_of_body(MIXED, "sgpr").fixed}
     assert scalar["fixed $vcc"].segments == ((26, 30),)
     assert set(scalar) == {"argument $sgpr4_sgpr5", "fixed $vcc"}, "SCC and EXEC are never handed out"
 
@@ -116,7 +111,7 @@ CALL = """
 
 
 def test_calls_clobber_what_their_mask_does_not_preserve() -> None:
-    found = problem(CALL, v9="sreg_64")
+    found = problem_of_body(CALL, v9="sreg_64")
     (clobber,) = [f for f in found.fixed if f.reason.startswith("clobbered")]
     assert clobber.segments == ((14, 15),)
     assert clobber.reason == "clobbered by call at slot 12"
@@ -133,7 +128,7 @@ def test_register_that_holds_spilled_scalars_is_taken_for_good() -> None:
     S_NOP 0
     S_ENDPGM 0
 """
-    (fixed,) = problem(body).fixed
+    (fixed,) = problem_of_body(body).fixed
     assert (fixed.units, fixed.segments) == (physical_register("vgpr5").units, ((0, 12),))
 
 
@@ -161,8 +156,8 @@ def test_hints() -> None:
 def test_tie_to_another_register_is_refused() -> None:
     body = "  bb.0:\n    %0:vgpr_32 = V_FMAC_F32_e32 %1:vgpr_32, %1, %2:vgpr_32(tied-def 0)\n    S_ENDPGM 0"
     with pytest.raises(UnsupportedError, match="tied"):
-        problem(body)
-    problem(body.replace("%2", "%0"))
+        problem_of_body(body)
+    problem_of_body(body.replace("%2", "%0"))
 
 
 def test_function_without_body_is_bad_input() -> None:
@@ -235,7 +230,7 @@ def test_every_kernel(path: Path) -> None:
     ],
 )
 def test_llvm_keeps_two_data_operands_out_of_av_classes(instruction: str, tmp_path: Path) -> None:
-    """Why a problem has no "same bank" constraint: LLVM lets no av_* register meet another one in these."""
+    """Why a problem_of_body has no "same bank" constraint: LLVM lets no av_* register meet another one in these."""
     body = f"""
   bb.0:
     %0:vgpr_32 = IMPLICIT_DEF

@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from analysis_support import BASIC, NotComparable, align
+from builders import problem_of_text
 from support import cpu_of, kernel_paths, pre_ra, readable, run_llc
-from test_analysis_llvm_liveins import BASIC, NotComparable, align
 
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.mir.parser import parse_mir
@@ -92,7 +93,6 @@ def test_llvm_solves_every_problem() -> None:
 
 def test_a_conflict_is_seen() -> None:
     path = next(p for p in kernel_paths() if "gfx942" in p.name)
-    pre = parse_mir(pre_ra(path))
-    problem = build_problem(pre, pre.functions[0], target("gfx942"), "vgpr")
+    problem = problem_of_text(pre_ra(path))
     crowded = {r.name: tuple(range(r.lanes)) for r in problem.ranges}
     assert violations(problem, crowded)

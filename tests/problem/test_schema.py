@@ -10,14 +10,12 @@ from typing import Any
 
 import jsonschema
 import pytest
-from analysis_support import mir_file
+from builders import problem_of_body
 
 import verilocc_mlir.problem.schema as schema_module
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.problem.schema import json_schema, problem_from_json, proposal_from_json, to_json
-from verilocc_mlir.target.targets import target
 
 BODY = """
   bb.0:
@@ -35,8 +33,7 @@ BODY = """
 
 @pytest.fixture(name="problem")
 def _problem() -> AllocationProblem:
-    file = mir_file(BODY)
-    return build_problem(file, file.functions[0], target("gfx942"), "vgpr")
+    return problem_of_body(BODY)
 
 
 def test_round_trip(problem: AllocationProblem) -> None:

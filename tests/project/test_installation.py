@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from support import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 _FRONT_ENDS = ("torch", "torch_mlir", "iree.compiler", "iree.runtime", "triton")
 _WITH_WHEELS = (*sys.version_info[:2], sys.platform, platform.machine()) == (3, 11, "linux", "x86_64")
 _OF_BOOTSTRAP = Path(sys.prefix) == REPOSITORY / ".venv" and (REPOSITORY / ".venv" / ".installed-dev").exists()

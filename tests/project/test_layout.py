@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-REPOSITORY = Path(__file__).resolve().parent.parent
+from support import REPOSITORY
 
 
 def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from prove_support import live, problem
+from builders import live_of, problem_of
 
 from smt_verifier.prove.facts import class_intervals, unit_mask
 from verilocc_mlir.target.classes import contains, register_class
@@ -30,7 +30,7 @@ def registers(lanes: int) -> list[str]:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_members_are_those_of_the_class(name: str) -> None:
-    live_range = problem(live(name)).ranges[0]
+    live_range = problem_of(live_of(name)).ranges[0]
     cls = register_class(name)
     intervals = class_intervals(name, live_range.banks, live_range.limit)
     for register in map(physical_register, registers(cls.lanes)):

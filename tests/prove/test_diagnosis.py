@@ -10,10 +10,9 @@ from typing import Any
 
 import jsonschema
 import pytest
+from builders import live_of, problem_of
 from hypothesis import HealthCheck, given, settings
-from prove_support import brute_force, live, problem, proposal, restricted
-from test_prove_kernels import SMALL, answered, moved, names
-from test_prove_random import cases
+from prove_support import SMALL, answered, brute_force, cases, moved, path_names, proposal, restricted
 
 import smt_verifier.prove
 from smt_verifier.outcome import Outcome
@@ -106,7 +105,7 @@ SCHEMA = json.loads(Path(smt_verifier.prove.__file__).with_name("diagnosis.schem
 
 
 def test_a_right_proposal_has_nothing_to_say() -> None:
-    found = diagnosis(problem(live("vgpr_32")), "vgpr0")
+    found = diagnosis(problem_of(live_of("vgpr_32")), "vgpr0")
     assert (found.core, found.implied, found.moves) == ((), (), ())
     assert to_text(found) == "f, phase vgpr: proved, 7 constraints"
 
@@ -114,7 +113,7 @@ def test_a_right_proposal_has_nothing_to_say() -> None:
 def test_what_follows_from_a_register_that_cannot_stay_is_not_a_core() -> None:
     """%0 must move because it is misaligned; that it also meets %1 says nothing more. %1 and %2 are another matter."""
     found = diagnosis(
-        problem(live("vreg_64_align2", weight=9.0), live("vgpr_32", weight=5.0), live("vgpr_32")),
+        problem_of(live_of("vreg_64_align2", weight=9.0), live_of("vgpr_32", weight=5.0), live_of("vgpr_32")),
         "vgpr1_vgpr2", "vgpr2", "vgpr2",
     )  # fmt: skip
     assert [v.name for v in found.core] == ["alignment/0", "interference/1-2"]
@@ -124,15 +123,15 @@ def test_what_follows_from_a_register_that_cannot_stay_is_not_a_core() -> None:
 
 def test_the_range_that_is_cheap_to_move_moves() -> None:
     """Three light ranges in a heavy one's way: one heavy move would do, but the weights say otherwise."""
-    light = [live("vgpr_32", (WHOLE, [(start, start + 2)]), weight=1.0) for start in (2, 4, 6)]
-    asked = problem(live("vgpr_32", weight=10.0), *light)
+    light = [live_of("vgpr_32", (WHOLE, [(start, start + 2)]), weight=1.0) for start in (2, 4, 6)]
+    asked = problem_of(live_of("vgpr_32", weight=10.0), *light)
     assert [m.range_id for m in diagnosis(asked, *["vgpr0"] * 4).moves] == [1, 2, 3]
-    asked = problem(live("vgpr_32", weight=0.5), *light)
+    asked = problem_of(live_of("vgpr_32", weight=0.5), *light)
     assert [m.range_id for m in diagnosis(asked, *["vgpr0"] * 4).moves] == [0]
 
 
 def test_more_violations_than_are_listed_do_not_hide_a_move() -> None:
-    found = diagnosis(problem(*[live("vgpr_32")] * 40, vgprs=tuple(range(64))), *["vgpr0"] * 40)
+    found = diagnosis(problem_of(*[live_of("vgpr_32")] * 40, vgprs=tuple(range(64))), *["vgpr0"] * 40)
     assert found.result.truncated
     assert [m.range_id for m in found.moves] == list(range(1, 40))
 
@@ -140,9 +139,9 @@ def test_more_violations_than_are_listed_do_not_hide_a_move() -> None:
 def test_blocked_names_a_smallest_set() -> None:
     """Of three registers an argument holds one, and %1 and %2 one each; %3 is in nobody's way."""
     argument = FixedOccupation(physical_register("vgpr0").units, ((0, 40),), "argument $vgpr0")
-    late = live("vgpr_32", (WHOLE, [(20, 30)]))
-    asked = problem(
-        live("vgpr_32", weight=0.5), live("vgpr_32", weight=7.0), live("vgpr_32", weight=3.0), late,
+    late = live_of("vgpr_32", (WHOLE, [(20, 30)]))
+    asked = problem_of(
+        live_of("vgpr_32", weight=0.5), live_of("vgpr_32", weight=7.0), live_of("vgpr_32", weight=3.0), late,
         fixed=(argument,), vgprs=(0, 1, 2),
     )  # fmt: skip
     (move,) = diagnosis(asked, "vgpr1", "vgpr1", "vgpr2", "vgpr1").moves
@@ -156,14 +155,14 @@ def test_blocked_names_a_smallest_set() -> None:
 
 def test_blocked_by_what_cannot_move() -> None:
     argument = FixedOccupation(physical_register("vgpr0").units, ((0, 40),), "argument $vgpr0")
-    asked = problem(live("vgpr_32"), fixed=(argument,), vgprs=(0,))
+    asked = problem_of(live_of("vgpr_32"), fixed=(argument,), vgprs=(0,))
     (move,) = diagnosis(asked, "vgpr0").moves
     assert move.blocked == Blocked(1, 1, (), "", ())
     assert "all 1 registers it could have are held by something fixed" in to_text(diagnosis(asked, "vgpr0"))
 
 
 def test_blocked_without_a_candidate() -> None:
-    asked = problem(live("vreg_64_align2"), vgprs=(1, 2, 4))
+    asked = problem_of(live_of("vreg_64_align2"), vgprs=(1, 2, 4))
     (move,) = diagnosis(asked, "vgpr1_vgpr2").moves
     assert move.blocked == Blocked(0, 0, (), "", ())
     assert "no register of its class is handed out in this function" in to_text(diagnosis(asked, "vgpr1_vgpr2"))
@@ -192,7 +191,7 @@ def test_blocking_cores_are_unsatisfiable_and_irreducible(case: tuple[Allocation
             assert not core
 
 
-@pytest.mark.parametrize("path", SMALL, ids=names(SMALL))
+@pytest.mark.parametrize("path", SMALL, ids=path_names(SMALL))
 def test_a_real_proposal_comes_right_when_it_is_told_how(path: Path) -> None:
     """Damage a few live ranges of a proved allocation, then follow the advice, one round after the other."""
     for asked, answer in answered(path):
@@ -216,7 +215,9 @@ def test_a_real_proposal_comes_right_when_it_is_told_how(path: Path) -> None:
 
 def test_text_for_people() -> None:
     asked = replace(
-        problem(live("vreg_64", (0b0011, [(2, 10)]), (0b1100, [(6, 10)])), live("vgpr_32", (WHOLE, [(9, 18)]))),
+        problem_of(
+            live_of("vreg_64", (0b0011, [(2, 10)]), (0b1100, [(6, 10)])), live_of("vgpr_32", (WHOLE, [(9, 18)]))
+        ),
         block_starts=(0, 4),
         block_depths=(0, 0),
     )
@@ -231,7 +232,7 @@ def test_text_for_people() -> None:
 
 
 def test_json_of_a_refutation() -> None:
-    asked = problem(live("vreg_64_align2"), live("vgpr_32"), vgprs=(0, 1, 2, 3))
+    asked = problem_of(live_of("vreg_64_align2"), live_of("vgpr_32"), vgprs=(0, 1, 2, 3))
     found = to_json(diagnosis(asked, "vgpr0_vgpr1", "vgpr1"))
     jsonschema.validate(found, SCHEMA)
     (violation,) = found["violations"]
@@ -253,14 +254,14 @@ def test_json_of_a_refutation() -> None:
 
 
 def test_an_invalid_proposal_is_diagnosed_as_such() -> None:
-    found = diagnosis(problem(live("vgpr_32")))
+    found = diagnosis(problem_of(live_of("vgpr_32")))
     assert "invalid" in to_text(found)
     assert "1 live ranges" in to_text(found)
     jsonschema.validate(to_json(found), SCHEMA)
 
 
 def test_points() -> None:
-    asked = replace(problem(slots=40), block_starts=(0, 0, 16), block_depths=(0, 0, 0))
+    asked = replace(problem_of(slots=40), block_starts=(0, 0, 16), block_depths=(0, 0, 0))
     assert point(asked, -1) is None
     found = [point(asked, slot) for slot in (0, 9, 15, 16, 39)]
     assert [(p.block, p.instruction, p.stage[:5]) for p in found if p] == [

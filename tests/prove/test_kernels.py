@@ -5,57 +5,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from prove_support import rules
-from support import cpu_of, kernel_paths, pre_ra, run_llc
+from builders import problem_of_text
+from prove_support import SMALL, answered, moved, path_names, rules
+from support import cpu_of, kernel_paths, run_llc
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
-from verilocc_mlir.allocators import AllocationFailure, allocator
-from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.problem.build import PHASES, build_problem
-from verilocc_mlir.problem.model import AllocationProblem, LiveRange, Proposal
+from verilocc_mlir.allocators import allocator
+from verilocc_mlir.problem.model import LiveRange
 from verilocc_mlir.target.registers import physical_register
-from verilocc_mlir.target.targets import target
-
-Answered = tuple[AllocationProblem, Proposal]
 
 
-@lru_cache(maxsize=None)
-def answered(path: Path) -> tuple[Answered, ...]:
-    """Problems of a kernel's functions and phases, with the allocator's answer where it has one."""
-    file = parse_mir(pre_ra(path), path.name)
-    found: list[Answered] = []
-    for function in file.functions:
-        for phase in PHASES:
-            asked = build_problem(file, function, target(cpu_of(path)), phase)
-            try:
-                found.append((asked, allocator("deterministic").allocate(asked)))
-            except AllocationFailure:
-                continue
-    return tuple(found)
-
-
-def smallest_for_each_target() -> list[Path]:
-    """One kernel a target, the smallest."""
-    by_cpu: dict[str, list[Path]] = {}
-    for path in kernel_paths():
-        by_cpu.setdefault(cpu_of(path), []).append(path)
-    return sorted(min(paths, key=lambda path: path.stat().st_size) for paths in by_cpu.values())
-
-
-def names(paths: list[Path]) -> list[str]:
-    return [path.name for path in paths]
-
-
-SMALL = smallest_for_each_target()
-
-
-@pytest.mark.parametrize("path", SMALL, ids=names(SMALL))
+@pytest.mark.parametrize("path", SMALL, ids=path_names(SMALL))
 def test_the_allocator_is_proved(path: Path) -> None:
     for asked, answer in answered(path):
         result = prove(asked, answer)
@@ -64,16 +28,9 @@ def test_the_allocator_is_proved(path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", kernel_paths(), ids=names(kernel_paths()))
+@pytest.mark.parametrize("path", kernel_paths(), ids=path_names(kernel_paths()))
 def test_the_allocator_is_proved_on_every_kernel(path: Path) -> None:
     test_the_allocator_is_proved(path)
-
-
-def moved(answer: Proposal, live_range: LiveRange, register: str) -> Proposal:
-    """The answer with another register for one live range."""
-    registers = list(answer.registers)
-    registers[live_range.id] = register
-    return replace(answer, registers=tuple(registers))
 
 
 def cells(live_range: LiveRange, register: str) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -91,7 +48,7 @@ def meet(a: LiveRange, a_register: str, b: LiveRange, b_register: str) -> bool:
     return any(u == v and s[0] < t[1] and t[0] < s[1] for u, s in cells(a, a_register) for v, t in held)
 
 
-@pytest.mark.parametrize("path", SMALL, ids=names(SMALL))
+@pytest.mark.parametrize("path", SMALL, ids=path_names(SMALL))
 def test_two_live_ranges_in_one_place_are_refuted(path: Path) -> None:
     chance = random.Random(path.name)
     for asked, answer in answered(path):
@@ -108,7 +65,7 @@ def test_two_live_ranges_in_one_place_are_refuted(path: Path) -> None:
             assert {v.rule for v in found} <= {"interference", "fixed"}
 
 
-@pytest.mark.parametrize("path", SMALL, ids=names(SMALL))
+@pytest.mark.parametrize("path", SMALL, ids=path_names(SMALL))
 def test_a_live_range_on_a_live_argument_is_refuted(path: Path) -> None:
     """The first argument register, while the argument is in it."""
     for asked, answer in answered(path):
@@ -138,8 +95,7 @@ define hidden i32 @caller(i32 %x) {
 
 def test_a_value_live_across_a_call() -> None:
     """The C calling convention preserves v40 and not v0; the argument itself leaves v0 before the call."""
-    file = parse_mir(run_llc(CALL, "gfx942", "-stop-before=greedy,0", mir=False), "call.mir")
-    asked = build_problem(file, file.functions[0], target("gfx942"), "vgpr")
+    asked = problem_of_text(run_llc(CALL, "gfx942", "-stop-before=greedy,0", mir=False))
     answer = allocator("deterministic").allocate(asked)
     assert prove(asked, answer).outcome is Outcome.PROVED
     clobbers = [o for o in asked.fixed if "clobbered" in o.reason]

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from prove_support import live, problem, proposal, violated
+from builders import live_of, problem_of
+from prove_support import proposal, violated
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -36,13 +37,13 @@ def test_rule_names_are_stable() -> None:
 
 
 def test_complete() -> None:
-    asked = problem(live("vgpr_32"), live("vgpr_32"))
+    asked = problem_of(live_of("vgpr_32"), live_of("vgpr_32"))
     assert violated(asked, "vgpr0", "vgpr1") == set()
     assert violated(asked, "vgpr0", "") == {"complete"}
 
 
 def test_complete_holds_also_for_a_range_that_is_never_live() -> None:
-    asked = problem(replace(live("vgpr_32"), groups=()))
+    asked = problem_of(replace(live_of("vgpr_32"), groups=()))
     assert violated(asked, "vgpr3") == set()
     assert violated(asked, "") == {"complete"}
 
@@ -55,11 +56,11 @@ OTHER_SPELLINGS = ["vgpr00", "vgpr\u0660", "vgpr0_vgpr01", "vgpr9999", "vgpr2048
     "name", ["vgpr", "v0", "vgpr0_vgpr2", "%3", "|x|", "vgpr0)", "vgpr0_agpr1", *OTHER_SPELLINGS], ids=lambda n: n[:20]
 )
 def test_well_formed(name: str) -> None:
-    assert violated(problem(live("vgpr_32")), name) == {"well-formed"}
+    assert violated(problem_of(live_of("vgpr_32")), name) == {"well-formed"}
 
 
 def test_width() -> None:
-    asked = problem(live("vreg_64"), live("vgpr_16"), live("sreg_64"))
+    asked = problem_of(live_of("vreg_64"), live_of("vgpr_16"), live_of("sreg_64"))
     assert violated(asked, "vgpr0_vgpr1", "vgpr2_lo16", "vcc") == set()
     assert violated(asked, "vgpr0", "vgpr2_lo16", "vcc") == {"width"}
     assert violated(asked, "vgpr0_vgpr1", "vgpr2", "vcc") == {"width"}
@@ -81,26 +82,26 @@ def test_width() -> None:
     ],
 )
 def test_class_membership(cls: str, right: str, wrong: str) -> None:
-    assert violated(problem(live(cls)), right) == set()
-    assert violated(problem(live(cls)), wrong) == {"class-membership"}
+    assert violated(problem_of(live_of(cls)), right) == set()
+    assert violated(problem_of(live_of(cls)), wrong) == {"class-membership"}
 
 
 def test_class_membership_excludes_what_the_class_name_excludes() -> None:
-    asked = problem(live("sreg_32_xm0"), live("sreg_64_xexec"), special=("vcc", "m0", "exec"))
+    asked = problem_of(live_of("sreg_32_xm0"), live_of("sreg_64_xexec"), special=("vcc", "m0", "exec"))
     assert violated(asked, "exec_lo", "vcc") == set()
     assert violated(asked, "m0", "vcc") == {"class-membership"}
     assert violated(asked, "sgpr0", "exec") == {"class-membership"}
 
 
 def test_class_membership_keeps_the_class_limit() -> None:
-    asked = problem(live("vgpr_32_lo128"), live("vgpr_16_lo128"), vgprs=tuple(range(256)))
+    asked = problem_of(live_of("vgpr_32_lo128"), live_of("vgpr_16_lo128"), vgprs=tuple(range(256)))
     assert violated(asked, "vgpr127", "vgpr126_hi16") == set()
     assert violated(asked, "vgpr128", "vgpr126_hi16") == {"class-membership"}
     assert violated(asked, "vgpr127", "vgpr128_lo16") == {"class-membership"}
 
 
 def test_class_membership_keeps_to_the_banks_of_the_problem() -> None:
-    asked = problem(replace(live("av_32"), banks=("vgpr",)))
+    asked = problem_of(replace(live_of("av_32"), banks=("vgpr",)))
     assert violated(asked, "vgpr1") == set()
     assert violated(asked, "agpr1") == {"class-membership"}
 
@@ -115,22 +116,24 @@ def test_class_membership_keeps_to_the_banks_of_the_problem() -> None:
     ],
 )
 def test_alignment(cls: str, right: str, wrong: str) -> None:
-    assert violated(problem(live(cls)), right) == set()
-    assert violated(problem(live(cls)), wrong) == {"alignment"}
+    assert violated(problem_of(live_of(cls)), right) == set()
+    assert violated(problem_of(live_of(cls)), wrong) == {"alignment"}
 
 
 def test_alignment_is_not_asked_of_unaligned_classes() -> None:
-    assert violated(problem(live("vreg_64"), live("vgpr_16")), "vgpr3_vgpr4", "vgpr5_hi16") == set()
+    assert violated(problem_of(live_of("vreg_64"), live_of("vgpr_16")), "vgpr3_vgpr4", "vgpr5_hi16") == set()
 
 
 def test_alignment_demanded_by_the_problem() -> None:
-    asked = problem(replace(live("vreg_64"), align=4))
+    asked = problem_of(replace(live_of("vreg_64"), align=4))
     assert violated(asked, "vgpr4_vgpr5") == set()
     assert violated(asked, "vgpr2_vgpr3") == {"alignment"}
 
 
 def test_reserved() -> None:
-    asked = problem(live("sreg_32"), live("vreg_64"), sgprs=(0, 1, 3), vgprs=(0, 1, 2, 5, 6), special=("vcc_lo",))
+    asked = problem_of(
+        live_of("sreg_32"), live_of("vreg_64"), sgprs=(0, 1, 3), vgprs=(0, 1, 2, 5, 6), special=("vcc_lo",)
+    )
     assert violated(asked, "sgpr1", "vgpr5_vgpr6") == set()
     assert violated(asked, "vcc_lo", "vgpr5_vgpr6") == set()
     assert violated(asked, "sgpr2", "vgpr5_vgpr6") == {"reserved"}
@@ -141,13 +144,13 @@ def test_reserved() -> None:
 
 
 def test_reserved_without_a_budget_for_the_bank() -> None:
-    asked = replace(problem(live("av_32")), budgets=(BankBudget("vgpr", (0,)),))
+    asked = replace(problem_of(live_of("av_32")), budgets=(BankBudget("vgpr", (0,)),))
     assert violated(asked, "vgpr0") == set()
     assert violated(asked, "agpr0") == {"reserved"}
 
 
 def test_budget() -> None:
-    asked = problem(live("av_64"), vgprs=(0, 1, 2, 3), agprs=())
+    asked = problem_of(live_of("av_64"), vgprs=(0, 1, 2, 3), agprs=())
     assert violated(asked, "vgpr2_vgpr3") == set()
     assert violated(asked, "vgpr3_vgpr4") == {"budget"}
     assert violated(asked, "vgpr200_vgpr201") == {"budget"}
@@ -155,39 +158,39 @@ def test_budget() -> None:
 
 
 def test_interference() -> None:
-    asked = problem(live("vreg_64"), live("vgpr_32", (WHOLE, [(6, 18)])))
+    asked = problem_of(live_of("vreg_64"), live_of("vgpr_32", (WHOLE, [(6, 18)])))
     assert violated(asked, "vgpr0_vgpr1", "vgpr2") == set()
     assert violated(asked, "vgpr0_vgpr1", "vgpr1") == {"interference"}
 
 
 def test_interference_allows_reuse_at_the_last_read() -> None:
-    asked = problem(live("vgpr_32", (WHOLE, [(2, 10)])), live("vgpr_32", (WHOLE, [(10, 18)])))
+    asked = problem_of(live_of("vgpr_32", (WHOLE, [(2, 10)])), live_of("vgpr_32", (WHOLE, [(10, 18)])))
     assert violated(asked, "vgpr0", "vgpr0") == set()
 
 
 def test_interference_of_an_early_clobber_definition() -> None:
     """Instruction 2 reads the first range and defines the second early: slot 9, before operands are released at 10."""
-    asked = problem(live("vgpr_32", (WHOLE, [(2, 10)])), live("vgpr_32", (WHOLE, [(9, 18)])))
+    asked = problem_of(live_of("vgpr_32", (WHOLE, [(2, 10)])), live_of("vgpr_32", (WHOLE, [(9, 18)])))
     assert violated(asked, "vgpr0", "vgpr1") == set()
     assert violated(asked, "vgpr0", "vgpr0") == {"interference"}
 
 
 def test_interference_of_a_dead_definition() -> None:
-    asked = problem(live("vgpr_32", (WHOLE, [(2, 20)])), live("vgpr_32", (WHOLE, [(10, 11)])))
+    asked = problem_of(live_of("vgpr_32", (WHOLE, [(2, 20)])), live_of("vgpr_32", (WHOLE, [(10, 11)])))
     assert violated(asked, "vgpr0", "vgpr1") == set()
     assert violated(asked, "vgpr0", "vgpr0") == {"interference"}
 
 
 def test_interference_lane_by_lane() -> None:
     """The upper half of a pair is dead while another value lives: it may sit there, but not in the lower half."""
-    pair = live("vreg_64", (0b0011, [(2, 30)]), (0b1100, [(2, 6), (22, 30)]))
-    asked = problem(pair, live("vgpr_32", (WHOLE, [(6, 22)])))
+    pair = live_of("vreg_64", (0b0011, [(2, 30)]), (0b1100, [(2, 6), (22, 30)]))
+    asked = problem_of(pair, live_of("vgpr_32", (WHOLE, [(6, 22)])))
     assert violated(asked, "vgpr0_vgpr1", "vgpr1") == set()
     assert violated(asked, "vgpr0_vgpr1", "vgpr0") == {"interference"}
 
 
 def test_interference_of_sixteen_bit_halves() -> None:
-    asked = problem(live("vgpr_16"), live("vgpr_16"), live("vgpr_32", (0b10, [(2, 10)])))
+    asked = problem_of(live_of("vgpr_16"), live_of("vgpr_16"), live_of("vgpr_32", (0b10, [(2, 10)])))
     assert violated(asked, "vgpr0_lo16", "vgpr0_hi16", "vgpr1") == set()
     assert violated(asked, "vgpr0_lo16", "vgpr1_lo16", "vgpr1") == set()
     assert violated(asked, "vgpr0_lo16", "vgpr1_hi16", "vgpr1") == {"interference"}
@@ -195,15 +198,15 @@ def test_interference_of_sixteen_bit_halves() -> None:
 
 
 def test_interference_in_vcc() -> None:
-    asked = problem(live("sreg_64"), live("sreg_32"))
+    asked = problem_of(live_of("sreg_64"), live_of("sreg_32"))
     assert violated(asked, "sgpr0_sgpr1", "vcc_hi") == set()
     assert violated(asked, "vcc", "vcc_hi") == {"interference"}
 
 
 def test_fixed() -> None:
     clobber = FixedOccupation((*units("vgpr0"), *units("vgpr1")), ((10, 11),), "clobbered by call at slot 10")
-    across, read = live("vgpr_32", (WHOLE, [(2, 20)])), live("vgpr_32", (WHOLE, [(2, 10)]))
-    asked = problem(across, read, fixed=(clobber,))
+    across, read = live_of("vgpr_32", (WHOLE, [(2, 20)])), live_of("vgpr_32", (WHOLE, [(2, 10)]))
+    asked = problem_of(across, read, fixed=(clobber,))
     assert violated(asked, "vgpr2", "vgpr0") == set()
     assert violated(asked, "vgpr0", "vgpr1") == {"fixed"}
 
@@ -211,30 +214,30 @@ def test_fixed() -> None:
 def test_fixed_occupations_may_overlap_each_other() -> None:
     argument = FixedOccupation(units("vgpr0"), ((0, 12),), "argument $vgpr0")
     clobber = FixedOccupation(units("vgpr0"), ((10, 11),), "clobbered by call at slot 10")
-    late = live("vgpr_32", (WHOLE, [(12, 20)]))
-    assert violated(problem(late, fixed=(argument, clobber)), "vgpr0") == set()
-    early = live("vgpr_32", (WHOLE, [(11, 20)]))
-    assert violated(problem(early, fixed=(argument, clobber)), "vgpr0") == {"fixed"}
+    late = live_of("vgpr_32", (WHOLE, [(12, 20)]))
+    assert violated(problem_of(late, fixed=(argument, clobber)), "vgpr0") == set()
+    early = live_of("vgpr_32", (WHOLE, [(11, 20)]))
+    assert violated(problem_of(early, fixed=(argument, clobber)), "vgpr0") == {"fixed"}
 
 
 def test_fixed_behind_another_live_range() -> None:
     """A fault that is no pair of neighbours is reported as well."""
     argument = FixedOccupation(units("vgpr0"), ((8, 12),), "argument $vgpr0")
-    long, short = live("vgpr_32", (WHOLE, [(0, 20)])), live("vgpr_32", (WHOLE, [(2, 4)]))
-    assert violated(problem(long, short, fixed=(argument,)), "vgpr0", "vgpr0") == {"interference", "fixed"}
+    long, short = live_of("vgpr_32", (WHOLE, [(0, 20)])), live_of("vgpr_32", (WHOLE, [(2, 4)]))
+    assert violated(problem_of(long, short, fixed=(argument,)), "vgpr0", "vgpr0") == {"interference", "fixed"}
 
 
 def test_interference_behind_a_fixed_occupation() -> None:
     argument = FixedOccupation(units("vgpr0"), ((2, 4),), "argument $vgpr0")
-    long, short = live("vgpr_32", (WHOLE, [(0, 20)])), live("vgpr_32", (WHOLE, [(8, 12)]))
-    assert violated(problem(long, short, fixed=(argument,)), "vgpr0", "vgpr0") == {"interference", "fixed"}
+    long, short = live_of("vgpr_32", (WHOLE, [(0, 20)])), live_of("vgpr_32", (WHOLE, [(8, 12)]))
+    assert violated(problem_of(long, short, fixed=(argument,)), "vgpr0", "vgpr0") == {"interference", "fixed"}
 
 
 def test_violation_says_what_a_next_attempt_needs() -> None:
-    heavy = live("vreg_64_align2", (0b0011, [(2, 10)]), (0b1100, [(6, 10)]), weight=100.0)
-    light = live("vgpr_32", (WHOLE, [(8, 18)]), weight=2.0)
+    heavy = live_of("vreg_64_align2", (0b0011, [(2, 10)]), (0b1100, [(6, 10)]), weight=100.0)
+    light = live_of("vgpr_32", (WHOLE, [(8, 18)]), weight=2.0)
     argument = FixedOccupation(units("vgpr2"), ((0, 9),), "argument $vgpr2")
-    asked = problem(heavy, light, fixed=(argument,), vgprs=(0, 1, 2, 3, 5))
+    asked = problem_of(heavy, light, fixed=(argument,), vgprs=(0, 1, 2, 3, 5))
     result = prove(asked, proposal("vgpr0_vgpr1", "vgpr1"))
     (violation,) = result.violations
     assert violation.rule == "interference"
@@ -250,20 +253,22 @@ def test_violation_says_what_a_next_attempt_needs() -> None:
 
 
 def test_each_conflicting_pair_is_reported_once() -> None:
-    twice = live("vreg_64", (0b1111, [(2, 6), (10, 14)]))
-    result = prove(problem(twice, twice, twice), proposal(*["vgpr0_vgpr1"] * 3))
+    twice = live_of("vreg_64", (0b1111, [(2, 6), (10, 14)]))
+    result = prove(problem_of(twice, twice, twice), proposal(*["vgpr0_vgpr1"] * 3))
     assert [v.ranges for v in result.violations] == [(0, 1), (0, 2), (1, 2)]
     assert {v.lanes for v in result.violations} == {(15, 15)}
 
 
 def test_many_violations_are_cut_off_and_said_so() -> None:
-    result = prove(problem(*[live("vgpr_32")] * 40), proposal(*["vgpr0"] * 40))
+    result = prove(problem_of(*[live_of("vgpr_32")] * 40), proposal(*["vgpr0"] * 40))
     assert result.outcome is Outcome.REFUTED
     assert (len(result.violations), result.truncated) == (512, True)
 
 
 def test_free_registers_are_legal() -> None:
-    asked = problem(live("sreg_64"), live("sgpr_32"), sgprs=(0, 1, 2, 3, 5, 6, 7), special=("vcc", "vcc_lo", "vcc_hi"))
+    asked = problem_of(
+        live_of("sreg_64"), live_of("sgpr_32"), sgprs=(0, 1, 2, 3, 5, 6, 7), special=("vcc", "vcc_lo", "vcc_hi")
+    )
     result = prove(asked, proposal("sgpr1_sgpr2", "sgpr3"))
     (violation,) = result.violations
     assert violation.rule == "alignment"
@@ -291,7 +296,7 @@ def test_free_registers_are_legal() -> None:
     ],
 )
 def test_malformed_problems_are_invalid(damage: Callable[[AllocationProblem], AllocationProblem]) -> None:
-    good = problem(live("vgpr_32"), live("vgpr_32"))
+    good = problem_of(live_of("vgpr_32"), live_of("vgpr_32"))
     result = prove(damage(good), proposal("vgpr0", "vgpr1"))
     assert result.outcome is Outcome.INVALID
     assert result.reason
@@ -299,13 +304,13 @@ def test_malformed_problems_are_invalid(damage: Callable[[AllocationProblem], Al
 
 @pytest.mark.parametrize("registers", [(), ("vgpr0",), ("vgpr0", "vgpr1", "vgpr2")])
 def test_a_proposal_of_the_wrong_length_is_invalid(registers: tuple[str, ...]) -> None:
-    result = prove(problem(live("vgpr_32"), live("vgpr_32")), proposal(*registers))
+    result = prove(problem_of(live_of("vgpr_32"), live_of("vgpr_32")), proposal(*registers))
     assert result.outcome is Outcome.INVALID
     assert "2 live ranges" in result.reason
 
 
 def test_a_class_that_is_not_known_is_unknown() -> None:
-    asked = problem(live("vgpr_32"))
+    asked = problem_of(live_of("vgpr_32"))
     asked = replace(asked, ranges=(replace(asked.ranges[0], register_class="vreg_77"),))
     result = prove(asked, proposal("vgpr0"))
     assert result.outcome is Outcome.UNKNOWN
@@ -313,11 +318,11 @@ def test_a_class_that_is_not_known_is_unknown() -> None:
 
 
 def test_an_empty_problem_is_proved() -> None:
-    result = prove(problem(), proposal())
+    result = prove(problem_of(), proposal())
     assert (result.outcome, result.obligations) == (Outcome.PROVED, 0)
 
 
 def test_obligations_are_counted() -> None:
-    result = prove(problem(live("vgpr_32"), live("vgpr_32", (WHOLE, [(10, 18)]))), proposal("vgpr0", "vgpr0"))
+    result = prove(problem_of(live_of("vgpr_32"), live_of("vgpr_32", (WHOLE, [(10, 18)]))), proposal("vgpr0", "vgpr0"))
     # Seven rules for each range and one pair of neighbours.
     assert (result.outcome, result.obligations) == (Outcome.PROVED, 15)

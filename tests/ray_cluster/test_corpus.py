@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from batch_support import wait_for
 from cluster_support import MARKS, needs_ray
+from corpus_support import hold_once, needs, task
 from process_support import gone, parent_of
-from test_corpus import _needs, _task, hold_once
 
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import ToolchainError
@@ -42,7 +42,7 @@ def _stop(_row: Mapping[str, Any], _left: int) -> None:
 
 @needs_ray
 def test_the_data_set_is_the_one_made_without_ray(cluster: Cluster, tmp_path: Path) -> None:
-    _needs("mlir")
+    needs("mlir")
     for out, options in (("here", ["-j1"]), ("ray", ["--ray"])):
         assert verilocc(["corpus", "make", "--out", str(tmp_path / out), "-q", *OPTIONS, *options]) == 0
     here, there = (
@@ -65,8 +65,8 @@ def test_the_data_set_is_the_one_made_without_ray(cluster: Cluster, tmp_path: Pa
 @pytest.mark.long
 @needs_ray
 def test_a_task_that_crashes_hangs_or_fails_costs_itself_only(cluster: Cluster) -> None:
-    _needs("mlir")
-    done = list(RUNNER(_task, ["a", "crash", "b", "hang", "bad", "c"], jobs=2, seconds=15))
+    needs("mlir")
+    done = list(RUNNER(task, ["a", "crash", "b", "hang", "bad", "c"], jobs=2, seconds=15))
     assert [one.task for one in done] == ["a", "crash", "b", "hang", "bad", "c"]
     assert [one.result for one in done] == ["A", None, "B", None, None, "C"]
     failures = [one.failure for one in done]
@@ -78,7 +78,7 @@ def test_a_task_that_crashes_hangs_or_fails_costs_itself_only(cluster: Cluster) 
 @pytest.mark.long
 @needs_ray
 def test_a_ray_worker_that_is_killed_costs_no_task(cluster: Cluster, tmp_path: Path) -> None:
-    _needs("mlir")
+    needs("mlir")
     with ThreadPoolExecutor(1) as pool:
         given = ["a", str(tmp_path), "b", "c"]
         running = pool.submit(lambda: list(RUNNER(hold_once, given, jobs=2, seconds=90)))
@@ -95,7 +95,7 @@ def test_a_ray_worker_that_is_killed_costs_no_task(cluster: Cluster, tmp_path: P
 @pytest.mark.long
 @needs_ray
 def test_a_task_whose_ray_worker_is_killed_each_time_has_no_result(cluster: Cluster) -> None:
-    _needs("mlir")
+    needs("mlir")
     done = list(RUNNER(_kill_ray_worker, ["a", "die", "b"], jobs=2, seconds=60))
     assert [one.result for one in done] == ["a", None, "b"]
     assert done[1].failure.startswith("the Ray worker was lost: ")
@@ -110,7 +110,7 @@ def _kill_ray_worker(what: str) -> str:
 @pytest.mark.long
 @needs_ray
 def test_closing_ends_what_is_running_on_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    _needs("mlir")
+    needs("mlir")
     given = (str(tmp_path) if number == 1 else "a" for number in count())
     with closing(RUNNER(hold_once, given, jobs=2, seconds=600)) as results:
         assert next(results).result == "a"
@@ -121,9 +121,9 @@ def test_closing_ends_what_is_running_on_the_cluster(cluster: Cluster, tmp_path:
 @pytest.mark.long
 @needs_ray
 def test_a_node_with_another_front_end_is_refused(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    _needs("mlir")
+    needs("mlir")
     here = on_ray._versions(("mlir",))
     monkeypatch.setattr(on_ray, "_versions", lambda _sources: {**here, "mlir": "torch-mlir 1"})
     with pytest.raises(ToolchainError, match=r"node .*: mlir is 'torch-mlir .*', not 'torch-mlir 1'") as raised:
-        list(RUNNER(_task, ["a"], jobs=1, seconds=60))
+        list(RUNNER(task, ["a"], jobs=1, seconds=60))
     assert "same versions" in raised.value.hint

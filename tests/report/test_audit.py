@@ -7,11 +7,11 @@ import json
 import re
 from functools import lru_cache
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
 from allocation import phases_of_ir, phases_of_kernel
+from support import REPOSITORY, TEST_DATA
 
 from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import RULES, AuditReport, Fault, Finding, FunctionAudit, MoveCounts, audit
@@ -29,8 +29,7 @@ from verilocc_mlir.target.targets import target
 
 jsonschema = pytest.importorskip("jsonschema")
 
-DATA = Path(__file__).parent / "data"
-REPOSITORY = Path(__file__).resolve().parent.parent
+DATA = TEST_DATA
 KERNELS = REPOSITORY / "examples" / "kernels"
 SARIF_SCHEMA = json.loads((DATA / "report" / "sarif-2.1.0-rtm.5.json").read_text())
 

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 from page_support import Page, assigned_cells, box_cells, read_page, shown_cells
+from support import REPOSITORY
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Verdict
@@ -31,7 +32,6 @@ from verilocc_mlir.report.page.verdicts import asked
 from verilocc_mlir.target.occupancy import waves_by_sgprs, waves_by_vectors
 from verilocc_mlir.target.targets import TARGETS, target
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 KERNELS = REPOSITORY / "examples" / "kernels"
 HOSTILE = "k<script>alert(1)</script>&amp;'</style>-->"
 SMALL = """

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from allocators_support import Compiled, as_read, compile_phases, finish, violations
-from analysis_support import PREAMBLE, mir_text, random_body
-from support import llc, run_llc
+from analysis_support import random_body
+from builders import mir_text, preamble
+from support import TEST_DATA, llc, run_llc
 
 from smt_verifier.audit import audit
 from smt_verifier.audit.wording import render
@@ -16,7 +17,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target
 
-DATA = Path(__file__).resolve().parent / "data" / "rewrite"
+DATA = TEST_DATA / "rewrite"
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
 ONLY_CDNA = {"mfma"}
 NOT_AUDITED = {"whole_wave"}
@@ -84,9 +85,7 @@ def test_an_object_file_comes_out(path: Path, tmp_path: Path) -> None:
 def test_random_functions_are_accepted_and_proved(seed: int) -> None:
     """Any control flow, partial and missing definitions, IMPLICIT_DEF, early-clobber: what LLVM itself accepts."""
     body = random_body(seed, blocks=3 + seed % 7, registers=4 + seed % 9, length=3 + seed % 6)
-    pre = run_llc(
-        PREAMBLE.format(name="f") + mir_text(body), "gfx942", "-start-before=greedy,0", "-stop-before=greedy,0"
-    )
+    pre = run_llc(preamble() + mir_text(body), "gfx942", "-start-before=greedy,0", "-stop-before=greedy,0")
     compiled = compile_phases(pre, "gfx942", ("sgpr", "vgpr"))
     finish(compiled)
     check_audits(compiled)

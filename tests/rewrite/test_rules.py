@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from analysis_support import mir_file
+from builders import mir_file, problem_of_body
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import MachineFunction
@@ -370,8 +370,7 @@ class TestRefusals:
     BODY = "\n  bb.0:\n    %0:vreg_64 = IMPLICIT_DEF\n    S_NOP 0, implicit %0\n"
 
     def ask(self) -> tuple[AllocationProblem, Proposal]:
-        file = mir_file(self.BODY)
-        problem = build_problem(file, file.functions[0], target("gfx942"), "vgpr")
+        problem = problem_of_body(self.BODY)
         return problem, Proposal(1, "by hand", ("vgpr0_vgpr1",))
 
     def test_a_register_of_another_size(self) -> None:

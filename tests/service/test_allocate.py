@@ -13,6 +13,8 @@ from typing import Any
 import grpc
 import pytest
 from allocators_support import as_read
+from audit_support import repeated_undefined_input
+from builders import MFMA, machine_code, problem_of_text
 from grpc_health.v1 import health_pb2
 from service_support import (
     CPU,
@@ -26,9 +28,7 @@ from service_support import (
     sgpr,
     small_mir,
 )
-from spilling_support import MFMA, machine_code
 from support import allocated_by_llvm, cpu_of, pre_ra, readable, run_llc
-from test_audit_llvm import repeated_undefined_input
 
 from smt_verifier.audit import audit
 from smt_verifier.audit.wording import render
@@ -40,7 +40,6 @@ from verilocc_mlir.allocators import allocator
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import Phase, build_problem
-from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.service import wire
 from verilocc_mlir.target.targets import TARGETS, target
 
@@ -150,17 +149,12 @@ def test_the_text_is_sent_only_if_it_is_asked_for(client: Client, two: str) -> N
     assert answer.functions[0].assignments
 
 
-def problem_of(text: str, cpu: str = CPU, phase: Phase = "sgpr", number: int = 0) -> AllocationProblem:
-    file = parse_mir(text)
-    return build_problem(file, file.functions[number], target(cpu), phase)
-
-
 @pytest.mark.parametrize("phase", ["sgpr", "vgpr"])
 def test_a_structured_problem_is_answered_with_its_proof(client: Client, two: str, phase: Phase) -> None:
     text = two
     if phase == "vgpr":
         text = before_vectors(client.allocation.Allocate(request_of(two, CPU, "sgpr")).mir.decode(), CPU)
-    problem = problem_of(text, CPU, phase)
+    problem = problem_of_text(text, CPU, phase)
     request = allocation.AllocateRequest(problem=wire.problem_message(problem), return_obligations=True)
     answer = client.allocation.Allocate(request, timeout=SECONDS)
     (found,) = answer.functions
@@ -405,7 +399,9 @@ def test_what_an_allocator_does_never_gets_past_the_proof(client: Client, vector
     answer = client.allocation.Allocate(request_of(vectors, CPU, "vgpr", allocator=name), timeout=SECONDS)
     own = name == "prints"
     check_against_the_library(answer, vectors, CPU, "vgpr", name if own else "deterministic")
-    problem = allocation.AllocateRequest(problem=wire.problem_message(problem_of(vectors, CPU, "vgpr")), allocator=name)
+    problem = allocation.AllocateRequest(
+        problem=wire.problem_message(problem_of_text(vectors, CPU, "vgpr")), allocator=name
+    )
     (found,) = client.allocation.Allocate(problem, timeout=SECONDS).functions
     assert (found.outcome, found.allocator) == (PROVED, name if own else "deterministic")
     assert [a.allocator for a in found.attempts] == ([name] if own else [name, "deterministic"])
@@ -423,7 +419,7 @@ DEFECTS = {
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_of_an_allocator_costs_its_attempt(client: Client, name: str) -> None:
     text = small_mir()
-    given = wire.problem_message(problem_of(text))
+    given = wire.problem_message(problem_of_text(text, CPU, "sgpr"))
     for request in (sgpr(text, name, return_mir=True), allocation.AllocateRequest(problem=given, allocator=name)):
         answer = client.allocation.Allocate(request, timeout=SECONDS)
         (found,) = answer.functions

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
+from builders import problem_of_text
 from grpc import StatusCode
 from service_support import (
     BAD_INPUT,
@@ -30,10 +31,7 @@ from support import allocated_by_llvm
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import problem_pb2, verdict_pb2
-from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.service import wire
-from verilocc_mlir.target.targets import target
 
 
 def test_a_message_over_the_limit(client: Client) -> None:
@@ -68,8 +66,7 @@ def test_a_stream_with_bytes_that_are_no_message_ends_with_what_was_accepted(cli
 
 def test_random_bytes_and_random_edits_of_a_problem(client: Client) -> None:
     """Field by field of the contract, each with another value now and then."""
-    file = parse_mir(small_mir())
-    problem = build_problem(file, file.functions[0], target(CPU), "sgpr")
+    problem = problem_of_text(small_mir(), CPU, "sgpr")
     good = allocation.AllocateRequest(problem=wire.problem_message(problem)).SerializeToString()
     chosen = random.Random(5)
     for number in range(150):

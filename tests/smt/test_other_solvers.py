@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from allocation import phases_of_kernel
+from builders import live_of, problem_of
 from other_solvers import ANSWER, BOTH, Recorder, bitwuzla, cvc5
-from prove_support import live, problem, proposal
+from prove_support import proposal
 from support import cpu_of, kernel_paths
 
 from smt_verifier.audit import audit
@@ -27,7 +28,9 @@ UNINTERPRETED = (
 PROVED = Obligation("equal", "QF_UF", UNINTERPRETED, (("x", "(= (add a c) (add b c))"), ("y", "(= b a)")))
 REFUTED = Obligation("unequal", "QF_UF", UNINTERPRETED, (("x", "(= (add a c) (add c b))"), ("y", "(= a b)")))
 
-ASKED = problem(live("vreg_64_align2"), live("vgpr_32"), live("sreg_64"), live("av_32"), live("vgpr_16"))
+ASKED = problem_of(
+    live_of("vreg_64_align2"), live_of("vgpr_32"), live_of("sreg_64"), live_of("av_32"), live_of("vgpr_16")
+)
 GOOD = ("vgpr0_vgpr1", "vgpr2", "vcc", "agpr0", "vgpr3_hi16")
 PROPOSALS = [
     GOOD,

@@ -13,16 +13,14 @@ from pathlib import Path
 
 import pytest
 from process_support import gone
+from smt_support import EASY, EQUAL, HARD, obligation
 from support import HEARING, REPOSITORY
-from test_smt_solver import EQUAL, obligation, pigeons
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, ProcessSolver, Verdict, Z3Solver, default_solver, pool
 from smt_verifier.smt.pool import WorkerFailure, WorkerPool
 from smt_verifier.smt.processes import replay
 
-EASY = obligation("(= a b)")
-HARD = obligation("false", script=pigeons(14))
 GREEDY = obligation(
     "(= (bvurem (bvmul x y) z) (bvudiv (bvmul z x) y))",
     script="".join(f"(declare-const {name} (_ BitVec 4000))" for name in "xyz"),
@@ -210,7 +208,7 @@ def test_close_ends_the_workers_and_the_solver_goes_on(solver: ProcessSolver) ->
 PARENT = """
 import resource, sys
 sys.path[:0] = {paths}
-from test_smt_processes import EASY, HARD
+from smt_support import EASY, HARD
 from smt_verifier.smt import ProcessSolver
 solver = ProcessSolver()
 solver.check(EASY)

@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
+from smt_support import EQUAL, obligation, pigeons
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Z3Solver, conjunction, quoted_symbol, to_smtlib
-
-EQUAL = (
-    "(declare-sort V 0)(declare-fun f (V) V)\n"
-    "(declare-const a V)(declare-const b V)(declare-const c V)(declare-const d V)\n"
-    "(assert (= a b))"
-)
-
-
-def obligation(*goals: str, script: str = EQUAL, logic: str = "QF_UF") -> Obligation:
-    return Obligation("test", logic, script, tuple((f"goal {term}", term) for term in goals))
-
-
-def pigeons(holes: int) -> str:
-    """So many pigeons and one more do not fit: short to say, exponential for resolution."""
-    birds = range(holes + 1)
-    lines = [f"(declare-const p{i}_{j} Bool)" for i in birds for j in range(holes)]
-    lines += [f"(assert (or {' '.join(f'p{i}_{j}' for j in range(holes))}))" for i in birds]
-    pairs = itertools.combinations(birds, 2)
-    lines += [f"(assert (not (and p{a}_{j} p{b}_{j})))" for a, b in pairs for j in range(holes)]
-    return "\n".join(lines)
 
 
 def test_goals_that_follow_are_proved() -> None:

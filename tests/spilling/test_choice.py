@@ -1,31 +1,27 @@
-"""What is spilled and where: around loops, the furthest next use, constants computed anew, narrow EXEC."""
+"""What is spilled and where: around loops, the furthest next use, constants computed anew, in_narrow_exec EXEC."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pytest
+from builders import kernel, loads, loop, machine_code, reads, stores, uses, waiting
 from spilling_support import (
+    CONSTANTS,
     NOTHING_SPILLED,
+    PRESSED,
     TARGETS,
     Allocated,
     allocate,
     before_phase,
     blocks_with,
+    in_narrow_exec,
     is_reload,
     is_save,
-    kernel,
-    loads,
-    loop,
-    machine_code,
     object_of,
-    reads,
-    stores,
-    uses,
+    proved,
 )
 
-from smt_verifier.audit.wording import render
-from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -38,10 +34,6 @@ from verilocc_mlir.target.targets import target
 CPU = "gfx1100"
 
 
-def waiting(count: int) -> list[str]:
-    return [f"%v{k}" for k in range(count)]
-
-
 def around(cpu: str, used: int) -> Allocated:
     """24 values from before a loop to behind it, of which the loop reads the first ``used``."""
     body = [*loads(24), *loop(stores(waiting(used))), *stores(waiting(24))]
@@ -52,12 +44,6 @@ def registers_in(text: str, block: int) -> set[str]:
     (function,) = parse_mir(text).functions
     (found,) = (b for b in function.blocks if b.number == block)
     return {f"%{op.vreg}" for i in found.instructions for op in i.all_operands if op.vreg >= 0}
-
-
-def proved(done: Allocated) -> None:
-    report = done.pair.audit()
-    assert [render(f) for found in report.functions for f in found.findings] == []
-    assert report.outcome is Outcome.PROVED
 
 
 def spilled(done: Allocated) -> dict[str, SpillAction]:
@@ -131,27 +117,6 @@ def test_the_furthest_next_use_waits() -> None:
     assert set(spilled(done)) <= {f"%{k}" for k in far}
 
 
-CONSTANTS = f"""
-  bb.0:
-    successors: %bb.1(0x80000000)
-    liveins: $vgpr0
-    %0:vgpr_32 = COPY $vgpr0
-    %1:vgpr_32 = V_MOV_B32_e32 1078530011, implicit $exec
-    %2:vgpr_32 = V_MOV_B32_e32 1076754516, implicit $exec
-{reads(range(3, 9))}
-
-  bb.1:
-    successors: %bb.1(0x7c000000), %bb.2(0x04000000)
-{uses(range(3, 9))}
-    S_CBRANCH_SCC0 %bb.1, implicit undef $scc
-    S_BRANCH %bb.2
-
-  bb.2:
-{uses([*range(3, 9), 1, 2])}
-    S_ENDPGM 0
-"""
-
-
 def test_constants_are_computed_anew_and_not_stored() -> None:
     done = allocate(machine_code(CONSTANTS, 7), CPU)
     proved(done)
@@ -175,38 +140,12 @@ def test_a_value_that_is_no_constant_is_stored() -> None:
     assert spilled(done)["%1"].kind == "spill"
 
 
-def narrow(inside: str, after: str) -> str:
-    """1 to 8 are there before a branch that narrows EXEC; ``inside`` runs for some threads, ``after`` for all again."""
-    return f"""
-  bb.0:
-    successors: %bb.1(0x40000000), %bb.2(0x40000000)
-    liveins: $vgpr0, $sgpr0
-    %0:vgpr_32 = COPY $vgpr0
-{reads(range(1, 9))}
-    renamable $sgpr1 = S_AND_SAVEEXEC_B32 renamable $sgpr0, implicit-def $exec, implicit-def dead $scc, implicit $exec
-    S_CBRANCH_EXECZ %bb.2, implicit $exec
-
-  bb.1:
-    successors: %bb.2(0x80000000)
-    liveins: $sgpr1
-{inside}
-
-  bb.2:
-    liveins: $sgpr1
-    $exec_lo = S_OR_B32 $exec_lo, killed renamable $sgpr1, implicit-def dead $scc
-{after}
-    S_ENDPGM 0
-"""
-
-
 NOPS = "\n".join(["    S_NOP 0"] * 20)
-PRESSED = f"{reads(range(9, 13))}\n{uses(range(9, 13))}"
-"""Four more values for a while."""
 
 
 def test_what_is_loaded_under_a_narrow_exec_is_loaded_again_for_all_threads() -> None:
-    """Every value is read inside and behind: what the narrow block loads has only that block's threads."""
-    done = allocate(machine_code(narrow(f"{PRESSED}\n{uses(range(1, 9))}", uses(range(1, 9))), 9), CPU)
+    """Every value is read inside and behind: what the in_narrow_exec block loads has only that block's threads."""
+    done = allocate(machine_code(in_narrow_exec(f"{PRESSED}\n{uses(range(1, 9))}", uses(range(1, 9))), 9), CPU)
     proved(done)
     from_before = [a for a in done.candidate.spills if int(a.register[1:]) < 9]
     assert from_before
@@ -227,7 +166,7 @@ def _block_of(done: Allocated, place: str) -> int:
 
 
 def test_code_behind_a_branch_comes_after_exec_is_restored() -> None:
-    done = allocate(machine_code(narrow(PRESSED, uses(range(1, 9))), 9), CPU)
+    done = allocate(machine_code(in_narrow_exec(PRESSED, uses(range(1, 9))), 9), CPU)
     proved(done)
     (last,) = (b for b in done.function.blocks if b.number == 2)
     assert last.instructions[0].opcode == "S_OR_B32"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from analysis_support import machine_function
+from builders import machine_function
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.execution import (

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from allocation import with_attributes
 from allocators_support import as_read
+from builders import MFMA, kernel, loads, loop, machine_code, many_scalars, reads, stores, uses
 from random_ir import Features as IrFeatures
 from random_ir import random_ir
 from random_mir import random_mir
 from random_mir.features import random_features
 from spilling_support import (
-    MFMA,
     NOTHING_SPILLED,
     TARGETS,
     Allocated,
@@ -23,17 +22,9 @@ from spilling_support import (
     blocks_with,
     is_reload,
     is_save,
-    kernel,
-    loads,
-    loop,
-    machine_code,
-    many_scalars,
     object_of,
-    reads,
-    stores,
-    uses,
 )
-from support import allocated_by_llvm, cpu_of, run_llc, run_opt
+from support import DEMO_KERNELS, allocated_by_llvm, cpu_of, run_llc, run_opt
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
@@ -44,7 +35,7 @@ from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.target.targets import target
 
-KERNELS = Path(__file__).resolve().parent.parent / "examples" / "kernels"
+KERNELS = DEMO_KERNELS
 
 
 def proved(done: Allocated) -> None:

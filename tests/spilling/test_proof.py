@@ -7,20 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from allocation import Pair
-from spilling_support import (
-    Allocated,
-    allocate,
-    before_phase,
-    change,
-    kernel,
-    loads,
-    loop,
-    machine_code,
-    reads,
-    stores,
-    uses,
-)
-from test_spilling_choice import CONSTANTS, PRESSED, narrow
+from builders import kernel, loads, loop, machine_code, reads, stores, uses
+from spilling_support import CONSTANTS, PRESSED, Allocated, allocate, before_phase, change, in_narrow_exec
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -46,7 +34,7 @@ def constants() -> Allocated:
 
 def masked() -> Allocated:
     """Values loaded for some threads, and again for all."""
-    return allocate(machine_code(narrow(f"{PRESSED}\n{uses(range(1, 9))}", uses(range(1, 9))), 9), CPU)
+    return allocate(machine_code(in_narrow_exec(f"{PRESSED}\n{uses(range(1, 9))}", uses(range(1, 9))), 9), CPU)
 
 
 def carried() -> Allocated:

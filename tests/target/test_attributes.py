@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from support import run_llc
 
-from tests.support import run_llc
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.attributes import function_attributes, unquote

@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 
 import pytest
+from support import run_llc
+from target_oracles import undefined_uses
 
-from tests.support import run_llc
-from tests.target_oracles import undefined_uses
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.callingconv import REGMASKS, callee_saved, regmask

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from target_oracles import register_tables
 
-from tests.target_oracles import register_tables
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.target.classes import contains, member_names, members, register_class
 from verilocc_mlir.target.registers import Bank, physical_register

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from support import llc, run_llc
 
-from tests.support import llc, run_llc
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.target.occupancy import (
     effective_waves,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from target_oracles import register_tables
 
-from tests.target_oracles import register_tables
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.target.lanes import full_lanes, lane_list, subregister_lanes
 from verilocc_mlir.target.registers import (

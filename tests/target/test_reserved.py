@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support import allocated_by_llvm, cpu_of, kernel_paths, pre_ra, readable, run_llc
+from target_oracles import all_registers, reserved_by_llvm
 
-from tests.support import allocated_by_llvm, cpu_of, kernel_paths, pre_ra, readable, run_llc
-from tests.target_oracles import all_registers, reserved_by_llvm
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from process_support import gone
-from support import HEARING
+from support import HEARING, REPOSITORY
 from toolchain_support import compiler, source
 
 from verilocc_mlir.errors import InputError, ToolchainError
@@ -48,7 +48,7 @@ def test_an_interrupt_kills_the_tool(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*HEARING, sys.executable, "-c", script],
         stderr=subprocess.PIPE,
-        cwd=Path(__file__).parent.parent,
+        cwd=REPOSITORY,
     )
     for _ in range(500):
         if note.exists() and note.read_text().strip():
