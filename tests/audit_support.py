@@ -47,13 +47,13 @@ def edited(pair: Pair, pattern: str, change: str | Callable[[re.Match[str]], str
 
 
 NARROW = """--- |
-  define amdgpu_kernel void @moved_narrow() #0 {{
+  define amdgpu_kernel void @narrow() #0 {{
     ret void
   }}
   attributes #0 = {{ "target-cpu"="gfx942" }}
 ...
 ---
-name:            moved_narrow
+name:            narrow
 tracksRegLiveness: true
 registers:
   - {{ id: 0, class: vgpr_32, preferred-register: '', flags: [  ] }}
@@ -75,7 +75,7 @@ body:             |
     successors: %bb.2(0x80000000)
     liveins: $sgpr2_sgpr3{live}
 
-    {moved_narrow}
+    {narrow}
     S_BRANCH %bb.2
 
   bb.2:

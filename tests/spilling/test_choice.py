@@ -1,4 +1,4 @@
-"""What is spilled and where: around loops, the furthest next use, constants computed anew, in_narrow_exec EXEC."""
+"""What is spilled and where: around loops, the furthest next use, constants computed anew, narrow EXEC."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ NOPS = "\n".join(["    S_NOP 0"] * 20)
 
 
 def test_what_is_loaded_under_a_narrow_exec_is_loaded_again_for_all_threads() -> None:
-    """Every value is read inside and behind: what the in_narrow_exec block loads has only that block's threads."""
+    """Every value is read inside and behind: what the narrow block loads has only that block's threads."""
     done = allocate(machine_code(in_narrow_exec(f"{PRESSED}\n{uses(range(1, 9))}", uses(range(1, 9))), 9), CPU)
     proved(done)
     from_before = [a for a in done.candidate.spills if int(a.register[1:]) < 9]
