@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -89,13 +88,3 @@ def start(*arguments: str | Path, cache: Path, **environment: str) -> subprocess
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def wait_for(path: Path, lines: int = 1, seconds: float = 60) -> list[str]:
-    """The lines of a file, when it has that many."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if path.exists() and path.read_text().count("\n") >= lines:
-            return path.read_text().splitlines()
-        time.sleep(0.05)
-    raise AssertionError(f"{path} has not {lines} lines after {seconds} s")

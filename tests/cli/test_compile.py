@@ -9,12 +9,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from process_support import lines_of
 from support import HEARING, REPOSITORY, llc, pre_ra, readable, run_llc
 
 from smt_verifier.audit import Finding, FunctionAudit, MoveCounts
@@ -331,7 +331,7 @@ def test_interruption_leaves_nothing(stop: signal.Signals, demo_kernels: Path, t
     started = tmp_path / "started"
     slow = tmp_path / "llc"
     slow.write_text(
-        f'#!/bin/sh\ncase "$*" in *-o*) echo $$ >> {started}; sleep 60;; esac\nexec {llc()} "$@"\n',
+        f'#!/bin/sh\ncase "$*" in *-o*) echo $$ >> {started}; sleep 600;; esac\nexec {llc()} "$@"\n',
     )
     slow.chmod(0o755)
     out = tmp_path / "out" / "k.hsaco"
@@ -352,10 +352,7 @@ def test_interruption_leaves_nothing(stop: signal.Signals, demo_kernels: Path, t
         stderr=subprocess.PIPE,
         text=True,
     )
-    for _ in range(600):
-        if started.exists() and started.read_text().endswith("\n"):
-            break
-        time.sleep(0.1)
+    lines_of(started)
     running.send_signal(stop)
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130, errors

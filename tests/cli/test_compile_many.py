@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch_support import CPU, faulty_llc, kernel, kernels, start, wait_for
-from process_support import gone
+from batch_support import CPU, faulty_llc, kernel, kernels, start
+from process_support import gone, lines_of
 
 from verilocc_mlir import store as store_module
 from verilocc_mlir.cli.main import run
@@ -260,8 +260,8 @@ def test_an_interrupted_run_goes_on_where_it_was(stop: signal.Signals, batch: Ba
     slow = faulty_llc(tmp_path / "llc", "times5", 'if [ ! -e "$0.go" ]; then echo $$ $PPID >> "$0.log"; sleep 600; fi')
     command = [batch.source, "-o", batch.out, "--jobs=1"]
     first = start(*command, cache=batch.store, VERILOCC_LLC=str(slow))
-    log = wait_for(Path(f"{slow}.log"))
-    wait_for(batch.out / JOURNAL_NAME, 2)
+    log = lines_of(Path(f"{slow}.log"))
+    lines_of(batch.out / JOURNAL_NAME, 2)
     first.send_signal(stop)
     said, errors = first.communicate(timeout=60)
     assert first.returncode == 130, errors
@@ -284,8 +284,8 @@ def test_a_run_that_is_killed_goes_on_where_it_was(batch: Batch, tmp_path: Path)
     slow = faulty_llc(tmp_path / "llc", "times5", 'if [ ! -e "$0.go" ]; then echo $$ $PPID >> "$0.log"; sleep 600; fi')
     command = [batch.source, "-o", batch.out, "--jobs=1"]
     first = start(*command, cache=batch.store, VERILOCC_LLC=str(slow))
-    log = wait_for(Path(f"{slow}.log"))
-    wait_for(batch.out / JOURNAL_NAME, 2)
+    log = lines_of(Path(f"{slow}.log"))
+    lines_of(batch.out / JOURNAL_NAME, 2)
     first.kill()
     first.communicate(timeout=60)
     assert all(gone(int(pid)) for line in log for pid in line.split())
@@ -324,7 +324,7 @@ def test_two_runs_do_not_write_into_one_directory_at_once(
     kernels(batch.source, 1)
     slow = faulty_llc(tmp_path / "llc", "times3", 'echo $$ >> "$0.log"; sleep 600')
     first = start(batch.source, "-o", batch.out, cache=batch.store, VERILOCC_LLC=str(slow))
-    wait_for(Path(f"{slow}.log"))
+    lines_of(Path(f"{slow}.log"))
     assert run(["compile-many", str(batch.source), "-o", str(batch.out), f"-mcpu={CPU}", "--no-cache"]) == 2
     assert "another run is writing here" in capsys.readouterr().err
     first.terminate()

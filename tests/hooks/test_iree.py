@@ -8,13 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from process_support import gone, lines_of
 from support import HEARING, REPOSITORY
 
 from verilocc_mlir.cli.main import run
@@ -305,7 +305,7 @@ def test_interruption_leaves_nothing(stage: str, tmp_path: Path) -> None:
     slow = tmp_path / "tool" / stage
     slow.parent.mkdir()
     slow.write_text(
-        f'#!/bin/sh\ncase "$*" in *--version*) exec {_real(stage)} "$@";; esac\necho $$ >> {started}\nexec sleep 60\n'
+        f'#!/bin/sh\ncase "$*" in *--version*) exec {_real(stage)} "$@";; esac\necho $$ >> {started}\nexec sleep 600\n'
     )
     slow.chmod(0o755)
     variable = VARIABLE if stage == "iree-compile" else "VERILOCC_LLC"
@@ -319,10 +319,7 @@ def test_interruption_leaves_nothing(stage: str, tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
-    for _ in range(600):
-        if started.exists() and started.read_text().endswith("\n"):
-            break
-        time.sleep(0.1)
+    lines_of(started)
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130, errors
@@ -330,18 +327,7 @@ def test_interruption_leaves_nothing(stage: str, tmp_path: Path) -> None:
     assert list(out.iterdir()) == []
     assert not list(tmp_path.glob("verilocc-*"))
     for process in started.read_text().split():
-        _wait_until_gone(int(process))
-
-
-def _wait_until_gone(process: int) -> None:
-    """A process that was ended stays in the table until its new parent, the system's first one, has asked for it."""
-    for _ in range(300):
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.1)
-    pytest.fail(f"process {process} is still there")
+        assert gone(int(process))
 
 
 def _real(stage: str) -> str:

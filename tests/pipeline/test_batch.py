@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from batch_support import CPU, faulty_llc, kernel, kernels, wait_for
-from process_support import gone
+from batch_support import CPU, faulty_llc, kernel, kernels
+from process_support import gone, lines_of
 from support import REPOSITORY
 
 from smt_verifier.outcome import Outcome
@@ -302,7 +302,7 @@ def test_closing_ends_what_is_running(tmp_path: Path, monkeypatch: pytest.Monkey
 
     with closing(LocalExecutor(2, 60).run(jobs())) as results:
         assert next(results).number == 0
-        log = wait_for(Path(f"{slow}.log"))
+        log = lines_of(Path(f"{slow}.log"))
     assert len(taken) <= 4
     assert all(gone(int(pid)) for line in log for pid in line.split())
 
@@ -321,7 +321,7 @@ def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
         cwd=REPOSITORY,
         env={**os.environ, "VERILOCC_LLC": str(slow)},
     )
-    log = wait_for(Path(f"{slow}.log"))
+    log = lines_of(Path(f"{slow}.log"))
     parent.kill()
     parent.wait()
     assert all(gone(int(pid)) for line in log for pid in line.split())

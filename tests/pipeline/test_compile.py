@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 from toolchain_support import source
@@ -50,13 +51,16 @@ def test_options_for_llc_reach_every_stage() -> None:
         compile_module(KERNEL.encode(), "k.ll", Settings("gfx942", llc_options=("-no-such-option",)))
 
 
-def test_giving_up_one_job_leaves_the_tools_of_another_alone() -> None:
+def test_giving_up_one_job_leaves_the_tools_of_another_alone(tmp_path: Path) -> None:
+    """The other tool ends when it is told, which is after the first is gone."""
     ours, theirs = RunningTools(), RunningTools()
     ended: dict[str, object] = {}
+    go = tmp_path / "go"
+    waits = f"until test -e {go}; do sleep 0.02; done"
 
     def wait(name: str, running: RunningTools) -> None:
         try:
-            ended[name] = run_tool(["sh", "-c", "sleep 1"], running=running)
+            ended[name] = run_tool(["sh", "-c", waits], running=running)
         except ToolFailure as failure:
             ended[name] = failure
 
@@ -65,6 +69,7 @@ def test_giving_up_one_job_leaves_the_tools_of_another_alone() -> None:
         thread.start()
     while "ours" not in ended:
         ours.kill()
+    go.touch()
     for thread in threads:
         thread.join()
     assert isinstance(ended["ours"], ToolFailure)

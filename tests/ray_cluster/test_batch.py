@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from batch_support import CPU, faulty_llc, kernel, kernels, wait_for
+from batch_support import CPU, faulty_llc, kernel, kernels
 from cluster_support import MARKS, needs_ray
-from process_support import gone, parent_of
+from process_support import gone, lines_of, parent_of
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
@@ -64,7 +64,7 @@ def test_a_ray_worker_that_is_killed_costs_no_job(cluster: Cluster, tmp_path: Pa
     with ThreadPoolExecutor(1) as pool:
         given = [job(n, 3 + n, replace(SETTINGS, llvm=slow)) for n in range(4)]
         running = pool.submit(lambda: list(executor().run(given)))
-        (line,) = wait_for(Path(f"{slow}.log"))
+        (line,) = lines_of(Path(f"{slow}.log"))
         tool, worker = map(int, line.split())
         os.kill(parent_of(worker), signal.SIGKILL)
         results = running.result(60)
@@ -84,7 +84,7 @@ def test_a_job_over_its_time_is_unknown_and_the_next_one_is_done(cluster: Cluste
     assert {n: r.outcome for n, r in results.items()} == {0: Outcome.PROVED, 1: Outcome.UNKNOWN, 2: Outcome.PROVED}
     assert results[1].message == "not finished within 8 s"
     assert not results[1].final
-    assert all(gone(int(pid)) for line in wait_for(Path(f"{slow}.log")) for pid in line.split())
+    assert all(gone(int(pid)) for line in lines_of(Path(f"{slow}.log")) for pid in line.split())
 
 
 @pytest.mark.long
@@ -100,7 +100,7 @@ def test_closing_ends_what_is_running_on_the_cluster(cluster: Cluster, tmp_path:
 
     with closing(executor().run(given())) as results:
         assert next(results).number == 0
-        log = wait_for(Path(f"{slow}.log"))
+        log = lines_of(Path(f"{slow}.log"))
     assert len(taken) <= 4
     assert all(gone(int(pid)) for line in log for pid in line.split())
 

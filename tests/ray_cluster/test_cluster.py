@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch_support import CPU, VERILOCC, faulty_llc, kernels, wait_for
+from batch_support import CPU, VERILOCC, faulty_llc, kernels
 from cluster_support import MARKS, listening, needs_ray, stopped
-from process_support import children, gone, parent_of
+from process_support import children, gone, lines_of, parent_of
 from service_support import SECONDS, sgpr, small_mir
 from service_support import connected as connected_to
 from support import HEARING, REPOSITORY
@@ -106,7 +106,7 @@ def test_interrupted_the_cluster_of_the_command_is_gone(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*HEARING, *command, f"--llvm={slow}"], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
     )
-    (line,) = wait_for(Path(f"{slow}.log"))
+    (line,) = lines_of(Path(f"{slow}.log"))
     ray_worker = parent_of(int(line.split()[1]))
     raylet = parent_of(ray_worker)
     process.send_signal(signal.SIGINT)

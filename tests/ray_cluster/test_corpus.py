@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch_support import wait_for
 from cluster_support import MARKS, needs_ray
 from corpus_support import hold_once, needs, task
-from process_support import gone, parent_of
+from process_support import gone, lines_of, parent_of
 
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import ToolchainError
@@ -82,7 +81,7 @@ def test_a_ray_worker_that_is_killed_costs_no_task(cluster: Cluster, tmp_path: P
     with ThreadPoolExecutor(1) as pool:
         given = ["a", str(tmp_path), "b", "c"]
         running = pool.submit(lambda: list(RUNNER(hold_once, given, jobs=2, seconds=90)))
-        (line,) = wait_for(tmp_path / "pids")
+        (line,) = lines_of(tmp_path / "pids")
         process, tool = map(int, line.split())
         os.kill(parent_of(process), signal.SIGKILL)
         done = running.result(60)
@@ -114,7 +113,7 @@ def test_closing_ends_what_is_running_on_the_cluster(cluster: Cluster, tmp_path:
     given = (str(tmp_path) if number == 1 else "a" for number in count())
     with closing(RUNNER(hold_once, given, jobs=2, seconds=600)) as results:
         assert next(results).result == "a"
-        (line,) = wait_for(tmp_path / "pids")
+        (line,) = lines_of(tmp_path / "pids")
     assert all(gone(int(pid)) for pid in line.split())
 
 

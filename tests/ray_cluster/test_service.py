@@ -8,16 +8,16 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from batch_support import CPU, wait_for
+from batch_support import CPU
 from cluster_support import MARKS, listening, needs_ray, stopped
-from process_support import gone, parent_of
+from process_support import gone, lines_of, parent_of, until
 from service_support import SECONDS, Client, connected, mir_request, refusal, small_mir
 from support import REPOSITORY, allocated_by_llvm
 
@@ -73,9 +73,9 @@ def test_a_server_joins_a_cluster_grows_drains_and_leaves_it(cluster: Cluster, h
             def replicas() -> int:
                 answers.append(pool.submit(allocate, caller, "waiting", 110))
                 time.sleep(2)
-                return len({parent_of(int(pid)) for pid in wait_for(pids)})
+                return len({parent_of(int(pid)) for pid in lines_of(pids)})
 
-            until(replicas, lambda number: number == 2, 100)
+            until(lambda: replicas() == 2, "two replicas", 100)
             server.send_signal(signal.SIGTERM)
             time.sleep(1)
             held.unlink()
@@ -194,9 +194,9 @@ def test_an_application_that_is_there_is_not_replaced(caller: Client, cluster: C
 def test_a_worker_that_is_killed_costs_no_answer(caller: Client, held: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(allocate, caller, "waiting")
-        (pid,) = wait_for(held.with_name("pids"))
+        (pid,) = lines_of(held.with_name("pids"))
         os.kill(int(pid), signal.SIGKILL)
-        assert wait_for(held.with_name("pids"), 2)[1] != pid
+        assert lines_of(held.with_name("pids"), 2)[1] != pid
         held.unlink()
         assert answer.result(60).functions[0].allocator == "waiting"
 
@@ -207,9 +207,9 @@ def test_what_cannot_wait_is_refused_with_a_time_to_come_back(caller: Client, he
     """Of two more there is room for one: whichever comes second is refused."""
     call = caller.allocation.Allocate.future
     calls = [call(request("waiting"), timeout=SECONDS)]
-    wait_for(held.with_name("pids"))
+    lines_of(held.with_name("pids"))
     calls += [call(request("waiting"), timeout=SECONDS) for _ in range(2)]
-    until(lambda: sum(one.done() for one in calls), lambda number: number == 1)
+    until(lambda: sum(one.done() for one in calls) == 1)
     (late,) = (one for one in calls if one.done())
     failed = refusal(late.result)
     assert (failed.code, failed.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
@@ -223,7 +223,7 @@ def test_what_cannot_wait_is_refused_with_a_time_to_come_back(caller: Client, he
 @needs_ray
 def test_a_call_whose_deadline_passes_frees_its_worker(caller: Client, held: Path) -> None:
     assert refusal(lambda: allocate(caller, "waiting", 1)).code is grpc.StatusCode.DEADLINE_EXCEEDED
-    (pid,) = wait_for(held.with_name("pids"))
+    (pid,) = lines_of(held.with_name("pids"))
     assert gone(int(pid))
     assert allocate(caller).functions[0].outcome == verdict_pb2.OUTCOME_PROVED
 
@@ -233,7 +233,7 @@ def test_a_call_whose_deadline_passes_frees_its_worker(caller: Client, held: Pat
 def test_a_replica_that_is_killed_is_replaced(caller: Client, held: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         answer: Future[allocation.AllocateResponse] = pool.submit(allocate, caller, "waiting")
-        (pid,) = wait_for(held.with_name("pids"))
+        (pid,) = lines_of(held.with_name("pids"))
         os.kill(parent_of(int(pid)), signal.SIGKILL)
         failed = refusal(lambda: answer.result(60))
     assert failed.code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
@@ -246,7 +246,7 @@ def test_a_replica_that_is_killed_is_replaced(caller: Client, held: Path) -> Non
         except grpc.RpcError:
             return verdict_pb2.OUTCOME_UNSPECIFIED
 
-    assert until(ask, lambda outcome: outcome != verdict_pb2.OUTCOME_UNSPECIFIED) == verdict_pb2.OUTCOME_PROVED
+    assert until(ask, "an outcome") == verdict_pb2.OUTCOME_PROVED
 
 
 @pytest.mark.long
@@ -260,11 +260,3 @@ def test_more_replicas_than_the_machine_has_room_for() -> None:
         deployed(Options(ServerLimits(workers=10_000)), Cluster(started=True)),
     ):
         raise AssertionError
-
-
-def until(ask: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while not good(found := ask()):
-        assert time.monotonic() < end, f"{found} after {seconds} s"
-        time.sleep(0.1)
-    return found

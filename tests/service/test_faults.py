@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from grpc import StatusCode
-from process_support import children, gone
+from process_support import children, gone, until
 from service_support import (
     EXHAUSTED,
     LATE,
@@ -25,7 +25,6 @@ from service_support import (
     said,
     sgpr,
     small_mir,
-    wait_until,
 )
 
 from verilocc.v1 import allocation_service_pb2 as allocation
@@ -87,7 +86,7 @@ def test_short_deadlines_do_not_keep_a_worker_from_starting(client: Client, note
     for _ in range(3):
         failed = refusal(lambda: client.allocation.Allocate(sgpr(small_mir(), "hangs"), timeout=0.3))
         assert failed.code is StatusCode.DEADLINE_EXCEEDED
-    wait_until(lambda: answered(client, 0.5), "an answer within half a second")
+    until(lambda: answered(client, 0.5), "an answer within half a second")
 
 
 def test_a_stuck_solver_costs_the_request_its_time_and_no_more(served: Served, client: Client) -> None:

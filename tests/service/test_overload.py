@@ -10,6 +10,7 @@ import grpc
 import pytest
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2
+from process_support import until
 from service_support import (
     LATE,
     SECONDS,
@@ -26,7 +27,6 @@ from service_support import (
     serving_terms,
     sgpr,
     small_mir,
-    wait_until,
     wait_until_waiting,
 )
 
@@ -60,7 +60,7 @@ def test_many_at_once_are_no_more_than_may_wait(client: Client, notes: Path) -> 
     """All arrive before the first of them has a worker."""
     calls = [client.allocation.Allocate.future(sgpr(small_mir(), "waits")) for _ in range(12)]
     numbers(notes / "pids", 1)
-    wait_until(lambda: sum(c.done() for c in calls) >= 10, "those that are too many")
+    until(lambda: sum(c.done() for c in calls) >= 10, "those that are too many")
     assert sum(c.done() for c in calls) == 10
     (notes / "go").touch()
     failures = [refused(c.exception()) for c in calls if c.exception() is not None]
@@ -100,7 +100,7 @@ def test_a_flood_of_calls_that_need_no_worker_is_bounded(tmp_path: Path) -> None
         assert {next(watcher).status for watcher in watchers} == {health_pb2.HealthCheckResponse.SERVING}
         check_alive(client)
         # A call is counted for a moment after its answer.
-        wait_until(lambda: _watched(client, watchers), "the last place")
+        until(lambda: _watched(client, watchers), "the last place")
         capabilities = allocation.GetCapabilitiesRequest()
         for call in (
             lambda: client.allocation.GetCapabilities(capabilities, timeout=SECONDS),
@@ -119,6 +119,6 @@ def test_a_flood_of_calls_that_need_no_worker_is_bounded(tmp_path: Path) -> None
             asked = pool.submit(ours.capabilities)
             watchers.pop().cancel()
             assert asked.result(SECONDS).limits.workers == 1
-        wait_until(lambda: answered(client, SECONDS), "an answer in the place that is free again")
+        until(lambda: answered(client, SECONDS), "an answer in the place that is free again")
         for watcher in watchers:
             watcher.cancel()

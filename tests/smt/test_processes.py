@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from process_support import gone
+from process_support import gone, works
 from smt_support import EASY, EQUAL, HARD, obligation
 from support import HEARING, REPOSITORY
 
@@ -235,16 +234,16 @@ def parent(then: str, cwd: Path = REPOSITORY) -> tuple[subprocess.Popen[str], in
 def test_a_worker_does_not_outlive_its_parent(number: signal.Signals) -> None:
     """Also in the middle of a question."""
     process, worker = parent("solver.check(HARD, timeout_s=100)")
-    time.sleep(0.3)
+    assert works(worker)
     process.send_signal(number)
     process.wait(20)
-    assert gone(worker, 20)
+    assert gone(worker)
 
 
 def test_a_worker_ends_with_its_parent() -> None:
     process, worker = parent("")
     assert process.wait(20) == 0
-    assert gone(worker, 20)
+    assert gone(worker)
 
 
 def test_an_interrupted_question_leaves_no_answer_behind() -> None:
@@ -252,8 +251,8 @@ def test_an_interrupted_question_leaves_no_answer_behind() -> None:
         "try:\n    solver.check(HARD, timeout_s=100)\nexcept KeyboardInterrupt:\n"
         "    print(solver.check(EASY).outcome, len(solver.pool.pids()), flush=True)"
     )
-    process, _ = parent(then)
-    time.sleep(0.5)
+    process, worker = parent(then)
+    assert works(worker)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30)[0].split() == ["proved", "1"]
 

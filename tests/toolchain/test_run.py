@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
+import threading
 from pathlib import Path
 
 import pytest
-from process_support import gone
+from process_support import gone, lines_of
 from support import HEARING, REPOSITORY
 from toolchain_support import compiler, source
 
@@ -31,12 +31,15 @@ def test_output_and_resources_come_back() -> None:
     assert busy.cpu_seconds > 0
 
 
-def test_a_time_out_kills_the_children_too(tmp_path: Path) -> None:
+def test_a_time_out_kills_the_children_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is over when the child is there."""
     note = tmp_path / "pid"
+    timer = threading.Timer
+    monkeypatch.setattr(threading, "Timer", lambda _, expire: timer(0, lambda: lines_of(note) and expire()))
     with pytest.raises(ToolchainError, match="did not finish within") as caught:
         run_tool(["sh", "-c", f"sleep 600 & echo $! > {note}; wait"], timeout=2, stage="slow")
     assert "sh (slow)" in str(caught.value)
-    assert gone(int(note.read_text()), 2)
+    assert gone(int(note.read_text()))
 
 
 def test_an_interrupt_kills_the_tool(tmp_path: Path) -> None:
@@ -50,14 +53,11 @@ def test_an_interrupt_kills_the_tool(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         cwd=REPOSITORY,
     )
-    for _ in range(500):
-        if note.exists() and note.read_text().strip():
-            break
-        time.sleep(0.02)
+    (tool,) = lines_of(note)
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert b"KeyboardInterrupt" in errors
-    assert gone(int(note.read_text()), 2)
+    assert gone(int(tool))
 
 
 def test_a_missing_tool_and_a_failing_one() -> None:
