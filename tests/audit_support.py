@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 from allocation import (
     Pair,
     allocated,
@@ -36,14 +33,6 @@ define amdgpu_kernel void @straight(ptr addrspace(1) %p, ptr addrspace(1) %o, i3
   "=&v,v,s"(i32 %y, i32 %m) store i32 %r, ptr addrspace(1) %o store <4 x float> %d, ptr addrspace(1) %q ret void
 }
 """
-
-
-def edited(pair: Pair, pattern: str, change: str | Callable[[re.Match[str]], str]) -> Pair:
-    """The post-RA text with the first match of ``pattern`` in a body changed."""
-    body = pair.post.index("body:")
-    text, count = re.subn(pattern, change, pair.post[body:], count=1, flags=re.MULTILINE)
-    assert count == 1, f"{pattern} matches nothing in:\n{pair.post[body:]}"
-    return Pair(pair.cpu, pair.pre, pair.post[:body] + text)
 
 
 NARROW = """--- |

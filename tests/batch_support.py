@@ -11,11 +11,13 @@ from pathlib import Path
 from support import HEARING, REPOSITORY, llc
 
 from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.pipeline.batch.jobs import Job
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
 VERILOCC = [sys.executable, "-m", "verilocc_mlir.cli.main"]
 CPU = "gfx942"
+SETTINGS = Settings(cpu=CPU)
 
 
 def kernel(factor: int) -> str:
@@ -32,6 +34,11 @@ define amdgpu_kernel void @times{factor}(ptr addrspace(1) %p) {{
   ret void
 }}
 """
+
+
+def job(number: int, factor: int, settings: Settings = SETTINGS) -> Job:
+    """To compile such a kernel."""
+    return Job(number, f"k{factor}.ll", kernel(factor).encode(), settings)
 
 
 class Eats:

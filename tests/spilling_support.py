@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -93,14 +91,6 @@ def blocks_with(function: MachineFunction, kind: str) -> dict[int, int]:
     """How many instructions with ``kind`` in their opcode each block has, by number; blocks without any left out."""
     counts = {b.number: sum(kind in i.opcode for i in b.instructions) for b in function.blocks}
     return {number: count for number, count in counts.items() if count}
-
-
-def change(done: Allocated, old: str, new: str | Callable[[re.Match[str]], str]) -> Pair:
-    """The text after allocation with the first match of ``old`` in the body replaced."""
-    at = done.after.index("body:")
-    text, count = re.subn(old, new, done.after[at:], count=1, flags=re.MULTILINE)
-    assert count == 1, f"{old} is not in the text:\n{done.after[at:]}"
-    return Pair(done.cpu, done.before, done.after[:at] + text)
 
 
 def proved(done: Allocated) -> None:

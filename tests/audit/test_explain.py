@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 
 import pytest
-from allocation import Pair, phases_of_ir, phases_of_kernel
+from allocation import Pair, edited, phases_of_ir, phases_of_kernel
 from audit_support import DIVERGENT
 from support import DEMO_KERNELS, TEST_DATA
 
@@ -40,14 +40,6 @@ def spilling() -> Pair:
     return phases_of_ir(text.replace(limit, f'{limit} "amdgpu-waves-per-eu"="8,8"'), "gfx942")[1]
 
 
-def edit(pair: Pair, pattern: str, change: str, *, after: str = "body:") -> Pair:
-    """The post-RA text with the first match of ``pattern`` behind ``after`` changed."""
-    start = pair.post.index(after)
-    text, count = re.subn(pattern, change, pair.post[start:], count=1, flags=re.MULTILINE)
-    assert count == 1, f"{pattern} is not in the text"
-    return Pair(pair.cpu, pair.pre, pair.post[:start] + text)
-
-
 def line_of(pair: Pair, text: str, after: str = "body:") -> int:
     """1-based line in the post-RA text."""
     return pair.post.count("\n", 0, pair.post.index(text, pair.post.index(after))) + 1
@@ -67,7 +59,7 @@ def sites(value: Value | None) -> list[str]:
 
 def test_wrong_operand_shows_lanes_both_values_and_the_right_register() -> None:
     read = r"V_MFMA_F32_16X16X16F16_vgprcd_e64 \$vgpr32_vgpr33, \$vgpr36_vgpr37"
-    broken = edit(gemm(), read, "V_MFMA_F32_16X16X16F16_vgprcd_e64 $vgpr32_vgpr33, $vgpr38_vgpr39")
+    broken = edited(gemm(), read, "V_MFMA_F32_16X16X16F16_vgprcd_e64 $vgpr32_vgpr33, $vgpr38_vgpr39")
     (one,) = findings(broken)
     assert (one.rule, one.outcome) == ("value", Outcome.REFUTED)
     assert one.post_line == line_of(broken, "$vgpr32_vgpr33, $vgpr38_vgpr39,")
@@ -110,7 +102,7 @@ def test_dropped_copy_shows_the_stale_value_and_who_holds_the_right_one() -> Non
 
 def test_lost_back_edge_update_names_the_path_around_the_loop() -> None:
     update = r"renamable \$vgpr24_vgpr25 = (V_LSHL_ADD_U64_e64 killed \$vgpr24_vgpr25)"
-    broken = edit(gemm(), update, r"renamable $vgpr52_vgpr53 = \1")
+    broken = edited(gemm(), update, r"renamable $vgpr52_vgpr53 = \1")
     one = findings(broken, "value")[0]
     assert one.path == ("bb.1", "bb.1")
     assert "path: bb.1 -> bb.1" in render(one)
@@ -127,7 +119,7 @@ def test_lost_back_edge_update_names_the_path_around_the_loop() -> None:
 
 def test_overwritten_value_names_the_instruction_that_overwrote_it() -> None:
     read = r"renamable \$vgpr48_vgpr49 = (DS_READ_B64_gfx9)"
-    broken = edit(gemm(), read, r"renamable $vgpr16_vgpr17 = \1")
+    broken = edited(gemm(), read, r"renamable $vgpr16_vgpr17 = \1")
     one = next(f for f in findings(broken, "value") if f.found and f.found.place == "v17")
     assert one.lost is not None
     assert one.lost.what == "v17 held it until overwritten by"
@@ -139,7 +131,7 @@ def test_overwritten_value_names_the_instruction_that_overwrote_it() -> None:
 
 def test_the_first_thing_that_goes_wrong_on_the_path_comes_first() -> None:
     read = r"renamable \$vgpr48_vgpr49 = (DS_READ_B64_gfx9)"
-    broken = edit(gemm(), read, r"renamable $vgpr16_vgpr17 = \1")
+    broken = edited(gemm(), read, r"renamable $vgpr16_vgpr17 = \1")
     found = findings(broken, "value")
     lines = [f.post_line for f in found if f.path]
     written = line_of(broken, "renamable $vgpr16_vgpr17 = DS_READ_B64_gfx9")
@@ -149,7 +141,7 @@ def test_the_first_thing_that_goes_wrong_on_the_path_comes_first() -> None:
 
 def test_mixed_up_spill_slot_names_both_slots() -> None:
     reload = r"(renamable \$vgpr52_vgpr53 = SI_SPILL_AV64_RESTORE )%stack\.1(.*)%stack\.1"
-    broken = edit(spilling(), reload, r"\1%stack.2\2%stack.2")
+    broken = edited(spilling(), reload, r"\1%stack.2\2%stack.2")
     one = findings(broken, "value")[0]
     assert sites(one.found)[-2:] == ["SI_SPILL_AV64_SAVE", "SI_SPILL_AV64_RESTORE"]
     assert one.found is not None
@@ -162,10 +154,10 @@ def test_mixed_up_spill_slot_names_both_slots() -> None:
 
 def test_dropped_reload_and_dropped_save() -> None:
     reload = r"^ *renamable \$vgpr12_vgpr13 = SI_SPILL_AV64_RESTORE %stack\.0,.*\n"
-    one = findings(edit(spilling(), reload, ""), "value")[0]
+    one = findings(edited(spilling(), reload, ""), "value")[0]
     assert any(place.startswith("spill slot 0") for place in one.elsewhere)
     save = r"^ *SI_SPILL_AV64_SAVE killed \$vgpr6_vgpr7, %stack\.1,.*\n"
-    other = findings(edit(spilling(), save, ""), "value")[0]
+    other = findings(edited(spilling(), save, ""), "value")[0]
     assert other.found is not None
     assert other.found.facts[0].what.startswith("nothing on this path writes spill slot 1")
 
@@ -179,7 +171,7 @@ def test_copy_before_exec_is_widened_says_that_waiting_threads_are_left_out() ->
     """The copy stands at the start of the join, where the threads of one branch still wait."""
     pair = phases_of_ir(DIVERGENT, "gfx942")[1]
     widen = "    $exec = S_OR_B64 $exec, killed renamable $sgpr2_sgpr3"
-    broken = edit(pair.with_post(widen, COPY + widen), STORE, "GLOBAL_STORE_DWORD $vgpr10_vgpr11,")
+    broken = edited(pair.with_post(widen, COPY + widen), STORE, "GLOBAL_STORE_DWORD $vgpr10_vgpr11,")
     one = findings(broken, "value")[0]
     assert one.lost is not None
     assert "for the threads active there only" in one.lost.what
@@ -240,7 +232,7 @@ def test_a_slot_stored_on_another_path_only_names_the_store() -> None:
 
 def test_a_register_written_for_some_threads_only_is_said_to_be() -> None:
     pair = phases_of_ir(DIVERGENT, "gfx942")[1]
-    broken = edit(pair.with_post(WIDEN, COPY + WIDEN), STORE, "GLOBAL_STORE_DWORD $vgpr10_vgpr11,")
+    broken = edited(pair.with_post(WIDEN, COPY + WIDEN), STORE, "GLOBAL_STORE_DWORD $vgpr10_vgpr11,")
     one = findings(broken, "value")[0]
     assert "but holds what v10 held before it was written under a narrower EXEC (bb.4, post line" in one.message
 
@@ -282,7 +274,7 @@ def test_what_one_block_shows_names_two_values(
 def test_copy_in_one_branch_names_it_and_a_path_around_it() -> None:
     pair = phases_of_ir(DIVERGENT, "gfx942")[1]
     load = "    renamable $vgpr2 = GLOBAL_LOAD_DWORD renamable $vgpr0_vgpr1, 0, 0, implicit $exec"
-    broken = edit(pair.with_post(load, COPY + load), STORE, "GLOBAL_STORE_DWORD $vgpr10_vgpr11,")
+    broken = edited(pair.with_post(load, COPY + load), STORE, "GLOBAL_STORE_DWORD $vgpr10_vgpr11,")
     one = findings(broken, "value")[0]
     assert one.lost is not None
     assert one.lost.what == "nothing on this path moves it to v10 after that; another path does by"
@@ -299,7 +291,7 @@ def scalars_in_lanes() -> Pair:
 
 def test_wrong_lane_of_a_scalar_spill_names_the_right_one() -> None:
     restore = r"(= SI_RESTORE_S32_FROM_VGPR \$vgpr63, )9$"
-    one = findings(edit(scalars_in_lanes(), restore, r"\g<1>8"), "value")[0]
+    one = findings(edited(scalars_in_lanes(), restore, r"\g<1>8"), "value")[0]
     assert any(place.startswith("thread 9 of v63") for place in one.elsewhere)
     assert one.found is not None
     assert any("thread 8 of v63" in fact.what for fact in one.found.facts)
@@ -308,7 +300,7 @@ def test_wrong_lane_of_a_scalar_spill_names_the_right_one() -> None:
 
 def test_overwritten_register_of_scalar_spills() -> None:
     clobber = "    $vgpr63 = COPY $vgpr0, implicit $exec\n"
-    broken = edit(scalars_in_lanes(), r"^( *\$sgpr\d+ = SI_RESTORE_S32_FROM_VGPR)", clobber + r"\1")
+    broken = edited(scalars_in_lanes(), r"^( *\$sgpr\d+ = SI_RESTORE_S32_FROM_VGPR)", clobber + r"\1")
     one = next(f for f in findings(broken, "value") if f.lost and f.lost.what.startswith("thread"))
     assert one.lost is not None
     assert one.lost.what.endswith("of v63 held it until overwritten by")
@@ -317,7 +309,7 @@ def test_overwritten_register_of_scalar_spills() -> None:
 
 
 def test_undef_flag_and_early_clobber_show_what_must_be_there() -> None:
-    flagged = edit(gemm(), r"(DS_WRITE_B128_gfx9 )renamable (\$vgpr17)", r"\1undef renamable \2")
+    flagged = edited(gemm(), r"(DS_WRITE_B128_gfx9 )renamable (\$vgpr17)", r"\1undef renamable \2")
     one = findings(flagged, "undef-flag")[0]
     assert one.message.startswith("v17 is marked undef, but must hold %")
     assert one.expected is not None
@@ -327,7 +319,7 @@ def test_undef_flag_and_early_clobber_show_what_must_be_there() -> None:
 
 
 def test_machine_rules_name_the_operand() -> None:
-    odd = edit(gemm(), r"renamable \$vgpr48_vgpr49 = (DS_READ_B64_gfx9)", r"renamable $vgpr49_vgpr50 = \1")
+    odd = edited(gemm(), r"renamable \$vgpr48_vgpr49 = (DS_READ_B64_gfx9)", r"renamable $vgpr49_vgpr50 = \1")
     one = findings(odd, "register-class")[0]
     assert one.operand is not None
     assert (one.operand.number, one.operand.post) == (0, "renamable $vgpr49_vgpr50")
@@ -335,14 +327,14 @@ def test_machine_rules_name_the_operand() -> None:
     assert "operand 0: renamable $vgpr49_vgpr50, before allocation %" in render(one)
     source = r"(?:killed )?(?!\2,)\$vgpr\d+, "
     fmac = rf"(renamable (\$vgpr\d+) = nofpexcept V_FMAC_F32_e32 {source}{source})(?:killed )?\2,"
-    untied = edit(spilling(), fmac, r"\1$vgpr0,")
+    untied = edited(spilling(), fmac, r"\1$vgpr0,")
     other = findings(untied, "tied-operand")[0]
     assert other.operand is not None
     assert (other.operand.number, other.operand.post) == (3, "$vgpr0")
 
 
 def test_liveness_faults_name_the_read_and_all_registers_at_once() -> None:
-    killed = edit(gemm(), r"(GLOBAL_LOAD_DWORDX4 )(renamable \$vgpr44_vgpr45, 0,)", r"\1killed \2")
+    killed = edited(gemm(), r"(GLOBAL_LOAD_DWORDX4 )(renamable \$vgpr44_vgpr45, 0,)", r"\1killed \2")
     (one,) = findings(killed)
     assert (one.rule, one.message) == ("kill-flag", "v44, v45 are marked killed, but read later")
     assert one.found is not None
@@ -350,7 +342,7 @@ def test_liveness_faults_name_the_read_and_all_registers_at_once() -> None:
     assert one.found.facts[0].site is not None
     assert "GLOBAL_LOAD_DWORDX4 renamable $vgpr44_vgpr45, 64, 0" in one.found.facts[0].site.text
     assert one.path == ("bb.1",)
-    undeclared = edit(gemm(), r"(liveins: )\$vgpr17, ", r"\1", after="bb.1 (")
+    undeclared = edited(gemm(), r"(liveins: )\$vgpr17, ", r"\1", after="bb.1 (")
     (other,) = findings(undeclared)
     assert (other.rule, other.message) == ("live-in", "v17 is read, but not declared live-in")
     assert other.found is not None
@@ -373,8 +365,8 @@ def test_many_causes_are_cut_off_and_said_to_be() -> None:
 
 def test_two_causes_are_two_findings_and_one_cause_is_one() -> None:
     update = r"renamable \$vgpr24_vgpr25 = (V_LSHL_ADD_U64_e64 killed \$vgpr24_vgpr25)"
-    first = edit(gemm(), update, r"renamable $vgpr52_vgpr53 = \1")
-    both = edit(first, r"renamable \$vgpr26_vgpr27 = (V_LSHL_ADD_U64_e64 killed)", r"renamable $vgpr54_vgpr55 = \1")
+    first = edited(gemm(), update, r"renamable $vgpr52_vgpr53 = \1")
+    both = edited(first, r"renamable \$vgpr26_vgpr27 = (V_LSHL_ADD_U64_e64 killed)", r"renamable $vgpr54_vgpr55 = \1")
     assert len(findings(first, "value")) == 1
     assert findings(first, "value")[0].more > 0
     named = {f.operand.post for f in findings(both, "value") if f.operand}
@@ -383,7 +375,7 @@ def test_two_causes_are_two_findings_and_one_cause_is_one() -> None:
 
 def test_a_missing_instruction_comes_before_the_values_it_makes_wrong() -> None:
     pair = phases_of_ir(DIVERGENT, "gfx942")[1]
-    found = findings(edit(pair, r"^ *renamable \$vgpr2_vgpr3, .*= V_MAD_U64_U32_e64 .*\n", ""))
+    found = findings(edited(pair, r"^ *renamable \$vgpr2_vgpr3, .*= V_MAD_U64_U32_e64 .*\n", ""))
     assert found[0].rule == "instruction-sequence"
     assert "V_MAD_U64_U32_e64" in found[0].message
     assert {f.rule for f in found[1:]} <= {"value", "kill-flag", "live-in"}

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 
 import pytest
-from allocation import Pair, phases_of_ir
-from audit_support import CALLS, DIVERGENT, MIXED, STRAIGHT, edited, moved_narrow
+from allocation import Pair, edited, phases_of_ir
+from audit_support import CALLS, DIVERGENT, MIXED, STRAIGHT, moved_narrow
 from support import TEST_DATA, run_llc
 
 from smt_verifier.audit.wording import render

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from batch_support import CPU, faulty_llc, kernel, kernels
+from batch_support import CPU, SETTINGS, faulty_llc, job, kernel, kernels
 from process_support import gone, lines_of
 from support import REPOSITORY
 
@@ -33,12 +33,6 @@ from verilocc_mlir.report.batch.model import BatchItem, BatchReport, Origin
 from verilocc_mlir.report.json import to_data
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
-
-SETTINGS = Settings(cpu=CPU)
-
-
-def job(number: int, factor: int, settings: Settings = SETTINGS) -> Job:
-    return Job(number, f"k{factor}.ll", kernel(factor).encode(), settings)
 
 
 class Here:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from batch_support import CPU, faulty_llc, kernel, kernels
+from batch_support import CPU, SETTINGS, faulty_llc, job, kernels
 from cluster_support import MARKS, needs_ray
 from process_support import gone, lines_of, parent_of
 
@@ -22,17 +22,10 @@ from verilocc_mlir.pipeline.batch.jobs import Job
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.batch.on_ray import RayExecutor
 from verilocc_mlir.pipeline.key import versions
-from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.ray_cluster import Cluster
 from verilocc_mlir.toolchain.find import find_toolchain
 
 pytestmark = MARKS
-
-SETTINGS = Settings(cpu=CPU)
-
-
-def job(number: int, factor: int, settings: Settings = SETTINGS) -> Job:
-    return Job(number, f"k{factor}.ll", kernel(factor).encode(), settings)
 
 
 def executor(seconds: float = 60) -> RayExecutor:

@@ -16,17 +16,16 @@ from random_mir.features import random_features
 from spilling_support import (
     NOTHING_SPILLED,
     TARGETS,
-    Allocated,
     allocate,
     before_phase,
     blocks_with,
     is_reload,
     is_save,
     object_of,
+    proved,
 )
 from support import DEMO_KERNELS, allocated_by_llvm, cpu_of, run_llc, run_opt
 
-from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -36,12 +35,6 @@ from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.target.targets import target
 
 KERNELS = DEMO_KERNELS
-
-
-def proved(done: Allocated) -> None:
-    report = done.pair.audit()
-    assert [render(f) for found in report.functions for f in found.findings] == []
-    assert report.outcome is Outcome.PROVED
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 
 import pytest
-from allocation import Pair
+from allocation import Pair, edited
 from builders import kernel, loads, loop, machine_code, reads, stores, uses
-from spilling_support import CONSTANTS, PRESSED, Allocated, allocate, before_phase, change, in_narrow_exec
+from spilling_support import CONSTANTS, PRESSED, Allocated, allocate, before_phase, in_narrow_exec
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -115,7 +115,7 @@ def _slot(done: Allocated, to: Callable[[int], int]) -> Pair:
         number = int(match[2])
         return f"{match[1]}%stack.{to(number)}{match[3]}%stack.{to(number)}"
 
-    return change(done, rf"({RESTORE} )%stack\.(\d+)(.*)%stack\.\d+", other)
+    return edited(done.pair, rf"({RESTORE} )%stack\.(\d+)(.*)%stack\.\d+", other)
 
 
 def _moved_behind(done: Allocated, what: str, behind: Callable[[re.Match[str]], str]) -> Pair:
@@ -195,11 +195,11 @@ def _narrow_only() -> Pair:
 
 CASES: list[tuple[str, Callable[[], Allocated], Callable[[], Pair], set[str]]] = [
     ("reload from another slot", around, lambda: _slot(around(), lambda n: n + 1), {"value"}),
-    ("store dropped", around, lambda: change(around(), SAVE, ""), {"value"}),
+    ("store dropped", around, lambda: edited(around().pair, SAVE, ""), {"value"}),
     (
         "reload dropped",
         around,
-        lambda: change(around(), rf"^    renamable \S+ = {RESTORE} [^\n]*\n", ""),
+        lambda: edited(around().pair, rf"^    renamable \S+ = {RESTORE} [^\n]*\n", ""),
         {"value", "live-in"},
     ),
     (
@@ -211,19 +211,19 @@ CASES: list[tuple[str, Callable[[], Allocated], Callable[[], Pair], set[str]]] =
     (
         "two registers in one slot",
         around,
-        lambda: change(around(), r"(_SAVE .*)%stack\.1,(.*)%stack\.1,", r"\1%stack.0,\2%stack.0,"),
+        lambda: edited(around().pair, r"(_SAVE .*)%stack\.1,(.*)%stack\.1,", r"\1%stack.0,\2%stack.0,"),
         {"value"},
     ),
     (
         "store of another register",
         around,
-        lambda: change(around(), r"(_V32_SAVE renamable )\$vgpr\d+", r"\1$vgpr0"),
+        lambda: edited(around().pair, r"(_V32_SAVE renamable )\$vgpr\d+", r"\1$vgpr0"),
         {"value"},
     ),
     (
         "reload into another register",
         around,
-        lambda: change(around(), rf"\$vgpr\d+( = {RESTORE})", r"$vgpr15\1"),
+        lambda: edited(around().pair, rf"\$vgpr\d+( = {RESTORE})", r"$vgpr15\1"),
         {"value", "live-in"},
     ),
     ("reload under a narrower EXEC", masked, _narrow_only, {"value"}),
@@ -236,28 +236,30 @@ CASES: list[tuple[str, Callable[[], Allocated], Callable[[], Pair], set[str]]] =
     (
         "constant altered",
         constants,
-        lambda: change(constants(), "1078530011", "1078530012"),
+        lambda: edited(constants().pair, "1078530011", "1078530012"),
         {"instruction-sequence"},
     ),
     (
         "constants exchanged",
         constants,
-        lambda: change(constants(), f"(MOV_B32_e32 ){PI}(.*\n(?:.*\n)*?.*MOV_B32_e32 ){E}", rf"\g<1>{E}\g<2>{PI}"),
+        lambda: edited(constants().pair, f"(MOV_B32_e32 ){PI}(.*\n(?:.*\n)*?.*MOV_B32_e32 ){E}", rf"\g<1>{E}\g<2>{PI}"),
         {"value"},
     ),
-    ("constant not computed anew", constants, lambda: change(constants(), r"^.*1078530011.*\n", ""), {"value"}),
+    ("constant not computed anew", constants, lambda: edited(constants().pair, r"^.*1078530011.*\n", ""), {"value"}),
     ("load before the store in a loop", carried, lambda: _loaded_early(behind=False), {"value"}),
     ("store of what the turn before left", turning, _last_turn, {"value"}),
     (
         "offset of a part",
         tuples,
-        lambda: change(tuples(), rf"({RESTORE} %stack\.\d+, \$sgpr32, )8(, .*%stack\.\d+ \+ )8", r"\g<1>4\g<2>4"),
+        lambda: edited(tuples().pair, rf"({RESTORE} %stack\.\d+, \$sgpr32, )8(, .*%stack\.\d+ \+ )8", r"\g<1>4\g<2>4"),
         {"value"},
     ),
     (
         "offset of a stored part",
         tuples,
-        lambda: change(tuples(), r"(V128_SAVE \S+ \S+ %stack\.\d+, \$sgpr32, )0(.*%stack\.\d+)", r"\g<1>4\g<2> + 4"),
+        lambda: edited(
+            tuples().pair, r"(V128_SAVE \S+ \S+ %stack\.\d+, \$sgpr32, )0(.*%stack\.\d+)", r"\g<1>4\g<2> + 4"
+        ),
         {"value", "spill-slot"},
     ),
 ]
