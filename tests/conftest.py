@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else
 """The model's tests need its extra."""
 
 
+_NUMBERS = count()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fixtures that live longer than a test keep what they compile here."""
@@ -36,7 +40,8 @@ def _cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(autouse=True)
 def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test takes from the user's cache, or from another test's."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    # Made by who needs it: to make one for each of thousands of tests takes time.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "caches" / str(next(_NUMBERS))))
 
 
 @pytest.fixture(scope="session")

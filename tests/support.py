@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DEMO_KERNELS = REPOSITORY / "examples" / "kernels"
@@ -33,6 +34,23 @@ def kernel_directory() -> Path:
 def kernel_paths() -> list[Path]:
     """Every ``.ll`` kernel at hand, sorted by name."""
     return sorted(kernel_directory().glob("*.ll"))
+
+
+_QUICK = {
+    "attn_d64.gfx1201.opt", "attn_d64.gfx950", "gemm_mma_lds.gfx942.opt", "gemm_naive.gfx1100.opt", "gemm_naive.gfx90a",
+    "torch_linear_f16.k0.gfx1100",
+}  # fmt: skip
+
+
+def quick_kernels() -> list[Path]:
+    """One kernel for each target, between them every kind; all that ``make test`` takes where each costs a second."""
+    return [path for path in kernel_paths() if path.stem in _QUICK]
+
+
+def each_kernel() -> list[ParameterSet]:
+    """A parameter for each kernel; only ``make test-all`` takes those that are not quick."""
+    quick = quick_kernels()
+    return [pytest.param(p, id=p.stem, marks=() if p in quick else pytest.mark.long) for p in kernel_paths()]
 
 
 def cpu_of(path: Path) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from allocators_support import Compiled, compiled_kernel, finish, vector_registers, violations
-from support import allocated_by_llvm, kernel_paths
+from support import allocated_by_llvm, each_kernel, kernel_paths, quick_kernels
 
 from verilocc_mlir.allocators.cost import file_total, vector_waves
 from verilocc_mlir.mir.parser import parse_mir
 
-KERNELS = kernel_paths()
+SETS = [pytest.param(quick_kernels(), id="quick"), pytest.param(kernel_paths(), id="all", marks=pytest.mark.long)]
 BEHIND_ALLOWED = 0.1
 """Part of the kernels on which greedy may leave room for more waves."""
 
@@ -22,7 +22,7 @@ def waves(compiled: Compiled, mir: str) -> int:
     return vector_waves(file_total(*vector_registers(mir), occupancy), occupancy)
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", each_kernel())
 def test_every_phase_is_answered_or_does_not_fit(path: Path) -> None:
     compiled = compiled_kernel(path)
     for runs in compiled.runs.values():
@@ -36,10 +36,11 @@ def test_every_phase_is_answered_or_does_not_fit(path: Path) -> None:
         assert ".amdhsa_kernel" in finish(compiled)
 
 
-def test_no_more_waves_are_lost_than_by_greedy() -> None:
+@pytest.mark.parametrize("paths", SETS)
+def test_no_more_waves_are_lost_than_by_greedy(paths: list[Path]) -> None:
     behind: list[str] = []
     answered = 0
-    for path in KERNELS:
+    for path in paths:
         compiled = compiled_kernel(path)
         if not compiled.after["vgpr"]:
             continue
@@ -52,9 +53,10 @@ def test_no_more_waves_are_lost_than_by_greedy() -> None:
     assert len(behind) <= BEHIND_ALLOWED * answered, behind
 
 
-def test_what_does_not_fit_spills_under_greedy_too() -> None:
+@pytest.mark.parametrize("paths", SETS)
+def test_what_does_not_fit_spills_under_greedy_too(paths: list[Path]) -> None:
     """Pressure over the file is no excuse where LLVM needs no spilling."""
-    for path in KERNELS:
+    for path in paths:
         compiled = compiled_kernel(path)
         if not compiled.after["vgpr"]:
             greedy = allocated_by_llvm(compiled.before["sgpr"], compiled.cpu, 0, 2)

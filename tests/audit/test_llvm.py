@@ -18,7 +18,7 @@ from allocation import (
     without_lane_copies,
 )
 from audit_support import CALLS, DIVERGENT, LLVM_FAULTS, MIXED, repeated_undefined_input
-from support import TEST_DATA, cpu_of, kernel_paths, run_llc
+from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, run_llc
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
@@ -35,7 +35,7 @@ def proved(pair: Pair) -> None:
     assert report.obligations > 50
 
 
-@pytest.mark.parametrize("path", kernel_paths(), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", each_kernel())
 def test_kernels(path: Path) -> None:
     for pair in phases_of_kernel(path):
         proved(pair)

@@ -14,7 +14,7 @@ from smt_verifier.audit import RULES
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import VeriloccError
 
-PER_CLASS = 4
+PER_CLASS = [2, pytest.param(4, marks=pytest.mark.long)]
 MOST = 24
 """Edits made of a class while all of them turn out equivalent."""
 REFUSED = {Outcome.REFUTED, Outcome.INVALID}
@@ -43,15 +43,18 @@ def test_classes_expect_rules_that_exist() -> None:
     assert all(bool(c.rules) != c.equivalent for c in CLASSES.values())
 
 
+@pytest.mark.parametrize("least", PER_CLASS)
 @pytest.mark.parametrize("name", [c.name for c in CLASSES.values() if not c.equivalent])
-def test_a_mutant_is_refuted_for_the_right_reason_or_changes_nothing(name: str, judges: list[Judge]) -> None:
+def test_a_mutant_is_refuted_for_the_right_reason_or_changes_nothing(
+    name: str, least: int, judges: list[Judge]
+) -> None:
     """None is proved that concrete runs tell from the original; some are refuted, each with a rule of the class."""
     mutation = CLASSES[name]
     outcomes: list[Outcome] = []
     rng = random.Random(name)
     streams = [(judge, mutation.edits(judge.subject, rng)) for judge in judges]
     rng.shuffle(streams)
-    while streams and (len(outcomes) < PER_CLASS or (not REFUSED & {*outcomes} and len(outcomes) < MOST)):
+    while streams and (len(outcomes) < least or (not REFUSED & {*outcomes} and len(outcomes) < MOST)):
         judge, edits = streams.pop(0)
         edit = next(edits, None)
         if edit is None:
@@ -69,8 +72,10 @@ def test_a_mutant_is_refuted_for_the_right_reason_or_changes_nothing(name: str, 
     assert REFUSED & {*outcomes} or name in NEVER_FOLLOWED
 
 
+@pytest.mark.parametrize("most", [3, pytest.param(1000, marks=pytest.mark.long, id="all")])
 @pytest.mark.parametrize("name", [c.name for c in CLASSES.values() if c.equivalent])
-def test_an_equivalent_edit_is_proved(name: str, judges: list[Judge]) -> None:
+def test_an_equivalent_edit_is_proved(name: str, most: int, judges: list[Judge]) -> None:
+    """One in each sample, in so many samples."""
     made = 0
     for number, judge in enumerate(judges):
         rng = random.Random(number)
@@ -79,4 +84,6 @@ def test_an_equivalent_edit_is_proved(name: str, judges: list[Judge]) -> None:
             assert judged.outcome is Outcome.PROVED, (edit.what, judged.message)
             assert not judged.answer.differs
             made += 1
+        if made == most:
+            break
     assert made
