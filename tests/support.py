@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.mark.structures import ParameterSet
@@ -51,6 +52,11 @@ def each_kernel() -> list[ParameterSet]:
     """A parameter for each kernel; only ``make test-all`` takes those that are not quick."""
     quick = quick_kernels()
     return [pytest.param(p, id=p.stem, marks=() if p in quick else pytest.mark.long) for p in kernel_paths()]
+
+
+def long(*values: Any) -> list[ParameterSet]:
+    """Parameters of a test that only ``make test-all`` takes."""
+    return [pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
 def cpu_of(path: Path) -> str:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from allocation import Pair, phases_of_ir
 from random_ir import Features, random_ir
-from support import run_opt
+from support import long, run_opt
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
 
 TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"]
-SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 120))]
+SEEDS = [*range(6), *long(*range(6, 120))]
 _READ = re.compile(r"(?<=[ ,])\$(vgpr)(\d+)(?=[,\n ])")
 
 

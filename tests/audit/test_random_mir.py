@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from allocation import ALLOCATORS, PASSES, Pair, allocated
 from random_mir import TARGETS, Features, random_features, random_mir, switches
-from support import readable, run_llc
+from support import long, readable, run_llc
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
@@ -51,7 +51,7 @@ SIGNS = {
     "repeats": r"S_MEMTIME|volatile load|KILL %",
     "constants": r"V_MOV_B32_e32 -?\d+",
 }
-SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 25))]
+SEEDS = [0, *long(*range(1, 25))]
 
 
 def only(switch: str, size: int = 14) -> Features:

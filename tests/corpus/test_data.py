@@ -248,6 +248,7 @@ class Stop(Exception):
     pass
 
 
+@pytest.mark.long
 def test_interrupted_and_continued_with_other_processes_the_data_set_is_the_same(tmp_path: Path) -> None:
     needs("mlir")
     make(RECIPE, tmp_path / "whole", jobs=2)
@@ -326,6 +327,7 @@ def test_a_data_set_of_another_version_is_refused(tmp_path: Path) -> None:
         ShardWriter(tmp_path, {}, {})
 
 
+@pytest.mark.long
 def test_the_committed_sample_is_what_its_manifest_says_and_its_labels_are_proved() -> None:
     directory = REPOSITORY / "model" / "data" / "sample"
     assert sum(path.stat().st_size for path in directory.iterdir()) < 4 << 20

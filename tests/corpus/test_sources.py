@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from corpus_support import first_cell, hold_once, needs, task
 from process_support import gone
-from support import REPOSITORY, run_llc
+from support import REPOSITORY, long, run_llc
 
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import InputError, ToolchainError
@@ -134,7 +134,7 @@ def test_the_committed_list_has_what_the_benchmarks_need() -> None:
     assert any(k.llvm.vgpr_spills for k in kernels if k.cell.target == "gfx942")
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", ["mlir", *long(*(s for s in SOURCES if s != "mlir"))])
 def test_a_listed_kernel_is_made_again_byte_for_byte(source: str, tmp_path: Path) -> None:
     needs(source)
     kernel = min((k for k in read_list(LIST) if k.cell.source == source), key=lambda k: k.instructions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ FORMS = [
     ("gfx950", FP4_950),
     ("gfx950", FP8_950),
 ]
+SECONDS = [F16_16, F32_16, F16_4, F64_4, F64_16]
 IDS = [f"{cpu}-{form.opcode.removesuffix('_vgprcd_e64')}" for cpu, form in FORMS]
 
 
@@ -74,16 +76,51 @@ EARLY = {
 }
 
 
-def assembly(cpu: str, body: str) -> str:
-    """llc's assembly of a block of machine IR, hazards dealt with."""
-    head = "--- |\n  define amdgpu_kernel void @k() { ret void }\n...\n"
-    function = f"---\nname: k\ntracksRegLiveness: false\nbody: |\n  bb.0:\n{body}    S_ENDPGM 0\n...\n"
-    return run_llc(head + function, cpu, "-start-before=post-RA-hazard-rec")
+def assembly(cpu: str, *bodies: str) -> str:
+    """llc's assembly of blocks of machine IR, a function each, hazards dealt with."""
+    names = ["k", *(f"k{number}" for number in range(1, len(bodies)))]
+    head = "".join(f"  define amdgpu_kernel void @{name}() {{ ret void }}\n" for name in names)
+    functions = "".join(
+        f"---\nname: {name}\ntracksRegLiveness: false\nbody: |\n  bb.0:\n{body}    S_ENDPGM 0\n...\n"
+        for name, body in zip(names, bodies, strict=True)
+    )
+    return run_llc(f"--- |\n{head}...\n{functions}", cpu, "-start-before=post-RA-hazard-rec")
 
 
 def code(cpu: str, body: str) -> list[Instruction]:
     (function,) = parse_assembly(assembly(cpu, body), target(cpu))
     return list(function.instructions)
+
+
+def uses(form: Form) -> dict[Use, str]:
+    """Something after an MFMA, by what it does to the MFMA's registers."""
+    then = {
+        Use.VALU: "    $vgpr140 = V_MOV_B32_e32 $vgpr0, implicit $exec\n",
+        Use.MEMORY: "    GLOBAL_STORE_DWORD $vgpr130_vgpr131, $vgpr0, 0, 0, implicit $exec\n",
+        Use.WRITE: "    $vgpr0 = V_MOV_B32_e32 $vgpr140, implicit $exec\n",
+        Use.OVERWRITE_C: "    $vgpr96 = V_MOV_B32_e32 $vgpr140, implicit $exec\n",
+    }
+    return {use: instruction(form, 0, 64, 80, 96) + other for use, other in then.items()}
+
+
+def another(form: Form, second: Form) -> dict[str, str]:
+    """An MFMA after an MFMA: the first one's result is a factor, overlaps the addend, or is the addend."""
+    first = instruction(form, 0, 64, 80, 96)
+    addends = {"overlaps": form.result - 2} | ({"same": 0} if form.result == second.result else {})
+    return {
+        "factor": first + instruction(second, 128, 0, 80, 144),
+        **{name: first + instruction(second, 128, 64, 80, at) for name, at in addends.items()},
+    }
+
+
+@lru_cache(maxsize=None)
+def codes(cpu: str) -> dict[str, list[Instruction]]:
+    """The code of all these bodies, by one run of llc."""
+    forms = [form for its, form in FORMS if its == cpu]
+    bodies = [body for form in forms for body in uses(form).values()]
+    bodies += [body for form in forms for second in SECONDS for body in another(form, second).values()]
+    functions = parse_assembly(assembly(cpu, *bodies), target(cpu))
+    return {body: list(function.instructions) for body, function in zip(bodies, functions, strict=True)}
 
 
 def padding(instructions: list[Instruction]) -> int:
@@ -104,31 +141,23 @@ def made(cpu: str, instructions: list[Instruction]) -> Mfma:
 
 @pytest.mark.parametrize(("cpu", "form"), FORMS, ids=IDS)
 def test_reads_and_overwrites(cpu: str, form: Form) -> None:
-    first = instruction(form, 0, 64, 80, 96)
-    cases = {
-        Use.VALU: "    $vgpr140 = V_MOV_B32_e32 $vgpr0, implicit $exec\n",
-        Use.MEMORY: "    GLOBAL_STORE_DWORD $vgpr130_vgpr131, $vgpr0, 0, 0, implicit $exec\n",
-        Use.WRITE: "    $vgpr0 = V_MOV_B32_e32 $vgpr140, implicit $exec\n",
-        Use.OVERWRITE_C: "    $vgpr96 = V_MOV_B32_e32 $vgpr140, implicit $exec\n",
-    }
-    for use, then in cases.items():
-        found = code(cpu, first + then)
+    for use, body in uses(form).items():
+        found = codes(cpu)[body]
         assert padding(found) == wait_states(made(cpu, found), use, target(cpu)), use
 
 
-@pytest.mark.parametrize("second", [F16_16, F32_16, F16_4, F64_4, F64_16], ids=lambda f: f.opcode)
+@pytest.mark.parametrize("second", SECONDS, ids=lambda f: f.opcode)
 @pytest.mark.parametrize(("cpu", "form"), FORMS, ids=IDS)
 def test_mfma_after_mfma(cpu: str, form: Form, second: Form) -> None:
     gpu = target(cpu)
-    first = instruction(form, 0, 64, 80, 96)
-    factor = code(cpu, first + instruction(second, 128, 0, 80, 144))
+    found = {name: codes(cpu)[body] for name, body in another(form, second).items()}
+    factor, partial = found["factor"], found["overlaps"]
     assert padding(factor) == wait_states(made(cpu, factor), Use.FACTOR, gpu)
-    partial = code(cpu, first + instruction(second, 128, 64, 80, form.result - 2))
     then = mfma(partial[-2].base, partial[-2].modifiers, gpu)
     assert then is not None
     assert padding(partial) == wait_states(made(cpu, partial), Use.ADDEND, gpu, then=then)
     if form.result == second.result:
-        same = code(cpu, first + instruction(second, 128, 64, 80, 0))
+        same = found["same"]
         assert padding(same) == wait_states(made(cpu, same), Use.ADDEND, gpu, same=True, then=then)
 
 

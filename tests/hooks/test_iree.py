@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from process_support import gone, lines_of
-from support import HEARING, REPOSITORY
+from support import HEARING, REPOSITORY, long
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError, ToolchainError
@@ -31,6 +31,8 @@ from verilocc_mlir.toolchain.metadata import read_code_object
 
 pytest.importorskip("iree.compiler", reason="iree-base-compiler is not installed (Python 3.11 on Linux x86-64 has it)")
 
+# What is compiled for all of them is compiled once.
+pytestmark = pytest.mark.xdist_group("iree")
 EXAMPLE = REPOSITORY / "examples" / "iree_attention.mlir"
 ADD = """
 func.func @add(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {
@@ -41,7 +43,7 @@ func.func @add(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {
 TWO = ADD + ADD.replace("@add", "@mul").replace("addf", "mulf").replace("f32", "f16")
 
 
-@pytest.fixture(scope="module", params=["gfx942", "gfx1100"])
+@pytest.fixture(scope="module", params=["gfx942", *long("gfx1100")])
 def example(request: pytest.FixtureRequest) -> IreeResult:
     """The example for one target of each family."""
     return compile_mlir(EXAMPLE, target=request.param, replace="always")
@@ -416,6 +418,7 @@ def test_the_sources_give_the_file_that_one_run_gives(tmp_path: Path) -> None:
     assert (tmp_path / "parts.vmfb").read_bytes() == (tmp_path / "plain.vmfb").read_bytes()
 
 
+@pytest.mark.long
 def test_pages_of_the_module_and_its_kernels(tmp_path: Path) -> None:
     source = tmp_path / "two.mlir"
     source.write_text(TWO)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from mlir_support import lowering_bindings, small
-from support import REPOSITORY
+from support import REPOSITORY, long
 
 from examples.mlir_kernels import KINDS, TARGETS, Gemm, instructions, kernels, sample, space
 from examples.mlir_kernels.__main__ import main
@@ -73,7 +73,7 @@ def test_ir_is_distinct_and_has_matrix_instructions(package: str) -> None:
 
 
 @needs_bindings
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["gfx942", *long(*(t for t in TARGETS if t != "gfx942"))])
 def test_the_spine_proves_them_with_our_allocation(package: str, target: str) -> None:
     for config, ir in kernels(2, 6, [target], accept=lambda c: small(c) and not getattr(c, "guarded", False)):
         report = compile_ir(ir, RocdlTarget(target, opt_level=3), where=config.name).report

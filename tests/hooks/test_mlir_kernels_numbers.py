@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from mlir_support import lowering_bindings, small
+from support import long
 
 from examples.mlir_kernels import KINDS, TARGETS, Attention, Config, Gemm, instructions, sample
 from verilocc_mlir.hooks.mlir_bindings import Bindings
 
 np = pytest.importorskip("numpy")
 interpreter = pytest.importorskip("mlir_interpreter")
+QUICK = ("gfx942", "gfx1201")
 needs_bindings = pytest.mark.parametrize("package", lowering_bindings()[:1])
 
 
@@ -116,14 +118,14 @@ def run(package: str, config: Config) -> None:
 
 
 @needs_bindings
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [*QUICK, *long(*(t for t in TARGETS if t not in QUICK))])
 def test_gemms_compute_the_product(package: str, target: str) -> None:
     for config in sample(6, 3, [target], ["gemm"], small):
         run(package, config)
 
 
 @needs_bindings
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["gfx942", *long(*(t for t in TARGETS if t != "gfx942"))])
 def test_attentions_compute_the_softmax_of_the_scores(package: str, target: str) -> None:
     for config in sample(1, 4, [target], ["attention"], small):
         run(package, config)

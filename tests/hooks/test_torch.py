@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import REPOSITORY
+from support import REPOSITORY, long
 
 import verilocc_mlir
 from verilocc_mlir.cli.main import run
@@ -100,7 +100,7 @@ def test_other_arguments_than_compiled_for_are_refused(compiled: TorchModule) ->
         compiled.run(torch.ones(1), torch.ones(1))
 
 
-@pytest.mark.parametrize("target", [pytest.param("gfx950", marks=pytest.mark.long), "gfx1201"])
+@pytest.mark.parametrize("target", ["gfx1201", *long("gfx950")])
 def test_attention_stays_one_kernel(target: str) -> None:
     inputs = tuple(torch.randn(1, 2, 64, 64, dtype=torch.float16) for _ in range(3))
     result = verilocc_mlir.compile(attention, inputs, target=target)
@@ -116,6 +116,7 @@ def test_a_dynamic_batch() -> None:
     assert any("Dx48" in name for kernel in result.kernels for name in kernel.functions)
 
 
+@pytest.mark.long
 def test_attention_over_a_dynamic_sequence_gets_a_mask_and_computes_the_same(
     tmp_path: Path, compiled: TorchModule
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support import long
 from target_oracles import register_tables
 
 from verilocc_mlir.errors import UnsupportedError
@@ -10,7 +11,7 @@ from verilocc_mlir.target.classes import contains, member_names, members, regist
 from verilocc_mlir.target.registers import Bank, physical_register
 
 
-@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [8, *long(1)])
 def test_members_of_every_class_are_llvms(every: int) -> None:
     """All classes of LLVM, of the derived ones every eighth or all: width and members equal, register by register."""
     classes = register_tables().classes
