@@ -63,9 +63,7 @@ def test_an_exception_ends_the_attempt_and_is_logged(error: Exception, caplog: p
     for phase in found:
         first, last = phase.attempts
         assert (first.allocator, first.ended, first.cause) == ("plug-in", "allocate", "defect")
-        assert first.reason.startswith(
-            f"a defect of the allocator: {type(error).__name__} at test_pipeline_regenerate.py"
-        )
+        assert first.reason.startswith(f"a defect of the allocator: {type(error).__name__} at test_regenerate.py")
         assert (last.allocator, last.outcome) == ("deterministic", Outcome.PROVED)
         assert not phase.fallback
     assert len(caplog.records) == len(found)
