@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,11 @@ def quick_kernels() -> list[Path]:
     return [path for path in kernel_paths() if path.stem in _QUICK]
 
 
-def each_kernel() -> list[ParameterSet]:
-    """A parameter for each kernel; only ``make test-all`` takes those that are not quick."""
+def each_kernel(wanted: Callable[[str], bool] = lambda _: True) -> list[ParameterSet]:
+    """A parameter for each kernel whose name is wanted; only ``make test-all`` takes those that are not quick."""
     quick = quick_kernels()
-    return [pytest.param(p, id=p.stem, marks=() if p in quick else pytest.mark.long) for p in kernel_paths()]
+    paths = [path for path in kernel_paths() if wanted(path.name)]
+    return [pytest.param(path, id=path.stem, marks=() if path in quick else pytest.mark.long) for path in paths]
 
 
 def long(*values: Any) -> list[ParameterSet]:

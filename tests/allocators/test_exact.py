@@ -11,7 +11,7 @@ import pytest
 from allocators_support import compiled_kernel, violations
 from builders import live, problem
 from exact_support import best, placements, small_problem
-from support import REPOSITORY, kernel_paths
+from support import REPOSITORY, each_kernel
 
 pytest.importorskip("ortools", reason="OR-Tools is an extra: requirements/exact.txt")
 
@@ -147,9 +147,7 @@ def _first_fit(question: AllocationProblem) -> list[int]:
     return Tables(question).starts(allocator("deterministic").allocate(question))
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in kernel_paths() if "naive" in p.stem or "lds" in p.stem], ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", each_kernel(lambda name: "naive" in name or "lds" in name))
 def test_kernels_are_closed_and_proved(path: Path) -> None:
     for runs in compiled_kernel(path).runs.values():
         for run in runs:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from analysis_support import BASIC, NotComparable, align, random_body
 from builders import mir_text
-from support import cpu_of, kernel_paths, pre_ra, readable, run_llc
+from support import cpu_of, kernel_paths, pre_ra, quick_kernels, readable, run_llc
 
 from verilocc_mlir.analysis import liveness
 from verilocc_mlir.analysis.cfg import control_flow
@@ -79,13 +79,7 @@ def check(cpu: str, text: str) -> tuple[int, int, list[str]]:
     return phases, blocks, problems
 
 
-QUICK = tuple(p for p in kernel_paths() if p.name in {
-    "gemm_naive.gfx90a.ll", "gemm_mma_lds.gfx942.opt.ll", "attn_d64.gfx950.ll", "gemm_naive.gfx1100.opt.ll",
-    "attn_d64.gfx1201.opt.ll", "torch_linear_f16.k0.gfx1100.ll",
-})  # fmt: skip
-
-
-@pytest.mark.parametrize("path", QUICK, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", quick_kernels(), ids=lambda p: p.stem)
 def test_liveins_of_kernels(path: Path) -> None:
     phases, blocks, problems = check(cpu_of(path), pre_ra(path))
     assert not problems

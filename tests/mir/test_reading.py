@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import allocated_by_llvm, cpu_of, kernel_paths, pre_ra, readable, run_llc
+from support import allocated_by_llvm, cpu_of, each_kernel, pre_ra, readable, run_llc
 
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.header import header_field
@@ -82,7 +82,7 @@ def test_the_text_itself_is_read_and_printed_back() -> None:
     assert print_mir(parse_mir(TEXT)) == TEXT
 
 
-@pytest.mark.parametrize("path", kernel_paths(), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", each_kernel())
 def test_simplified_text_says_what_the_plain_text_says(path: Path) -> None:
     pre, cpu = pre_ra(path), cpu_of(path)
     texts = [pre, *(allocated_by_llvm(pre, cpu, 0, last) for last in (0, 2))]
@@ -135,7 +135,7 @@ def test_whether_control_passes_a_branch_of_another_llvm_is_unknown(opcode: str)
     refused(replaced(("%0:vgpr_32 = V_ADD_U32_e32 1, %0, implicit $exec", opcode)), "control passes", UnsupportedError)
 
 
-@pytest.mark.parametrize("path", kernel_paths(), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", each_kernel())
 def test_what_control_does_not_pass_is_what_llvm_says(path: Path) -> None:
     ends = ("S_ENDPGM", "SI_RETURN", "SI_TCRETURN", "S_SETPC_B64_return", "S_CBRANCH_SCC0", "SI_CS_CHAIN_TC_W64")
     for name in {

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import allocated_by_llvm, cpu_of, kernel_paths, pre_ra, run_llc
+from support import allocated_by_llvm, cpu_of, each_kernel, pre_ra, run_llc
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction, OperandKind
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-
-KERNELS = kernel_paths()
 
 TWO_FUNCTIONS = """
 target triple = "amdgcn-amd-amdhsa"
@@ -46,7 +44,7 @@ def instructions(function: MachineFunction) -> list[Instruction]:
     return [i for block in function.blocks for i in block.instructions]
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", each_kernel())
 def test_same_bytes_before_and_after_allocation(path: Path) -> None:
     pre = pre_ra(path)
     assert print_mir(parse_mir(pre)) == pre

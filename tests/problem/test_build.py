@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import mir_file, mir_text, problem_of_body
-from support import cpu_of, kernel_paths, llc, pre_ra
+from support import cpu_of, each_kernel, llc, pre_ra
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
@@ -19,8 +19,6 @@ from verilocc_mlir.problem.model import Affinity, AllocationProblem, LiveRange
 from verilocc_mlir.problem.schema import problem_from_json, to_json
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import target
-
-KERNELS = kernel_paths()
 
 
 def by_name(found: AllocationProblem) -> dict[str, LiveRange]:
@@ -200,7 +198,7 @@ def test_renaming_changes_nothing_but_names(kernels: Path, name: str) -> None:
         assert to_json(anonymous(a)) == to_json(anonymous(b))
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", each_kernel())
 def test_every_kernel(path: Path) -> None:
     """Problems of real kernels are sound documents: references, segments and lanes pass the reader's checks."""
     file = parse_mir(pre_ra(path))

@@ -10,7 +10,7 @@ from allocation import phases_of_kernel
 from builders import live_of, problem_of
 from other_solvers import ANSWER, BOTH, Recorder, bitwuzla, cvc5
 from prove_support import proposal
-from support import cpu_of, kernel_paths
+from support import cpu_of, each_kernel
 
 from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
@@ -77,10 +77,7 @@ def test_a_wrong_expectation_is_noticed() -> None:
     assert "Expected result unsat" in cvc5(to_smtlib(REFUTED))
 
 
-KERNELS = [path for path in kernel_paths() if path.name.startswith("gemm") and path.name.endswith("opt.ll")]
-
-
-@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", each_kernel(lambda name: name.startswith("gemm") and name.endswith("opt.ll")))
 def test_obligations_of_a_kernel(path: Path) -> None:
     """What both theorems ask about real allocations: LLVM's own, and the deterministic allocator's."""
     cpu = cpu_of(path)

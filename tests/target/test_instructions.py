@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from support import REPOSITORY, allocated_by_llvm, cpu_of, kernel_paths, llc, pre_ra, run_llc
+from support import REPOSITORY, allocated_by_llvm, cpu_of, each_kernel, llc, pre_ra, run_llc
 
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
@@ -22,7 +22,6 @@ from verilocc_mlir.target.instructions import InstructionDescription, instructio
 from verilocc_mlir.target.registers import physical_register
 
 GENERATOR = REPOSITORY / "scripts" / "generate_instruction_tables.py"
-KERNELS = kernel_paths()
 TEXTS = sorted((REPOSITORY / "tests" / "data").rglob("*.mir"))
 GREEDY = (0, 2)
 
@@ -210,7 +209,7 @@ def operand_faults(one: Instruction, explicit: list[Operand], description: Instr
             yield f"operand {number} is no register"
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", each_kernel())
 def test_llvm_s_texts_of_the_kernels_agree_with_the_tables(path: Path) -> None:
     pre, cpu = pre_ra(path), cpu_of(path)
     for text in (pre, *(allocated_by_llvm(pre, cpu, 0, last) for last in GREEDY)):

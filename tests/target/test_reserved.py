@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import allocated_by_llvm, cpu_of, kernel_paths, pre_ra, readable, run_llc
+from support import allocated_by_llvm, cpu_of, each_kernel, pre_ra, readable, run_llc
 from target_oracles import all_registers, reserved_by_llvm
 
 from verilocc_mlir.errors import InputError, UnsupportedError
@@ -41,7 +41,7 @@ def assert_equal(preamble: str, function: MachineFunction, cpu: str) -> None:
     assert free & numbered == numbered - reserved_by_us(allowed, registers)
 
 
-@pytest.mark.parametrize("path", kernel_paths(), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", each_kernel())
 def test_shared_kernels(path: Path) -> None:
     file = parse_mir(pre_ra(path))
     for function in file.functions:

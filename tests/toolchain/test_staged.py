@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support import cpu_of, kernel_paths
+from support import cpu_of, each_kernel
 from toolchain_support import TARGETS, compiler, source, tools
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
@@ -39,7 +39,7 @@ def all_phases(staged: StagedCompiler, pre: str) -> str:
     return staged.llvm_allocate(staged.resume(scalar, done=Phase.SGPR, until=Phase.VGPR), Phase.VGPR)
 
 
-@pytest.mark.parametrize("path", kernel_paths(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", each_kernel())
 def test_every_kernel_comes_through_and_equals_a_direct_compile(path: Path) -> None:
     text = path.read_text()
     cpu = cpu_of(path)
