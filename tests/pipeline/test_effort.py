@@ -65,7 +65,7 @@ def variant_names(done: Compiled) -> list[str]:
 
 CASES = [
     pytest.param(pressed(16), "gfx1100", id="gfx1100"),
-    pytest.param(pressed(8), "gfx942", id="gfx942"),
+    pytest.param(pressed(8), "gfx942", id="gfx942", marks=pytest.mark.long),
     pytest.param(pressed(8), "gfx90a", id="gfx90a", marks=pytest.mark.long),
     pytest.param(pressed(16), "gfx1250", id="gfx1250", marks=pytest.mark.long),
     pytest.param(attention(), "gfx1100", id="attention", marks=pytest.mark.long),
@@ -89,6 +89,7 @@ def test_no_effort_loses_waves_or_spills_more_than_llvm(ir: str, cpu: str, effor
         assert ours.occupancy >= llvm[name].occupancy
 
 
+@pytest.mark.long
 def test_fast_loads_beside_the_use_where_loading_ahead_would_lose() -> None:
     ir = with_attributes(ATTENTION.read_text(), {"amdgpu-num-vgpr": "48"})
     done = compiled(ir, "gfx1100", Effort.FAST)
@@ -145,6 +146,7 @@ def test_best_packs_exactly_where_only_a_place_was_missing(monkeypatch: pytest.M
     assert "packed exactly" not in variant_names(again)
 
 
+@pytest.mark.long
 def test_best_asks_the_model_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers", reason="the extra 'model' is not installed")
     ir = (ATTENTION.parent / "attn_d64.gfx942.opt.ll").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from support import long
 
 from smt_verifier.audit import Finding, FunctionAudit, MoveCounts, audit_function
 from smt_verifier.outcome import Outcome
@@ -149,7 +150,7 @@ def test_without_fallback_the_first_phase_that_is_not_proved_is_the_end() -> Non
     }
 
 
-@pytest.mark.parametrize("effort", [Effort.FAST, Effort.BALANCED])
+@pytest.mark.parametrize("effort", [Effort.FAST, *long(Effort.BALANCED)])
 def test_a_kernel_that_spills_scalars_beside_one_that_is_unknown(
     monkeypatch: pytest.MonkeyPatch, effort: Effort
 ) -> None:
