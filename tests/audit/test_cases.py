@@ -50,6 +50,7 @@ def test_a_text_against_itself_is_proved_or_not_followed(case: Case) -> None:
         assert judgement.verdict == "proved", judgement.messages
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in ALL if c.llc])
 def test_what_llc_says_of_the_second_text(case: Case) -> None:
     if not llc_22():

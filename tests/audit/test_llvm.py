@@ -18,12 +18,12 @@ from allocation import (
     without_lane_copies,
 )
 from audit_support import CALLS, DIVERGENT, LLVM_FAULTS, MIXED, repeated_undefined_input
-from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, run_llc
+from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, long, run_llc
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 
-ALL_TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"]
+TARGETS = ["gfx90a", "gfx1100", "gfx1250", *long("gfx942", "gfx950", "gfx1201")]
 
 """16-bit values, f64 division, scratch, atomics, wide arguments and an empty kernel."""
 
@@ -41,14 +41,14 @@ def test_kernels(path: Path) -> None:
         proved(pair)
 
 
-@pytest.mark.parametrize("cpu", ALL_TARGETS)
+@pytest.mark.parametrize("cpu", TARGETS)
 @pytest.mark.parametrize("text", [DIVERGENT, CALLS, MIXED], ids=["divergent", "calls", "mixed"])
 def test_divergent_code_calls_and_mixed_widths(text: str, cpu: str) -> None:
     for pair in phases_of_ir(text, cpu):
         proved(pair)
 
 
-@pytest.mark.parametrize("cpu", ALL_TARGETS)
+@pytest.mark.parametrize("cpu", TARGETS)
 @pytest.mark.parametrize("name", ["undefined_lanes", "undefined_nested", "halves", "inline_asm"])
 def test_undefined_lanes_halves_and_inline_assembly(name: str, cpu: str) -> None:
     text = (TEST_DATA / "rewrite" / f"{name}.ll").read_text()
@@ -84,7 +84,7 @@ def pressing(values: int, scalar: bool) -> str:
     )
 
 
-@pytest.mark.parametrize("cpu", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("cpu", ["gfx942", "gfx1201", *long("gfx90a", "gfx1100")])
 def test_vector_spills_and_reloads_are_proved(cpu: str) -> None:
     _, vector = phases_of_ir(pressing(300, scalar=False), cpu)
     proved(vector)
@@ -117,7 +117,7 @@ def test_other_allocators_and_forced_spilling(path: Path, forced: str, allocator
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
-@pytest.mark.parametrize("cpu", ["gfx90a", "gfx1100"])
+@pytest.mark.parametrize("cpu", ["gfx1100", *long("gfx90a")])
 @pytest.mark.parametrize("text", [DIVERGENT, MIXED], ids=["divergent", "mixed"])
 def test_divergent_code_by_every_allocator(text: str, cpu: str, allocator: str) -> None:
     pre = without_lane_copies(run_llc(text, cpu, "-stop-before=greedy,0", "-enable-ipra=0", mir=False))

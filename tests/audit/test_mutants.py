@@ -15,7 +15,7 @@ from smt_verifier.audit import RULES
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import VeriloccError
 
-PER_CLASS = [2, *long(4)]
+PER_CLASS = [1, *long(4)]
 MOST = 24
 """Edits made of a class while all of them turn out equivalent."""
 REFUSED = {Outcome.REFUTED, Outcome.INVALID}
@@ -73,7 +73,7 @@ def test_a_mutant_is_refuted_for_the_right_reason_or_changes_nothing(
     assert REFUSED & {*outcomes} or name in NEVER_FOLLOWED
 
 
-@pytest.mark.parametrize("most", [3, *long(1000)])
+@pytest.mark.parametrize("most", [2, *long(1000)])
 @pytest.mark.parametrize("name", [c.name for c in CLASSES.values() if c.equivalent])
 def test_an_equivalent_edit_is_proved(name: str, most: int, judges: list[Judge]) -> None:
     """One in each sample, in so many samples."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 from process_support import lines_of
-from support import HEARING, REPOSITORY, llc, pre_ra, readable, run_llc
+from support import HEARING, REPOSITORY, llc, long, pre_ra, readable, run_llc
 
 from smt_verifier.audit import Finding, FunctionAudit, MoveCounts
 from smt_verifier.outcome import Outcome
@@ -61,7 +61,7 @@ def others(path: Path) -> list[str]:
     return sorted(p.name for p in path.parent.iterdir() if p != path)
 
 
-@pytest.mark.parametrize("cpu", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100", *long("gfx90a", "gfx950", "gfx1201")])
 def test_a_gemm_comes_out_proved(cpu: str, demo_kernels: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "k.hsaco", tmp_path / "k.json"
     source = demo_kernels / f"gemm_mma_lds.{cpu}.opt.ll"
@@ -151,7 +151,7 @@ def test_bitcode_and_text_give_the_same_code(small: Path, tmp_path: Path) -> Non
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
-@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("cpu", ["gfx942", *long("gfx1100")])
 def test_pre_ra_machine_ir_gives_what_its_ir_gives(cpu: str, demo_kernels: Path, tmp_path: Path) -> None:
     source = demo_kernels / f"gemm_mma_lds.{cpu}.opt.ll"
     machine = tmp_path / "k.mir"

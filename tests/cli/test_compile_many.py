@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from batch_support import CPU, faulty_llc, kernel, kernels, start
 from process_support import gone, lines_of
+from support import long
 
 from verilocc_mlir import store as store_module
 from verilocc_mlir.cli.main import run
@@ -106,7 +107,7 @@ def test_what_changed_is_done_again(batch: Batch) -> None:
     assert len(batch.entries()) == 2 + 2 + 1 + 2
 
 
-@pytest.mark.parametrize("damage", [lambda d: d[:-1] + bytes([d[-1] ^ 1]), lambda d: d[:-100], lambda _: b""])
+@pytest.mark.parametrize("damage", [lambda d: d[:-1] + bytes([d[-1] ^ 1]), *long(lambda d: d[:-100], lambda _: b"")])
 def test_damaged_entries_are_compiled_again(batch: Batch, damage: Any) -> None:
     kernels(batch.source, 1)
     batch.run()
@@ -254,7 +255,7 @@ def test_the_summary_may_go_to_standard_output(batch: Batch, capsys: pytest.Capt
     assert "[1/1]" not in shown.err
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, *long(signal.SIGTERM)])
 def test_an_interrupted_run_goes_on_where_it_was(stop: signal.Signals, batch: Batch, tmp_path: Path) -> None:
     kernels(batch.source, 3)
     slow = faulty_llc(tmp_path / "llc", "times5", 'if [ ! -e "$0.go" ]; then echo $$ $PPID >> "$0.log"; sleep 600; fi')
@@ -296,6 +297,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(batch: Batch, tmp_path: Path)
     assert re.search(r"^ proved +1 +0 +2 +3", said, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_late_and_killed_jobs_are_unknown_and_the_rest_is_done(batch: Batch, tmp_path: Path) -> None:
     kernels(batch.source, 4)
     action = 'grep -q @times4 "$input" && kill -9 $PPID; sleep 600'

@@ -98,6 +98,7 @@ def test_a_target_by_its_product_name_is_iree_s_business() -> None:
     assert read_code_object(result.kernels[0].code_object).machine == "gfx942"
 
 
+@pytest.mark.long
 def test_substituting_iree_s_own_objects_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So what differs in our files are the code objects, and only they."""
     plain = tmp_path / "plain.vmfb"
@@ -343,6 +344,7 @@ def test_settings_reach_the_kernels() -> None:
     assert {phase["allocator"] for kernel in result.kernels for phase in kernel.phases} == {"llvm"}
 
 
+@pytest.mark.long
 def test_the_second_time_a_module_is_known_and_what_is_damaged_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,6 +397,7 @@ def test_nothing_is_kept_if_nobody_wants_it(tmp_path: Path, monkeypatch: pytest.
     assert [path for path in kept if path.parts[0] != "tools"] == []  # what llc printed for --version is no result
 
 
+@pytest.mark.long
 def test_the_sources_give_the_file_that_one_run_gives(tmp_path: Path) -> None:
     """iree-compile's work in two parts: the same bytes, weights in f16 included."""
     weights = (

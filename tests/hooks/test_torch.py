@@ -72,7 +72,7 @@ def test_without_a_gpu_running_says_so(compiled: TorchModule) -> None:
     assert "where there is one" in raised.value.hint
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["float16", "bool", *long("float32", "bfloat16", "int64")])
 def test_results_come_back_as_torch_has_them(dtype: str, tmp_path: Path, compiled: TorchModule) -> None:
     """IREE's runtime through the same calls as for a GPU, on this CPU."""
 
@@ -100,7 +100,7 @@ def test_other_arguments_than_compiled_for_are_refused(compiled: TorchModule) ->
         compiled.run(torch.ones(1), torch.ones(1))
 
 
-@pytest.mark.parametrize("target", ["gfx1201", *long("gfx950")])
+@pytest.mark.parametrize("target", long("gfx1201", "gfx950"))
 def test_attention_stays_one_kernel(target: str) -> None:
     inputs = tuple(torch.randn(1, 2, 64, 64, dtype=torch.float16) for _ in range(3))
     result = verilocc_mlir.compile(attention, inputs, target=target)
@@ -109,6 +109,7 @@ def test_attention_stays_one_kernel(target: str) -> None:
     assert len(result.kernels) == 1
 
 
+@pytest.mark.long
 def test_a_dynamic_batch() -> None:
     module, inputs = linear()
     result = verilocc_mlir.compile(module, inputs, target="gfx1100", dynamic_shapes=({0: Dim("rows", min=1, max=512)},))
@@ -145,6 +146,7 @@ def test_torch_compile_without_a_gpu_compiles_and_runs_eagerly() -> None:
     assert graph.kernels
 
 
+@pytest.mark.long
 @without_gpu
 def test_torch_compile_may_refuse_to_run_without_a_gpu() -> None:
     module, inputs = linear()

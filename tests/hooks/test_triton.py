@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import REPOSITORY
+from support import REPOSITORY, long
 
 triton: Any = pytest.importorskip("triton", reason="Triton is not installed: pip install 'verilocc-mlir[triton]'")
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")
@@ -92,7 +92,7 @@ def unexplained(ours: Any, theirs: Any) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["gfx942", *long(*(t for t in TARGETS if t != "gfx942"))])
 def test_kernels_are_proved_and_their_metadata_is_tritons(target: str) -> None:
     variant = smallest("matmul")
     theirs = build(variant, target)
@@ -113,6 +113,7 @@ def test_kernels_are_proved_and_their_metadata_is_tritons(target: str) -> None:
     assert re.findall(r"\.vgpr_count: +(\d+)", ours.asm["amdgcn"]) == [str(counts.vgpr_count)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kernel", "target"), [("attention_forward", "gfx90a"), ("attention_backward", "gfx1201")])
 def test_attention_goes_through_too(kernel: str, target: str) -> None:
     variant = smallest(kernel)

@@ -136,6 +136,7 @@ def test_a_batch_keeps_results_of_a_server_apart_from_local_ones(tmp_path: Path)
         assert origins(f"--server={address}") == ({"cache"}, remote)
 
 
+@pytest.mark.long
 def test_a_server_that_comes_while_a_batch_runs_has_its_results_under_its_own_name(tmp_path: Path) -> None:
     kernels(tmp_path / "in", 2)
     address = f"unix:{tmp_path}/s"
