@@ -93,6 +93,7 @@ def test_the_second_run_has_nothing_to_do_and_without_its_journal_takes_all_from
     assert set(batch.origins("--no-cache").values()) == {"compiled"}
 
 
+@pytest.mark.long
 def test_what_changed_is_done_again(batch: Batch) -> None:
     kernels(batch.source, 2)
     batch.run()

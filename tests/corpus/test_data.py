@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from corpus_support import first_cell, needs
-from support import REPOSITORY
+from support import REPOSITORY, long
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -63,7 +63,7 @@ def vgpr() -> Stated:
 
 
 @pytest.mark.parametrize(("source", "family"), [("mlir", "conv"), ("triton", "softmax"), ("iree", "layernorm")])
-@pytest.mark.parametrize("cpu", ["gfx90a", "gfx1201"])
+@pytest.mark.parametrize("cpu", ["gfx1201", *long("gfx90a")])
 def test_a_kernel_of_each_source_becomes_problems_with_proved_labels(source: str, family: str, cpu: str) -> None:
     needs(source)
     cell = first_cell(source, family, cpu)

@@ -377,6 +377,7 @@ def test_the_second_time_a_module_is_known_and_what_is_damaged_is_made_again(
     assert runs.count("dump") == 2
 
 
+@pytest.mark.long
 def test_an_entry_with_other_content_is_as_good_as_none(tmp_path: Path) -> None:
     source, cache = tmp_path / "add.mlir", tmp_path / "cache"
     source.write_text(ADD)

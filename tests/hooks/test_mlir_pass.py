@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from mlir_support import Session, all_bindings, elf_header, installed, lowered, lowering_bindings
-from support import REPOSITORY
+from support import REPOSITORY, long
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.isolated import Ended, call_isolated
@@ -362,7 +362,7 @@ def test_an_object_of_no_bindings_is_a_type_error() -> None:
 
 
 @pytest.mark.parametrize("package", lowering_bindings()[:1])
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("chip", ["gfx942", *long("gfx1100")])
 def test_the_example_runs(package: str, chip: str, tmp_path: Path) -> None:
     command = [sys.executable, str(REPOSITORY / "examples/mlir_pass.py"), chip, "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)

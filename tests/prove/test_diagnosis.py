@@ -82,6 +82,7 @@ def asked_banks() -> list[Any]:
     return [physical_register(f"{bank}0").bank for bank in ("vgpr", "agpr", "sgpr")]
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_correction_sets_are_minimal(case: tuple[AllocationProblem, Proposal]) -> None:

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from allocators_support import Compiled, as_read, compile_phases, finish, violations
 from analysis_support import random_body
 from builders import mir_text, preamble
@@ -26,9 +27,12 @@ SEEDS = (0, 5, 6, 8, 10, 11, 12, 15, 16, 18, 19, 22, 23, 24, 26, 29, 30, 31, 35,
 """Of ``random_body``: those whose functions LLVM's verifier accepts; the others read lanes that no path defines."""
 
 
-def cases() -> list[tuple[Path, str]]:
+QUICK = ("gfx942", "gfx1250")
+
+
+def cases() -> list[ParameterSet]:
     return [
-        (path, cpu)
+        pytest.param(path, cpu, marks=() if cpu in QUICK else pytest.mark.long)
         for path in sorted(DATA.glob("*.ll"))
         for cpu in TARGETS
         if path.stem not in ONLY_CDNA or cpu in ("gfx90a", "gfx942", "gfx950")

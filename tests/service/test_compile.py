@@ -109,6 +109,7 @@ def many(tmp_path: Path, *options: str) -> dict[str, Any]:
     return json.loads(summary.read_text())
 
 
+@pytest.mark.long
 def test_a_batch_keeps_results_of_a_server_apart_from_local_ones(tmp_path: Path) -> None:
     kernels(tmp_path / "in", 2)
     journal = tmp_path / "out" / "verilocc-batch.jsonl"

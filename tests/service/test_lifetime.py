@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2
 from process_support import children, gone
@@ -40,6 +41,7 @@ def test_an_address_in_use(tmp_path: Path) -> None:
         assert served.stop() == 0
 
 
+@pytest.mark.long
 def test_bad_addresses(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     for address, words in {

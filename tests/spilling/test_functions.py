@@ -39,8 +39,10 @@ KERNELS = DEMO_KERNELS
 
 @pytest.mark.parametrize(
     ("name", "registers"),
-    [("attn_d64.gfx1100", 128), ("attn_d64.gfx1201", 128), ("attn_d64.gfx90a", 32), ("attn_d64.gfx942", 32)],
-)
+    [("attn_d64.gfx942", 32),
+     *(pytest.param(f"attn_d64.{cpu}", count, marks=pytest.mark.long)
+       for cpu, count in (("gfx1100", 128), ("gfx1201", 128), ("gfx90a", 32)))],
+)  # fmt: skip
 def test_a_kernel_in_too_few_registers(name: str, registers: int) -> None:
     """The allocator alone fails; with spill code it is proved, and llc makes an object of it."""
     path = KERNELS / f"{name}.opt.ll"
