@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 from page_support import Page, assigned_cells, box_cells, read_page, shown_cells
-from support import REPOSITORY
+from support import REPOSITORY, long
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Verdict
@@ -32,6 +32,8 @@ from verilocc_mlir.report.page.verdicts import asked
 from verilocc_mlir.target.occupancy import waves_by_sgprs, waves_by_vectors
 from verilocc_mlir.target.targets import TARGETS, target
 
+# What is compiled for several tests is compiled once.
+pytestmark = pytest.mark.xdist_group("page")
 KERNELS = REPOSITORY / "examples" / "kernels"
 HOSTILE = "k<script>alert(1)</script>&amp;'</style>-->"
 SMALL = """
@@ -85,7 +87,7 @@ def tight() -> tuple[Compiled, Recording]:
     return compiled(tight_text(), "gfx942", spill=False)
 
 
-@pytest.mark.parametrize("name", ["gemm_mma_lds.gfx942", "attn_d64.gfx1100"])
+@pytest.mark.parametrize("name", ["gemm_mma_lds.gfx942", *long("attn_d64.gfx1100")])
 def test_the_picture_is_the_assignment(name: str) -> None:
     done, recording = kernel(name)
     pictures = page_of(done, recording).data()
@@ -111,7 +113,7 @@ def test_the_picture_is_the_assignment(name: str) -> None:
             assert assigned_cells(record.problem, other) != cells
 
 
-@pytest.mark.parametrize("name", ["gemm_mma_lds.gfx942", "attn_d64.gfx1100"])
+@pytest.mark.parametrize("name", ["gemm_mma_lds.gfx942", *long("attn_d64.gfx1100")])
 def test_what_is_read_off_the_text_is_what_was_assigned(name: str) -> None:
     """The follower has only texts; on ours its answer is known."""
     _, recording = kernel(name)
