@@ -53,6 +53,8 @@ def poisoned(name: str) -> list[str]:
     raise AssertionError("no two ranges overlap")
 
 
+@pytest.mark.long
+@pytest.mark.xdist_group("trained")
 def test_better_labels_are_proved_and_poisoned_ones_refused(trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -105,6 +107,8 @@ def test_an_interrupted_search_for_labels_says_what_is_kept(tmp_path: Path, monk
     assert len(list(out.iterdir())) == 2
 
 
+@pytest.mark.long
+@pytest.mark.xdist_group("trained")
 def test_refuted_answers_are_collected_and_trained_on(trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -137,6 +141,8 @@ def test_refuted_answers_are_collected_and_trained_on(trained: Path, tmp_path: P
     assert loss < json.loads((tmp_path / "scratch" / "metrics.json").read_text())["rows"][-1]["loss"]
 
 
+@pytest.mark.long
+@pytest.mark.xdist_group("trained")
 def test_preferences_are_between_proved_assignments_and_trained_on(trained: Path, tmp_path: Path) -> None:
     data, found = tmp_path / "data", tmp_path / "preferred"
     data.mkdir()

@@ -228,6 +228,7 @@ def test_a_model_that_was_never_trained_for_it_answers_under_the_mask(
     assert_proved(found, name, phase)
 
 
+@pytest.mark.long
 def test_a_pretrained_model_goes_on_training_with_its_own_tokens(pretrained: Path, data: Path, tmp_path: Path) -> None:
     config = replace(SMALL, tokens=150_000, start=str(pretrained), encoding="text")
     assert train_base([data], config, tmp_path / "run", lambda line: None)
@@ -248,6 +249,7 @@ def test_a_pretrained_model_goes_on_training_with_its_own_tokens(pretrained: Pat
     assert out.exists()
 
 
+@pytest.mark.long
 def test_an_adapter_on_a_pretrained_model(pretrained: Path, data: Path, tmp_path: Path) -> None:
     config = replace(SMALL, tokens=4000, rank=4)
     assert train_adapter(pretrained, [data], config, tmp_path / "run", lambda line: None)

@@ -60,6 +60,8 @@ def prices_of(rows: list[Row], policy: str) -> list[Price]:
     return found
 
 
+@pytest.mark.long
+@pytest.mark.xdist_group("trained")
 def test_from_scratch_it_learns(trained: Path, tmp_path: Path) -> None:
     # On kernels it has not seen, the first masked answer is always proved; with at most half of the registers of random
     # legal choice, no more waves lost anywhere, and cheaper on five of six problems. Against the same model before
@@ -83,6 +85,8 @@ def test_from_scratch_it_learns(trained: Path, tmp_path: Path) -> None:
     assert rows_of_loss[-1]["validation"]["others"]["accuracy"] > 0.9
 
 
+@pytest.mark.long
+@pytest.mark.xdist_group("trained")
 def test_the_model_allocates_and_says_who_it_is(trained: Path) -> None:
     found = allocator(f"model:{trained / 'model'}")
     problem, _ = answered(TESTED_ON[0], "vgpr")
@@ -100,6 +104,8 @@ def test_the_model_allocates_and_says_who_it_is(trained: Path) -> None:
     assert found.regenerate(problem, (refutation,)) == again
 
 
+@pytest.mark.long
+@pytest.mark.xdist_group("trained")
 def test_a_server_answers_with_the_model(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERILOCC_MODEL", str(trained / "model"))
     problem, _ = answered(TESTED_ON[0], "sgpr")
@@ -113,6 +119,8 @@ def test_a_server_answers_with_the_model(trained: Path, monkeypatch: pytest.Monk
     assert f"model {version}" in remote.version
 
 
+@pytest.mark.long
+@pytest.mark.xdist_group("trained")
 def test_names_and_block_order_leave_the_models_answer(trained: Path) -> None:
     model = ModelAllocator(trained / "model")
     one, other, renamed = disguised("gemm_mma_lds.gfx1100", "sgpr", 7)
@@ -121,6 +129,8 @@ def test_names_and_block_order_leave_the_models_answer(trained: Path) -> None:
     assert {renamed[r.name]: s for r, s in zip(one.ranges, first.registers, strict=True)} == by_name
 
 
+@pytest.mark.long
+@pytest.mark.xdist_group("trained")
 def test_a_model_is_adapted_to_a_gpu_that_the_base_may_not_see(trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -147,6 +157,7 @@ def test_a_model_is_adapted_to_a_gpu_that_the_base_may_not_see(trained: Path, tm
         ModelAllocator(model)
 
 
+@pytest.mark.long
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -164,6 +175,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
         train_base([data], load_config(None, {**SMALL.to_data(), "seed": 9}), out, lines.append)
 
 
+@pytest.mark.long
 def test_another_language_model_takes_the_bases_place(tmp_path: Path) -> None:
     shape = Qwen2Config(
         vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
