@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from model_support import answered, kernel
+from support import long
 
 import verilocc_model
 from smt_verifier.outcome import Outcome
@@ -26,7 +27,7 @@ def test_the_weights_are_small_and_say_what_they_are() -> None:
     assert card["commit"]
 
 
-@pytest.mark.parametrize("name", ["gemm_mma_lds.gfx942", "gemm_mma_lds.gfx1100", "attn_d64.gfx950"])
+@pytest.mark.parametrize("name", ["gemm_mma_lds.gfx942", *long("gemm_mma_lds.gfx1100", "attn_d64.gfx950")])
 @pytest.mark.parametrize("phase", ["sgpr", "vgpr"])
 def test_its_first_answer_is_proved(name: str, phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VERILOCC_MODEL", raising=False)
