@@ -44,7 +44,7 @@ test-all: llvm lint
 	$(PYTEST)
 
 train-smoke: llvm venv-dev
-	$(PY) -m pytest -p no:cacheprovider tests/test_model_training.py
+	$(PY) -m pytest -p no:cacheprovider tests/model/test_training.py
 
 doctor: venv
 	@.venv/bin/verilocc doctor

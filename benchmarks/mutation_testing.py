@@ -42,16 +42,16 @@ RESULTS = REPOSITORY / "benchmarks" / "results" / "mutation_testing.json"
 
 TESTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "audit": (
-        ("test_audit_masks.py", "test_audit_mutations.py", "test_audit_explain.py"),
-        ("test_audit_artefacts.py", "test_audit_llvm.py", "test_audit_rules.py"),
+        ("audit/test_masks.py", "audit/test_mutations.py", "audit/test_explain.py"),
+        ("audit/test_artefacts.py", "audit/test_llvm.py", "audit/test_claims.py"),
     ),
     "prove": (
-        ("test_prove_rules.py", "test_prove_classes.py"),
-        ("test_prove_random.py",),
-        ("test_prove_diagnosis.py",),
+        ("prove/test_rules.py", "prove/test_classes.py"),
+        ("prove/test_random.py",),
+        ("prove/test_diagnosis.py",),
     ),
-    "smt": (("test_smt_solver.py", "test_smt_outcome.py"), ("test_smt_processes.py",)),
-    "smt_verifier": (("test_smt_outcome.py", "test_audit_artefacts.py"),),
+    "smt": (("smt/test_solver.py", "smt/test_outcome.py"), ("smt/test_processes.py",)),
+    "smt_verifier": (("smt/test_outcome.py", "audit/test_artefacts.py"),),
 }
 """Test files by package, quick ones first; a mutant that survives one stage goes to the next."""
 

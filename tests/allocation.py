@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +35,14 @@ class Pair:
         body = self.post.index("body:")
         assert old in self.post[body:], f"{old!r} is not in the text: choose another site"
         return replace(self, post=self.post[:body] + self.post[body:].replace(old, new, count))
+
+
+def edited(pair: Pair, pattern: str, change: str | Callable[[re.Match[str]], str], *, after: str = "body:") -> Pair:
+    """The post-RA text with the first match of ``pattern`` behind ``after`` changed."""
+    start = pair.post.index(after)
+    text, count = re.subn(pattern, change, pair.post[start:], count=1, flags=re.MULTILINE)
+    assert count == 1, f"{pattern} matches nothing in:\n{pair.post[start:]}"
+    return replace(pair, post=pair.post[:start] + text)
 
 
 PASSES = {"greedy": "greedy", "basic": "regallocbasic", "fast": "regallocfast"}

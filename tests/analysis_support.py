@@ -3,45 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 
-from verilocc_mlir.mir.model import MachineFunction, MirFile
-from verilocc_mlir.mir.parser import parse_mir
-
-PREAMBLE = """--- |
-  target triple = "amdgcn-amd-amdhsa"
-  define amdgpu_kernel void @{name}() {{
-    unreachable
-  }}
-...
-"""
-
-
-def mir_text(body: str, *, name: str = "f", registers: dict[int, str] | None = None) -> str:
-    """A MIR document; classes of registers that no operand carries go into ``registers``."""
-    rows = dict(registers or {})
-    for number, cls in re.findall(r"%(\d+)(?:\.\w+)?:(\w+)", body):
-        rows.setdefault(int(number), cls)
-    table = "".join(
-        f"  - {{ id: {n}, class: {c}, preferred-register: '', flags: [  ] }}\n" for n, c in sorted(rows.items())
-    )
-    lines = "\n".join(line.rstrip() for line in body.strip("\n").split("\n"))
-    return (
-        f"---\nname:            {name}\ntracksRegLiveness: true\nnoPhis:          true\nisSSA:           false\n"
-        f"registers:\n{table}machineFunctionInfo:\n  isEntryFunction: true\n"
-        f"  scratchRSrcReg:  '$private_rsrc_reg'\n  stackPtrOffsetReg: '$sgpr32'\nbody:             |\n{lines}\n...\n"
-    )
-
-
-def mir_file(body: str, *, registers: dict[int, str] | None = None) -> MirFile:
-    """A file with one kernel ``f``."""
-    return parse_mir(PREAMBLE.format(name="f") + mir_text(body, registers=registers))
-
-
-def machine_function(body: str, *, registers: dict[int, str] | None = None) -> MachineFunction:
-    """The function with this body."""
-    return mir_file(body, registers=registers).functions[0]
-
+from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
+from verilocc_mlir.target.classes import RegisterClass
+from verilocc_mlir.target.lanes import lane_list, subregister_lanes
+from verilocc_mlir.target.registers import physical_register
 
 _SHAPES = {"vgpr_32": 1, "vreg_64": 2, "vreg_128": 4, "sreg_32": 1, "sreg_64": 2, "sgpr_128": 4}
 
@@ -114,3 +80,87 @@ def _random_instruction(rng: random.Random, classes: list[str]) -> str:
     sub = "" if whole or rng.random() < 0.3 else "." + "_".join(f"sub{k}" for k in range(low, high + 1))
     undef = "undef " if rng.random() < 0.1 else ""
     return f"    S_NOP 0, implicit {undef}%{number}{sub}"
+
+
+BASIC = ("-sgpr-regalloc=basic", "-wwm-regalloc=basic", "-vgpr-regalloc=basic")
+
+
+class NotComparable(Exception):
+    """LLVM spilled or inserted something, so that registers do not map one to one."""
+
+
+def align(
+    pre: MachineFunction, post: MachineFunction, classes: dict[int, RegisterClass], scalar: bool
+) -> dict[int, tuple[int, ...]]:
+    """Units that LLVM gave to each virtual register of one kind, by walking both texts."""
+    placed: dict[int, tuple[int, ...]] = {}
+    dropped: list[Instruction] = []
+    if len(pre.blocks) != len(post.blocks):
+        raise NotComparable("blocks")
+    for a, b in zip(pre.blocks, post.blocks, strict=True):
+        rest = list(b.instructions)
+        at = 0
+        for instruction in a.instructions:
+            other = rest[at] if at < len(rest) else None
+            if other is not None and _same(instruction, other, placed, classes, scalar):
+                at += 1
+            elif instruction.opcode == "COPY":
+                dropped.append(instruction)
+            else:
+                raise NotComparable(f"{instruction} / {other}")
+        if at != len(rest):
+            raise NotComparable(f"extra {rest[at]}")
+    for copy in dropped:
+        ends = [_units(op, placed) for op in copy.all_operands[:2]]
+        if ends[0] != ends[1] and not copy.operands[0].undef:
+            raise NotComparable(f"vanished {copy}")
+    return placed
+
+
+def _units(operand: Operand, placed: dict[int, tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Units an operand covers after allocation; None for a register that is not placed yet."""
+    if operand.phys:
+        return physical_register(operand.phys).units
+    whole = placed.get(operand.vreg)
+    if whole is None:
+        return None
+    return tuple(whole[k] for k in lane_list(subregister_lanes(operand.sub))) if operand.sub else whole
+
+
+def _same(
+    a: Instruction,
+    b: Instruction,
+    placed: dict[int, tuple[int, ...]],
+    classes: dict[int, RegisterClass],
+    scalar: bool,
+) -> bool:
+    """Whether ``b`` is ``a`` after allocation; if so, what it places is added to ``placed``."""
+    if a.opcode != b.opcode and not (a.opcode == "COPY" and b.opcode == "KILL"):
+        return False
+    found: dict[int, tuple[int, ...]] = {}
+    if len(a.all_operands) > len(b.all_operands):
+        return False
+    for x, y in zip(a.all_operands, b.all_operands, strict=False):
+        if x.vreg < 0:
+            if x.phys != y.phys and (x.phys, y.phys) not in {("vcc", "vcc_lo"), ("vcc_lo", "vcc")}:
+                return False
+            if not x.phys and x.kind is not y.kind:
+                return False
+            continue
+        if classes[x.vreg].is_scalar is not scalar or not y.phys:
+            continue
+        lanes = lane_list(subregister_lanes(x.sub)) if x.sub else tuple(range(classes[x.vreg].lanes))
+        units = physical_register(y.phys).units
+        if len(units) != len(lanes):
+            return False
+        if x.vreg in placed:
+            if tuple(placed[x.vreg][k] for k in lanes) != units:
+                return False
+        else:
+            first = units[0] - lanes[0]
+            whole = tuple(range(first, first + classes[x.vreg].lanes))
+            if tuple(whole[k] for k in lanes) != units:
+                return False
+            found[x.vreg] = whole
+    placed.update(found)
+    return True

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from support import HEARING, REPOSITORY, llc
 
 from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.pipeline.batch.jobs import Job
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
 VERILOCC = [sys.executable, "-m", "verilocc_mlir.cli.main"]
 CPU = "gfx942"
+SETTINGS = Settings(cpu=CPU)
 
 
 def kernel(factor: int) -> str:
@@ -33,6 +34,11 @@ define amdgpu_kernel void @times{factor}(ptr addrspace(1) %p) {{
   ret void
 }}
 """
+
+
+def job(number: int, factor: int, settings: Settings = SETTINGS) -> Job:
+    """To compile such a kernel."""
+    return Job(number, f"k{factor}.ll", kernel(factor).encode(), settings)
 
 
 class Eats:
@@ -89,13 +95,3 @@ def start(*arguments: str | Path, cache: Path, **environment: str) -> subprocess
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def wait_for(path: Path, lines: int = 1, seconds: float = 60) -> list[str]:
-    """The lines of a file, when it has that many."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if path.exists() and path.read_text().count("\n") >= lines:
-            return path.read_text().splitlines()
-        time.sleep(0.05)
-    raise AssertionError(f"{path} has not {lines} lines after {seconds} s")

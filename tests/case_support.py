@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from support import REPOSITORY
+
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.audit import audit_texts
 from verilocc_mlir.report.audit.model import AuditRun, Listing
 from verilocc_mlir.toolchain.inputs import decode
 
-CASES = Path(__file__).parent / "cases"
+CASES = REPOSITORY / "tests" / "cases"
 RIGHT = "right"
 ATTACKS = frozenset(
     ["parser", "header", "calls", "memory", "added", "ties", "repeat", "lanes", "places", "module", "registers"]

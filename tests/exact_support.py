@@ -6,14 +6,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from allocators_support import random_problem, violations
-from test_allocators_deterministic import live, problem
+from builders import live, problem
 
 from verilocc_mlir.allocators.cost import Cost
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.problem.model import Affinity, AllocationProblem, BankBudget, LiveRange, Segment
-
-__all__ = ["best", "live", "placements", "problem", "random_problem", "small_problem", "violations"]
 
 
 def small_problem(seed: int) -> AllocationProblem:

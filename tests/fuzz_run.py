@@ -1,4 +1,4 @@
-"""The long run of the fuzz targets; ``tests/test_fuzz_parsers.py`` is the short one.
+"""The long run of the fuzz targets; ``tests/mir/test_fuzz.py`` is the short one.
 
     .venv/bin/python tests/fuzz_run.py --seconds 60 [--targets mir,audit] [--seed 0] [--out FILE.json]
     .venv/bin/python tests/fuzz_run.py --atheris mir -max_total_time=600 -max_len=65536     (pip install atheris)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from builders import problem_of_text
 from support import allocated_by_llvm, kernel_paths, pre_ra, run_llc
 
 from smt_verifier.artefacts import RecordingSolver, write_artefacts
@@ -198,8 +199,7 @@ def machine_ir_pair() -> tuple[str, str]:
 @lru_cache(maxsize=1)
 def _documents() -> tuple[str, str]:
     """A problem and a proposal."""
-    file = parse_mir(machine_ir_pair()[0])
-    problem = build_problem(file, file.functions[1], target(_CPU), "vgpr")
+    problem = problem_of_text(machine_ir_pair()[0], _CPU, number=1)
     return to_json(problem), to_json(allocator("deterministic").allocate(problem))
 
 

@@ -1,28 +1,72 @@
-"""Processes as /proc has them: who started whom, and who is gone."""
+"""Processes as /proc has them: who started whom, who works, and who is gone; and waiting for what a test needs.
+
+Nothing here is decided by how fast the machine is: a condition is awaited, and a test fails where it never comes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+SECONDS = 60.0
+"""After which a condition counts as one that never comes."""
+TO_END = 30.0
+"""The same for the end of a process; all that tests make hang would stay longer."""
+_Value = TypeVar("_Value")
 
 
-def gone(pid: int, seconds: float = 10) -> bool:
-    """Whether the process ends within that time."""
+def until(ask: Callable[[], _Value], what: str = "", seconds: float = SECONDS) -> _Value:
+    """The first true value that ``ask`` gives."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while not (value := ask()):
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what or ask}"
+        time.sleep(0.02)
+    return value
+
+
+def lines_of(path: Path, count: int = 1) -> list[str]:
+    """The lines of a file, when it has that many."""
+
+    def enough() -> list[str]:
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return lines if sum(line.endswith("\n") for line in lines) >= count else []
+
+    return [line.rstrip("\n") for line in until(enough, f"{count} lines in {path.name}")]
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ends; a zombie has ended."""
+
+    def ended() -> bool:
         try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            return _stat(pid)[0] == "Z"
         except OSError:
             return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
+
+    return until(ended, f"the end of process {pid}", TO_END)
+
+
+def works(pid: int) -> bool:
+    """Whether the process takes CPU time, a twentieth of a second from now on."""
+    before = _ticks(pid)
+    return until(lambda: _ticks(pid) >= before + 5, f"work of process {pid}")
+
+
+def _ticks(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[11]) + int(fields[12])
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
 
 
 def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return int(_stat(pid)[1])
 
 
 def children(pid: int) -> list[int]:

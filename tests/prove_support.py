@@ -4,70 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from builders import live_of, problem_of
+from hypothesis import strategies as st
+from support import cpu_of, kernel_paths, pre_ra
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult, prove
+from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.problem.build import PHASES, build_problem
 from verilocc_mlir.problem.model import (
     AllocationProblem,
-    BankBudget,
     FixedOccupation,
-    LaneGroup,
     LiveRange,
-    Occupancy,
     Proposal,
     Segment,
 )
 from verilocc_mlir.target.classes import contains, register_class
-from verilocc_mlir.target.registers import Bank, PhysicalRegister, physical_register
-
-
-def live(register_class_name: str, *groups: tuple[int, list[Segment]], weight: float = 1.0) -> LiveRange:
-    """A live range of a class; its id is set by ``problem``. No groups given: all lanes during [2, 10)."""
-    cls = register_class(register_class_name)
-    banks = {bank.value for bank in cls.banks} & {"vgpr", "agpr", "sgpr"}
-    if "vcc" in cls.specials or "vcc_lo" in cls.specials:
-        banks.add("special")
-    return LiveRange(
-        id=-1,
-        name="",
-        banks=tuple(sorted(banks)),
-        width=cls.width,
-        lanes=cls.lanes,
-        align=max(cls.alignment(bank) for bank in cls.banks),
-        limit=cls.limit,
-        register_class=register_class_name,
-        groups=tuple(LaneGroup(lanes, tuple(s)) for lanes, s in groups or [((1 << cls.lanes) - 1, [(2, 10)])]),
-        points=(),
-        weight=weight,
-    )
-
-
-def problem(
-    *ranges: LiveRange,
-    fixed: tuple[FixedOccupation, ...] = (),
-    vgprs: tuple[int, ...] = tuple(range(16)),
-    agprs: tuple[int, ...] = tuple(range(16)),
-    sgprs: tuple[int, ...] = tuple(range(16)),
-    special: tuple[str, ...] = ("vcc", "vcc_lo", "vcc_hi"),
-    slots: int = 40,
-) -> AllocationProblem:
-    """A function of one block on gfx942."""
-    return AllocationProblem(
-        version=1,
-        target="gfx942",
-        function="f",
-        phase="vgpr",
-        slots=slots,
-        block_starts=(0,),
-        block_depths=(0,),
-        ranges=tuple(replace(r, id=k, name=f"%{k}") for k, r in enumerate(ranges)),
-        affinities=(),
-        fixed=fixed,
-        budgets=(BankBudget("agpr", agprs), BankBudget("sgpr", sgprs), BankBudget("vgpr", vgprs)),
-        occupancy=Occupancy(8, 512, 8, True),
-        special=special,
-    )
+from verilocc_mlir.target.registers import Bank, PhysicalRegister, physical_register, tuple_name
+from verilocc_mlir.target.targets import target
 
 
 def proposal(*registers: str) -> Proposal:
@@ -76,7 +35,7 @@ def proposal(*registers: str) -> Proposal:
 
 
 def restricted(asked: AllocationProblem, answer: Proposal, keep: Iterable[int]) -> tuple[AllocationProblem, Proposal]:
-    """Problem and proposal of some of the live ranges, numbered anew."""
+    """Problem and proposal of some of the live_of ranges, numbered anew."""
     ids = sorted(keep)
     ranges = tuple(replace(asked.ranges[i], id=k) for k, i in enumerate(ids))
     smaller = replace(asked, ranges=ranges, affinities=())
@@ -96,7 +55,7 @@ def violated(asked: AllocationProblem, *registers: str) -> set[str]:
 
 
 def brute_force(asked: AllocationProblem, answer: Proposal) -> set[tuple[str, tuple[int, ...]]]:
-    """Violated rules with the live ranges, straight from the definitions: one entry for each unit and slot held."""
+    """Violated rules with the live_of ranges, straight from the definitions: one entry for each unit and slot held."""
     found: set[tuple[str, tuple[int, ...]]] = set()
     holders: dict[tuple[int, int], set[int]] = {}
     fixed = {(u, t) for o in asked.fixed for u in o.units for start, end in o.segments for t in range(start, end)}
@@ -155,3 +114,95 @@ def _place(asked: AllocationProblem, r: LiveRange, register: PhysicalRegister) -
 
 def _name(bank: Bank, first: int, width: int) -> str:
     return "_".join(f"{bank.value}{n}" for n in range(first, first + width))
+
+
+Answered = tuple[AllocationProblem, Proposal]
+
+
+@lru_cache(maxsize=None)
+def answered(path: Path) -> tuple[Answered, ...]:
+    """Problems of a kernel's functions and phases, with the allocator's answer where it has one."""
+    file = parse_mir(pre_ra(path), path.name)
+    found: list[Answered] = []
+    for function in file.functions:
+        for phase in PHASES:
+            asked = build_problem(file, function, target(cpu_of(path)), phase)
+            try:
+                found.append((asked, allocator("deterministic").allocate(asked)))
+            except AllocationFailure:
+                continue
+    return tuple(found)
+
+
+def smallest_for_each_target() -> list[Path]:
+    """One kernel a target, the smallest."""
+    by_cpu: dict[str, list[Path]] = {}
+    for path in kernel_paths():
+        by_cpu.setdefault(cpu_of(path), []).append(path)
+    return sorted(min(paths, key=lambda path: path.stat().st_size) for paths in by_cpu.values())
+
+
+def path_names(paths: list[Path]) -> list[str]:
+    return [path.name for path in paths]
+
+
+SMALL = smallest_for_each_target()
+
+
+def moved(answer: Proposal, live_range: LiveRange, register: str) -> Proposal:
+    """The answer with another register for one live_of range."""
+    registers = list(answer.registers)
+    registers[live_range.id] = register
+    return replace(answer, registers=tuple(registers))
+
+
+CLASSES = (
+    "vgpr_32", "vgpr_16", "vreg_64", "vreg_64_align2", "vreg_96", "areg_64_align2", "av_32", "av_64", "sreg_32",
+    "sreg_64", "sgpr_128", "sreg_64_xexec",
+)  # fmt: skip
+
+
+SLOTS = 24
+
+
+OTHERS = ("", "nonsense", "vcc", "vcc_lo", "vcc_hi", "m0", "exec", "sgpr_null", "ttmp0", "vgpr1_hi16", "vgpr4")
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> tuple[Segment, ...]:
+    cuts = sorted(draw(st.sets(st.integers(0, SLOTS), min_size=2, max_size=6)))
+    return tuple(zip(cuts[0::2], cuts[1::2], strict=False))
+
+
+@st.composite
+def live_ranges(draw: st.DrawFn) -> LiveRange:
+    name = draw(st.sampled_from(CLASSES))
+    whole = (1 << register_class(name).lanes) - 1
+    split = draw(st.integers(0, whole))
+    groups = [(lanes, list(draw(segments()))) for lanes in (split, whole ^ split) if lanes and draw(st.booleans())]
+    return live_of(name, *groups, weight=float(draw(st.integers(1, 3))))
+
+
+@st.composite
+def registers_for(draw: st.DrawFn, live_range: LiveRange) -> str:
+    if draw(st.integers(0, 9)) == 0:
+        return draw(st.sampled_from(OTHERS))
+    cls = register_class(live_range.register_class)
+    bank = draw(st.sampled_from([Bank(b) for b in live_range.banks if b != "special"]))
+    align = 1 if draw(st.integers(0, 7)) == 0 else cls.alignment(bank)
+    first = align * draw(st.integers(0, 9 // align))
+    if cls.bits == 16:
+        return f"{bank.value}{first}_{draw(st.sampled_from(['lo16', 'hi16']))}"
+    return tuple_name(bank, first, cls.width)
+
+
+@st.composite
+def cases(draw: st.DrawFn, budgets: tuple[int, ...] = (6, 10, 14)) -> tuple[AllocationProblem, Proposal]:
+    ranges = draw(st.lists(live_ranges(), min_size=0, max_size=6))
+    holes = draw(st.sets(st.integers(0, 11), max_size=2))
+    budget = tuple(n for n in range(draw(st.sampled_from(budgets))) if n not in holes)
+    names = draw(st.lists(st.sampled_from(["vgpr0", "vgpr1_vgpr2", "sgpr0", "vcc_lo", "agpr3"]), max_size=3))
+    fixed = tuple(FixedOccupation(physical_register(n).units, draw(segments()), f"fixed ${n}") for n in names)
+    special = draw(st.sampled_from([(), ("vcc",), ("vcc_lo",)]))
+    asked = problem_of(*ranges, fixed=fixed, vgprs=budget, agprs=budget, sgprs=budget, special=special, slots=SLOTS)
+    return asked, Proposal(1, "random", tuple(draw(registers_for(r)) for r in asked.ranges))

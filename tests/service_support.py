@@ -19,13 +19,13 @@ from typing import Any
 
 import grpc
 from batch_support import CPU, VERILOCC, kernel
+from builders import TWO_FUNCTIONS
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2_grpc
 from grpc_status import rpc_status
-from process_support import descendants
+from process_support import descendants, until
 from support import REPOSITORY, run_llc
-from test_pipeline_phase import IR as TWO_FUNCTIONS
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import allocation_service_pb2_grpc as allocation_grpc
@@ -262,21 +262,13 @@ def said(client: Client, request: allocation.AllocateRequest) -> tuple[StatusCod
     return failed.code, failed.reason
 
 
-def wait_until(true: Callable[[], object], what: str) -> None:
-    """Return when it is so."""
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline, f"not within {SECONDS} s: {what}"
-        time.sleep(0.01)
-
-
 def numbers(path: Path, count: int) -> list[int]:
     """The process ids in a file that an allocator writes, when there are so many."""
 
     def lines() -> list[str]:
         return path.read_text().split("\n")[:-1] if path.exists() else []
 
-    wait_until(lambda: len(lines()) >= count, f"{count} lines in {path.name}")
+    until(lambda: len(lines()) >= count, f"{count} lines in {path.name}")
     return [int(line) for line in lines()]
 
 
@@ -303,7 +295,7 @@ def metrics(served: Served) -> dict[str, float]:
 
 def wait_until_waiting(served: Served, count: int) -> None:
     """Return when so many requests wait for a worker: a call that was sent need not have arrived."""
-    wait_until(lambda: metrics(served)["verilocc_workers_waiting"] == count, f"{count} requests that wait")
+    until(lambda: metrics(served)["verilocc_workers_waiting"] == count, f"{count} requests that wait")
 
 
 def token_line(token: str, name: str, expires: str = "") -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from allocation import Pair
 from allocators_support import as_read
-from analysis_support import mir_text
+from builders import reads, uses
 from support import readable, run_llc
 
+from smt_verifier.audit.wording import render
+from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.mir.model import Instruction, MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
@@ -93,118 +93,56 @@ def blocks_with(function: MachineFunction, kind: str) -> dict[int, int]:
     return {number: count for number, count in counts.items() if count}
 
 
-def kernel(body: Sequence[str], registers: int, *, convention: str = "amdgpu_kernel void", scalars: int = 0) -> str:
-    """IR of ``@k(p, o, n)`` with ``%t`` the thread's number, and only so many vector registers.
-
-    With a unified file ``amdgpu-num-vgpr`` counts half of them.
-    """
-    limits = f'"amdgpu-num-vgpr"="{registers}" ' if registers else ""
-    limits += f'"amdgpu-num-sgpr"="{scalars}" ' if scalars else ""
-    return "\n".join(
-        [
-            'target triple = "amdgcn-amd-amdhsa"',
-            "declare i32 @llvm.amdgcn.workitem.id.x()",
-            f"define {convention} @k(ptr addrspace(1) %p, ptr addrspace(1) %o, i32 %n) {limits}{{",
-            "entry:",
-            "  %t = call i32 @llvm.amdgcn.workitem.id.x()",
-            *body,
-            "  ret void",
-            "}",
-            "",
-        ]
-    )  # fmt: skip
+def proved(done: Allocated) -> None:
+    report = done.pair.audit()
+    assert [render(f) for found in report.functions for f in found.findings] == []
+    assert report.outcome is Outcome.PROVED
 
 
-def loads(count: int, name: str = "v", first: int = 0) -> list[str]:
-    """Values that no instruction can make again: ``%v0``, ``%v1`` … from memory, one for each thread."""
-    lines: list[str] = []
-    for k in range(count):
-        lines.append(f"  %{name}i{k} = add i32 %t, {1000 * (first + k)}")
-        lines.append(f"  %{name}p{k} = getelementptr i32, ptr addrspace(1) %p, i32 %{name}i{k}")
-        lines.append(f"  %{name}{k} = load volatile i32, ptr addrspace(1) %{name}p{k}")
-    return lines
+CONSTANTS = f"""
+  bb.0:
+    successors: %bb.1(0x80000000)
+    liveins: $vgpr0
+    %0:vgpr_32 = COPY $vgpr0
+    %1:vgpr_32 = V_MOV_B32_e32 1078530011, implicit $exec
+    %2:vgpr_32 = V_MOV_B32_e32 1076754516, implicit $exec
+{reads(range(3, 9))}
 
+  bb.1:
+    successors: %bb.1(0x7c000000), %bb.2(0x04000000)
+{uses(range(3, 9))}
+    S_CBRANCH_SCC0 %bb.1, implicit undef $scc
+    S_BRANCH %bb.2
 
-def stores(names: Sequence[str]) -> list[str]:
-    """Each of these values is stored."""
-    return [f"  store volatile i32 {name}, ptr addrspace(1) %o" for name in names]
-
-
-def loop(body: Sequence[str], *, label: str = "loop", came_from: str = "entry", bound: str = "%n") -> list[str]:
-    """A loop around ``body``; it has the counter ``%{label}i`` and ends in block ``{label}x``."""
-    return [
-        f"  br label %{label}",
-        f"{label}:",
-        f"  %{label}i = phi i32 [0, %{came_from}], [%{label}j, %{label}]",
-        *body,
-        f"  %{label}j = add i32 %{label}i, 1",
-        f"  %{label}c = icmp ult i32 %{label}j, {bound}",
-        f"  br i1 %{label}c, label %{label}, label %{label}x",
-        f"{label}x:",
-    ]
-
-
-_PREAMBLE = """--- |
-  target triple = "amdgcn-amd-amdhsa"
-  define amdgpu_kernel void @f() {limits} {{
-    unreachable
-  }}
-...
+  bb.2:
+{uses([*range(3, 9), 1, 2])}
+    S_ENDPGM 0
 """
 
 
-MFMA = "\n".join(
-    [
-        "  bb.0:",
-        "    liveins: $vgpr0, $vgpr1",
-        "    %0:vgpr_32 = COPY $vgpr0",
-        "    %1:vreg_512_align2 = IMPLICIT_DEF",
-        "    early-clobber %2:vreg_512_align2 = V_MFMA_F32_32X32X2F32_vgprcd_e64 %0, %0, %1, 0, 0, 0, "
-        "implicit $mode, implicit $exec",
-        "    DS_WRITE_B32_gfx9 %0, %2.sub5, 0, 0, implicit $exec :: (store (s32), addrspace 3)",
-        "    S_ENDPGM 0",
-    ]
-)
-"""Body of a function in which one MFMA reads and writes 16 registers each."""
+def in_narrow_exec(inside: str, after: str) -> str:
+    """1 to 8 are there before a branch that narrows EXEC; ``inside`` runs for some threads, ``after`` for all again."""
+    return f"""
+  bb.0:
+    successors: %bb.1(0x40000000), %bb.2(0x40000000)
+    liveins: $vgpr0, $sgpr0
+    %0:vgpr_32 = COPY $vgpr0
+{reads(range(1, 9))}
+    renamable $sgpr1 = S_AND_SAVEEXEC_B32 renamable $sgpr0, implicit-def $exec, implicit-def dead $scc, implicit $exec
+    S_CBRANCH_EXECZ %bb.2, implicit $exec
+
+  bb.1:
+    successors: %bb.2(0x80000000)
+    liveins: $sgpr1
+{inside}
+
+  bb.2:
+    liveins: $sgpr1
+    $exec_lo = S_OR_B32 $exec_lo, killed renamable $sgpr1, implicit-def dead $scc
+{after}
+    S_ENDPGM 0
+"""
 
 
-def machine_code(body: str, registers: int, *, registers_of: dict[int, str] | None = None) -> str:
-    """MIR of a kernel ``@f`` with this body and so many registers of each kind."""
-    limits = f'"amdgpu-num-vgpr"="{registers}" "amdgpu-num-sgpr"="{registers}"'
-    return _PREAMBLE.format(limits=limits) + mir_text(body, registers=registers_of)
-
-
-def reads(names: Sequence[int], address: str = "%0") -> str:
-    """Values from memory, one vector register each."""
-    return "\n".join(
-        f"    %{k}:vgpr_32 = DS_READ_B32_gfx9 {address}, {4 * k}, 0, implicit $exec :: (load (s32), addrspace 3)"
-        for k in names
-    )
-
-
-def uses(names: Sequence[int | str], address: str = "%0") -> str:
-    """Each value is written to memory."""
-    return "\n".join(
-        f"    DS_WRITE_B32_gfx9 {address}, {n if isinstance(n, str) else f'%{n}'}, 0, 0, implicit $exec "
-        ":: (store (s32), addrspace 3)"
-        for n in names
-    )
-
-
-def change(done: Allocated, old: str, new: str | Callable[[re.Match[str]], str]) -> Pair:
-    """The text after allocation with the first match of ``old`` in the body replaced."""
-    at = done.after.index("body:")
-    text, count = re.subn(old, new, done.after[at:], count=1, flags=re.MULTILINE)
-    assert count == 1, f"{old} is not in the text:\n{done.after[at:]}"
-    return Pair(done.cpu, done.before, done.after[:at] + text)
-
-
-def many_scalars() -> str:
-    """60 values around a loop that are the same in all threads, and that no instruction can make again."""
-    lines: list[str] = []
-    for k in range(60):
-        lines.append(f"  %up{k} = getelementptr i32, ptr addrspace(1) %p, i32 {300 * k}")
-        lines.append(f"  %ul{k} = load volatile i32, ptr addrspace(1) %up{k}")
-        lines.append(f"  %u{k} = call i32 @llvm.amdgcn.readfirstlane.i32(i32 %ul{k})")
-    body = [*lines, *loop(stores(["%u3", "%u5"])), *stores([f"%u{k}" for k in range(60)])]
-    return kernel(body, 0, scalars=40) + "declare i32 @llvm.amdgcn.readfirstlane.i32(i32)\n"
+PRESSED = f"{reads(range(9, 13))}\n{uses(range(9, 13))}"
+"""Four more values for a while."""

@@ -7,12 +7,17 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+DEMO_KERNELS = REPOSITORY / "examples" / "kernels"
+TEST_DATA = REPOSITORY / "tests" / "data"
 LLVM_DIRECTORIES = ("/usr/lib/llvm-22/bin", "/opt/rocm/llvm/bin")
 CACHE = REPOSITORY / ".pytest_cache" / "mir"
 
@@ -25,12 +30,35 @@ def kernel_directory() -> Path:
     ):
         if candidate and Path(candidate).is_dir():
             return Path(candidate)
-    return REPOSITORY / "examples" / "kernels"
+    return DEMO_KERNELS
 
 
 def kernel_paths() -> list[Path]:
     """Every ``.ll`` kernel at hand, sorted by name."""
     return sorted(kernel_directory().glob("*.ll"))
+
+
+_QUICK = {
+    "attn_d64.gfx1201.opt", "attn_d64.gfx950", "gemm_mma_lds.gfx942.opt", "gemm_naive.gfx1100.opt", "gemm_naive.gfx90a",
+    "torch_linear_f16.k0.gfx1100",
+}  # fmt: skip
+
+
+def quick_kernels() -> list[Path]:
+    """One kernel for each target, between them every kind; all that ``make test`` takes where each costs a second."""
+    return [path for path in kernel_paths() if path.stem in _QUICK]
+
+
+def each_kernel(wanted: Callable[[str], bool] = lambda _: True) -> list[ParameterSet]:
+    """A parameter for each kernel whose name is wanted; only ``make test-all`` takes those that are not quick."""
+    quick = quick_kernels()
+    paths = [path for path in kernel_paths() if wanted(path.name)]
+    return [pytest.param(path, id=path.stem, marks=() if path in quick else pytest.mark.long) for path in paths]
+
+
+def long(*values: Any) -> list[ParameterSet]:
+    """Parameters of a test that only ``make test-all`` takes."""
+    return [pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
 def cpu_of(path: Path) -> str:

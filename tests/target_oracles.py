@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pytest
+from support import llc
 
-from tests.support import llc
 from verilocc_mlir.mir.model import MachineFunction
 
 # Layouts of llvm::Target, MCRegisterInfo, MCRegisterDesc and MCRegisterClass in LLVM 22 on a 64-bit machine.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from support import LLVM_DIRECTORIES
+from support import LLVM_DIRECTORIES, TEST_DATA
 
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.staged import CompileOptions, StagedCompiler
 
-DATA = Path(__file__).parent / "data" / "toolchain"
+DATA = TEST_DATA / "toolchain"
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
 
 

@@ -14,8 +14,6 @@ from mutants.subject import Edit, Mutation, Subject, renamed, with_operand
 from verilocc_mlir.mir.model import Instruction
 from verilocc_mlir.target.registers import physical_register, tuple_name
 
-_PLAIN = ("V_MOV_B32_e32", "V_ADD_U32_e32", "V_XOR_B32_e32", "V_LSHLREV_B32_e32", "S_MOV_B32", "V_MUL_LO_U32_e64")
-
 
 def _counts(instruction: Instruction) -> bool:
     """It does more than compute: memory, side effects, volatile registers, other threads."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 
 from allocation import Pair, allocated, phases_of_ir
+from support import TEST_DATA
 
 from mutants.subject import Subject
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.targets import target
 
-_DATA = Path(__file__).resolve().parent.parent / "data" / "mutants"
+_DATA = TEST_DATA / "mutants"
 _PHASES = {
     "102.gfx90a": (2,), "116.gfx950": (2,), "39.gfx1100": (0, 2), "199.gfx942": (2,), "46.gfx1201": (2,),
     "228.gfx90a": (0,), "166.gfx1201": (2,), "195.gfx1100": (2,),

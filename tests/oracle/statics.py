@@ -228,7 +228,6 @@ def edges_fault(pre: MachineFunction, post: MachineFunction) -> str:
 
 
 _GROUP = re.compile(r"(?<=[\s)])#(\d+)(?=[\s{]|\Z)")
-_METADATA = re.compile(r"(!\w*)\d+")
 
 
 def module_fault(before: str, after: str) -> str:

@@ -45,10 +45,6 @@ def _gfx125(machine: Machine) -> bool:
     return machine.cpu == "gfx1250"
 
 
-def _gfx11_up(machine: Machine) -> bool:
-    return not machine.wave64
-
-
 def _packed(machine: Machine) -> bool:
     return machine.aligned
 

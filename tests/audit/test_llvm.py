@@ -1,0 +1,239 @@
+"""LLVM's own allocations are proved: no false refutation on any shared kernel, divergent code or call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from allocation import (
+    ALLOCATORS,
+    FORCED,
+    Pair,
+    allocated,
+    phases_of_ir,
+    phases_of_kernel,
+    with_attributes,
+    without_lane_copies,
+)
+from audit_support import CALLS, DIVERGENT, LLVM_FAULTS, MIXED, repeated_undefined_input
+from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, long, run_llc
+
+from smt_verifier.audit.wording import render
+from smt_verifier.outcome import Outcome
+
+TARGETS = ["gfx90a", "gfx1100", "gfx1250", *long("gfx942", "gfx950", "gfx1201")]
+
+"""16-bit values, f64 division, scratch, atomics, wide arguments and an empty kernel."""
+
+
+def proved(pair: Pair) -> None:
+    report = pair.audit()
+    assert [render(f) for done in report.functions for f in done.findings] == []
+    assert report.outcome is Outcome.PROVED
+    assert report.obligations > 50
+
+
+@pytest.mark.parametrize("path", each_kernel())
+def test_kernels(path: Path) -> None:
+    for pair in phases_of_kernel(path):
+        proved(pair)
+
+
+@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("text", [DIVERGENT, CALLS, MIXED], ids=["divergent", "calls", "mixed"])
+def test_divergent_code_calls_and_mixed_widths(text: str, cpu: str) -> None:
+    for pair in phases_of_ir(text, cpu):
+        proved(pair)
+
+
+@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("name", ["undefined_lanes", "undefined_nested", "halves", "inline_asm"])
+def test_undefined_lanes_halves_and_inline_assembly(name: str, cpu: str) -> None:
+    text = (TEST_DATA / "rewrite" / f"{name}.ll").read_text()
+    for pair in phases_of_ir(text, cpu):
+        proved(pair)
+
+
+@pytest.mark.parametrize("path", [p for p in kernel_paths() if "gemm_mma_lds" in p.name], ids=lambda p: p.name)
+def test_identity_is_proved(path: Path) -> None:
+    scalar, _ = phases_of_kernel(path)
+    proved(Pair(scalar.cpu, scalar.post, scalar.post))
+
+
+def pressing(values: int, scalar: bool) -> str:
+    """IR that keeps ``values`` loaded values alive at once, in a loop, with few registers to hold them."""
+    space, kind = ("4", "s") if scalar else ("1", "v")
+    limit = '"amdgpu-num-sgpr"="32"' if scalar else '"amdgpu-num-vgpr"="24" "amdgpu-agpr-alloc"="0"'
+    load = "load i32" if scalar else "load volatile i32"
+    loads = "".join(
+        f"  %q{k} = getelementptr i32, ptr addrspace({space}) %p, i32 {k * 3}\n"
+        f"  %{kind}{k} = {load}, ptr addrspace({space}) %q{k}\n"
+        for k in range(values)
+    )
+    uses = "".join(
+        f'  call void asm sideeffect "; use $0", "{kind}"(i32 %{kind}{k})\n' for k in reversed(range(values))
+    )
+    return (
+        'target triple = "amdgcn-amd-amdhsa"\n'
+        f"define amdgpu_kernel void @press(ptr addrspace({space}) %p, ptr addrspace(1) %o, i32 %n) {limit} {{\n"
+        f"entry:\n{loads}  br label %loop\nloop:\n  %i = phi i32 [0, %entry], [%i2, %loop]\n"
+        f"  fence seq_cst\n{uses}  %i2 = add i32 %i, 1\n  %c = icmp ult i32 %i2, %n\n"
+        "  br i1 %c, label %loop, label %exit\nexit:\n  ret void\n}\n"
+    )
+
+
+@pytest.mark.parametrize("cpu", ["gfx942", "gfx1201", *long("gfx90a", "gfx1100")])
+def test_vector_spills_and_reloads_are_proved(cpu: str) -> None:
+    _, vector = phases_of_ir(pressing(300, scalar=False), cpu)
+    proved(vector)
+    moves = vector.audit().functions[0].moves
+    assert moves.saves > 0
+    assert moves.reloads > 0
+
+
+@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100"])
+def test_scalar_spills_and_reloads_are_proved(cpu: str) -> None:
+    scalar, vector = phases_of_ir(pressing(100, scalar=True), cpu)
+    proved(scalar)
+    proved(vector)
+    moves = scalar.audit().functions[0].moves
+    assert moves.saves > 0
+    assert moves.reloads > 0
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+@pytest.mark.parametrize("forced", sorted(FORCED))
+@pytest.mark.parametrize("path", [p for p in kernel_paths() if "gemm_mma_lds" in p.name], ids=lambda p: p.name)
+@pytest.mark.long
+def test_other_allocators_and_forced_spilling(path: Path, forced: str, allocator: str) -> None:
+    """All kernels are in benchmarks/llvm_sweep.py."""
+    cpu = cpu_of(path)
+    ir = with_attributes(path.read_text(), FORCED[forced])
+    pre = without_lane_copies(run_llc(ir, cpu, "-stop-before=greedy,0", "-enable-ipra=0", mir=False))
+    for phase in (0, 2):
+        proved(allocated(pre, cpu, phase, allocator))
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+@pytest.mark.parametrize("cpu", ["gfx1100", *long("gfx90a")])
+@pytest.mark.parametrize("text", [DIVERGENT, MIXED], ids=["divergent", "mixed"])
+def test_divergent_code_by_every_allocator(text: str, cpu: str, allocator: str) -> None:
+    pre = without_lane_copies(run_llc(text, cpu, "-stop-before=greedy,0", "-enable-ipra=0", mir=False))
+    for phase in (0, 2):
+        proved(allocated(pre, cpu, phase, allocator))
+
+
+def test_a_copy_between_lanes_that_llvm_deletes_is_refuted() -> None:
+    """A fault of LLVM 22.1: RegAllocFast takes ``%0.sub1 = COPY %0.sub0`` for an identity copy."""
+    pre = (LLVM_FAULTS / "fast_drops_lane_copy.mir").read_text()
+    assert allocated(pre, "gfx1100", 0, "fast").rules() == {"value"}
+    proved_small = allocated(without_lane_copies(pre), "gfx1100", 0, "fast").audit()
+    assert proved_small.outcome is Outcome.PROVED
+
+
+def test_an_early_result_that_llvm_lays_over_its_operand_is_refuted() -> None:
+    """A fault of LLVM 22.1: RegAllocFast forgets early-clobber where the result is some lanes of a tuple and unused."""
+    pre = (LLVM_FAULTS / "fast_overlaps_early_lanes.mir").read_text()
+    assert allocated(pre, "gfx942", 0, "fast").rules() == {"early-clobber"}
+    assert allocated(pre, "gfx942", 0, "basic").audit().outcome is Outcome.PROVED
+
+
+def test_a_tied_part_of_a_tuple_that_llvm_parts_is_refuted() -> None:
+    """A fault of LLVM 22.1: where a tied early-clobber result is some lanes of a tuple and marked undef, though it is
+    read, RegAllocFast gives it other registers than its operand (LLVM: "Tied physical registers must match").
+    """
+    pre = (LLVM_FAULTS / "fast_unties_part_of_tuple.mir").read_text()
+    assert allocated(pre, "gfx1100", 2, "fast").rules() == {"tied-operand"}
+    assert allocated(pre, "gfx1100", 2, "basic").audit().outcome is Outcome.PROVED
+
+
+def test_tied_parts_of_one_tuple_that_llvm_parts_are_refuted() -> None:
+    """A fault of LLVM 22.1: RegAllocFast gives the two results of a swap, which are parts of one tuple, other registers
+    than the operands that they are tied to (LLVM: "Tied physical registers must match"). It is what -O0 runs.
+    """
+    pre = (LLVM_FAULTS / "fast_unties_swapped_parts.mir").read_text()
+    assert allocated(pre, "gfx950", 2, "fast").rules() == {"tied-operand"}
+    assert allocated(pre, "gfx950", 2, "basic").audit().outcome is Outcome.PROVED
+
+
+def test_a_tied_undefined_operand_that_llvm_parts_is_refuted() -> None:
+    """A fault of LLVM 22.1: RegAllocFast gives an undefined operand the first register of its class, even where it is
+    tied to a result (LLVM: "Tied physical registers must match").
+    """
+    pre = (LLVM_FAULTS / "fast_unties_undefined.mir").read_text()
+    assert allocated(pre, "gfx1201", 2, "fast").rules() == {"tied-operand"}
+    assert allocated(pre, "gfx1201", 2, "basic").audit().outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_an_early_result_of_its_own_input_that_llvm_separates_is_refuted(allocator: str) -> None:
+    """A fault of LLVM 22.1, all allocators: where an early-clobber result is the register that the instruction reads,
+    the two values are taken for unconnected, and the definition is renamed but not its read (LLVM's verifier: "No live
+    segment at use"; LiveInterval.cpp, ConnectedVNInfoEqClasses).
+    """
+    pre = (LLVM_FAULTS / "early_result_over_own_input.mir").read_text()
+    pair = allocated(pre, "gfx942", 0, allocator)
+    assert pair.rules() == {"undef-flag"}
+    assert "is read, but not defined on every path" in pair.audit().functions[0].findings[0].message
+    row = "  - { id: 1, class: vgpr_32, preferred-register: '', flags: [  ] }\n"
+    apart = pre.replace(row, row + row.replace("1", "2", 1)).replace("early-clobber %1", "early-clobber %2")
+    assert apart.count("%2") == 1
+    assert allocated(apart, "gfx942", 0, allocator).audit().outcome is Outcome.PROVED
+
+
+def test_an_instruction_with_an_undefined_input_that_llvm_repeats_is_not_proved() -> None:
+    (done,) = repeated_undefined_input().audit().functions
+    assert done.outcome is Outcome.UNKNOWN
+    assert [f.rule for f in done.findings] == ["undefined-input"]
+    assert "executed more than once" in done.findings[0].message
+
+
+def test_the_undefined_input_excuses_nothing_else() -> None:
+    pair = repeated_undefined_input()
+    at = pair.post.rindex("V_XOR_B32_e32 20")
+    wrong = replace(pair, post=pair.post[:at] + pair.post[at:].replace("V_XOR_B32_e32 20", "V_XOR_B32_e32 21", 1))
+    assert wrong.rules() == {"instruction-sequence"}
+    store = re.search(r"GLOBAL_STORE_DWORD_SADDR .*\$(vgpr\d+), renamable \$sgpr4_sgpr5, 40,", pair.post)
+    assert store is not None
+    assert "value" in pair.with_post(store[0], store[0].replace(f"${store[1]},", "$vgpr63,")).rules()
+
+
+def test_the_same_with_a_defined_input_is_proved() -> None:
+    pre = (LLVM_FAULTS / "repeats_undefined_input.mir").read_text()
+    assert "undef %3:vgpr_32" in pre
+    assert allocated(pre.replace("undef %3:vgpr_32", "%0"), "gfx942", 2).audit().outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize("allocator", ["greedy", "basic"])
+def test_an_argument_beyond_the_budget_that_llvm_reads_after_a_call_is_refuted(allocator: str) -> None:
+    """A fault of LLVM 22.1, all allocators that spill: the packed work-item ids arrive in v31; where the budget ends
+    below, v31 is reserved, MachineRegisterInfo::isConstantPhysReg takes it for a constant, and what is computed from it
+    is computed again after a call that may overwrite it.
+    """
+    ir = (LLVM_FAULTS / "argument_beyond_budget.ll").read_text()
+    pre = run_llc(ir, "gfx942", "-stop-before=greedy,0", "-enable-ipra=0", mir=False)
+    assert allocated(pre, "gfx942", 2, allocator).rules() == {"value"}
+    wide = run_llc(
+        ir.replace('"amdgpu-num-vgpr"="12"', ""), "gfx942", "-stop-before=greedy,0", "-enable-ipra=0", mir=False
+    )
+    proved(allocated(wide, "gfx942", 2, allocator))
+
+
+ONCE_WRONG = TEST_DATA / "audit" / "once_wrong"
+"""Allocations of LLVM's that an earlier audit refuted by mistake; the campaign found them (docs/campaign.md)."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("wrong_pair", id="one of two equal instructions is the repeated one, and not the first"),
+        pytest.param("argument_of_argument", id="what is repeated reads what is repeated"),
+        pytest.param("copy_of_undefined", id="a copy of an undefined register leaves its target undefined"),
+        pytest.param("kill_of_undefined", id="so does KILL"),
+    ],
+)
+def test_what_was_once_refuted_by_mistake_is_proved(name: str) -> None:
+    before, after = ((ONCE_WRONG / f"{name}.{side}.mir").read_text() for side in ("pre", "post"))
+    proved(Pair("gfx90a", before, after))

@@ -1,0 +1,264 @@
+"""What is counted in the code, against what llc says of it: spills, copies, occupancy, size; waits and decoding."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from support import cpu_of, kernel_paths, run_llc
+
+from verilocc_mlir.cost import counting
+from verilocc_mlir.cost.instructions import Instruction, Kind, Rate, decode
+from verilocc_mlir.cost.memory import counters, dwords, waits
+from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.cost.registers import AGPR, EXEC, SCC, SGPR, VCC, units
+from verilocc_mlir.target.targets import TARGETS, target
+
+TRIPLE = 'target triple = "amdgcn-amd-amdhsa"\n'
+ATTENTION = [p for p in kernel_paths() if p.name.startswith(("attn_d64.", "attn_d128_")) and ".opt." in p.name]
+
+
+def cost_of(ir: str, cpu: str) -> KernelCost:
+    (cost,) = cost_of_assembly(run_llc(ir, cpu, mir=False), target(cpu)).values()
+    return cost
+
+
+def said(assembly: str, key: str) -> int:
+    return int(assembly.partition(f".{key}:")[2].split(None, 1)[0])
+
+
+@pytest.mark.parametrize("waves", [8, 16])
+@pytest.mark.parametrize("path", ATTENTION, ids=lambda p: p.name.removesuffix(".opt.ll"))
+def test_spills_to_memory(path: Path, waves: int) -> None:
+    """Registers stored are those of .vgpr_spill_count; occupancy is LLVM's also where it is asked for."""
+    cpu, size = cpu_of(path), '"amdgpu-flat-work-group-size"'
+    ir = path.read_text().replace(size, f'"amdgpu-waves-per-eu"="{min(waves, target(cpu).max_waves)}" {size}')
+    assembly = run_llc(ir, cpu, mir=False)
+    (cost,) = cost_of_assembly(assembly, target(cpu)).values()
+    assert cost.spill_stores.static == said(assembly, "vgpr_spill_count")
+    assert cost.spill_reloads.static >= cost.spill_stores.static
+    assert cost.occupancy == cost.llvm_occupancy
+    assert (cost.scratch.static > 0) == (cost.spill_stores.static > 0)
+
+
+@pytest.mark.parametrize("cpu", TARGETS)
+def test_a_local_array_is_no_spill(cpu: str) -> None:
+    ir = f"""{TRIPLE}define amdgpu_kernel void @k(i32 %i) {{
+  %a = alloca [8 x i32], addrspace(5)
+  store volatile i32 1, ptr addrspace(5) %a
+  %p = getelementptr i32, ptr addrspace(5) %a, i32 %i
+  %x = load volatile i32, ptr addrspace(5) %p
+  ret void
+}}
+"""
+    cost = cost_of(ir, cpu)
+    assert cost.scratch.static == 2
+    assert cost.spills.static == 0
+
+
+@pytest.mark.parametrize("cpu", TARGETS)
+def test_sgprs_in_lanes(cpu: str) -> None:
+    """.sgpr_spill_count counts every save of a 32-bit register to a lane."""
+    loads = "".join(f'  %x{k} = call i32 asm sideeffect "s_mov_b32 $0, {k}", "=s"()\n' for k in range(40))
+    uses = "".join(f'  call void asm sideeffect "; $0", "s"(i32 %x{k})\n' for k in range(40))
+    clobbers = ",".join(f"~{{s{k}}}" for k in range(100))
+    ir = f"""{TRIPLE}define amdgpu_kernel void @k() {{
+{loads}  call void asm sideeffect "", "{clobbers},~{{vcc}}"()
+{uses}  ret void
+}}
+"""
+    assembly = run_llc(ir, cpu, mir=False)
+    (cost,) = cost_of_assembly(assembly, target(cpu)).values()
+    assert cost.lane_saves.static == said(assembly, "sgpr_spill_count") > 30
+    assert cost.lane_reloads.static >= cost.lane_saves.static
+    assert cost.spill_stores.static == 0
+
+
+def test_lanes_that_are_no_spills() -> None:
+    ir = f"""{TRIPLE}declare i32 @llvm.amdgcn.readlane.i32(i32, i32)
+declare i32 @llvm.amdgcn.workitem.id.x()
+define amdgpu_kernel void @k(ptr addrspace(1) %p) {{
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %x = call i32 @llvm.amdgcn.readlane.i32(i32 %t, i32 5)
+  store i32 %x, ptr addrspace(1) %p
+  ret void
+}}
+"""
+    assembly = run_llc(ir, "gfx942", mir=False)
+    assert "v_readlane_b32" in assembly
+    (cost,) = cost_of_assembly(assembly, target("gfx942")).values()
+    assert cost.spills.static == 0
+
+
+@pytest.mark.parametrize("cpu", TARGETS)
+def test_occupancy_over_register_counts(cpu: str) -> None:
+    rng, gpu, text = random.Random(cpu), target(cpu), TRIPLE
+    for k, vgprs in enumerate([*range(8, 257, 8), 65, 97, 121, 257][: None if cpu == "gfx1250" else -1]):
+        sgprs, size = rng.choice([10, 88, 98, 102]), rng.choice([64, 256, 1024])
+        agprs = rng.choice([0, 4, 60]) if gpu.has_agprs else 0
+        clobbers = f"~{{v{vgprs - 1}}},~{{s{sgprs - 1}}}" + (f",~{{a{agprs - 1}}}" if agprs else "")
+        body = f'  call void asm sideeffect "", "{clobbers}"()\n  ret void\n'
+        text += f'define amdgpu_kernel void @k{k}() "amdgpu-flat-work-group-size"="1,{size}" '
+        text += f'"amdgpu-agpr-alloc"="0,{256 if agprs else 0}" {{\n{body}}}\n'
+    costs = cost_of_assembly(run_llc(text, cpu, mir=False), gpu)
+    assert len(costs) > 30
+    for cost in costs.values():
+        assert cost.occupancy == cost.llvm_occupancy, cost.name
+    assert len({cost.occupancy for cost in costs.values()}) > 3
+
+
+def test_without_comments_and_metadata_registers_are_counted_in_the_code() -> None:
+    path = next(p for p in ATTENTION if cpu_of(p) == "gfx942")
+    assembly = run_llc(path.read_text(), "gfx942", mir=False)
+    bare = "\n".join(line.partition(";")[0] for line in assembly.partition("\t.amdgpu_metadata")[0].splitlines())
+    (full,) = cost_of_assembly(assembly, target("gfx942")).values()
+    (counted,) = cost_of_assembly(bare, target("gfx942")).values()
+    assert (counted.vectors, counted.occupancy) == (full.vectors, full.occupancy)
+    assert counted.code_bytes is None
+    assert counted.latency == full.latency
+
+
+def test_accumulator_copies_of_unattributed_matrix_loops() -> None:
+    """Without amdgpu-agpr-alloc=0, LLVM 22 copies the accumulators of an MFMA loop in every iteration (FACTS)."""
+    vector = "<16 x float>"
+    ir = f"""{TRIPLE}declare {vector} @llvm.amdgcn.mfma.f32.32x32x8f16(<4 x half>, <4 x half>, {vector}, i32, i32, i32)
+define amdgpu_kernel void @k(ptr addrspace(1) %p, <4 x half> %a) #0 {{
+entry:
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %j, %loop ]
+  %c = phi {vector} [ zeroinitializer, %entry ], [ %e, %loop ]
+  %d = call {vector} @llvm.amdgcn.mfma.f32.32x32x8f16(<4 x half> %a, <4 x half> %a, {vector} %c, i32 0, i32 0, i32 0)
+  %e = call {vector} asm sideeffect "; $0", "=v,0"({vector} %d)
+  %j = add i32 %i, 1
+  %more = icmp ult i32 %j, 7
+  br i1 %more, label %loop, label %exit
+exit:
+  store {vector} %e, ptr addrspace(1) %p
+  ret void
+}}
+attributes #0 = {{ ATTRIBUTES }}
+"""
+    copied = cost_of(ir.replace("ATTRIBUTES", '"amdgpu-agpr-alloc"="32,32"'), "gfx942")
+    clean = cost_of(ir.replace("ATTRIBUTES", '"amdgpu-agpr-alloc"="0"'), "gfx942")
+    assert clean.accumulator_copies.static == 0
+    assert copied.accumulator_copies.weighted >= 7 * 16
+    assert clean.loops[0].trips == 7
+
+
+def d(text: str, generation: int = 9) -> Instruction:
+    return decode(text, generation)
+
+
+@pytest.mark.parametrize(
+    ("text", "vector", "accumulator", "scalar"),
+    [
+        ("v_mov_b32_e32 v1, v2", 1, 0, 0),
+        ("v_mov_b32_e32 v1, s2", 1, 0, 0),
+        ("v_mov_b32_e32 v1, 0", 0, 0, 0),
+        ("v_mov_b32_dpp v1, v2 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf", 0, 0, 0),
+        ("v_mov_b64_e32 v[0:1], v[2:3]", 1, 0, 0),
+        ("v_pk_mov_b32 v[0:1], v[2:3], v[2:3] op_sel:[0,1]", 1, 0, 0),
+        ("v_pk_mov_b32 v[0:1], v[2:3], v[4:5] op_sel:[0,1]", 0, 0, 0),
+        ("v_dual_mov_b32 v0, v1 :: v_dual_mov_b32 v3, 0", 1, 0, 0),
+        ("v_dual_mov_b32 v0, v1 :: v_dual_mov_b32 v3, v4", 2, 0, 0),
+        ("v_dual_add_f32 v0, v1, v2 :: v_dual_mul_f32 v3, v4, v5", 0, 0, 0),
+        ("v_accvgpr_read_b32 v0, a1", 0, 1, 0),
+        ("v_accvgpr_write_b32 a0, v1", 0, 1, 0),
+        ("v_accvgpr_write_b32 a0, 0", 0, 0, 0),
+        ("v_accvgpr_mov_b32 a0, a1", 0, 1, 0),
+        ("s_mov_b32 s0, s1", 0, 0, 1),
+        ("s_mov_b64 s[0:1], vcc", 0, 0, 1),
+        ("s_mov_b64 exec, s[0:1]", 0, 0, 0),
+        ("s_mov_b32 m0, s1", 0, 0, 0),
+        ("s_mov_b32 s0, 7", 0, 0, 0),
+    ],
+)
+def test_copies(text: str, vector: int, accumulator: int, scalar: int) -> None:
+    found = d(text)
+    assert counting.vector_copies(found) == vector
+    assert counting.accumulator_copies(found) == accumulator
+    assert counting.scalar_copies(found) == scalar
+
+
+def test_bank_conflicts_are_counted_on_rdna_alone() -> None:
+    clash, apart = d("v_add_f32_e32 v0, v4, v8"), d("v_add_f32_e32 v0, v4, v9")
+    assert counting.bank_conflicts(clash, target("gfx1100")) == 1
+    assert counting.bank_conflicts(apart, target("gfx1100")) == 0
+    assert counting.bank_conflicts(clash, target("gfx942")) == 0
+    assert counting.bank_conflicts(d("v_mul_f32_e32 v0, v4, v4"), target("gfx1100")) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "defs", "uses"),
+    [
+        ("v_add_f32_e32 v0, v1, v2", {0}, {1, 2, EXEC}),
+        ("v_fmac_f32_e32 v0, v1, v2", {0}, {0, 1, 2, EXEC}),
+        ("v_add_co_u32_e32 v0, vcc, v1, v2", {0, VCC, VCC + 1}, {1, 2, EXEC}),
+        ("v_cmp_lt_u32_e64 s[4:5], v0, v1", {SGPR + 4, SGPR + 5}, {0, 1, EXEC}),
+        (
+            "v_mfma_f32_4x4x4f16 a[0:3], v[0:1], v[2:3], a[4:7]",
+            {*range(AGPR, AGPR + 4)},
+            {0, 1, 2, 3, EXEC, *range(AGPR + 4, AGPR + 8)},
+        ),
+        ("ds_write_b64 v0, v[2:3] offset:8", set(), {0, 2, 3, EXEC}),
+        ("ds_read_b64 v[2:3], v0", {2, 3}, {0, EXEC}),
+        ("global_store_dword v[0:1], v2, off", set(), {0, 1, 2, EXEC}),
+        ("global_load_dwordx4 v[4:7], v[0:1], off", {4, 5, 6, 7}, {0, 1, EXEC}),
+        ("global_atomic_add v0, v1, s[2:3]", set(), {0, 1, SGPR + 2, SGPR + 3, EXEC}),
+        ("global_atomic_add v4, v0, v1, s[2:3] sc0", {4}, {0, 1, SGPR + 2, SGPR + 3, EXEC}),
+        ("s_add_u32 s0, s1, s2", {SGPR, SCC}, {SGPR + 1, SGPR + 2}),
+        ("s_addc_u32 s0, s1, s2", {SGPR, SCC}, {SGPR + 1, SGPR + 2, SCC}),
+        ("s_cmp_lt_u32 s0, s1", {SCC}, {SGPR, SGPR + 1}),
+        ("v_readlane_b32 s0, v1, 3", {SGPR}, {1}),
+        ("v_mov_b32_e32 v0 /*v256*/, v1", {256}, {1, EXEC}),
+    ],
+)  # fmt: skip
+def test_operands(text: str, defs: set[int], uses: set[int]) -> None:
+    found = d(text)
+    assert set(found.defs) == defs
+    assert set(found.uses) == uses
+
+
+def test_kinds_and_rates() -> None:
+    assert (d("v_exp_f32_e32 v0, v1").kind, d("v_exp_f32_e32 v0, v1").rate) == (Kind.VALU, Rate.TRANS)
+    assert d("v_fma_f64 v[0:1], v[2:3], v[4:5], v[6:7]").rate is Rate.DOUBLE
+    assert d("v_lshlrev_b64 v[0:1], v2, v[4:5]").rate is Rate.WIDE
+    assert d("s_delay_alu instid0(VALU_DEP_1)", 11).kind is Kind.FREE
+    assert d("s_waitcnt vmcnt(0)").kind is Kind.WAIT
+    assert units("-|v3|") == (3,)
+    assert units("0x40") == ()
+    assert (dwords("ds_read2_b64"), dwords("global_load_dwordx4"), dwords("ds_load_u16_d16")) == (4, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s_waitcnt vmcnt(3) lgkmcnt(0)", (("vmcnt", 3), ("lgkmcnt", 0))),
+        ("s_waitcnt_vscnt null, 0x2", (("vscnt", 2),)),
+        ("s_wait_loadcnt 0x5", (("loadcnt", 5),)),
+        ("s_wait_loadcnt_dscnt 0x301", (("loadcnt", 3), ("dscnt", 1))),
+        ("s_wait_alu depctr_va_vdst(0)", ()),
+    ],
+)
+def test_waits(text: str, expected: tuple[tuple[str, int], ...]) -> None:
+    assert waits(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "generation", "expected"),
+    [
+        ("global_load_dword v0, v[1:2], off", 9, ("vmcnt",)),
+        ("global_store_dword v[1:2], v0, off", 9, ("vmcnt",)),
+        ("global_store_b32 v[1:2], v0, off", 11, ("vscnt",)),
+        ("global_store_b32 v[1:2], v0, off", 12, ("storecnt",)),
+        ("ds_load_b32 v0, v1", 12, ("dscnt",)),
+        ("ds_read_b32 v0, v1", 9, ("lgkmcnt",)),
+        ("s_load_b32 s0, s[2:3], 0x0", 12, ("kmcnt",)),
+        ("flat_load_b32 v0, v[1:2]", 11, ("vmcnt", "lgkmcnt")),
+        ("v_add_f32_e32 v0, v1, v2", 9, ()),
+    ],
+)
+def test_counters(text: str, generation: int, expected: tuple[str, ...]) -> None:
+    assert counters(d(text, generation), generation) == expected

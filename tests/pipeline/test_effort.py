@@ -1,0 +1,465 @@
+"""``-O=fast|balanced|best`` and ``--no-spill``: what is tried, what is kept, and that nothing is lost against LLVM."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from allocation import with_attributes
+from builders import kernel, loads, loop, many_scalars, stores
+from spilling_support import TARGETS
+from support import DEMO_KERNELS, llc
+
+from smt_verifier.audit import Finding, FunctionAudit
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import AllocationFailure, Allocator, allocator
+from verilocc_mlir.cli.main import run
+from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.pipeline import phase as phase_module
+from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS
+from verilocc_mlir.pipeline.compile import Compiled, compile_module
+from verilocc_mlir.pipeline.effort import LLVM, ahead, cheapest, fewer_waves, losses, spill_traffic, variants
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.report.json import schema
+from verilocc_mlir.report.model import Resources
+from verilocc_mlir.target.occupancy import max_vectors
+from verilocc_mlir.target.targets import target
+
+# What is compiled for several tests is compiled once.
+pytestmark = pytest.mark.xdist_group("effort")
+ATTENTION = DEMO_KERNELS / "attn_d64.gfx1100.opt.ll"
+
+
+def pressed(registers: int) -> str:
+    """24 values around a loop."""
+    names = [f"%v{k}" for k in range(24)]
+    return kernel([*loads(24), *loop(stores(names[:5])), *stores(names)], registers)
+
+
+def attention() -> str:
+    return with_attributes(ATTENTION.read_text(), {"amdgpu-num-vgpr": "128"})
+
+
+@lru_cache(maxsize=None)
+def compiled(ir: str, cpu: str, effort: Effort) -> Compiled:
+    """With time enough for the improver's steps to end it."""
+    settings = Settings(cpu, effort=effort, allocator_seconds=600, also=(Emit.MIR, Emit.ASM))
+    return compile_module(ir.encode(), "k.ll", settings)
+
+
+def cost(done: Compiled, cpu: str) -> Mapping[str, KernelCost]:
+    return cost_of_assembly(done.also[Emit.ASM].decode(), target(cpu), where="k.s")
+
+
+def variant_names(done: Compiled) -> list[str]:
+    """What the note says was tried."""
+    (note,) = [n for n in done.report.notes if n.startswith("modelled cycles of what was tried: ")]
+    return re.findall(r"(?:: |, )([^,:;]+?) \d+(?=[,;])", note)
+
+
+CASES = [
+    pytest.param(pressed(16), "gfx1100", id="gfx1100"),
+    pytest.param(pressed(8), "gfx942", id="gfx942", marks=pytest.mark.long),
+    pytest.param(pressed(8), "gfx90a", id="gfx90a", marks=pytest.mark.long),
+    pytest.param(pressed(16), "gfx1250", id="gfx1250", marks=pytest.mark.long),
+    pytest.param(attention(), "gfx1100", id="attention", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("effort", list(Effort))
+@pytest.mark.parametrize(("ir", "cpu"), CASES)
+def test_no_effort_loses_waves_or_spills_more_than_llvm(ir: str, cpu: str, effort: Effort) -> None:
+    done = compiled(ir, cpu, effort)
+    assert done.report.outcome is Outcome.PROVED
+    for function in done.report.functions:
+        assert function.resources is not None
+        assert function.greedy is not None
+        assert function.resources.waves >= function.greedy.waves
+    alone = compile_module(ir.encode(), "k.ll", Settings(cpu, allocator="llvm", emit=Emit.ASM))
+    assert alone.data
+    llvm = cost_of_assembly(alone.data.decode(), target(cpu), where="llvm.s")
+    for name, ours in cost(done, cpu).items():
+        assert spill_traffic(ours) <= spill_traffic(llvm[name])
+        assert ours.occupancy >= llvm[name].occupancy
+
+
+@pytest.mark.long
+def test_fast_loads_beside_the_use_where_loading_ahead_would_lose() -> None:
+    ir = with_attributes(ATTENTION.read_text(), {"amdgpu-num-vgpr": "48"})
+    done = compiled(ir, "gfx1100", Effort.FAST)
+    assert done.report.notes == ("what is spilled is loaded beside its use: loaded ahead, more would be spilled",)
+    assert done.report.outcome is Outcome.PROVED
+    assert {p.allocator for p in done.report.functions[0].phases} == {"deterministic"}
+    alone = compile_module(ir.encode(), "k.ll", Settings("gfx1100", allocator="llvm", emit=Emit.ASM))
+    assert alone.data
+    (llvm,) = cost_of_assembly(alone.data.decode(), target("gfx1100"), where="llvm.s").values()
+    (ours,) = cost(done, "gfx1100").values()
+    assert spill_traffic(ours) <= spill_traffic(llvm)
+
+
+def test_fast_looks_at_what_it_puts_into_lanes() -> None:
+    """LLVM counts none of it, for the phase that spills is not LLVM's."""
+    report = compiled(many_scalars(), "gfx942", Effort.FAST).report
+    (function,) = report.functions
+    assert function.resources is not None
+    assert function.resources.sgpr_spills == 0
+    assert function.phases[0].moves.saves > 0
+    assert "cost" in [step.name for step in report.steps]
+
+
+class Clumsy:
+    """Finds no place for a tuple as long as nothing is spilled."""
+
+    name = "clumsy"
+    version = "1"
+
+    def __init__(self) -> None:
+        self._slots = 0
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        if problem.phase == "vgpr":
+            self._slots = self._slots or problem.slots
+            if problem.slots == self._slots:
+                raise AllocationFailure("no place found", reason="fragmentation")
+        return allocator("deterministic").allocate(problem)
+
+
+def test_best_packs_exactly_where_only_a_place_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ortools", reason="OR-Tools is an extra: requirements/exact.txt")
+    # The model may find the place too.
+    monkeypatch.setenv("VERILOCC_MODEL", "/nowhere")
+    settings = Settings("gfx1100", effort=Effort.BEST, allocator_seconds=20, fallback=False)
+    done = compile_module(pressed(48).encode(), "k.ll", settings, allocators=(Clumsy(),))
+    assert variant_names(done)[0] == "as it comes"
+    assert variant_names(done)[-1] == "packed exactly"
+    (function,) = done.report.functions
+    assert done.report.outcome is Outcome.PROVED
+    assert [(p.allocator, len(p.spills)) for p in function.phases] == [("clumsy", 0), ("exact", 0)]
+    # What is spilled for lack of registers is not asked about again.
+    again = compile_module(pressed(16).encode(), "k.ll", replace(settings, allocator_seconds=5))
+    assert "packed exactly" not in variant_names(again)
+
+
+@pytest.mark.long
+def test_best_asks_the_model_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers", reason="the extra 'model' is not installed")
+    ir = (ATTENTION.parent / "attn_d64.gfx942.opt.ll").read_text()
+    settings = Settings("gfx942", effort=Effort.BEST, allocator_seconds=20)
+    done = compile_module(ir.encode(), "k.ll", settings)
+    assert "the model's" in variant_names(done)
+    # It is asked once, and not where there is none.
+    again = compile_module(ir.encode(), "k.ll", settings, allocators=(allocator("model"), allocator("deterministic")))
+    assert "the model's" not in variant_names(again)
+    monkeypatch.setenv("VERILOCC_MODEL", "/nowhere")
+    assert "the model's" not in variant_names(compile_module(ir.encode(), "k.ll", settings))
+
+
+def test_best_of_nothing_is_nothing() -> None:
+    """Registers do not suffice, and neither spilling nor LLVM is wanted."""
+    settings = Settings("gfx1100", effort=Effort.BEST, allocator_seconds=5, fallback=False, spill=False)
+    done = compile_module(pressed(16).encode(), "k.ll", settings)
+    assert done.data is None
+    assert done.report.outcome is not Outcome.PROVED
+
+
+def test_what_costs_less_is_kept() -> None:
+    ir = pressed(16)
+    cycles = {e: sum(c.cycles for c in cost(compiled(ir, "gfx1100", e), "gfx1100").values()) for e in Effort}
+    assert cycles[Effort.BEST] <= cycles[Effort.BALANCED] <= cycles[Effort.FAST]
+
+
+def test_the_note_says_what_was_tried_and_kept() -> None:
+    ir = pressed(16)
+    assert compiled(ir, "gfx1100", Effort.FAST).report.notes == ()
+    assert variant_names(compiled(ir, "gfx1100", Effort.BALANCED)) == [
+        "as it comes", "loads beside their use", "LLVM's",
+    ]  # fmt: skip
+    best = compiled(ir, "gfx1100", Effort.BEST)
+    # What comes out the same as something before it is not named again.
+    assert variant_names(best)[:3] == ["as it comes", "loads beside their use", "LLVM's"]
+    (note,) = best.report.notes
+    assert note.rpartition("; kept: ")[2] in variant_names(best)
+    # The figure of the kept one is the figure of the result.
+    kept = note.rpartition("; kept: ")[2]
+    figure = re.search(rf"{re.escape(kept)} (\d+)", note)
+    assert figure
+    assert int(figure[1]) == round(sum(c.cycles for c in cost(best, "gfx1100").values()))
+
+
+def test_best_is_the_same_every_time() -> None:
+    ir = pressed(16)
+    again = compile_module(
+        ir.encode(), "k.ll",
+        Settings("gfx1100", effort=Effort.BEST, allocator_seconds=600, also=(Emit.MIR, Emit.ASM)),
+    )  # fmt: skip
+    first = compiled(ir, "gfx1100", Effort.BEST)
+    assert again.data == first.data
+    assert again.also == first.also
+    assert again.report.notes == first.report.notes
+
+
+class Wasteful:
+    """The deterministic allocator's answer, 100 registers further up."""
+
+    name = "wasteful"
+    version = "1"
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        found = allocator("deterministic").allocate(problem)
+        if problem.phase != "vgpr":
+            return found
+        higher = tuple(re.sub(r"vgpr(\d+)", lambda m: f"vgpr{int(m[1]) + 100}", n) for n in found.registers)
+        return replace(found, allocator=self.name, registers=higher)
+
+
+SMALL = kernel([*loads(2), *stores(["%v0", "%v1"])], 0)
+
+
+def wasteful(*, fallback: bool = True) -> Compiled:
+    allocators: tuple[Allocator, ...] = (Wasteful(),)
+    return compile_module(SMALL.encode(), "k.ll", Settings("gfx1100", fallback=fallback), allocators=allocators)
+
+
+def test_where_ours_has_fewer_waves_llvms_is_kept() -> None:
+    done = wasteful()
+    assert done.report.outcome is Outcome.PROVED
+    assert done.report.notes == ("LLVM's allocation was kept: ours has fewer waves or spills more",)
+    (function,) = done.report.functions
+    assert function.resources == function.greedy
+    assert {p.allocator for p in function.phases} == {"llvm"}
+
+
+@pytest.mark.parametrize("effort", Effort)
+def test_what_is_not_proved_takes_the_place_of_nothing_that_is(monkeypatch: pytest.MonkeyPatch, effort: Effort) -> None:
+    """Also where results may be unproved: both phases of ours are audited first, what is tried after that is not."""
+    audit, calls = phase_module.audit_function, count(1)
+
+    def doubtful(*given: Any, **more: Any) -> FunctionAudit:
+        found = audit(*given, **more)
+        finding = Finding("solver", Outcome.UNKNOWN, "time-out")
+        return found if next(calls) <= 2 else replace(found, outcome=Outcome.UNKNOWN, findings=(finding,))
+
+    monkeypatch.setattr(phase_module, "audit_function", doubtful)
+    settings = Settings("gfx1100", effort=effort)
+    done = compile_module(SMALL.encode(), "k.ll", settings, allow_unproved=True, allocators=(Wasteful(),))
+    assert next(calls) > 4
+    assert done.report.outcome is Outcome.PROVED
+    assert {p.allocator for p in done.report.functions[0].phases} == {"wasteful"}
+
+
+@pytest.mark.parametrize(("effort", "fallback"), [(Effort.FAST, True), (Effort.BALANCED, True), (Effort.FAST, False)])
+def test_where_nothing_of_our_text_is_proved_llvms_of_a_plain_compile_is_kept(
+    monkeypatch: pytest.MonkeyPatch, effort: Effort, fallback: bool
+) -> None:
+    """The scalars of ours, and LLVM's of the same text, are in doubt."""
+    audit, calls = phase_module.audit_function, count(1)
+
+    def doubtful(*given: Any, **more: Any) -> FunctionAudit:
+        found = audit(*given, **more)
+        finding = Finding("solver", Outcome.UNKNOWN, "time-out")
+        return replace(found, outcome=Outcome.UNKNOWN, findings=(finding,)) if next(calls) <= 2 else found
+
+    monkeypatch.setattr(phase_module, "audit_function", doubtful)
+    done = compile_module(SMALL.encode(), "k.ll", Settings("gfx1100", effort=effort, fallback=fallback))
+    (function,) = done.report.functions
+    if not fallback:
+        assert done.report.outcome is Outcome.UNKNOWN
+        assert done.data is None
+        return
+    assert done.report.outcome is Outcome.PROVED
+    assert done.data is not None
+    assert function.resources == function.greedy
+    scalars, vectors = function.phases
+    assert {scalars.allocator, vectors.allocator} == {"llvm"}
+    assert scalars.fallback
+    assert "time-out" in scalars.fallback_reason
+    assert any("plain compile" in note for note in done.report.notes)
+
+
+@pytest.mark.parametrize("effort", Effort)
+def test_a_tool_that_fails_on_what_is_tried_beside_does_not_end_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, effort: Effort
+) -> None:
+    failing = tmp_path / "llc"
+    failing.write_text(f'#!/bin/sh\ncase "$*" in *-stop-after=virtregrewriter*) exit 1;; esac\nexec {llc()} "$@"\n')
+    failing.chmod(0o755)
+    monkeypatch.setenv("VERILOCC_LLC", str(failing))
+    done = compile_module(SMALL.encode(), "k.ll", Settings("gfx1100", effort=effort), allocators=(Wasteful(),))
+    assert done.report.outcome is Outcome.PROVED
+    assert done.data is not None
+    assert {p.allocator for p in done.report.functions[0].phases} <= {"wasteful", "wasteful+improve"}
+    assert any(re.match("(LLVM's|another allocation) was left out: ", note) for note in done.report.notes)
+
+
+def test_without_fallback_ours_stays() -> None:
+    done = wasteful(fallback=False)
+    assert done.report.outcome is Outcome.PROVED
+    assert done.report.notes == ()
+    (function,) = done.report.functions
+    assert function.resources is not None
+    assert function.greedy is not None
+    assert function.resources.waves < function.greedy.waves
+
+
+class TestVariants:
+    def test_fast_tries_one(self) -> None:
+        assert variants(Effort.FAST, target("gfx1100"), 8) == ()
+
+    @pytest.mark.parametrize("cpu", TARGETS)
+    def test_balanced_tries_loads_beside_their_use_and_llvms(self, cpu: str) -> None:
+        beside, llvm = variants(Effort.BALANCED, target(cpu), 4)
+        assert not beside.spills.load_ahead
+        assert beside.spills.spare == SPARE_REGISTERS
+        assert llvm is LLVM
+
+    @pytest.mark.parametrize("cpu", TARGETS)
+    def test_best_goes_for_the_next_two_steps_of_occupancy(self, cpu: str) -> None:
+        machine = target(cpu)
+        found = variants(Effort.BEST, machine, 4)
+        assert [v.improved for v in found[:3]] == [False, False, True]
+        assert found[:2] == variants(Effort.BALANCED, machine, 4)
+        assert 1 <= len(found[3:]) <= 2
+        for variant in found[3:]:
+            waves = int(variant.name.removesuffix(" waves"))
+            assert variant.spills.always
+            assert waves > 4
+            # So much is left free that no more than that step's registers are held.
+            assert min(variant.spills.spare) + max_vectors(machine, waves) == min(machine.addressable_vectors, 256)
+
+    def test_no_step_beyond_the_last(self) -> None:
+        machine = target("gfx1100")
+        assert len(variants(Effort.BEST, machine, machine.max_waves)) == 3
+
+
+PLAIN = Resources(
+    sgprs=16, vgprs=32, agprs=0, sgpr_spills=0, vgpr_spills=4, scratch_bytes=16, waves=8
+)  # fmt: skip
+
+
+def spilling() -> KernelCost:
+    """What a kernel that spills costs."""
+    (one,) = cost(compiled(pressed(16), "gfx1100", Effort.FAST), "gfx1100").values()
+    assert spill_traffic(one) > 0
+    return one
+
+
+def unspilled(one: KernelCost) -> KernelCost:
+    """The same with fewer stores."""
+    return replace(one, spill_stores=replace(one.spill_stores, weighted=0.0))
+
+
+class TestStanding:
+    @pytest.mark.parametrize(("change", "fewer"), [({"waves": 7}, True), ({"waves": 9}, False), ({"vgprs": 40}, False)])
+    def test_fewer_waves_in_any_function(self, change: dict[str, int], fewer: bool) -> None:
+        changed = replace(PLAIN, **change)
+        assert fewer_waves({"k": changed}, {"k": PLAIN}) is fewer
+        assert fewer_waves({"a": PLAIN, "b": changed}, {"a": PLAIN, "b": PLAIN}) is fewer
+        assert not fewer_waves({"k": changed}, {"another": PLAIN})
+
+    def test_fewer_waves_or_more_spills_lose(self) -> None:
+        one = spilling()
+        waves = replace(one, occupancy=one.occupancy - 2)
+        assert losses({"k": one}, {"k": one}) == 0
+        assert losses({"k": waves}, {"k": one}) == 2
+        assert losses({"k": one}, {"k": waves}) == 0
+        assert losses({"k": one}, {"k": unspilled(one)}) == 1
+        assert losses({"a": one, "b": waves}, {"a": one, "b": one}) == 2
+
+    def test_ahead_counts_waves_first(self) -> None:
+        one = spilling()
+        fewer = replace(unspilled(one), occupancy=one.occupancy - 1)
+        assert ahead({"k": one}, {"k": fewer})
+        assert not ahead({"k": fewer}, {"k": one})
+        assert ahead({"k": unspilled(one)}, {"k": one})
+        assert not ahead({"k": one}, {"k": one})
+
+    def test_the_cheapest_that_loses_nothing(self) -> None:
+        """Fewer cycles do not make up for a lost wave or for more spills; the first of equals is taken."""
+        one = spilling()
+        greedy = {"k": one}
+        fewer_waves = replace(one, occupancy=one.occupancy - 1)
+        no_spills = unspilled(one)
+        assert cheapest([greedy, {"k": fewer_waves}], greedy) == 0
+        assert cheapest([{"k": fewer_waves}, greedy], greedy) == 1
+        assert cheapest([greedy, greedy], greedy) == 0
+        assert cheapest([greedy, {"k": no_spills}], greedy) == 1
+        assert cheapest([{"k": one}, {"k": no_spills}], {"k": no_spills}) == 1
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "in" / "k.ll"
+    path.parent.mkdir()
+    path.write_text(pressed(16))
+    return path
+
+
+@pytest.mark.parametrize("level", ["bset", "4", "", "Fast"])
+def test_a_wrong_level_is_one_error(level: str, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compile", str(source), "-mcpu=gfx1100", f"-O={level}"]) == 2
+    shown = capsys.readouterr()
+    assert f"{level!r} is none of 1, 2, 3, fast, balanced, best" in " ".join(shown.err.split())
+    assert "Traceback" not in shown.err
+    assert [p.name for p in source.parent.iterdir()] == ["k.ll"]
+
+
+def report_of(source: Path, tmp_path: Path, *arguments: str) -> tuple[int, dict[str, object]]:
+    found = tmp_path / "report.json"
+    status = run(["compile", str(source), "-mcpu=gfx1100", "-q", f"--report={found}", *arguments])
+    data = json.loads(found.read_text())
+    pytest.importorskip("jsonschema").validate(data, schema())
+    return status, data
+
+
+def vgpr_phase(data: dict[str, object]) -> dict[str, object]:
+    functions = data["functions"]
+    assert isinstance(functions, list)
+    return functions[0]["phases"][-1]
+
+
+def test_levels_of_both_kinds_go_together(source: Path, tmp_path: Path) -> None:
+    status, data = report_of(source, tmp_path, "-O2", "-O=balanced")
+    assert status == 0
+    assert "kept: " in str(data["notes"])
+    assert vgpr_phase(data)["spills"]
+
+
+def test_spills_are_in_the_report(source: Path, tmp_path: Path) -> None:
+    status, data = report_of(source, tmp_path)
+    assert status == 0
+    phase = vgpr_phase(data)
+    assert phase["fallback"] is False
+    spills = phase["spills"]
+    assert isinstance(spills, list)
+    assert spills
+    assert set(spills[0]) == {"register", "kind", "parts", "saves", "reloads", "point", "cost", "reason"}
+    assert {s["kind"] for s in spills} <= {"spill", "rematerialise"}
+
+
+def test_no_spill_gives_llvms_allocation_with_the_reason(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, data = report_of(source, tmp_path, "--no-spill")
+    assert status == 0
+    phase = vgpr_phase(data)
+    assert phase["fallback"] is True
+    assert str(phase["fallback_reason"]).endswith("VGPRs are needed at once, 16 are free there")
+    assert phase["spills"] == []
+    assert run(["compile", str(source), "-mcpu=gfx1100", "--no-spill", "-o", str(tmp_path / "k.hsaco")]) == 0
+    assert "fallback: k, VGPR: llvm's allocation instead: " in " ".join(capsys.readouterr().out.split())
+
+
+def test_no_spill_without_fallback_ends_without_a_result(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "k.hsaco"
+    status, data = report_of(source, tmp_path, "--no-spill", "--no-fallback", "-o", str(out))
+    assert status == 3
+    assert data["outcome"] == "unknown"
+    assert not out.exists()
