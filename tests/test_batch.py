@@ -29,8 +29,8 @@ from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.report.batch.model import BatchItem, BatchReport, Origin
-from verilocc_mlir.report.json import to_data
+from verilocc_mlir.results.batch import BatchItem, BatchReport, Origin
+from verilocc_mlir.results.documents.compile import to_data
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
 

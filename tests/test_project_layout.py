@@ -54,7 +54,7 @@ def test_import_arrows_hold() -> None:
         ("verilocc_mlir/problem/model.py", "import verilocc_mlir.mir", "problem.model is plain data"),
         ("verilocc_mlir/pipeline/settings.py", "import verilocc_mlir.cli", "pipeline does not know the command line"),
         ("verilocc_mlir/pipeline/recording.py", "import verilocc_mlir.report.page.html", "not how it is drawn"),
-        ("verilocc_mlir/report/model.py", "import verilocc_mlir.hooks", "nothing but the command line knows them"),
+        ("verilocc_mlir/results/compile.py", "import verilocc_mlir.hooks", "nothing but the command line knows them"),
         ("verilocc_mlir/hooks/vmfb.py", "import verilocc_mlir.cli", "hooks do not know the command line"),
         ("verilocc_mlir/hooks/vmfb.py", "import torch", "loaded when they are first needed"),
         ("verilocc_mlir/cost/model.py", "import verilocc_mlir.toolchain.run", "only cost.read drives tools"),

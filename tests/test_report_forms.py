@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.report.json import schema, to_data, to_json
-from verilocc_mlir.report.model import (
+from verilocc_mlir.report.text import render
+from verilocc_mlir.results.compile import (
     Attempt,
     Finding,
     FunctionReport,
@@ -21,7 +21,7 @@ from verilocc_mlir.report.model import (
     Step,
     Verdict,
 )
-from verilocc_mlir.report.text import render
+from verilocc_mlir.results.documents.compile import schema, to_data, to_json
 
 jsonschema = pytest.importorskip("jsonschema")
 

@@ -19,8 +19,8 @@ from verilocc_mlir.pipeline.batch.jobs import BEFORE, Job, Result
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.report.json import render
-from verilocc_mlir.report.model import EXIT_CODES
+from verilocc_mlir.results.compile import EXIT_CODES
+from verilocc_mlir.results.documents.compile import render
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 

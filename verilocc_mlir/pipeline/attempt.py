@@ -23,7 +23,7 @@ from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
 from verilocc_mlir.problem.build import Phase, build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.report.model import Attempt, Finding, Verdict
+from verilocc_mlir.results.compile import Attempt, Finding, Verdict
 from verilocc_mlir.rewrite import rewrite_function
 from verilocc_mlir.spilling import SpillAction, Spiller
 from verilocc_mlir.target.targets import Target

@@ -14,7 +14,7 @@ from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
-from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
+from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.inputs import load_input, named_processors

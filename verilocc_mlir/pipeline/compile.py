@@ -35,8 +35,8 @@ from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
-from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
-from verilocc_mlir.report.page.model import CostRow
+from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources, Step
+from verilocc_mlir.results.page import CostRow
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
@@ -398,7 +398,7 @@ class _Compilation:
 
     def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
         """The cost model's figures for the page, by function."""
-        from verilocc_mlir.report.page.costs import cost_rows
+        from verilocc_mlir.pipeline.cost_rows import cost_rows
 
         ours, greedy = (self._cost(t.decode()) for t in (self.finisher.finish(done, "asm"), llvm("asm").result()))
         return {name: cost_rows(cost, greedy.get(name)) for name, cost in ours.items()}

@@ -16,7 +16,7 @@ from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import Phase as PhaseName
-from verilocc_mlir.report.model import LAST_PHASE, PhaseReport, Resources
+from verilocc_mlir.results.compile import LAST_PHASE, PhaseReport, Resources
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.checked import CheckedObject
 from verilocc_mlir.toolchain.staged import Phase, StagedCompiler, has_wwm_registers

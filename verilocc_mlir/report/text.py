@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.report.model import Attempt, Finding, FunctionReport, PhaseReport, Report, Resources
+from verilocc_mlir.results.compile import Attempt, Finding, FunctionReport, PhaseReport, Report, Resources
 
 _PLAIN_WIDTH = 132
 STYLES = {Outcome.PROVED: "green", Outcome.REFUTED: "bold red", Outcome.INVALID: "bold red", Outcome.UNKNOWN: "yellow"}

@@ -37,7 +37,7 @@ from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, propos
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, DEFAULT_SOLVER_SECONDS
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.report.model import Attempt
+from verilocc_mlir.results.compile import Attempt
 from verilocc_mlir.service import wire
 from verilocc_mlir.service.status import ServiceError, duration, malformed, out_of_time
 from verilocc_mlir.spilling import SpillAction

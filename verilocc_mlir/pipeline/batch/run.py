@@ -19,8 +19,8 @@ from verilocc_mlir.pipeline.batch.journal import Journal
 from verilocc_mlir.pipeline.batch.plan import BatchInput, shown
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.report.batch.model import BatchItem, Origin
-from verilocc_mlir.report.json import render
+from verilocc_mlir.results.batch import BatchItem, Origin
+from verilocc_mlir.results.documents.compile import render
 from verilocc_mlir.store import Store
 
 _RESULT, _REPORT = "result", "report.json"

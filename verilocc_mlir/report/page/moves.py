@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.problem.build import frequency
 from verilocc_mlir.report.page.follow import Move
-from verilocc_mlir.report.page.model import Action, PhaseRecord
 from verilocc_mlir.report.page.pressure import Curve, at
+from verilocc_mlir.results.page import Action, PhaseRecord
 
 TITLES = {
     "spill": "spilled",

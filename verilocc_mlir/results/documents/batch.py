@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.report.batch.model import BATCH_VERSION, BatchItem, BatchReport, Origin
+from verilocc_mlir.results.batch import BATCH_VERSION, BatchItem, BatchReport, Origin
 
 _DIGITS = 4
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.report.allocate.model import ALLOCATE_VERSION, AllocatedFile, AllocatedFunction, AllocateReport
+from verilocc_mlir.results.allocate import ALLOCATE_VERSION, AllocatedFile, AllocatedFunction, AllocateReport
 
 
 def schema() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.report.model import (
+from verilocc_mlir.results.compile import (
     REPORT_VERSION,
     Attempt,
     FunctionReport,
@@ -24,7 +24,7 @@ _DIGITS = 4
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) that ``to_json`` obeys."""
-    return json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
+    return json.loads(Path(__file__).with_name("compile.schema.json").read_text(encoding="utf-8"))
 
 
 def to_json(report: Report) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from smt_verifier.audit import Finding, FunctionAudit
-from verilocc_mlir.report.audit.model import AUDIT_VERSION, AuditedPair, AuditRun, Listing
+from verilocc_mlir.results.audit import AUDIT_VERSION, AuditedPair, AuditRun, Listing
 
 _DIGITS = 4
 
