@@ -17,12 +17,12 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.allocators import Counterexample, Refutation, Regenerating, allocator, registry
-from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
-from verilocc_mlir.service.client import Client
+from verilocc_mlir.remote.allocator import RemoteAllocator
+from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_model import lm

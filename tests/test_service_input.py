@@ -32,7 +32,7 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.service import wire
+from verilocc_mlir.remote import wire
 from verilocc_mlir.target.targets import target
 
 
