@@ -35,7 +35,7 @@ from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import words
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, pass_at, summary
-from verilocc_model.evaluation.journal import Journal
+from verilocc_model.evaluation.journal import EvaluationJournal
 from verilocc_model.price import Price
 from verilocc_model.training.adapt import adapt
 from verilocc_model.training.config import load_config
@@ -231,16 +231,16 @@ def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:
     config = EvalConfig(modes=("masked",), policies=("draft",))
     rows = list(evaluate(problems()[:1], None, config))
     path = tmp_path / "rows"
-    Journal(path, {"model": "one"}).add("a", rows)
+    EvaluationJournal(path, {"model": "one"}).add("a", rows)
     with path.open("a") as stream:
         stream.write('{"key": "b", "ro')
-    journal = Journal(path, {"model": "one"})
+    journal = EvaluationJournal(path, {"model": "one"})
     assert journal.rows_of("a") == rows
     assert journal.rows_of("b") is None
     journal.add("b", rows)
-    assert Journal(path, {"model": "one"}).rows_of("b") == rows
+    assert EvaluationJournal(path, {"model": "one"}).rows_of("b") == rows
     with pytest.raises(InputError, match="another model"):
-        Journal(path, {"model": "two"})
+        EvaluationJournal(path, {"model": "two"})
 
 
 def test_what_is_measured_is_written(tmp_path: Path) -> None:

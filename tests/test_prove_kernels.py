@@ -17,8 +17,8 @@ from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.problem.build import PHASES, build_problem
-from verilocc_mlir.problem.model import AllocationProblem, LiveRange, Proposal
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.model import PHASES, AllocationProblem, LiveRange, Proposal
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import target
 

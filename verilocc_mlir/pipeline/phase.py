@@ -24,7 +24,7 @@ from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
-from verilocc_mlir.problem.build import Phase
+from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import Attempt, Moves, PhaseReport
 from verilocc_mlir.results.page import Action
 from verilocc_mlir.spilling import SpillAction

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from smt_verifier.outcome import Outcome
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import (
     Affinity,
     AllocationProblem,
@@ -17,6 +16,7 @@ from verilocc_mlir.problem.model import (
     LaneGroup,
     LiveRange,
     Occupancy,
+    Phase,
     Point,
     Preference,
     Relation,

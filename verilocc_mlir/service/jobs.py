@@ -35,8 +35,7 @@ from verilocc_mlir.pipeline.audit import unfinished
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, DEFAULT_SOLVER_SECONDS
-from verilocc_mlir.problem.build import Phase
-from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.remote import wire
 from verilocc_mlir.results.compile import Attempt
 from verilocc_mlir.service import verdicts

@@ -15,7 +15,8 @@ from verilocc_mlir.errors import ExitCode, InputError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
-from verilocc_mlir.problem.build import Phase, phase_of
+from verilocc_mlir.problem.build import phase_of
+from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.remote import wire
 from verilocc_mlir.remote.client import RemoteError, printable
 from verilocc_mlir.results.allocate import AllocatedFile, AllocatedFunction, ServerAttempt

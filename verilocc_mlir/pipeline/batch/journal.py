@@ -22,7 +22,7 @@ from verilocc_mlir.results.documents.batch import item_data, item_from_data
 JOURNAL_NAME = "verilocc-batch.jsonl"
 
 
-class Journal:
+class BatchJournal:
     """The journal of one directory, locked against other runs until it is closed.
 
     Raises:
@@ -50,7 +50,7 @@ class Journal:
         for line in data.splitlines():
             self._read(line)
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> BatchJournal:
         return self
 
     def __exit__(

@@ -1,56 +1,97 @@
-"""The report as JSON. The form is described by ``allocate.schema.json`` beside this file and carries its version."""
+"""Allocations of a server as JSON: what ``verilocc allocate --report=FILE.json`` writes."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from smt_verifier.outcome import Outcome
+from verilocc_mlir import forms
+from verilocc_mlir.forms import Amount, ExitNumber, Form, Sha256, Tool, Whole, about, filled
 from verilocc_mlir.results.allocate import ALLOCATE_VERSION, AllocatedFile, AllocatedFunction, AllocateReport
+
+
+class ServerForm(Form):
+    """Who allocated; no version where no answer came."""
+
+    address: str
+    version: str | None
+
+
+class RegistersForm(Form):
+    """32-bit registers in the proved text, the highest one counting; else 0."""
+
+    sgprs: Whole
+    vgprs: Whole
+    agprs: Whole
+
+
+class ServerAttemptForm(Form):
+    """One try of the server, in its own words."""
+
+    allocator: str
+    version: str
+    ended: str
+    reason: str | None
+
+
+class AllocatedFunctionForm(Form):
+    """One function."""
+
+    name: str
+    outcome: Annotated[Outcome, about("of the audit here; without an allocation what the server says")]
+    obligations: Whole
+    allocator: Annotated[str | None, about("the server's word for whose allocation it is")]
+    registers: RegistersForm
+    attempts: list[ServerAttemptForm]
+    reason: str | None
+    findings: list[str]
+
+
+class AllocatedFileForm(Form):
+    """One input."""
+
+    input: str
+    input_sha256: Sha256
+    outcome: Outcome
+    reason: str | None
+    output: str | None
+    functions: list[AllocatedFunctionForm]
+
+
+class AllocateDocument(Form, kw_only=True):
+    """One run of ``verilocc allocate``. ``allocate_version`` is raised whenever this form changes."""
+
+    allocate_version: Annotated[int, about("of this form", const=ALLOCATE_VERSION)] = ALLOCATE_VERSION
+    tool: Tool
+    server: ServerForm
+    phase: Literal["sgpr", "vgpr"]
+    outcome: Outcome
+    exit_code: Annotated[ExitNumber, about("the gravest of all files: 1 before 2 before 3 before 0")]
+    wall_seconds: Amount
+    files: list[AllocatedFileForm]
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) that ``to_json`` obeys."""
-    return json.loads(Path(__file__).with_name("allocate.schema.json").read_text(encoding="utf-8"))
+    return forms.json_schema(AllocateDocument, title="verilocc allocate report")
 
 
 def to_json(report: AllocateReport) -> str:
     """The report as indented JSON with a final line break."""
-    data = {
-        "allocate_version": ALLOCATE_VERSION,
-        "tool": {"name": "verilocc", "version": report.version},
-        "server": {"address": report.server, "version": report.server_version or None},
-        "phase": report.phase,
-        "outcome": str(report.outcome),
-        "exit_code": int(report.exit_code),
-        "wall_seconds": round(report.wall_seconds, 4),
-        "files": [_file(f) for f in report.files],
-    }
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return forms.to_json(
+        filled(
+            AllocateDocument,
+            report,
+            tool=filled(Tool, report),
+            server=filled(ServerForm, address=report.server, version=report.server_version),
+            files=[_file(f) for f in report.files],
+        )
+    )
 
 
-def _file(file: AllocatedFile) -> dict[str, Any]:
-    return {
-        "input": file.input,
-        "input_sha256": file.input_sha256,
-        "outcome": str(file.outcome),
-        "reason": file.reason or None,
-        "output": file.output or None,
-        "functions": [_function(f) for f in file.functions],
-    }
+def _file(file: AllocatedFile) -> AllocatedFileForm:
+    return filled(AllocatedFileForm, file, functions=[_function(f) for f in file.functions])
 
 
-def _function(function: AllocatedFunction) -> dict[str, Any]:
-    return {
-        "name": function.name,
-        "outcome": str(function.outcome),
-        "obligations": function.obligations,
-        "allocator": function.allocator or None,
-        "registers": {"sgprs": function.sgprs, "vgprs": function.vgprs, "agprs": function.agprs},
-        "attempts": [
-            {"allocator": a.allocator, "version": a.version, "ended": a.ended, "reason": a.reason or None}
-            for a in function.attempts
-        ],
-        "reason": function.reason or None,
-        "findings": list(function.findings),
-    }
+def _function(function: AllocatedFunction) -> AllocatedFunctionForm:
+    return filled(AllocatedFunctionForm, function, registers=filled(RegistersForm, function))

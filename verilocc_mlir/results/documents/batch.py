@@ -1,82 +1,112 @@
-"""A batch as JSON. The form is described by ``batch.schema.json`` beside this file and carries its version."""
+"""A batch as JSON: what ``verilocc compile-many --report=FILE.json`` writes, and one input of it in the journal."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from smt_verifier.outcome import Outcome
+from verilocc_mlir import forms
+from verilocc_mlir.forms import Amount, ExitNumber, Form, Sha256, ToolWithLlvm, Whole, about, filled
 from verilocc_mlir.results.batch import BATCH_VERSION, BatchItem, BatchReport, Origin
 
-_DIGITS = 4
+
+class BatchItemForm(Form):
+    """What came of one input."""
+
+    input: str
+    input_sha256: Annotated[Sha256 | None, about("null where the file could not be read")]
+    key: Annotated[Sha256 | None, about("digest of everything that the result depends on")]
+    outcome: Outcome
+    exit_code: ExitNumber
+    origin: Origin
+    output: str | None
+    output_sha256: Sha256 | None
+    report: str | None
+    report_sha256: Sha256 | None
+    seconds: Amount
+    message: Annotated[str | None, about("why it is not proved")]
+    final: Annotated[bool, about("false: a time limit, a crash or a full disk, which another run may not meet")]
+
+
+class OutcomesForm(Form):
+    """Inputs by outcome."""
+
+    proved: Whole
+    refuted: Whole
+    unknown: Whole
+    invalid: Whole
+
+
+class OriginsForm(Form):
+    """Inputs by where the result came from."""
+
+    compiled: Whole
+    cache: Whole
+    journal: Whole
+
+
+class BatchCountsForm(Form):
+    """How many."""
+
+    inputs: Whole
+    outcomes: OutcomesForm
+    origins: OriginsForm
+
+
+class BatchDocument(Form, kw_only=True):
+    """One run of ``verilocc compile-many``. ``batch_version`` is raised whenever this form changes."""
+
+    batch_version: Annotated[int, about("of this form", const=BATCH_VERSION)] = BATCH_VERSION
+    tool: ToolWithLlvm
+    settings: Annotated[dict[str, Any], about("what was asked for, by name")]
+    exit_code: Annotated[ExitNumber, about("the gravest of all inputs: 1 before 2 before 3 before 0")]
+    counts: BatchCountsForm
+    wall_seconds: Amount
+    warnings: list[str]
+    inputs: list[BatchItemForm]
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) that ``to_json`` obeys."""
-    return json.loads(Path(__file__).with_name("batch.schema.json").read_text(encoding="utf-8"))
+    return forms.json_schema(BatchDocument, title="verilocc compile-many report")
 
 
 def to_json(report: BatchReport) -> str:
-    """The report as indented JSON with a final line break."""
-    return json.dumps(to_data(report), indent=2, ensure_ascii=False) + "\n"
+    """The report as indented JSON with a final line break; inputs sorted by path."""
+    return forms.to_json(
+        filled(
+            BatchDocument,
+            report,
+            tool=filled(ToolWithLlvm, report),
+            counts=_counts(report),
+            inputs=sorted(report.items, key=lambda item: item.input),
+        )
+    )
 
 
-def to_data(report: BatchReport) -> dict[str, Any]:
-    """The report as plain lists and dictionaries; inputs sorted by path."""
-    return {
-        "batch_version": BATCH_VERSION,
-        "tool": {"name": "verilocc", "version": report.version, "llvm": report.llvm},
-        "settings": report.settings,
-        "exit_code": int(report.exit_code),
-        "counts": {
-            "inputs": len(report.items),
-            "outcomes": {str(outcome): report.count(outcome) for outcome in Outcome},
-            "origins": {origin.value: sum(i.origin is origin for i in report.items) for origin in Origin},
-        },
-        "wall_seconds": round(report.wall_seconds, _DIGITS),
-        "warnings": list(report.warnings),
-        "inputs": [item_data(item) for item in sorted(report.items, key=lambda item: item.input)],
-    }
+def _counts(report: BatchReport) -> BatchCountsForm:
+    outcomes = {outcome.value: report.count(outcome) for outcome in Outcome}
+    origins = {origin.value: sum(i.origin is origin for i in report.items) for origin in Origin}
+    return filled(BatchCountsForm, inputs=len(report.items), outcomes=outcomes, origins=origins)
 
 
 def item_data(item: BatchItem) -> dict[str, Any]:
     """One input as JSON values; null for what there is not."""
-    return {
-        "input": item.input,
-        "input_sha256": item.input_sha256 or None,
-        "key": item.key or None,
-        "outcome": str(item.outcome),
-        "exit_code": int(item.exit_code),
-        "origin": item.origin.value,
-        "output": item.output or None,
-        "output_sha256": item.output_sha256 or None,
-        "report": item.report or None,
-        "report_sha256": item.report_sha256 or None,
-        "seconds": round(item.seconds, _DIGITS),
-        "message": item.message or None,
-        "final": item.final,
-    }
+    return forms.to_data(filled(BatchItemForm, item))
 
 
 def item_from_data(data: Mapping[str, Any]) -> BatchItem:
-    """What ``item_data`` was made of.
+    """What ``item_data`` was made of; other keys are passed over.
 
     Raises:
-        KeyError, ValueError: ``data`` is not of that form.
+        ValueError: ``data`` is not of that form.
     """
-    return BatchItem(
-        input=data["input"],
-        input_sha256=data["input_sha256"] or "",
-        key=data["key"] or "",
-        outcome=Outcome(data["outcome"]),
-        origin=Origin(data["origin"]),
-        output=data["output"] or "",
-        output_sha256=data["output_sha256"] or "",
-        report=data["report"] or "",
-        report_sha256=data["report_sha256"] or "",
-        seconds=data["seconds"],
-        message=data["message"] or "",
-        final=data["final"],
+    known = {name: data[name] for name in BatchItemForm.__struct_fields__ if name in data}
+    row = msgspec.convert(known, BatchItemForm)
+    texts = ("input_sha256", "key", "output", "output_sha256", "report", "report_sha256", "message")
+    return msgspec.convert(
+        {**msgspec.structs.asdict(row), **{name: getattr(row, name) or "" for name in texts}}, BatchItem
     )

@@ -1,147 +1,181 @@
-"""A report as JSON. The form is described by ``schema.json`` beside this file and carries its version."""
+"""A compilation as JSON: what ``verilocc compile --report=FILE.json`` writes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from verilocc_mlir.results.compile import (
-    REPORT_VERSION,
-    Attempt,
-    FunctionReport,
-    Moves,
-    PhaseReport,
-    Report,
-    Resources,
-    Verdict,
-)
-from verilocc_mlir.spilling.actions import SpillAction
+from smt_verifier.audit import Fault
+from smt_verifier.outcome import Outcome
+from verilocc_mlir import forms
+from verilocc_mlir.forms import Amount, ExitNumber, Form, Positive, Sha256, ToolWithLlvm, Whole, about, filled
+from verilocc_mlir.problem.model import Phase
+from verilocc_mlir.results.compile import REPORT_VERSION, FunctionReport, PhaseReport, Report
 
-_DIGITS = 4
+
+class InputForm(Form):
+    """The file that was read."""
+
+    path: str
+    sha256: Sha256
+
+
+class CheckFindingForm(Form):
+    """One violated constraint or failed obligation."""
+
+    rule: str
+    outcome: Outcome
+    fault: Annotated[
+        str | None, about("of an audit's finding: what kind of thing is wrong", enum=[*(f.value for f in Fault), None])
+    ]
+    message: str
+
+
+class CheckForm(Form):
+    """What a proof or an audit answered."""
+
+    outcome: Outcome
+    obligations: Whole
+    findings: list[CheckFindingForm]
+
+
+class AttemptForm(Form):
+    """One allocation of one function in one phase."""
+
+    allocator: str
+    version: str | None
+    ended: Literal["build", "allocate", "prove", "rewrite", "llvm", "audit"]
+    outcome: Outcome
+    reason: str | None
+    proof: CheckForm | None
+    audit: CheckForm | None
+
+
+class MovesForm(Form):
+    """Copies and spill code, counted in the texts before and after the phase."""
+
+    copies_before: Whole
+    copies_removed: Whole
+    copies_left: Whole
+    saves: Whole
+    reloads: Whole
+    rematerialised: Whole
+
+
+class SpillForm(Form):
+    """What was done to one register to make room."""
+
+    register: str
+    kind: Literal["spill", "accumulate", "rematerialise"]
+    parts: Positive
+    saves: list[str]
+    reloads: list[str]
+    point: Whole
+    cost: Amount
+    reason: str
+
+
+class PhaseForm(Form):
+    """One phase of one function; the last attempt is the one whose text was used."""
+
+    phase: Phase
+    allocator: str
+    outcome: Outcome
+    obligations: Whole
+    fallback: bool
+    fallback_reason: str | None
+    attempts: Annotated[list[AttemptForm], about("in order", minItems=1)]
+    moves: MovesForm
+    spills: list[SpillForm]
+    cpu_seconds: dict[str, Amount]
+
+
+class ResourcesForm(Form):
+    """What a function takes at run time; spills are null where LLVM does not count them."""
+
+    sgprs: Whole
+    vgprs: Whole
+    agprs: Whole
+    sgpr_spills: Whole | None
+    vgpr_spills: Whole | None
+    scratch_bytes: Whole
+    waves: Whole
+
+
+class FunctionForm(Form):
+    """One function."""
+
+    name: str
+    kind: Literal["kernel", "device"]
+    instructions: Whole
+    phases: list[PhaseForm]
+    resources: ResourcesForm | None
+    greedy: ResourcesForm | None
+
+
+class TimedStepForm(Form):
+    """One step of the run: ours, or a tool's."""
+
+    name: str
+    cpu_seconds: Amount
+
+
+class TimeForm(Form):
+    """Where the time went."""
+
+    cpu_seconds: Amount
+    wall_seconds: Amount
+    steps: list[TimedStepForm]
+
+
+class CompileDocument(Form, kw_only=True):
+    """One run of ``verilocc compile``. ``report_version`` is raised whenever this form changes."""
+
+    report_version: Annotated[int, about("of this form", const=REPORT_VERSION)] = REPORT_VERSION
+    tool: ToolWithLlvm
+    input: InputForm
+    target: Annotated[str, about("processor, as for -mcpu", pattern="^gfx[0-9a-f]+$")]
+    features: str
+    allocator: str
+    emit: Literal["mir", "asm", "obj", "hsaco"]
+    outcome: Outcome
+    exit_code: ExitNumber
+    output: Annotated[str | None, about("path written, '-' for standard output; null where nothing was written")]
+    functions: list[FunctionForm]
+    mended: Annotated[list[str], about("kernel descriptor fields set to a direct compile's value")]
+    notes: list[str]
+    time: TimeForm
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) that ``to_json`` obeys."""
-    return json.loads(Path(__file__).with_name("compile.schema.json").read_text(encoding="utf-8"))
+    return forms.json_schema(CompileDocument, title="verilocc compile report")
 
 
 def to_json(report: Report) -> str:
     """The report as indented JSON with a final line break."""
-    return render(to_data(report))
-
-
-def render(data: Mapping[str, Any]) -> str:
-    """What ``to_data`` has made, as indented JSON with a final line break."""
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return forms.to_json(_document(report))
 
 
 def to_data(report: Report) -> dict[str, Any]:
     """The report as plain lists and dictionaries."""
-    return {
-        "report_version": REPORT_VERSION,
-        "tool": {"name": "verilocc", "version": report.version, "llvm": report.llvm},
-        "input": {"path": report.input, "sha256": report.input_sha256},
-        "target": report.target,
-        "features": report.features,
-        "allocator": report.allocator,
-        "emit": report.emit,
-        "outcome": str(report.outcome),
-        "exit_code": int(report.exit_code),
-        "output": report.output or None,
-        "functions": [_function(f) for f in report.functions],
-        "mended": list(report.mended),
-        "notes": list(report.notes),
-        "time": {
-            "cpu_seconds": round(report.cpu_seconds, _DIGITS),
-            "wall_seconds": round(report.wall_seconds, _DIGITS),
-            "steps": [{"name": s.name, "cpu_seconds": round(s.seconds, _DIGITS)} for s in report.steps],
-        },
-    }
+    return forms.to_data(_document(report))
 
 
-def _function(function: FunctionReport) -> dict[str, Any]:
-    return {
-        "name": function.name,
-        "kind": "kernel" if function.is_kernel else "device",
-        "instructions": function.instructions,
-        "phases": [_phase(p) for p in function.phases],
-        "resources": _resources(function.resources),
-        "greedy": _resources(function.greedy),
-    }
+def _document(report: Report) -> CompileDocument:
+    return filled(
+        CompileDocument,
+        report,
+        tool=filled(ToolWithLlvm, report),
+        input=filled(InputForm, path=report.input, sha256=report.input_sha256),
+        functions=[_function(f) for f in report.functions],
+        time=filled(TimeForm, report, steps=[filled(TimedStepForm, s, cpu_seconds=s.seconds) for s in report.steps]),
+    )
 
 
-def _phase(phase: PhaseReport) -> dict[str, Any]:
-    return {
-        "phase": phase.phase,
-        "allocator": phase.allocator,
-        "outcome": str(phase.outcome),
-        "obligations": phase.obligations,
-        "fallback": phase.fallback,
-        "fallback_reason": phase.fallback_reason or None,
-        "attempts": [_attempt(a) for a in phase.attempts],
-        "moves": _moves(phase.moves),
-        "spills": [_spill(s) for s in phase.spills],
-        "cpu_seconds": {name: round(value, _DIGITS) for name, value in phase.seconds.items()},
-    }
+def _function(function: FunctionReport) -> FunctionForm:
+    kind = "kernel" if function.is_kernel else "device"
+    return filled(FunctionForm, function, kind=kind, phases=[_phase(p) for p in function.phases])
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "allocator": attempt.allocator,
-        "version": attempt.version or None,
-        "ended": attempt.ended,
-        "outcome": str(attempt.outcome),
-        "reason": attempt.reason or None,
-        "proof": _verdict(attempt.proof),
-        "audit": _verdict(attempt.audit),
-    }
-
-
-def _verdict(verdict: Verdict | None) -> dict[str, Any] | None:
-    if verdict is None:
-        return None
-    findings = [
-        {"rule": f.rule, "outcome": str(f.outcome), "fault": f.fault or None, "message": f.message}
-        for f in verdict.findings
-    ]
-    return {"outcome": str(verdict.outcome), "obligations": verdict.obligations, "findings": findings}
-
-
-def _moves(moves: Moves) -> dict[str, int]:
-    return {
-        "copies_before": moves.copies_before,
-        "copies_removed": moves.copies_removed,
-        "copies_left": moves.copies_left,
-        "saves": moves.saves,
-        "reloads": moves.reloads,
-        "rematerialised": moves.rematerialised,
-    }
-
-
-def _spill(action: SpillAction) -> dict[str, Any]:
-    return {
-        "register": action.register,
-        "kind": action.kind,
-        "parts": action.parts,
-        "saves": list(action.saves),
-        "reloads": list(action.reloads),
-        "point": action.point,
-        "cost": round(action.cost, _DIGITS),
-        "reason": action.reason,
-    }
-
-
-def _resources(resources: Resources | None) -> dict[str, int | None] | None:
-    if resources is None:
-        return None
-    return {
-        "sgprs": resources.sgprs,
-        "vgprs": resources.vgprs,
-        "agprs": resources.agprs,
-        "sgpr_spills": resources.sgpr_spills,
-        "vgpr_spills": resources.vgpr_spills,
-        "scratch_bytes": resources.scratch_bytes,
-        "waves": resources.waves,
-    }
+def _phase(phase: PhaseReport) -> PhaseForm:
+    return filled(PhaseForm, phase, cpu_seconds=phase.seconds)
