@@ -45,7 +45,7 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
-from verilocc_mlir.toolchain.staged import CompileOptions, Phase, StagedCompiler
+from verilocc_mlir.toolchain.staged import CompileOptions, LlvmPhase, StagedCompiler
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SIZES = (100, 300, 1000, 3000, 5700, 10000, 20000)
@@ -131,9 +131,9 @@ def texts_of(what: str, phase: str, kernels: Path) -> tuple[str, str, str]:
     compiler = StagedCompiler(find_toolchain(), CompileOptions(cpu, timeout=600.0))
     pre = to_pre_ra(compiler, ir).mir
     if phase == "sgpr":
-        return pre, compiler.llvm_allocate(pre, Phase.SGPR), cpu
-    middle = compiler.resume(compiler.llvm_allocate(pre, Phase.SGPR), done=Phase.SGPR, until=Phase.VGPR)
-    return middle, compiler.llvm_allocate(middle, Phase.VGPR), cpu
+        return pre, compiler.llvm_allocate(pre, LlvmPhase.SGPR), cpu
+    middle = compiler.resume(compiler.llvm_allocate(pre, LlvmPhase.SGPR), done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
+    return middle, compiler.llvm_allocate(middle, LlvmPhase.VGPR), cpu
 
 
 def measure(what: str, phase: PhaseName, kernels: Path, repeats: int) -> dict[str, Any]:

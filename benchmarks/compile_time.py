@@ -40,7 +40,7 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.rewrite import rewrite_function
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, Phase, StagedCompiler
+from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, LlvmPhase, StagedCompiler
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SIZES = (100, 300, 1000, 3000, 10000, 20000)
@@ -207,7 +207,7 @@ def growth(size: int) -> Growth:
     compiler = StagedCompiler(find_toolchain(), CompileOptions("gfx942", timeout=600.0))
     per_group = 32
     pre = compiler.to_pre_ra(made_kernel(max(1, size // per_group)))
-    text = compiler.resume(compiler.llvm_allocate(pre, Phase.SGPR), done=Phase.SGPR, until=Phase.VGPR)
+    text = compiler.resume(compiler.llvm_allocate(pre, LlvmPhase.SGPR), done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
     gpu, chosen = target("gfx942"), allocator("deterministic")
     parse, file = best(lambda: parse_mir(text))
     function = file.functions[0]

@@ -54,7 +54,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.service import jobs
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
-from verilocc_mlir.toolchain.staged import CompileOptions, Phase, StagedCompiler
+from verilocc_mlir.toolchain.staged import CompileOptions, LlvmPhase, StagedCompiler
 from verilocc_mlir.version import __version__
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -114,7 +114,8 @@ def make_jobs(kernels: Sequence[Path], toolchain: Toolchain) -> list[Job]:
     for name, cpu, text in sources:
         compiler = StagedCompiler(toolchain, CompileOptions(cpu))
         scalar = to_pre_ra(compiler, text).mir
-        vector = compiler.resume(compiler.llvm_allocate(scalar, Phase.SGPR), done=Phase.SGPR, until=Phase.VGPR)
+        allocated = compiler.llvm_allocate(scalar, LlvmPhase.SGPR)
+        vector = compiler.resume(allocated, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
         found += [_job(name, cpu, phase, mir) for phase, mir in (("sgpr", scalar), ("vgpr", vector))]
     return found
 

@@ -12,7 +12,7 @@ from support import REPOSITORY
 
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.audit import audit_texts
-from verilocc_mlir.report.audit.model import AuditRun, Listing
+from verilocc_mlir.results.audit import AuditRun, Listing
 from verilocc_mlir.toolchain.inputs import decode
 
 CASES = REPOSITORY / "tests" / "cases"

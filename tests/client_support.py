@@ -19,10 +19,10 @@ from support import REPOSITORY
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.service.client import RetryPolicy
+from verilocc_mlir.remote.client import RetryPolicy
+from verilocc_mlir.remote.wire import problem_message
 from verilocc_mlir.service.jobs import run as run_job
 from verilocc_mlir.service.status import ServiceError
-from verilocc_mlir.service.wire import problem_message
 
 QUICK = RetryPolicy(tries=4, first_seconds=0.01, most_seconds=0.02)
 NOWHERE = "127.0.0.1:1"

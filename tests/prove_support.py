@@ -16,8 +16,9 @@ from smt_verifier.prove import ProofResult, prove
 from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.problem.build import PHASES, build_problem
+from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import (
+    PHASES,
     AllocationProblem,
     FixedOccupation,
     LiveRange,

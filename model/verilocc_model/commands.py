@@ -12,7 +12,7 @@ from verilocc_mlir.files import write_whole
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
-from verilocc_model.evaluation.journal import Journal
+from verilocc_model.evaluation.journal import EvaluationJournal
 from verilocc_model.training import feedback, preferences
 from verilocc_model.training.adapt import ADAPTATION, adapt
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
@@ -117,7 +117,7 @@ def evaluate_command(
     }
     journal = None
     if out is not None:
-        journal = Journal(out.with_name(f"{out.name}.partial"), {**about, "config": asdict(config)})
+        journal = EvaluationJournal(out.with_name(f"{out.name}.partial"), {**about, "config": asdict(config)})
     rows: list[Row] = []
     for number, entry in enumerate(chosen, 1):
         measured = journal.rows_of(entry.key) if journal is not None else None

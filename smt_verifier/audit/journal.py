@@ -27,10 +27,10 @@ class Clock:
     now: int = -1
 
 
-class Journal(dict[int, int]):
+class LaneHistory(dict[int, int]):
     """A table of lanes that remembers when each was written; ``parent`` is the class of threads it split from."""
 
-    def __init__(self, table: Mapping[int, int], clock: Clock, parent: Journal | None = None) -> None:
+    def __init__(self, table: Mapping[int, int], clock: Clock, parent: LaneHistory | None = None) -> None:
         super().__init__(table)
         self._clock = clock
         self._parent = parent
@@ -67,7 +67,7 @@ class Failure:
     event: int
     block: int
     goal: Goal
-    vector: dict[str, Journal]
+    vector: dict[str, LaneHistory]
 
 
 class PathRun:
@@ -123,26 +123,27 @@ class PathRun:
                 self._state = State(self._state.pre, self._state.post, left.atoms, left.masks, left.bounded)
         self._remember(self._state.atoms)
 
-    def _wrapped(self, table: dict[int, int], parent: Journal | None = None) -> Journal:
-        return Journal(table, self._clock, parent)
+    def _wrapped(self, table: dict[int, int], parent: LaneHistory | None = None) -> LaneHistory:
+        return LaneHistory(table, self._clock, parent)
 
     def _remember(self, atoms: list[Atom]) -> None:
         """Tables of classes of threads that are new since the last event become journals."""
         for atom in atoms:
-            if isinstance(atom.pre, Journal):
+            if isinstance(atom.pre, LaneHistory):
                 continue
             parent = next(
-                (a for a in atoms if isinstance(a.pre, Journal) and a.pre == atom.pre and a.post == atom.post), None
+                (a for a in atoms if isinstance(a.pre, LaneHistory) and a.pre == atom.pre and a.post == atom.post), None
             )
-            atom.pre = self._wrapped(atom.pre, parent.pre if parent and isinstance(parent.pre, Journal) else None)
-            atom.post = self._wrapped(atom.post, parent.post if parent and isinstance(parent.post, Journal) else None)
+            pre, post = (parent.pre, parent.post) if parent else (None, None)
+            atom.pre = self._wrapped(atom.pre, pre if isinstance(pre, LaneHistory) else None)
+            atom.post = self._wrapped(atom.post, post if isinstance(post, LaneHistory) else None)
 
     def _hear(self, goal: Goal) -> None:
-        vector: dict[str, Journal] = {}
+        vector: dict[str, LaneHistory] = {}
         for atom in self._state.atoms:
             left, right = atom.pre.get(goal.pre_key, goal.pre), atom.post.get(goal.post_key, goal.post)
             if left == goal.pre and (goal.post < 0 or right == goal.post):
-                vector = {s: t for s, t in (("pre", atom.pre), ("post", atom.post)) if isinstance(t, Journal)}
+                vector = {s: t for s, t in (("pre", atom.pre), ("post", atom.post)) if isinstance(t, LaneHistory)}
                 break
         self._goals.append(Failure(self._clock.now, self.path[self.events[-1][0]], goal, vector))
 
@@ -168,7 +169,7 @@ class PathRun:
         """The event in which a term was made, -1 for the function's entry."""
         return bisect_right(self._first_terms, term) - 1
 
-    def table(self, side: str, key: int, failure: Failure) -> Journal:
+    def table(self, side: str, key: int, failure: Failure) -> LaneHistory:
         """The table that holds a lane, for the threads of a failure."""
         scalar = self.scalar[side]
         vector = failure.vector.get(side, scalar)

@@ -33,7 +33,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Move:
+class Relocation:
     """A live range that must move.
 
     Attributes:
@@ -67,7 +67,7 @@ class Diagnosis:
     result: ProofResult
     core: tuple[Violation, ...]
     implied: tuple[str, ...]
-    moves: tuple[Move, ...]
+    moves: tuple[Relocation, ...]
 
     def point(self, slot: int) -> Point | None:
         """Where a slot is; None for -1, everywhere."""
@@ -89,11 +89,11 @@ def diagnose(problem: AllocationProblem, proposal: Proposal, result: ProofResult
     for violation in core:
         for i in violation.ranges:
             reasons.setdefault(i, []).append(violation.name)
-    moves: list[Move] = []
+    moves: list[Relocation] = []
     for i in moved:
         free = free_registers(staying, i)
         blocked = None if free else why_blocked(staying, i)
-        moves.append(Move(i, proposal.registers[i], tuple(reasons.get(i, ())), free, blocked))
+        moves.append(Relocation(i, proposal.registers[i], tuple(reasons.get(i, ())), free, blocked))
     named = {violation.name for violation in core}
     implied = tuple(v.name for v in result.violations if v.name not in named)
     return Diagnosis(problem, result, core, implied, tuple(moves))

@@ -18,7 +18,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import AllocationProblem, Preference, Proposal, Relation
 from verilocc_mlir.problem.schema import problem_from_json, to_json
 
-wire = pytest.importorskip("verilocc_mlir.service.wire", reason="needs the service extra")
+wire = pytest.importorskip("verilocc_mlir.remote.wire", reason="needs the service extra")
 
 needs_ortools = pytest.mark.skipif(find_spec("ortools") is None, reason="needs OR-Tools")
 

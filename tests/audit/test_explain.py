@@ -17,7 +17,7 @@ from support import DEMO_KERNELS, TEST_DATA
 
 from smt_verifier.audit import Finding, audit
 from smt_verifier.audit.core.report import Value
-from smt_verifier.audit.journal import Clock, Journal
+from smt_verifier.audit.journal import Clock, LaneHistory
 from smt_verifier.audit.wording import path_text, render
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Verdict
@@ -404,11 +404,11 @@ def test_a_counterexample_without_goals_is_never_a_proof() -> None:
 
 def test_journal_remembers_writes_of_the_class_of_threads_and_of_those_it_split_from() -> None:
     clock = Clock()
-    whole = Journal({1: 10}, clock)
+    whole = LaneHistory({1: 10}, clock)
     clock.now = 0
     whole[1] = 11
     clock.now = 1
-    part = Journal(whole, clock, whole)
+    part = LaneHistory(whole, clock, whole)
     part[1] = 12
     whole.update([(1, 13), (2, 14)])
     assert part.writes(1, 2) == [(-1, 10), (0, 11), (1, 12)]

@@ -13,7 +13,7 @@ from support import DEMO_KERNELS, REPOSITORY, llc, run_llc
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import ToolchainError
-from verilocc_mlir.toolchain.staged import Phase, RegAlloc, StagedCompiler
+from verilocc_mlir.toolchain.staged import LlvmPhase, RegAlloc, StagedCompiler
 
 KERNELS = DEMO_KERNELS
 COUNTS = r"\d+ obligations: \d+ literal goals, \d+ decided, \d+ rule checks"
@@ -328,7 +328,7 @@ def test_what_was_judged_stands_where_llvm_fails_in_a_later_phase(
 
     allocate = StagedCompiler.llvm_allocate
 
-    def swapped(self: StagedCompiler, mir: str, phase: Phase, regalloc: RegAlloc) -> str:
+    def swapped(self: StagedCompiler, mir: str, phase: LlvmPhase, regalloc: RegAlloc) -> str:
         text = allocate(self, mir, phase, regalloc)
         return re.sub(r"(S_MUL_I32 )(killed )?(renamable )?\$sgpr\d+", r"\1$sgpr99", text, count=1)
 

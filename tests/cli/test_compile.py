@@ -26,7 +26,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline import asked
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.report.json import schema
+from verilocc_mlir.results.documents.compile import schema
 from verilocc_mlir.target.targets import TARGETS, target
 from verilocc_mlir.toolchain.metadata import read_code_object
 

@@ -18,8 +18,8 @@ from support import long
 from verilocc_mlir import store as store_module
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.pipeline.batch.journal import JOURNAL_NAME
-from verilocc_mlir.report.batch.json import schema
-from verilocc_mlir.report.json import schema as compile_schema
+from verilocc_mlir.results.documents.batch import schema
+from verilocc_mlir.results.documents.compile import schema as compile_schema
 
 jsonschema = pytest.importorskip("jsonschema")
 

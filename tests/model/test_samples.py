@@ -18,7 +18,7 @@ from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.service.client import Client
+from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_model import allocator as module

@@ -17,12 +17,12 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.allocators import Counterexample, Refutation, Regenerating, allocator, registry
-from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
-from verilocc_mlir.service.client import Client
+from verilocc_mlir.remote.allocator import RemoteAllocator
+from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_model import lm
@@ -35,7 +35,7 @@ from verilocc_model.encoding.examples import cells_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import words
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, pass_at, summary
-from verilocc_model.evaluation.journal import Journal
+from verilocc_model.evaluation.journal import EvaluationJournal
 from verilocc_model.price import Price
 from verilocc_model.training.adapt import adapt
 from verilocc_model.training.config import load_config
@@ -243,16 +243,16 @@ def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:
     config = EvalConfig(modes=("masked",), policies=("draft",))
     rows = list(evaluate(problems()[:1], None, config))
     path = tmp_path / "rows"
-    Journal(path, {"model": "one"}).add("a", rows)
+    EvaluationJournal(path, {"model": "one"}).add("a", rows)
     with path.open("a") as stream:
         stream.write('{"key": "b", "ro')
-    journal = Journal(path, {"model": "one"})
+    journal = EvaluationJournal(path, {"model": "one"})
     assert journal.rows_of("a") == rows
     assert journal.rows_of("b") is None
     journal.add("b", rows)
-    assert Journal(path, {"model": "one"}).rows_of("b") == rows
+    assert EvaluationJournal(path, {"model": "one"}).rows_of("b") == rows
     with pytest.raises(InputError, match="another model"):
-        Journal(path, {"model": "two"})
+        EvaluationJournal(path, {"model": "two"})
 
 
 def test_what_is_measured_is_written(tmp_path: Path) -> None:

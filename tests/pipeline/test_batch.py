@@ -22,15 +22,15 @@ from support import REPOSITORY
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.pipeline.batch.jobs import Job, Result
-from verilocc_mlir.pipeline.batch.journal import JOURNAL_NAME, Journal
+from verilocc_mlir.pipeline.batch.journal import JOURNAL_NAME, BatchJournal
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
 from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.report.batch.model import BatchItem, BatchReport, Origin
-from verilocc_mlir.report.json import to_data
+from verilocc_mlir.results.batch import BatchItem, BatchReport, Origin
+from verilocc_mlir.results.documents.compile import to_data
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
 
@@ -138,36 +138,36 @@ FAILED = BatchItem("in/x.ll", "4" * 64, "5" * 64, Outcome.UNKNOWN, message="it w
 
 
 def test_a_journal_remembers_the_last_of_each_name(tmp_path: Path) -> None:
-    with Journal(tmp_path) as journal:
+    with BatchJournal(tmp_path) as journal:
         assert journal.find("k.o") is None
         journal.add("k.o", FAILED)
         journal.add("k.o", ITEM)
         journal.add("x.o", FAILED)
-    with Journal(tmp_path) as journal:
+    with BatchJournal(tmp_path) as journal:
         assert journal.find("k.o") == ITEM
         assert journal.find("x.o") == FAILED
 
 
 def test_a_journal_may_be_cut_anywhere(tmp_path: Path) -> None:
     path = tmp_path / JOURNAL_NAME
-    with Journal(tmp_path) as journal:
+    with BatchJournal(tmp_path) as journal:
         journal.add("k.o", ITEM)
         journal.add("x.o", FAILED)
     whole = path.read_bytes()
     first = whole.index(b"\n") + 1
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with Journal(tmp_path) as journal:
+        with BatchJournal(tmp_path) as journal:
             # A line that lacks only its end is whole.
             assert journal.find("k.o") == (ITEM if length >= first - 1 else None)
             assert journal.find("x.o") == (FAILED if length == len(whole) - 1 else None)
             journal.add("new.o", ITEM)
-        with Journal(tmp_path) as journal:
+        with BatchJournal(tmp_path) as journal:
             assert journal.find("new.o") == ITEM
 
 
 def test_lines_of_other_forms_do_not_count(tmp_path: Path) -> None:
-    with Journal(tmp_path) as journal:
+    with BatchJournal(tmp_path) as journal:
         journal.add("k.o", ITEM)
     path = tmp_path / JOURNAL_NAME
     good = json.loads(path.read_text())
@@ -182,15 +182,15 @@ def test_lines_of_other_forms_do_not_count(tmp_path: Path) -> None:
     with path.open("a") as stream:
         stream.writelines(json.dumps(other) + "\n" for other in others)
         stream.write("not JSON\n\n\0\n")
-    with Journal(tmp_path) as journal:
+    with BatchJournal(tmp_path) as journal:
         assert journal.find("k.o") == ITEM
         assert journal.find("version") is journal.find("outcome") is None
 
 
 def test_a_journal_has_one_writer(tmp_path: Path) -> None:
-    with Journal(tmp_path), pytest.raises(InputError, match="another run is writing"):
-        Journal(tmp_path)
-    with Journal(tmp_path):
+    with BatchJournal(tmp_path), pytest.raises(InputError, match="another run is writing"):
+        BatchJournal(tmp_path)
+    with BatchJournal(tmp_path):
         pass
 
 
@@ -199,7 +199,7 @@ def test_a_full_disk_costs_the_line_only(tmp_path: Path) -> None:
         import resource
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        with Journal(directory) as journal:
+        with BatchJournal(directory) as journal:
             journal.add("k.o", ITEM)
             size = (directory / JOURNAL_NAME).stat().st_size
             resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, resource.RLIM_INFINITY))
@@ -213,7 +213,7 @@ def test_a_full_disk_costs_the_line_only(tmp_path: Path) -> None:
     child.start()
     child.join(30)
     assert child.exitcode == 0
-    with Journal(tmp_path) as journal:
+    with BatchJournal(tmp_path) as journal:
         assert journal.find("k.o") == journal.find("new.o") == ITEM
         assert journal.find("x.o") is None
 

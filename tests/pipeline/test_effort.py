@@ -28,8 +28,8 @@ from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import LLVM, ahead, cheapest, fewer_waves, losses, spill_traffic, variants
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.report.json import schema
-from verilocc_mlir.report.model import Resources
+from verilocc_mlir.results.compile import Resources
+from verilocc_mlir.results.documents.compile import schema
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import target
 

@@ -14,7 +14,7 @@ from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.run import MAX_STDERR_BYTES, ToolFailure, run_tool
-from verilocc_mlir.toolchain.staged import Phase
+from verilocc_mlir.toolchain.staged import LlvmPhase
 from verilocc_mlir.toolchain.verifier import VerifierFault, verifier_fault, verifier_faults, without_functions
 
 CPU = "gfx1100"
@@ -34,8 +34,8 @@ def both_halved() -> str:
 def allocated(ir: str) -> str:
     """LLVM's own allocation, as text to be finished."""
     staged = compiler(CPU)
-    scalar = staged.llvm_allocate(staged.to_pre_ra(ir), Phase.SGPR)
-    return staged.llvm_allocate(staged.resume(scalar, done=Phase.SGPR, until=Phase.VGPR), Phase.VGPR)
+    scalar = staged.llvm_allocate(staged.to_pre_ra(ir), LlvmPhase.SGPR)
+    return staged.llvm_allocate(staged.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), LlvmPhase.VGPR)
 
 
 def finisher(ir: str) -> Finisher:

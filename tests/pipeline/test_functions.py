@@ -18,7 +18,7 @@ from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.toolchain.metadata import read_code_object
-from verilocc_mlir.toolchain.staged import Phase, RegAlloc, StagedCompiler
+from verilocc_mlir.toolchain.staged import LlvmPhase, RegAlloc, StagedCompiler
 
 CPU = "gfx942"
 TWO = """
@@ -58,16 +58,17 @@ class FailsOn:
         return allocator("deterministic").allocate(problem)
 
 
-def wrong_from_text(monkeypatch: pytest.MonkeyPatch, phase: Phase) -> None:
+def wrong_from_text(monkeypatch: pytest.MonkeyPatch, phase: LlvmPhase) -> None:
     """LLVM's allocation of a text reads another argument, or stores elsewhere, in ``bad``; a plain compile does not."""
     right = StagedCompiler.llvm_allocate
 
-    def wrong(self: StagedCompiler, mir: str, asked: Phase, regalloc: RegAlloc = "greedy") -> str:
+    def wrong(self: StagedCompiler, mir: str, asked: LlvmPhase, regalloc: RegAlloc = "greedy") -> str:
         done = right(self, mir, asked, regalloc)
         if asked is not phase:
             return done
         at = done.index("\nname:            bad")
-        offset = r"(?<=S_LOAD_DWORDX2_IMM )(.*?), 0," if phase is Phase.SGPR else r"(?<=GLOBAL_STORE_DWORDX4)(.*?), 0,"
+        opcode = "S_LOAD_DWORDX2_IMM " if phase is LlvmPhase.SGPR else "GLOBAL_STORE_DWORDX4"
+        offset = rf"(?<={opcode})(.*?), 0,"
         changed, count = re.subn(offset, r"\1, 64,", done[at:], count=1)
         assert count
         return done[:at] + changed
@@ -99,9 +100,9 @@ def code_of(done: Compiled, name: str) -> str:
     return text[text.index(f"\n{name}:") : text.index(".section\t.rodata", text.index(f"\n{name}:"))]
 
 
-@pytest.mark.parametrize("phase", [Phase.SGPR, Phase.VGPR])
+@pytest.mark.parametrize("phase", [LlvmPhase.SGPR, LlvmPhase.VGPR])
 def test_a_plain_compile_stands_in_for_the_one_function_that_no_text_proves(
-    monkeypatch: pytest.MonkeyPatch, phase: Phase
+    monkeypatch: pytest.MonkeyPatch, phase: LlvmPhase
 ) -> None:
     undisturbed = compile_module(TWO.encode(), "k.ll", Settings(CPU, emit=Emit.ASM))
     wrong_from_text(monkeypatch, phase)

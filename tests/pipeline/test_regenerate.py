@@ -18,7 +18,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.report.model import PhaseReport
+from verilocc_mlir.results.compile import PhaseReport
 
 SETTINGS = Settings(cpu=CPU)
 

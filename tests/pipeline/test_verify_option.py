@@ -10,7 +10,7 @@ from toolchain_support import llvm_directory, source
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import VERIFY_VARIABLE, Effort, Settings
-from verilocc_mlir.report.model import ExitCode
+from verilocc_mlir.results.compile import ExitCode
 from verilocc_mlir.toolchain.find import find_toolchain
 
 

@@ -14,8 +14,8 @@ from support import cpu_of, each_kernel, llc, pre_ra
 
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.problem.build import PHASES, build_problem
-from verilocc_mlir.problem.model import Affinity, AllocationProblem, LiveRange
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.model import PHASES, Affinity, AllocationProblem, LiveRange
 from verilocc_mlir.problem.schema import problem_from_json, to_json
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import target

@@ -16,7 +16,7 @@ from prove_support import SMALL, answered, brute_force, cases, moved, path_names
 
 import smt_verifier.prove
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove import Diagnosis, Move, diagnose, prove
+from smt_verifier.prove import Diagnosis, Relocation, diagnose, prove
 from smt_verifier.prove.blocked import Blocked
 from smt_verifier.prove.diagnosis import lanes_text, point
 from smt_verifier.prove.forms import to_json, to_text
@@ -146,9 +146,9 @@ def test_blocked_names_a_smallest_set() -> None:
         fixed=(argument,), vgprs=(0, 1, 2),
     )  # fmt: skip
     (move,) = diagnosis(asked, "vgpr1", "vgpr1", "vgpr2", "vgpr1").moves
-    assert move == Move(0, "vgpr1", ("interference/0-1",), (), Blocked(3, 1, (1, 2), "vgpr2", (2,)))
+    assert move == Relocation(0, "vgpr1", ("interference/0-1",), (), Blocked(3, 1, (1, 2), "vgpr2", (2,)))
     (row,) = to_json(diagnosis(asked, "vgpr1", "vgpr1", "vgpr2", "vgpr1"))["moves"]
-    assert row["blocked"] == {"candidates": 3, "fixed": 1, "core": (1, 2), "cheapest": "vgpr2", "evict": (2,)}
+    assert row["blocked"] == {"candidates": 3, "fixed": 1, "core": [1, 2], "cheapest": "vgpr2", "evict": [2]}
     text = to_text(diagnosis(asked, "vgpr1", "vgpr1", "vgpr2", "vgpr1"))
     assert "none is free: %1, %2 block 2 registers, 1 more are held by something fixed" in text
     assert "moving %2 as well would free $vgpr2" in text

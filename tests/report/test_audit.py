@@ -20,11 +20,11 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.audit import audit_texts
 from verilocc_mlir.report.audit.html import to_html
-from verilocc_mlir.report.audit.json import schema, to_data, to_json
-from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
 from verilocc_mlir.report.audit.rules import RULE_TEXTS
 from verilocc_mlir.report.audit.sarif import to_sarif, to_sarif_data
 from verilocc_mlir.report.audit.text import to_text
+from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
+from verilocc_mlir.results.documents.audit import schema, to_data, to_json
 from verilocc_mlir.target.targets import target
 
 jsonschema = pytest.importorskip("jsonschema")

@@ -9,24 +9,24 @@ from typing import Any
 import pytest
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.report.json import schema, to_data, to_json
-from verilocc_mlir.report.model import (
+from verilocc_mlir.report.text import render
+from verilocc_mlir.results.compile import (
     Attempt,
-    Finding,
+    CheckFinding,
+    CheckResult,
     FunctionReport,
     Moves,
     PhaseReport,
     Report,
     Resources,
-    Step,
-    Verdict,
+    TimedStep,
 )
-from verilocc_mlir.report.text import render
+from verilocc_mlir.results.documents.compile import schema, to_data, to_json
 
 jsonschema = pytest.importorskip("jsonschema")
 
-PROVED = Verdict(Outcome.PROVED, 40)
-REFUTED = Verdict(Outcome.REFUTED, 40, (Finding("interference", Outcome.REFUTED, "%3 and %5 share v7"),))
+PROVED = CheckResult(Outcome.PROVED, 40)
+REFUTED = CheckResult(Outcome.REFUTED, 40, (CheckFinding("interference", Outcome.REFUTED, "%3 and %5 share v7"),))
 OURS = Attempt("deterministic", "audit", "", PROVED, PROVED)
 
 
@@ -50,7 +50,7 @@ def report(*phases: PhaseReport) -> Report:
         functions=(function,),
         mended=(),
         notes=(),
-        steps=(Step("parse", 0.5), Step("llc finish", 0.25)),
+        steps=(TimedStep("parse", 0.5), TimedStep("llc finish", 0.25)),
         wall_seconds=1.0,
     )
 
@@ -101,8 +101,8 @@ def test_the_schema_refuses_other_forms(path: tuple[Any, ...], value: object) ->
         (FALLBACK, Outcome.PROVED, 0),
         (BROKEN, Outcome.REFUTED, 1),
         (report(phase(Attempt("deterministic", "allocate", "no place"))), Outcome.UNKNOWN, 3),
-        (report(phase(Attempt("llvm", "audit", audit=Verdict(Outcome.UNKNOWN, 3)))), Outcome.UNKNOWN, 3),
-        (report(phase(Attempt("llvm", "audit", audit=Verdict(Outcome.INVALID, 0)))), Outcome.INVALID, 2),
+        (report(phase(Attempt("llvm", "audit", audit=CheckResult(Outcome.UNKNOWN, 3)))), Outcome.UNKNOWN, 3),
+        (report(phase(Attempt("llvm", "audit", audit=CheckResult(Outcome.INVALID, 0)))), Outcome.INVALID, 2),
         (report(phase(OURS, name="sgpr")), Outcome.UNKNOWN, 3),
         (report(), Outcome.UNKNOWN, 3),
         (replace(PROVED_REPORT, functions=()), Outcome.UNKNOWN, 3),

@@ -26,9 +26,9 @@ from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.report.page.boxes import assigned_boxes
 from verilocc_mlir.report.page.follow import follow
 from verilocc_mlir.report.page.html import MAX_MOVES, safe_json, to_html
-from verilocc_mlir.report.page.model import Action, CostRow, PageInput, PhaseRecord
 from verilocc_mlir.report.page.pressure import at, demand, in_use, loops, peak, wave_steps
 from verilocc_mlir.report.page.verdicts import asked
+from verilocc_mlir.results.page import Action, CostRow, PageInput, PhaseRecord
 from verilocc_mlir.target.occupancy import waves_by_sgprs, waves_by_vectors
 from verilocc_mlir.target.targets import TARGETS, target
 

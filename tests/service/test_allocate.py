@@ -40,7 +40,7 @@ from verilocc_mlir.allocators import allocator
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import Phase, build_problem
-from verilocc_mlir.service import wire
+from verilocc_mlir.remote import wire
 from verilocc_mlir.target.targets import TARGETS, target
 
 PROVED = verdict_pb2.OUTCOME_PROVED

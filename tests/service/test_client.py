@@ -20,10 +20,10 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.allocators import allocator
-from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.service.client import Client, RemoteError, RetryPolicy
+from verilocc_mlir.remote.allocator import RemoteAllocator
+from verilocc_mlir.remote.client import Client, RemoteError, RetryPolicy
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import Terms
 from verilocc_mlir.service.status import ServiceError

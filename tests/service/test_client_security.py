@@ -22,7 +22,7 @@ from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import ServerAccess
 from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.service.client import Client, RemoteError
+from verilocc_mlir.remote.client import Client, RemoteError
 
 pytestmark = pytest.mark.usefixtures("no_token")
 

@@ -16,7 +16,6 @@ from client_support import DETERMINISTIC, flat, served
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import allocator
-from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.batch.plan import plan
@@ -25,7 +24,8 @@ from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.service.client import Client
+from verilocc_mlir.remote.allocator import RemoteAllocator
+from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import Terms
 from verilocc_mlir.store import Store

@@ -31,7 +31,7 @@ from support import allocated_by_llvm
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import problem_pb2, verdict_pb2
-from verilocc_mlir.service import wire
+from verilocc_mlir.remote import wire
 
 
 def test_a_message_over_the_limit(client: Client) -> None:

@@ -32,8 +32,8 @@ from service_support import (
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import verdict_pb2
-from verilocc_mlir.service.client import Client as OurClient
-from verilocc_mlir.service.client import RemoteError, RetryPolicy
+from verilocc_mlir.remote.client import Client as OurClient
+from verilocc_mlir.remote.client import RemoteError, RetryPolicy
 from verilocc_mlir.service.server import ServerLimits
 
 

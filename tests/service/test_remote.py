@@ -19,10 +19,10 @@ from client_support import NOWHERE, QUICK, answering, flat, honest
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import verdict_pb2
 from verilocc_mlir.allocators import AllocationFailure
-from verilocc_mlir.allocators.remote import RemoteAllocator
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.service.client import Client, RemoteError
+from verilocc_mlir.remote.allocator import RemoteAllocator
+from verilocc_mlir.remote.client import Client, RemoteError
 
 pytestmark = pytest.mark.usefixtures("no_token")
 

@@ -27,7 +27,8 @@ from service_support import (
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.service.security import TlsFiles, TokenBook, channel_credentials
+from verilocc_mlir.remote.credentials import channel_credentials
+from verilocc_mlir.service.security import TlsFiles, TokenBook
 
 
 def test_tokens_are_asked_for_and_can_be_taken_away(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from verilocc_mlir.toolchain.float_literals import convert_line, encode_decimal
 from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.ir_compat import downgrade, to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
-from verilocc_mlir.toolchain.staged import Phase
+from verilocc_mlir.toolchain.staged import LlvmPhase
 
 WIDTH = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 needs_llvm_22 = pytest.mark.skipif(tools().version[0] != 22, reason="the forms that LLVM 22 lacks; this llc is newer")
@@ -200,7 +200,7 @@ def test_newer_ir_compiles(name: str) -> None:
     pre = to_pre_ra(staged, loaded.text)
     assert "target triple" in pre.changes
     assert "floating-point literals" in pre.changes
-    obj = staged.finish_from(pre.mir, Phase.SGPR)
+    obj = staged.finish_from(pre.mir, LlvmPhase.SGPR)
     checked = check_object(obj, mir=pre.mir, cpu=loaded.cpu, reference=staged.direct(pre.ir))
     assert read_code_object(staged.link(checked.data)).machine == loaded.cpu
 

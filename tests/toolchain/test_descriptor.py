@@ -24,7 +24,7 @@ from verilocc_mlir.toolchain.descriptor import (
 from verilocc_mlir.toolchain.elf import MACHINES, read_elf
 from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object
 from verilocc_mlir.toolchain.run import run_tool
-from verilocc_mlir.toolchain.staged import Phase
+from verilocc_mlir.toolchain.staged import LlvmPhase
 from verilocc_mlir.toolchain.user_sgprs import first_system_sgprs, mend_asm, padded_count
 
 
@@ -33,7 +33,7 @@ def built(cpu: str) -> tuple[str, bytes, bytes]:
     """Pre-RA text, staged object and direct object of the ABI kernels."""
     staged = compiler(cpu)
     pre = staged.to_pre_ra(source("abi.ll"))
-    return pre, staged.finish_from(pre, Phase.SGPR), staged.direct(source("abi.ll"))
+    return pre, staged.finish_from(pre, LlvmPhase.SGPR), staged.direct(source("abi.ll"))
 
 
 def directives(asm: str) -> dict[str, dict[str, int]]:
@@ -146,7 +146,7 @@ def test_mended_assembly_assembles_to_the_mended_object() -> None:
     staged = compiler("gfx1100")
     pre, obj, direct = built("gfx1100")
     checked = check_object(obj, mir=pre, cpu="gfx1100", reference=direct)
-    asm = staged.finish_from(pre, Phase.SGPR, "asm")
+    asm = staged.finish_from(pre, LlvmPhase.SGPR, "asm")
     mended = checked.mended_asm(asm)
     assert mended != asm
     assert tools().mc is not None

@@ -12,7 +12,7 @@ from toolchain_support import compiler, source, tools
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.run import run_tool
-from verilocc_mlir.toolchain.staged import CompileOptions, Phase, StagedCompiler
+from verilocc_mlir.toolchain.staged import CompileOptions, LlvmPhase, StagedCompiler
 
 KERNEL = 'target triple = "amdgcn-amd-amdhsa"\ndefine amdgpu_kernel void @k() #0 {\n  ret void\n}\n'
 ATTRIBUTES = 'attributes #0 = { "target-cpu"="gfx942" }\n'
@@ -115,7 +115,8 @@ def test_machine_ir_that_is_not_ours_to_allocate() -> None:
     staged = compiler("gfx942")
     pre = machine_ir()
     done = staged.llvm_allocate(
-        staged.resume(staged.llvm_allocate(pre, Phase.SGPR), done=Phase.SGPR, until=Phase.VGPR), Phase.VGPR
+        staged.resume(staged.llvm_allocate(pre, LlvmPhase.SGPR), done=LlvmPhase.SGPR, until=LlvmPhase.VGPR),
+        LlvmPhase.VGPR,
     )
     with pytest.raises(InputError, match=r"function 'helper' is allocated already") as caught:
         load_input(done.encode(), path="k.mir", cpu="gfx942")

@@ -18,7 +18,7 @@ from toolchain_support import compiler, source
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.toolchain.run import ToolFailure, first_useful_line, run_tool
-from verilocc_mlir.toolchain.staged import Phase
+from verilocc_mlir.toolchain.staged import LlvmPhase
 
 
 def test_output_and_resources_come_back() -> None:
@@ -119,11 +119,11 @@ def test_the_useful_line_is_found(stderr: str, line: str, where: str) -> None:
 
 def test_the_machine_verifier_speaks_on_resume() -> None:
     staged = compiler("gfx942", "k.mir")
-    done = staged.llvm_allocate(staged.to_pre_ra(source("abi.ll")), Phase.SGPR)
+    done = staged.llvm_allocate(staged.to_pre_ra(source("abi.ll")), LlvmPhase.SGPR)
     # A 64-bit scalar load into an odd register: no such register class member.
     wrong, count = re.subn(
         r"renamable \$sgpr\d+_sgpr\d+ = S_LOAD_DWORDX2", "renamable $vcc_lo = S_LOAD_DWORDX2", done, count=1
     )
     assert count == 1
     with pytest.raises(ToolFailure, match=r"Bad machine code: .*; function: "):
-        staged.resume(wrong, done=Phase.SGPR, until=Phase.VGPR)
+        staged.resume(wrong, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)

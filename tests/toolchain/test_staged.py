@@ -19,7 +19,7 @@ from verilocc_mlir.toolchain.mmra import strip_mmra
 from verilocc_mlir.toolchain.run import ToolFailure, run_tool
 from verilocc_mlir.toolchain.staged import (
     CompileOptions,
-    Phase,
+    LlvmPhase,
     StagedCompiler,
     has_wwm_registers,
     split_target_id,
@@ -35,8 +35,8 @@ def llc(cpu: str, text: str, *flags: str) -> str:
 
 def all_phases(staged: StagedCompiler, pre: str) -> str:
     """LLVM's own allocation, phase by phase, through text."""
-    scalar = staged.llvm_allocate(pre, Phase.SGPR)
-    return staged.llvm_allocate(staged.resume(scalar, done=Phase.SGPR, until=Phase.VGPR), Phase.VGPR)
+    scalar = staged.llvm_allocate(pre, LlvmPhase.SGPR)
+    return staged.llvm_allocate(staged.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), LlvmPhase.VGPR)
 
 
 @pytest.mark.parametrize("path", each_kernel())
@@ -45,7 +45,7 @@ def test_every_kernel_comes_through_and_equals_a_direct_compile(path: Path) -> N
     cpu = cpu_of(path)
     staged = compiler(cpu, path.name)
     pre = staged.to_pre_ra(text)
-    obj = staged.finish_from(pre, Phase.SGPR)
+    obj = staged.finish_from(pre, LlvmPhase.SGPR)
     checked = check_object(obj, mir=pre, cpu=cpu, reference=staged.direct(text))
     assert {difference.field for difference in checked.mended} <= {"user_sgpr_count"}
     assert bool(checked.mended) == (cpu == "gfx1100")
@@ -75,29 +75,29 @@ def test_three_phases_one_by_one(name: str, cpu: str) -> None:
 @pytest.mark.parametrize("name", ["sgpr_spills.ll", "wwm.ll"])
 def test_the_wwm_phase_shown_is_the_one_that_ran(name: str, cpu: str) -> None:
     staged = compiler(cpu, name)
-    scalar = staged.llvm_allocate(staged.to_pre_ra(source(name)), Phase.SGPR)
-    vector = staged.resume(scalar, done=Phase.SGPR, until=Phase.VGPR)
+    scalar = staged.llvm_allocate(staged.to_pre_ra(source(name)), LlvmPhase.SGPR)
+    vector = staged.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
     assert has_wwm_registers(vector)
     shown = staged.wwm_phase(scalar)
     assert ("WWM_REG" in shown.before) == (name == "sgpr_spills.ll")
-    assert staged.resume(shown.after, done=Phase.WWM, until=Phase.VGPR) == vector
+    assert staged.resume(shown.after, done=LlvmPhase.WWM, until=LlvmPhase.VGPR) == vector
 
 
 def test_an_ordinary_kernel_has_no_wwm_registers() -> None:
     staged = compiler("gfx942")
-    scalar = staged.llvm_allocate(staged.to_pre_ra(source("abi.ll")), Phase.SGPR)
-    assert not has_wwm_registers(staged.resume(scalar, done=Phase.SGPR, until=Phase.VGPR))
+    scalar = staged.llvm_allocate(staged.to_pre_ra(source("abi.ll")), LlvmPhase.SGPR)
+    assert not has_wwm_registers(staged.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR))
 
 
 def test_llvm_crashes_on_sgpr_spills_when_resumed_after_the_rewriter() -> None:
     # The reason for -start-before=virtregrewriter,0.
     staged = compiler("gfx942")
-    scalar = staged.llvm_allocate(staged.to_pre_ra(source("sgpr_spills.ll")), Phase.SGPR)
+    scalar = staged.llvm_allocate(staged.to_pre_ra(source("sgpr_spills.ll")), LlvmPhase.SGPR)
     assert "SI_SPILL_S32_SAVE" in scalar
     if tools().version[0] == 22:
         with pytest.raises(ToolFailure, match="crashed with SIG"):
             llc("gfx942", scalar, "-start-after=virtregrewriter,0", "-stop-before=greedy,2")
-    assert "SI_SPILL_S32_TO_VGPR" in staged.resume(scalar, done=Phase.SGPR, until=Phase.VGPR)
+    assert "SI_SPILL_S32_TO_VGPR" in staged.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
 
 
 def saved_vgprs(asm: str) -> set[int]:
@@ -113,7 +113,7 @@ def test_local_functions_save_what_their_callers_keep(cpu: str) -> None:
     staged = compiler(cpu)
     pre = staged.to_pre_ra(source("callee_saved.ll"))
     assert re.search(r"SI_CALL .*csr_amdgpu", pre), "the call promises that v40 to v43 are preserved"
-    assert saved_vgprs(staged.finish_from(pre, Phase.SGPR, "asm").decode()) >= {40, 41, 42, 43}
+    assert saved_vgprs(staged.finish_from(pre, LlvmPhase.SGPR, "asm").decode()) >= {40, 41, 42, 43}
     # Without -enable-ipra=0 the function saves nothing.
     text = mend_implicit_vcc(pre) if is_wave32(cpu) else pre
     assert saved_vgprs(llc(cpu, text, "-start-before=greedy,0")) == set()
@@ -123,7 +123,7 @@ def test_local_functions_save_what_their_callers_keep(cpu: str) -> None:
 def test_wave32_text_does_not_parse_as_printed_and_does_mended(cpu: str) -> None:
     staged = compiler(cpu)
     pre = staged.to_pre_ra(source("wwm.ll"))
-    done = staged.finish_from(pre, Phase.SGPR)
+    done = staged.finish_from(pre, LlvmPhase.SGPR)
     assert done.startswith(b"\x7fELF")
     condition = "    $vcc_lo = S_MOV_B32 0, implicit $exec\n    S_CBRANCH_VCCNZ %bb.1, implicit killed $vcc_lo\n"
     document = f"---\nname: k\nbody: |\n  bb.0:\n    successors: %bb.1\n{condition}  bb.1:\n    S_ENDPGM 0\n...\n"
@@ -164,7 +164,7 @@ def test_wave64_on_gfx11_stays_as_it_is() -> None:
     pre = staged.to_pre_ra(source("wwm.ll"))
     assert "$vcc_lo" not in pre
     checked = check_object(
-        staged.finish_from(pre, Phase.SGPR), mir=pre, cpu="gfx1100", reference=staged.direct(source("wwm.ll"))
+        staged.finish_from(pre, LlvmPhase.SGPR), mir=pre, cpu="gfx1100", reference=staged.direct(source("wwm.ll"))
     )
     assert read_code_object(checked.data).kernels["wwm"].wavefront_size == 64
 
@@ -182,8 +182,8 @@ def test_memory_annotations_are_left_off() -> None:
     assert "fence syncscope" in strip_mmra(printed)
     assert ", !mmra !" in strip_mmra(printed), "the IR module is left alone"
     staged = compiler("gfx942")
-    assert staged.finish_from(staged.to_pre_ra(source("mmra.ll")), Phase.SGPR)
-    assert staged.finish_from(printed, Phase.SGPR), "a user's own text is mended too"
+    assert staged.finish_from(staged.to_pre_ra(source("mmra.ll")), LlvmPhase.SGPR)
+    assert staged.finish_from(printed, LlvmPhase.SGPR), "a user's own text is mended too"
 
 
 def test_annotations_between_other_attributes() -> None:
@@ -228,7 +228,7 @@ def test_features_reach_the_code_object() -> None:
     staged = StagedCompiler(tools(), CompileOptions.from_target("gfx942:sramecc+:xnack-"))
     pre = staged.to_pre_ra(source("wwm.ll"))
     checked = check_object(
-        staged.finish_from(pre, Phase.SGPR), mir=pre, cpu="gfx942", reference=staged.direct(source("wwm.ll"))
+        staged.finish_from(pre, LlvmPhase.SGPR), mir=pre, cpu="gfx942", reference=staged.direct(source("wwm.ll"))
     )
     assert read_code_object(checked.data).target.endswith("gfx942:sramecc+:xnack-")
 
@@ -244,7 +244,7 @@ def test_an_unknown_processor_or_feature_is_refused_not_ignored(target: str, kin
 
 def test_a_phase_cannot_be_resumed_backwards() -> None:
     with pytest.raises(ValueError, match="cannot resume"):
-        compiler("gfx942").resume("", done=Phase.VGPR, until=Phase.SGPR)
+        compiler("gfx942").resume("", done=LlvmPhase.VGPR, until=LlvmPhase.SGPR)
 
 
 def passes(stderr: str) -> list[str]:
@@ -261,9 +261,9 @@ def test_the_stages_run_the_passes_of_a_direct_compile_in_order() -> None:
     staged = StagedCompiler(tools(), CompileOptions("gfx942", verify=False, extra=("-debug-pass=Structure",)))
     text = source("sgpr_spills.ll")
     pre = staged.to_pre_ra(text)
-    scalar = staged.llvm_allocate(pre, Phase.SGPR)
-    vector = staged.resume(scalar, done=Phase.SGPR, until=Phase.VGPR)
-    staged.finish(staged.llvm_allocate(vector, Phase.VGPR))
+    scalar = staged.llvm_allocate(pre, LlvmPhase.SGPR)
+    vector = staged.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
+    staged.finish(staged.llvm_allocate(vector, LlvmPhase.VGPR))
     staged.direct(text)
     by_stage = {run.stage: passes(run.stderr) for run in staged.runs}
     # The rewriter that resuming starts with finds nothing to rewrite.
@@ -292,7 +292,7 @@ def test_the_size_of_dynamic_lds_is_passed_to_the_kernels_that_a_direct_compile_
     text = source("dynamic_lds.ll")
     pre, direct = staged.to_pre_ra(text), staged.direct(text)
     done = all_phases(staged, pre)
-    for obj in (staged.finish(done), staged.finish_from(pre, Phase.SGPR)):
+    for obj in (staged.finish(done), staged.finish_from(pre, LlvmPhase.SGPR)):
         arguments = hidden_arguments(check_object(obj, mir=pre, cpu=cpu, reference=direct).data)
         assert {name for name, kinds in arguments.items() if "hidden_dynamic_lds_size" in kinds} == DYNAMIC
         assert arguments == hidden_arguments(direct)
@@ -312,7 +312,7 @@ def test_without_the_declaration_the_argument_is_lost_and_the_place_is_named() -
     )
     without = re.sub(r"dynLDSAlign: +16", "dynLDSAlign:     1", without)
     with pytest.raises(ToolchainError) as refused:
-        check_object(staged.finish_from(without, Phase.SGPR), mir=pre, cpu="gfx942", reference=direct)
+        check_object(staged.finish_from(without, LlvmPhase.SGPR), mir=pre, cpu="gfx942", reference=direct)
     assert re.search(
         r"of_floats: \.args at offset 128 is absent, a direct compile has \{.*'hidden_dynamic_lds_size'\} \(unexp",
         refused.value.what,
@@ -329,7 +329,7 @@ def test_an_argument_too_many_is_refused_as_well() -> None:
     with pytest.raises(
         ToolchainError, match=r"of_known_size: \.args at offset \d+ is \{.*\}, a direct compile has absent"
     ):
-        check_object(staged.finish_from(more, Phase.SGPR), mir=pre, cpu="gfx942", reference=staged.direct(text))
+        check_object(staged.finish_from(more, LlvmPhase.SGPR), mir=pre, cpu="gfx942", reference=staged.direct(text))
 
 
 def test_a_debug_record_is_no_use_of_dynamic_lds() -> None:

@@ -67,8 +67,8 @@ def allocate_command(
     data = [_read(source) for source in sources]
 
     with client_of(server, access) as client:
-        from verilocc_mlir.report.allocate.json import to_json
-        from verilocc_mlir.report.allocate.model import AllocatedFile, AllocateReport
+        from verilocc_mlir.results.allocate import AllocatedFile, AllocateReport
+        from verilocc_mlir.results.documents.allocate import to_json
         from verilocc_mlir.service.judged import judge, question, server_version
 
         start = time.monotonic()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smt_verifier.artefacts import RecordingSolver
     from smt_verifier.smt import Solver
     from verilocc_mlir.pipeline.audit import Sides
-    from verilocc_mlir.report.audit.model import AuditRun, Listing
+    from verilocc_mlir.results.audit import AuditRun, Listing
     from verilocc_mlir.toolchain.staged import RegAlloc
 
 _FORMATS = ("text", "json", "sarif", "html")
@@ -147,7 +147,7 @@ def _form_of(report: str) -> str:
 
 def _renderer(form: str) -> Callable[[AuditRun], str]:
     if form == "json":
-        from verilocc_mlir.report.audit.json import to_json as render
+        from verilocc_mlir.results.documents.audit import to_json as render
     elif form == "sarif":
         from verilocc_mlir.report.audit.sarif import to_sarif as render
     elif form == "html":
@@ -194,7 +194,7 @@ def _write_obligations(directory: Path, run: AuditRun, asked: dict[str, Recordin
 
 def listing(path: str) -> Listing:
     """A text as it is given on the command line."""
-    from verilocc_mlir.report.audit.model import Listing
+    from verilocc_mlir.results.audit import Listing
     from verilocc_mlir.toolchain.inputs import decode
 
     return Listing(path, decode(_read(path), path))

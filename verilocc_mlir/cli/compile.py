@@ -82,7 +82,7 @@ def compile_command(
     data = read_source(source)
 
     from verilocc_mlir.pipeline.compile import compile_module
-    from verilocc_mlir.report.json import to_json
+    from verilocc_mlir.results.documents.compile import to_json
 
     recording = recording_for(html or smt_dir)
     with allocators_for(settings) as allocators:

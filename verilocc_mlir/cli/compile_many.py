@@ -38,7 +38,7 @@ from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
     from verilocc_mlir.pipeline.batch.jobs import Executor
-    from verilocc_mlir.report.batch.model import BatchItem
+    from verilocc_mlir.results.batch import BatchItem
     from verilocc_mlir.store import Store
     from verilocc_mlir.toolchain.find import Toolchain
 
@@ -148,10 +148,10 @@ def compile_many_command(
 
     from verilocc_mlir.pipeline.batch.run import BatchOptions, compile_batch
     from verilocc_mlir.pipeline.key import Keys
-    from verilocc_mlir.report.batch.json import to_json
-    from verilocc_mlir.report.batch.model import BatchReport
     from verilocc_mlir.report.batch.text import print_batch
     from verilocc_mlir.report.text import console
+    from verilocc_mlir.results.batch import BatchReport
+    from verilocc_mlir.results.documents.batch import to_json
     from verilocc_mlir.toolchain.find import find_toolchain
 
     start = time.monotonic()

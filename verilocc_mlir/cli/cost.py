@@ -58,7 +58,7 @@ def cost_command(source: str, as_json: bool, **options: Any) -> int:
     """
     file = _costed(source, options)
     if as_json:
-        from verilocc_mlir.report.cost.json import cost_json
+        from verilocc_mlir.results.documents.cost import cost_json
         from verilocc_mlir.version import __version__
 
         click.echo(cost_json(file, __version__), nl=False)
@@ -88,7 +88,7 @@ def compare_command(first: str, second: str, as_json: bool, **options: Any) -> i
         raise InputError(f"{first} and {second} have no function of one name")
     rows = compare(a.functions, b.functions)
     if as_json:
-        from verilocc_mlir.report.cost.json import comparison_json
+        from verilocc_mlir.results.documents.cost import comparison_json
         from verilocc_mlir.version import __version__
 
         click.echo(comparison_json(a, b, rows, __version__), nl=False)

@@ -13,7 +13,7 @@ from verilocc_mlir.cli.output import STDIO, write
 
 if TYPE_CHECKING:
     from verilocc_mlir.pipeline.recording import Recording
-    from verilocc_mlir.report.model import Report
+    from verilocc_mlir.results.compile import Report
 
 
 smt_dir_option = click.option(
@@ -88,7 +88,7 @@ def write_page(
         InputError: the file cannot be written.
     """
     from verilocc_mlir.report.page.html import to_html
-    from verilocc_mlir.report.page.model import PageInput
+    from verilocc_mlir.results.page import PageInput
     from verilocc_mlir.target.targets import target
 
     links: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ def recheck_command(
     from smt_verifier.outcome import Outcome, combine
     from smt_verifier.recheck import Rechecked, recheck
     from smt_verifier.smt.replay import installed
-    from verilocc_mlir.report.model import EXIT_CODES
+    from verilocc_mlir.results.compile import EXIT_CODES
 
     if not installed(solver):
         raise InputError(f"{solver} is not installed", hint="pip install 'verilocc-mlir[solvers]'")

@@ -16,7 +16,7 @@ from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, S
 
 if TYPE_CHECKING:
     from verilocc_mlir.allocators import Allocator
-    from verilocc_mlir.service.client import Client
+    from verilocc_mlir.remote.client import Client
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -79,7 +79,7 @@ def client_of(server: str, access: ServerAccess) -> Generator[Client, None, None
     needs_service()
     # The library writes what it thinks of handshakes and name servers to standard error; errors say it once, and why.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from verilocc_mlir.service.client import Client
+    from verilocc_mlir.remote.client import Client
 
     with contextlib.ExitStack() as stack:
         address = server
@@ -97,8 +97,8 @@ def allocators_for(settings: Settings) -> Generator[Sequence[Allocator] | None, 
         yield None
         return
     with client_of(settings.server, settings.access) as client:
-        from verilocc_mlir.allocators.remote import RemoteAllocator
         from verilocc_mlir.pipeline.asked import allocators_of
+        from verilocc_mlir.remote.allocator import RemoteAllocator
 
         yield allocators_of(settings, lambda s: RemoteAllocator(client, allocator=s.server_allocator))
 
@@ -108,6 +108,6 @@ def server_version(settings: Settings) -> str:
     if not settings.server:
         return ""
     with client_of(settings.server, settings.access) as client:
-        from verilocc_mlir.allocators.remote import RemoteAllocator
+        from verilocc_mlir.remote.allocator import RemoteAllocator
 
         return RemoteAllocator(client, allocator=settings.server_allocator).version

@@ -22,7 +22,7 @@ from verilocc_mlir.toolchain.find import INSTALL_HINT, Toolchain, find_toolchain
 from verilocc_mlir.toolchain.inputs import named_processors
 from verilocc_mlir.toolchain.metadata import KernelMetadata, read_code_object
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, run_tool
-from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, Phase, StagedCompiler, split_target_id
+from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, LlvmPhase, StagedCompiler, split_target_id
 
 _ELF = b"\x7fELF"
 _NOT_TAKEN = {
@@ -150,7 +150,7 @@ def _machine_ir(text: str, path: str, asked: ReadOptions) -> CostedFile:
         if True in allocated:
             raise InputError("some of its functions are allocated, others are not", where=path)
         done = not any(map(_SCALAR_REGISTER.search, documents))
-        assembly = compiler.finish_from(text, Phase.VGPR if done else Phase.SGPR, "asm")
+        assembly = compiler.finish_from(text, LlvmPhase.VGPR if done else LlvmPhase.SGPR, "asm")
         what = "vector registers" if done else "registers"
         notes.append(f"it came without {what} assigned: LLVM's greedy allocator assigned them")
     functions = parse_assembly(assembly.decode(), gpu, where=path)

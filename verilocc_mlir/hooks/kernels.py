@@ -15,12 +15,12 @@ from typing import Any
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode, VeriloccError
+from verilocc_mlir.forms import to_json
 from verilocc_mlir.pipeline.batch.jobs import BEFORE, Job, Result
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.report.json import render
-from verilocc_mlir.report.model import EXIT_CODES
+from verilocc_mlir.results.compile import EXIT_CODES
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 
@@ -162,7 +162,7 @@ class Kernels:
         key = self.key(source) if keyed else ""
         if self.store is not None and key and done.data is not None and done.report is not None:
             with suppress(OSError):  # a full disk costs the next run its time, not this one its result
-                self.store.put(key, {_OBJECT: done.data, _REPORT: render(done.report).encode(), **done.parts})
+                self.store.put(key, {_OBJECT: done.data, _REPORT: to_json(done.report).encode(), **done.parts})
         return KernelResult(
             name=source.name,
             code_object=done.data,

@@ -26,7 +26,7 @@ from verilocc_mlir.hooks.mlir_bindings import Bindings, walk
 from verilocc_mlir.hooks.mlir_compile import IrOptions, compile_ir
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.report.model import Report
+from verilocc_mlir.results.compile import Report
 
 PASS_NAME = "verilocc-allocate"
 """The pass's name in a textual pipeline."""

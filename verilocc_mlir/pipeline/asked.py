@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, Settings
+from verilocc_mlir.remote.kept import remote_allocator
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.staged import split_target_id
-
-_REMOTE = "verilocc_mlir.service.kept", "remote_allocator"
-"""Module and function that make the allocator of a server."""
 
 
 def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | None = None) -> tuple[Allocator, ...]:
@@ -21,8 +18,7 @@ def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | 
 
     Args:
         settings: what is asked for.
-        remote: makes the allocator of the server; None: one whose channel this process keeps, loaded by name, as
-            nothing here speaks its protocol.
+        remote: makes the allocator of the server; None: one whose channel this process keeps.
 
     Raises:
         InputError: as for ``checked_allocator``; a server is named, and LLVM's allocation is wanted.
@@ -37,8 +33,7 @@ def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | 
     if local is None:
         raise InputError("LLVM's allocation is wanted, and a server for another", hint="leave one of the two out")
     if remote is None:
-        module, function = _REMOTE
-        return getattr(importlib.import_module(module), function)(settings), local
+        return remote_allocator(settings.server, settings.server_allocator, settings.access), local
     return remote(settings), local
 
 

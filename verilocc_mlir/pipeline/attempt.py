@@ -21,9 +21,9 @@ from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
-from verilocc_mlir.problem.build import Phase, build_problem
-from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.report.model import Attempt, Finding, Verdict
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
+from verilocc_mlir.results.compile import Attempt, CheckFinding, CheckResult
 from verilocc_mlir.rewrite import rewrite_function
 from verilocc_mlir.spilling import SpillAction, Spiller
 from verilocc_mlir.target.targets import Target
@@ -191,29 +191,30 @@ def _try(
     return Candidate(tuple(attempts), tuple(made), problem)
 
 
-def proof_verdict(result: ProofResult) -> Verdict:
+def proof_verdict(result: ProofResult) -> CheckResult:
     """``prove``'s answer in the report's form."""
-    findings = [Finding(v.rule, Outcome.REFUTED, v.message) for v in result.violations[:_FINDINGS_KEPT]]
+    findings = [CheckFinding(v.rule, Outcome.REFUTED, v.message) for v in result.violations[:_FINDINGS_KEPT]]
     if result.reason:
-        findings.append(Finding("prove", result.outcome, result.reason))
-    return Verdict(result.outcome, result.obligations, tuple(findings))
+        findings.append(CheckFinding("prove", result.outcome, result.reason))
+    return CheckResult(result.outcome, result.obligations, tuple(findings))
 
 
-def audit_verdict(result: FunctionAudit) -> Verdict:
+def audit_verdict(result: FunctionAudit) -> CheckResult:
     """``audit``'s answer in the report's form."""
     findings = tuple(
-        Finding(f.rule, f.outcome, render(f).partition(": ")[2], str(f.fault)) for f in result.findings[:_FINDINGS_KEPT]
+        CheckFinding(f.rule, f.outcome, render(f).partition(": ")[2], str(f.fault))
+        for f in result.findings[:_FINDINGS_KEPT]
     )
-    return Verdict(result.outcome, result.obligations, findings)
+    return CheckResult(result.outcome, result.obligations, findings)
 
 
-def audited(attempt: Attempt, verdict: Verdict) -> Attempt:
+def audited(attempt: Attempt, verdict: CheckResult) -> Attempt:
     """The attempt with the verdict on its text."""
     reason = "" if verdict.outcome is Outcome.PROVED else _first(verdict)
     return replace(attempt, ended="audit", reason=reason, audit=verdict)
 
 
-def _first(verdict: Verdict) -> str:
+def _first(verdict: CheckResult) -> str:
     """Why a verdict is not PROVED, in a line."""
     if not verdict.findings:
         return f"{verdict.outcome}, without a finding"

@@ -14,14 +14,14 @@ from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
-from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
+from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.inputs import load_input, named_processors
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.staged import (
     CompileOptions,
-    Phase,
+    LlvmPhase,
     RegAlloc,
     StagedCompiler,
     has_wwm_registers,
@@ -151,13 +151,13 @@ def _phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[
     """Each phase's name and both its texts, made when they are asked for; ``all``: before the first and after the last,
     with what LLVM does in between.
     """
-    scalar = compiler.llvm_allocate(pre, Phase.SGPR, regalloc)
+    scalar = compiler.llvm_allocate(pre, LlvmPhase.SGPR, regalloc)
     yield "sgpr", pre, scalar
-    vector = compiler.resume(scalar, done=Phase.SGPR, until=Phase.VGPR)
+    vector = compiler.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
     if has_wwm_registers(vector):
         whole_wave = compiler.wwm_phase(scalar)
         yield "wwm", whole_wave.before, whole_wave.after
-    final = compiler.llvm_allocate(vector, Phase.VGPR, regalloc)
+    final = compiler.llvm_allocate(vector, LlvmPhase.VGPR, regalloc)
     yield "vgpr", vector, final
     yield "all", pre, final
 

@@ -35,8 +35,8 @@ from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
-from verilocc_mlir.report.model import FunctionReport, PhaseReport, Report, Resources, Step
-from verilocc_mlir.report.page.model import CostRow
+from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources, TimedStep
+from verilocc_mlir.results.page import CostRow
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
@@ -49,7 +49,7 @@ from verilocc_mlir.toolchain.run import ToolFailure
 from verilocc_mlir.toolchain.staged import (
     CompileOptions,
     FileKind,
-    Phase,
+    LlvmPhase,
     StagedCompiler,
 )
 from verilocc_mlir.toolchain.true16 import WITHOUT_TRUE16, copies_between_widths
@@ -166,13 +166,13 @@ class _Compilation:
 
     def _llvms_of(self, mir: str, kind: FileKind) -> bytes:
         """LLVM's own result from machine IR; as a plain llc, without the verifier."""
-        return self.compiler.finish_from(mir, Phase.SGPR, kind, verify=False)
+        return self.compiler.finish_from(mir, LlvmPhase.SGPR, kind, verify=False)
 
     def _verified_plain(self, pre: str, ir: str, left_out: frozenset[str]) -> bytes:
         """The same, or from the IR where that was given, with the verifier."""
         if ir:
             return self.compiler.direct(without_functions(ir, left_out), verify=True)
-        return self.compiler.finish_from(without_functions(pre, left_out), Phase.SGPR)
+        return self.compiler.finish_from(without_functions(pre, left_out), LlvmPhase.SGPR)
 
     def _compile(self, pre: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
         runs = Runs(
@@ -398,7 +398,7 @@ class _Compilation:
 
     def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
         """The cost model's figures for the page, by function."""
-        from verilocc_mlir.report.page.costs import cost_rows
+        from verilocc_mlir.pipeline.cost_rows import cost_rows
 
         ours, greedy = (self._cost(t.decode()) for t in (self.finisher.finish(done, "asm"), llvm("asm").result()))
         return {name: cost_rows(cost, greedy.get(name)) for name, cost in ours.items()}
@@ -454,12 +454,12 @@ class _Compilation:
             wall_seconds=self._elapsed(),
         )
 
-    def _steps(self) -> tuple[Step, ...]:
+    def _steps(self) -> tuple[TimedStep, ...]:
         total = Clock()
         total.absorb(self.clock)
         for tool in self.compiler.runs:
             total.add(tool.stage, tool.cpu_seconds)
-        return tuple(Step(name, seconds) for name, seconds in total.seconds.items())
+        return tuple(TimedStep(name, seconds) for name, seconds in total.seconds.items())
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.start

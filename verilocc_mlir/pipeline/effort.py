@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS, SpillLimits
 from verilocc_mlir.pipeline.settings import Effort
-from verilocc_mlir.report.model import Resources
+from verilocc_mlir.results.compile import Resources
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import Target
 

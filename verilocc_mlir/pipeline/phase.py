@@ -24,9 +24,9 @@ from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
-from verilocc_mlir.problem.build import Phase
-from verilocc_mlir.report.model import Attempt, Moves, PhaseReport
-from verilocc_mlir.report.page.model import Action
+from verilocc_mlir.problem.model import Phase
+from verilocc_mlir.results.compile import Attempt, Moves, PhaseReport
+from verilocc_mlir.results.page import Action
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from smt_verifier.smt import Obligation, Verdict
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
-from verilocc_mlir.problem.build import Phase, build_problem
-from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.report.page.model import Action, CostRow, PhaseRecord
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
+from verilocc_mlir.results.page import Action, CostRow, PhaseRecord
 from verilocc_mlir.target.targets import Target
 
 

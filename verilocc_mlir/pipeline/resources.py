@@ -10,7 +10,7 @@ import re
 from typing import Protocol
 
 from verilocc_mlir.mir.model import MachineFunction
-from verilocc_mlir.report.model import Resources
+from verilocc_mlir.results.compile import Resources
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.occupancy import extra_sgprs, waves
 from verilocc_mlir.target.reserved import flat_work_group_size

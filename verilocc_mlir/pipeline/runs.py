@@ -15,13 +15,13 @@ from verilocc_mlir.pipeline.effort import LLVM, OURS, Variant
 from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.problem.build import Phase as PhaseName
-from verilocc_mlir.report.model import LAST_PHASE, PhaseReport, Resources
+from verilocc_mlir.problem.model import Phase
+from verilocc_mlir.results.compile import LAST_PHASE, PhaseReport, Resources
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.checked import CheckedObject
-from verilocc_mlir.toolchain.staged import Phase, StagedCompiler, has_wwm_registers
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 
-_PHASES: dict[PhaseName, Phase] = {"sgpr": Phase.SGPR, "wwm": Phase.WWM, "vgpr": Phase.VGPR}
+_PHASES: dict[Phase, LlvmPhase] = {"sgpr": LlvmPhase.SGPR, "wwm": LlvmPhase.WWM, "vgpr": LlvmPhase.VGPR}
 _WWM_REASON = "MIR does not say which registers whole-wave values may take"
 
 
@@ -135,15 +135,15 @@ class Runs:
         from_text: tuple[str, Callable[[Collection[str]], Result]] = ("from our text", lambda _: self.run(LLVM))
         return [("of a plain compile", self.plain), from_text] if self.ir else [from_text]
 
-    def _direct_phases(self) -> list[tuple[PhaseName, str, str]]:
+    def _direct_phases(self) -> list[tuple[Phase, str, str]]:
         """Name, text before and text after each phase of a plain compile."""
-        vector = self.compiler.direct_before(self.ir, Phase.VGPR)
-        found: list[tuple[PhaseName, str, str]] = [("sgpr", self.pre, self.compiler.direct_after(self.ir, Phase.SGPR))]
+        vector = self.compiler.direct_before(self.ir, LlvmPhase.VGPR)
+        found: list[tuple[Phase, str, str]] = [("sgpr", self.pre, self.compiler.direct_after(self.ir, LlvmPhase.SGPR))]
         if has_wwm_registers(vector):
             ends = self.compiler.direct_before, self.compiler.direct_after
-            before, after = (end(self.ir, Phase.WWM) for end in ends)
+            before, after = (end(self.ir, LlvmPhase.WWM) for end in ends)
             found.append(("wwm", before, after))
-        return [*found, ("vgpr", vector, self.compiler.direct_after(self.ir, Phase.VGPR))]
+        return [*found, ("vgpr", vector, self.compiler.direct_after(self.ir, LlvmPhase.VGPR))]
 
     def run(self, variant: Variant) -> Result:
         """All phases in one way; no text if what is not proved ends the run (``_goes_on``).
@@ -181,7 +181,7 @@ class Runs:
             scalar = runner.run(self.pre, self.path, "sgpr")
             if not self._goes_on(result, scalar.reports):
                 return result
-            text = self.compiler.resume(scalar.text, done=Phase.SGPR, until=Phase.VGPR)
+            text = self.compiler.resume(scalar.text, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
             if has_wwm_registers(text):
                 whole_wave = self.compiler.wwm_phase(scalar.text)
                 found = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", _WWM_REASON)

@@ -9,6 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
+
 LLVM_ALLOCATOR = "llvm"
 """Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
 
@@ -19,9 +21,6 @@ DEFAULT_ALLOCATOR = "deterministic"
 DEFAULT_ALLOCATOR_SECONDS = 60.0
 DEFAULT_SOLVER_SECONDS = 60.0
 DEFAULT_TOOL_SECONDS = 300.0
-
-
-DEFAULT_SERVER_SECONDS = 60.0
 
 
 class Emit(Enum):
@@ -44,43 +43,6 @@ class Effort(Enum):
     FAST = "fast"
     BALANCED = "balanced"
     BEST = "best"
-
-
-@dataclass(frozen=True)
-class ServerAccess:
-    """How to get through to an allocation server.
-
-    Attributes:
-        ca: PEM file of the CA that signed its certificate; None: the system's.
-        certificate: PEM file of the client's own certificate, where the server wants one.
-        key: PEM file of its key.
-        token: file with the bearer token; None: ``$VERILOCC_TOKEN``, or no token.
-        insecure: no TLS to an address that is not this machine's; then no token is sent either.
-        seconds: wall time of one call, waiting and trying again included.
-    """
-
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    token: Path | None = None
-    insecure: bool = False
-    seconds: float = DEFAULT_SERVER_SECONDS
-
-    def to_data(self) -> dict[str, Any]:
-        """Every field as JSON values, by name."""
-        return {f.name: str(v) if isinstance(v := getattr(self, f.name), Path) else v for f in fields(self)}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> ServerAccess:
-        """What ``to_data`` was made of; fields that are missing have their defaults.
-
-        Raises:
-            TypeError: ``data`` has an unknown field.
-        """
-        values: dict[str, Any] = dict(data)
-        for name in ("ca", "certificate", "key", "token"):
-            values[name] = Path(values[name]) if values.get(name) else None
-        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -132,7 +94,7 @@ class Settings:
     llvm: Path | None = None
     server: str = ""
     server_allocator: str = ""
-    access: ServerAccess = ServerAccess()
+    access: ServerAccess = DEFAULT_ACCESS
 
     @property
     def verifies(self) -> bool:

@@ -8,7 +8,6 @@ are ignored, those already placed are fixed occupations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from verilocc_mlir.analysis.cfg import ControlFlow, control_flow
 from verilocc_mlir.analysis.execution import has_inactive_lanes
@@ -27,6 +26,7 @@ from verilocc_mlir.problem.model import (
     LaneGroup,
     LiveRange,
     Occupancy,
+    Phase,
     Point,
 )
 from verilocc_mlir.problem.preferences import preferences
@@ -36,11 +36,6 @@ from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.reserved import allocatable
 from verilocc_mlir.target.targets import Target
-
-Phase = Literal["sgpr", "wwm", "vgpr"]
-
-PHASES: tuple[Phase, ...] = ("sgpr", "wwm", "vgpr")
-"""In the order LLVM runs them."""
 
 _MAX_DEPTH = 6
 _VCC = frozenset({"vcc", "vcc_lo", "vcc_hi"})

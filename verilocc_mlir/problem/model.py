@@ -18,11 +18,18 @@ may define into the register it reads, unless that definition is early-clobber a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 Segment = tuple[int, int]
 """Half-open slot interval ``[start, end)``."""
 
 PROBLEM_VERSION = 1
+
+Phase = Literal["sgpr", "wwm", "vgpr"]
+"""One of the runs of register allocation: scalar registers, those of whole waves, vector registers."""
+
+PHASES: tuple[Phase, ...] = ("sgpr", "wwm", "vgpr")
+"""In the order LLVM runs them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,11 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, LiveRange, Proposal, Segment
+from verilocc_mlir.problem.model import PHASES, PROBLEM_VERSION, AllocationProblem, LiveRange, Proposal, Segment
 
 _T = TypeVar("_T")
 
 BANKS = ("agpr", "sgpr", "special", "vgpr")
-PHASES = ("sgpr", "wwm", "vgpr")
 POINT_KINDS = ("def", "early-def", "use")
 PREFERENCE_KINDS = ("mfma-chain", "vopd")
 _ENUMS: dict[tuple[str, str], tuple[str, ...]] = {

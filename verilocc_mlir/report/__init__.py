@@ -1,1 +1,1 @@
-"""What one run found, as data (``model``), JSON (``json``, ``schema.json``) and text (``text``)."""
+"""Draws results (``verilocc_mlir.results``) for people: tables, plain text, HTML with pictures, SARIF."""

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.report.model import Attempt, Finding, FunctionReport, PhaseReport, Report, Resources
+from verilocc_mlir.results.compile import Attempt, CheckFinding, FunctionReport, PhaseReport, Report, Resources
 
 _PLAIN_WIDTH = 132
 STYLES = {Outcome.PROVED: "green", Outcome.REFUTED: "bold red", Outcome.INVALID: "bold red", Outcome.UNKNOWN: "yellow"}
@@ -129,7 +129,7 @@ def _explain(function: FunctionReport, phase: PhaseReport, to: Console) -> None:
                 to.print(Text(f"{attempt.outcome}: {where}: {attempt.allocator}: {line}"))
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: CheckFinding) -> str:
     """The finding, with its kind of fault at the end of the first line."""
     first, newline, rest = finding.message.partition("\n")
     fault = f" [{finding.fault}]" if finding.fault else ""

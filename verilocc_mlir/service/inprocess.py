@@ -10,7 +10,7 @@ from collections.abc import Generator
 from concurrent.futures import Future
 from pathlib import Path
 
-from verilocc_mlir.service.addresses import SOCKET
+from verilocc_mlir.remote.addresses import SOCKET
 from verilocc_mlir.service.jobs import Terms
 from verilocc_mlir.service.pool import ThisProcess
 from verilocc_mlir.service.server import Front, Server, ServerLimits

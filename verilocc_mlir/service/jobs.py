@@ -35,10 +35,10 @@ from verilocc_mlir.pipeline.audit import unfinished
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, proposals
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, DEFAULT_SOLVER_SECONDS
-from verilocc_mlir.problem.build import Phase
-from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.report.model import Attempt
-from verilocc_mlir.service import wire
+from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
+from verilocc_mlir.remote import wire
+from verilocc_mlir.results.compile import Attempt
+from verilocc_mlir.service import verdicts
 from verilocc_mlir.service.status import ServiceError, duration, malformed, out_of_time
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import TARGETS, Target, target
@@ -270,7 +270,7 @@ class _Allocation:
                 file, one.before, after, machine, timeout_s=DEFAULT_SOLVER_SECONDS, solver=self.solver
             )
         last = one.attempts[-1]
-        last.audit.CopyFrom(wire.verdict_of_audit(one.audit, self._asked()))
+        last.audit.CopyFrom(verdicts.verdict_of_audit(one.audit, self._asked()))
         if one.audit.outcome is Outcome.PROVED:
             return True
         said = audited(Attempt(last.allocator, "audit"), audit_verdict(one.audit))
@@ -289,13 +289,13 @@ class _Allocation:
             proof = proposed.proof
             # One question each, and none where the proposal is no answer at all; all attempts were asked in one go.
             was_asked = proof.obligations > 0 or proof.outcome is Outcome.PROVED
-            message.proof.CopyFrom(wire.verdict_of_proof(proof, self._asked(int(was_asked))))
+            message.proof.CopyFrom(verdicts.verdict_of_proof(proof, self._asked(int(was_asked))))
         return message
 
     def _asked(self, most: int | None = None) -> list[verdict_pb2.Obligation]:
         """Digests of what the solver was asked since the last call, where they are wanted."""
         asked = self.solver.take(most)
-        return wire.obligation_messages(asked) if self.request.return_obligations else []
+        return verdicts.obligation_messages(asked) if self.request.return_obligations else []
 
 
 @dataclass
@@ -367,9 +367,9 @@ def _audit(request: auditing.AuditRequest, deadline: Deadline) -> auditing.Audit
         functions=[
             auditing.FunctionAudit(
                 function=f.function,
-                verdict=wire.verdict_of_audit(
+                verdict=verdicts.verdict_of_audit(
                     f,
-                    wire.obligation_messages(a for a in asked if a[0].name.rpartition("/")[0] == f.function),
+                    verdicts.obligation_messages(a for a in asked if a[0].name.rpartition("/")[0] == f.function),
                 ),
             )
             for f in report.functions

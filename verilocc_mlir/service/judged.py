@@ -15,10 +15,11 @@ from verilocc_mlir.errors import ExitCode, InputError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
-from verilocc_mlir.problem.build import Phase, phase_of
-from verilocc_mlir.report.allocate.model import AllocatedFile, AllocatedFunction, ServerAttempt
-from verilocc_mlir.service import wire
-from verilocc_mlir.service.client import RemoteError, printable
+from verilocc_mlir.problem.build import phase_of
+from verilocc_mlir.problem.model import Phase
+from verilocc_mlir.remote import wire
+from verilocc_mlir.remote.client import RemoteError, printable
+from verilocc_mlir.results.allocate import AllocatedFile, AllocatedFunction, ServerAttempt
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.inputs import load_input

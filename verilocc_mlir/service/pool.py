@@ -26,10 +26,11 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes
 from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS
+from verilocc_mlir.remote.codes import code_of
 from verilocc_mlir.service import jobs
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pace import Pace
-from verilocc_mlir.service.status import ServiceError, code_of, draining, out_of_time, worker_lost
+from verilocc_mlir.service.status import ServiceError, draining, out_of_time, worker_lost
 from verilocc_mlir.service.worker import LENGTHS, frame
 
 # Not asyncio.wait_for: before Python 3.12 it forgets a cancellation that comes as the wait ends, and then the work goes

@@ -28,8 +28,8 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.ray_cluster import LOCAL, RUNTIME, Cluster, connected, load_ray
+from verilocc_mlir.remote.addresses import host_and_port, is_loopback
 from verilocc_mlir.service import logs, tracing
-from verilocc_mlir.service.addresses import host_and_port, is_loopback
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pool import WorkerPool
 from verilocc_mlir.service.security import TokenBook

@@ -12,8 +12,8 @@ from pathlib import Path
 import grpc
 
 from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.remote.addresses import SOCKET, host_and_port, is_loopback
 from verilocc_mlir.service import logs, tracing
-from verilocc_mlir.service.addresses import SOCKET, host_and_port, is_loopback
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pool import WorkerPool
 from verilocc_mlir.service.security import TlsFiles, TokenBook

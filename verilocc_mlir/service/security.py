@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import grpc
 from grpc import StatusCode
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.remote.credentials import read_bytes
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.status import ServiceError
 
@@ -145,15 +145,17 @@ class TlsFiles:
             InputError: a file cannot be read, or is not what it should be.
         """
         self._check()
-        ca = _read(self.client_ca) if self.client_ca is not None else None
+        ca = read_bytes(self.client_ca) if self.client_ca is not None else None
         return grpc.ssl_server_credentials(
-            [(_read(self.key), _read(self.certificate))], root_certificates=ca, require_client_auth=ca is not None
+            [(read_bytes(self.key), read_bytes(self.certificate))],
+            root_certificates=ca,
+            require_client_auth=ca is not None,
         )
 
     def _check(self) -> None:
         """gRPC says no more of such files than that the address cannot be bound."""
         for path in filter(None, (self.certificate, self.key, self.client_ca)):
-            _read(path)
+            read_bytes(path)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             # An empty password, so that nobody is asked for one.
@@ -169,25 +171,3 @@ class TlsFiles:
                 context.load_verify_locations(self.client_ca)
             except (ssl.SSLError, OSError) as error:
                 raise InputError("no certificate in this file", where=str(self.client_ca), hint="PEM") from error
-
-
-def channel_credentials(ca: Path | None, certificate: Path | None, key: Path | None) -> grpc.ChannelCredentials:
-    """A client's: the CA that signed the server's certificate (None: the system's), and its own certificate and key.
-
-    Raises:
-        InputError: a file cannot be read, or only one of certificate and key is given.
-    """
-    if (certificate is None) != (key is None):
-        raise InputError("a client certificate needs its key", hint="give both --tls-cert and --tls-key")
-    return grpc.ssl_channel_credentials(
-        root_certificates=_read(ca) if ca else None,
-        private_key=_read(key) if key else None,
-        certificate_chain=_read(certificate) if certificate else None,
-    )
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=os.fspath(path)) from error

@@ -23,12 +23,13 @@ from opentelemetry import trace
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
+from verilocc_mlir.remote.codes import number
 from verilocc_mlir.service.jobs import MAX_ATTEMPTS, Terms, solver_version
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.metrics import Metrics
 from verilocc_mlir.service.pool import Done, Executor
 from verilocc_mlir.service.security import TokenBook
-from verilocc_mlir.service.status import ServiceError, defect, draining, duration, malformed, number
+from verilocc_mlir.service.status import ServiceError, defect, draining, duration, malformed
 from verilocc_mlir.service.tracing import refused, request_span
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.version import __version__

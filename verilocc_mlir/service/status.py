@@ -13,7 +13,8 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 
-DOMAIN = "verilocc"
+from verilocc_mlir.remote.codes import DOMAIN, number
+
 _MESSAGE_BYTES = 1024
 """A status travels in trailers, which clients limit to 8 KiB, the message in it twice and escaped."""
 
@@ -48,17 +49,6 @@ class ServiceError(Exception):
         if self.retry_seconds is not None:
             details.append(_packed(RetryInfo(retry_delay=duration(self.retry_seconds))))
         return Status(code=number(self.code), message=self.message, details=details)
-
-
-def number(code: StatusCode) -> int:
-    """The number of a status code in google.rpc.Code."""
-    value = code.value
-    return int(value[0])
-
-
-def code_of(value: int) -> StatusCode:
-    """The status code of a number; UNKNOWN for one that is not known."""
-    return next((c for c in StatusCode if number(c) == value), StatusCode.UNKNOWN)
 
 
 def duration(seconds: float) -> Duration:

@@ -33,8 +33,9 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes
 from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.regenerate import DEFECTS
+from verilocc_mlir.remote.codes import number
 from verilocc_mlir.service import jobs
-from verilocc_mlir.service.status import ServiceError, defect, number
+from verilocc_mlir.service.status import ServiceError, defect
 
 LENGTHS = struct.Struct(">II")
 _CPU_MARGIN_S = 30

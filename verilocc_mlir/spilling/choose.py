@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
-from verilocc_mlir.spilling.plan import Costs, Move, SpillPlan, spill_plan
+from verilocc_mlir.spilling.plan import Costs, SpillMove, SpillPlan, spill_plan
 
 LOAD_AHEAD = 48
 """Instructions that a load is put ahead of its use at most. Scratch memory takes some hundred cycles; what is loaded
@@ -89,7 +89,7 @@ def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs) -> Spi
     """The plan with its loads as far ahead of their use as registers are free, so that they are there in time."""
     begins = {g.closes.index: g.first for g in plan.gaps if g.closes is not None}
     excesses = list(excesses)
-    moves: list[Move] = []
+    moves: list[SpillMove] = []
     for move in plan.reloads:
         amount = move.parts.bit_count()
         first = begins.get(move.at, move.at) if move.where == "before" else move.at

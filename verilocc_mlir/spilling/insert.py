@@ -16,7 +16,7 @@ from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, Virtu
 from verilocc_mlir.mir.operands import register_operand
 from verilocc_mlir.spilling.code import Slot, constant, copy, runs, spill, subregister, with_slots
 from verilocc_mlir.spilling.gaps import Access, Gap
-from verilocc_mlir.spilling.plan import Move, Places, SpillPlan
+from verilocc_mlir.spilling.plan import Places, SpillMove, SpillPlan
 from verilocc_mlir.target.classes import RegisterClass
 
 Constants = Mapping[tuple[int, int], Instruction]
@@ -147,7 +147,7 @@ class _Insertion:
         # Saves first: they read what is there, reloads fill what is free.
         return [*self._saves.get((block, index), ()), *self._reloads.get((block, index), ())]
 
-    def _place(self, move: Move) -> tuple[int, int]:
+    def _place(self, move: SpillMove) -> tuple[int, int]:
         return self._target.places.block(move), self._target.places.index(move)
 
     def _rename(self, instruction: Instruction, index: int) -> Instruction:
@@ -255,7 +255,7 @@ class _Pieces:
         """Accesses and gaps in the node's piece."""
         return self._sizes[self._find(node)]
 
-    def of(self, move: Move) -> _Node:
+    def of(self, move: SpillMove) -> _Node:
         """A node of the piece that a move saves or fills."""
         if move.where in ("before", "after"):
             return self._accesses[move.at]

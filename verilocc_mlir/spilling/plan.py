@@ -21,7 +21,7 @@ ACCUMULATED = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class SpillMove:
     """A save or a reload of some parts of a register.
 
     Attributes:
@@ -53,8 +53,8 @@ class SpillPlan:
 
     register: RegisterGaps
     gaps: frozenset[Gap]
-    saves: tuple[Move, ...]
-    reloads: tuple[Move, ...]
+    saves: tuple[SpillMove, ...]
+    reloads: tuple[SpillMove, ...]
     cost: float
     accumulators: bool = False
 
@@ -74,7 +74,7 @@ class Places:
     start: tuple[int, ...]
     end: tuple[int, ...]
 
-    def index(self, move: Move) -> int:
+    def index(self, move: SpillMove) -> int:
         """Instruction before which a move goes."""
         if move.where == "start":
             return self.start[move.at]
@@ -82,12 +82,12 @@ class Places:
             return self.end[move.at]
         return move.at - move.ahead + (move.where == "after")
 
-    def mask(self, move: Move, masks: ExecMasks) -> int:
+    def mask(self, move: SpillMove, masks: ExecMasks) -> int:
         """EXEC where a move stands."""
         index, block = self.index(move), self.block(move)
         return masks.before[index] if index < self.first[block + 1] else masks.leaving[block]
 
-    def block(self, move: Move) -> int:
+    def block(self, move: SpillMove) -> int:
         """Layout position of the block in which a move stands."""
         return move.at if move.where in ("start", "end") else bisect_right(self.first, move.at) - 1
 
@@ -148,13 +148,13 @@ def in_accumulators(plan: SpillPlan, costs: Costs) -> SpillPlan:
     return replace(plan, cost=cost, accumulators=True)
 
 
-def _price(move: Move, costs: Costs, constant: int) -> float:
+def _price(move: SpillMove, costs: Costs, constant: int) -> float:
     cheap = (move.parts & constant).bit_count()
     return costs.weight(costs.places.block(move)) * (move.parts.bit_count() - cheap + REMATERIALISED * cheap)
 
 
-def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list[Move] | None:
-    found: list[Move] = []
+def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list[SpillMove] | None:
+    found: list[SpillMove] = []
     for access in register.accesses:
         if access.before not in gaps:
             continue
@@ -163,7 +163,7 @@ def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list
             # From here on it stays in a register: with it the parts that the access leaves alone.
             wanted |= access.after.live & ~access.writes & access.before.live
         if wanted:
-            reload = Move("before", access.index, wanted & access.before.live)
+            reload = SpillMove("before", access.index, wanted & access.before.live)
             found.append(reload)
             after = access.after
             stays = after is not None and after not in gaps and bool(after.live & ~access.writes)
@@ -178,9 +178,9 @@ def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list
         for successor in outside:
             parts |= successor.live
         if len(outside) == len(gap.successors):
-            made = [Move("end", gap.block, parts & gap.live)]
+            made = [SpillMove("end", gap.block, parts & gap.live)]
         elif all(p in gaps for s in outside for p in s.predecessors):
-            made = [Move("start", s.block, s.live) for s in outside if s.block not in started]
+            made = [SpillMove("start", s.block, s.live) for s in outside if s.block not in started]
             started.update(move.at for move in made)
         else:
             return None
@@ -190,7 +190,7 @@ def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list
     return found
 
 
-def _visible(start: Gap, reload: Move, gaps: frozenset[Gap], costs: Costs) -> bool:
+def _visible(start: Gap, reload: SpillMove, gaps: frozenset[Gap], costs: Costs) -> bool:
     """Whether what is reloaded is whole wherever it is read from ``start`` on."""
     masks = costs.masks
     if masks is None:
@@ -213,7 +213,7 @@ def _visible(start: Gap, reload: Move, gaps: frozenset[Gap], costs: Costs) -> bo
     return True
 
 
-def _saved_for(saves: list[Move], reloads: list[Move], costs: Costs) -> bool:
+def _saved_for(saves: list[SpillMove], reloads: list[SpillMove], costs: Costs) -> bool:
     """Whether every save stores the threads that any reload wants. A save beside the definition always does."""
     masks, places = costs.masks, costs.places
     return masks is None or all(
@@ -221,7 +221,7 @@ def _saved_for(saves: list[Move], reloads: list[Move], costs: Costs) -> bool:
     )
 
 
-def _saves_at_writes(register: RegisterGaps, gaps: frozenset[Gap], constant: int) -> list[Move]:
+def _saves_at_writes(register: RegisterGaps, gaps: frozenset[Gap], constant: int) -> list[SpillMove]:
     """Store every value that reaches one of the gaps as soon as it is there."""
     needed: dict[Gap, int] = {}
     work: list[tuple[Gap, int]] = [(gap, gap.live & ~constant) for gap in gaps]
@@ -243,9 +243,9 @@ def _saves_at_writes(register: RegisterGaps, gaps: frozenset[Gap], constant: int
     return _together(register, gaps, stores)
 
 
-def _together(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int, int]) -> list[Move]:
+def _together(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int, int]) -> list[SpillMove]:
     """Stores of parts that one block writes one after the other, in one: wider instructions, and fewer."""
-    found: list[Move] = []
+    found: list[SpillMove] = []
     waiting = 0
     for access in register.accesses:
         # What waits is overwritten or leaves its register here at the latest: it was stored by then.
@@ -254,14 +254,14 @@ def _together(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int, in
         following = after.closes if after is not None and after not in gaps and not waiting & ~after.live else None
         later = following is not None and following.index in stores and not following.writes & waiting
         if waiting and not later:
-            found.append(Move("after", access.index, waiting))
+            found.append(SpillMove("after", access.index, waiting))
             waiting = 0
     return found
 
 
-def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[Move] | None:
+def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[SpillMove] | None:
     """Store where the gaps are entered; None where an entry is shared with a path on which it is stored already."""
-    found: list[Move] = []
+    found: list[SpillMove] = []
     for gap in _in_order(gaps):
         if gap.opens is None:
             inside = [p in gaps for p in gap.predecessors]
@@ -270,13 +270,13 @@ def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[Move] | None:
             if any(inside):
                 return None
             if gap.live & ~constant:
-                found.append(Move("start", gap.block, gap.live & ~constant))
+                found.append(SpillMove("start", gap.block, gap.live & ~constant))
         else:
             parts = gap.live & ~constant
             if gap.opens.before in gaps:
                 parts &= gap.opens.writes
             if parts:
-                found.append(Move("after", gap.opens.index, parts))
+                found.append(SpillMove("after", gap.opens.index, parts))
     return found
 
 

@@ -21,7 +21,7 @@ from verilocc_mlir.spilling.choose import Candidates, Excess, choose, load_ahead
 from verilocc_mlir.spilling.constants import constants
 from verilocc_mlir.spilling.gaps import register_gaps
 from verilocc_mlir.spilling.insert import SpillTarget, insert_spills
-from verilocc_mlir.spilling.plan import Costs, Move, Places, SpillPlan, in_accumulators, insertion_places
+from verilocc_mlir.spilling.plan import Costs, Places, SpillMove, SpillPlan, in_accumulators, insertion_places
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.targets import Target
 
@@ -234,7 +234,7 @@ def _action(plan: SpillPlan, places: Places, reason: str, constant: int) -> Spil
     )
 
 
-def _words(move: Move) -> str:
+def _words(move: SpillMove) -> str:
     if move.where in ("start", "end"):
         return f"at the {move.where} of block {move.at}"
     return f"{move.where} instruction {move.at}"

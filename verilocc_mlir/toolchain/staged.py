@@ -41,7 +41,7 @@ RegAlloc = Literal["greedy", "basic", "fast"]
 _REGALLOC_PASSES: dict[RegAlloc, str] = {"greedy": "greedy", "basic": "regallocbasic", "fast": "regallocfast"}
 
 
-class Phase(IntEnum):
+class LlvmPhase(IntEnum):
     """A register-allocation phase; the value is LLVM's index in ``greedy,N`` and ``virtregrewriter,N``."""
 
     SGPR = 0
@@ -161,7 +161,7 @@ class StagedCompiler:
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
         return strip_mmra(printed.decode() if reprint else mir)
 
-    def resume(self, mir: str, *, done: Phase, until: Phase) -> str:
+    def resume(self, mir: str, *, done: LlvmPhase, until: LlvmPhase) -> str:
         """From text in which ``done`` is rewritten to the text before ``until``'s greedy.
 
         From SGPR to VGPR, LLVM itself runs the WWM phase in between; ``wwm_phase`` shows what it did.
@@ -173,24 +173,24 @@ class StagedCompiler:
 
     def wwm_phase(self, mir: str) -> WwmPhase:
         """From text with SGPRs rewritten: the text before and after LLVM's own WWM allocation."""
-        start = _resume_flag(Phase.SGPR)
+        start = _resume_flag(LlvmPhase.SGPR)
         return WwmPhase(
             self._resume("resume-wwm", mir, [start, "-stop-before=greedy,1"]),
             self._resume("greedy-wwm", mir, [start, "-stop-after=virtregrewriter,1"]),
         )
 
-    def llvm_allocate(self, mir: str, phase: Phase, allocator: RegAlloc = "greedy") -> str:
+    def llvm_allocate(self, mir: str, phase: LlvmPhase, allocator: RegAlloc = "greedy") -> str:
         """LLVM's own allocation of one phase: text before ``greedy,N`` to text after ``virtregrewriter,N``."""
         chosen = [] if allocator == "greedy" else [f"-{k}-regalloc={allocator}" for k in ("sgpr", "wwm", "vgpr")]
         start = f"-start-before={_REGALLOC_PASSES[allocator]},{phase.value}"
         flags = [*chosen, start, f"-stop-after=virtregrewriter,{phase.value}"]
         return self._resume(f"{allocator}-{phase.name.lower()}", mir, flags)
 
-    def direct_after(self, ir: str | bytes, phase: Phase) -> str:
+    def direct_after(self, ir: str | bytes, phase: LlvmPhase) -> str:
         """A plain ``llc`` of the IR up to the end of a phase, nothing resumed from text: LLVM then knows more."""
         return self._direct(ir, f"-stop-after=virtregrewriter,{phase.value}", f"direct-{phase.name.lower()}")
 
-    def direct_before(self, ir: str | bytes, phase: Phase) -> str:
+    def direct_before(self, ir: str | bytes, phase: LlvmPhase) -> str:
         """The same up to the start of a phase."""
         return self._direct(ir, f"-stop-before=greedy,{phase.value}", f"direct-to-{phase.name.lower()}")
 
@@ -203,9 +203,9 @@ class StagedCompiler:
         Args:
             verify: run the verifier after each pass, if the options say so; on reading the text llc always does.
         """
-        return self._finish("finish", mir, [_resume_flag(Phase.VGPR)], kind, verify)
+        return self._finish("finish", mir, [_resume_flag(LlvmPhase.VGPR)], kind, verify)
 
-    def finish_from(self, mir: str, phase: Phase, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
+    def finish_from(self, mir: str, phase: LlvmPhase, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """LLVM allocates everything from ``phase`` on: its own result from the very text that we allocate."""
         return self._finish("greedy-finish", mir, [f"-start-before=greedy,{phase.value}"], kind, verify)
 
@@ -290,7 +290,7 @@ def has_wwm_registers(mir: str) -> bool:
     return "WWM_REG" in mir or "SI_SPILL_S32_TO_VGPR" in mir or bool(re.search(r"^  wwmReservedRegs: *\n", mir, re.M))
 
 
-def _resume_flag(done: Phase) -> str:
-    if done is Phase.SGPR:
+def _resume_flag(done: LlvmPhase) -> str:
+    if done is LlvmPhase.SGPR:
         return "-start-before=virtregrewriter,0"
     return f"-start-after=virtregrewriter,{done.value}"

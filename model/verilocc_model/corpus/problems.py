@@ -22,14 +22,13 @@ from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR
-from verilocc_mlir.problem.build import Phase as PhaseName
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.rewrite import rewrite_function
 from verilocc_mlir.target.targets import Target, target
-from verilocc_mlir.toolchain.staged import Phase, StagedCompiler
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
-_PHASES: tuple[tuple[PhaseName, Phase], ...] = (("sgpr", Phase.SGPR), ("vgpr", Phase.VGPR))
+_PHASES: tuple[tuple[Phase, LlvmPhase], ...] = (("sgpr", LlvmPhase.SGPR), ("vgpr", LlvmPhase.VGPR))
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Stated:
         return self.file.functions[0]
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> LlvmPhase:
         """As the tool chain calls it."""
         return {str(name): phase for name, phase in _PHASES}[self.problem.phase]
 
@@ -80,8 +79,10 @@ def stated_problems(
         found = Stated(text, file, build_problem(file, function, machine, name))
         if found.problem.ranges:
             yield found
-        if phase is Phase.SGPR:
-            text = compiler.resume(_answered(found, machine, compiler, solver_seconds), done=phase, until=Phase.VGPR)
+        if phase is LlvmPhase.SGPR:
+            text = compiler.resume(
+                _answered(found, machine, compiler, solver_seconds), done=phase, until=LlvmPhase.VGPR
+            )
 
 
 def problem_demands(problem: AllocationProblem) -> tuple[Demand, ...]:

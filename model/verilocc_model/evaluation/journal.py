@@ -13,7 +13,7 @@ from verilocc_model.evaluation.evaluate import Row
 from verilocc_model.price import Price
 
 
-class Journal:
+class EvaluationJournal:
     """A file of lines: what is measured with what, then the rows of each problem.
 
     Args:

@@ -19,7 +19,7 @@ from verilocc_mlir.hooks.triton.options import PassThrough, wanted
 from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.report.model import Report
+from verilocc_mlir.results.compile import Report
 
 logger = logging.getLogger("verilocc_mlir.hooks.triton")
 

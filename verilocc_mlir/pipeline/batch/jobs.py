@@ -38,7 +38,7 @@ class Result:
         number: the job's.
         outcome: INVALID for bad input or a tool that failed.
         data: the result in the form asked for; None unless it is proved.
-        report: the report as ``verilocc_mlir.report.json.to_data`` has it, None where it did not come to one.
+        report: the report as ``results.documents.compile.to_data`` has it, None where it did not come to one.
         message: why it is not proved, in a line.
         final: the job would end the same way again, as far as can be told.
         seconds: elapsed time of the work itself.

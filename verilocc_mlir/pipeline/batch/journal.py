@@ -1,6 +1,6 @@
 """What earlier runs finished: one line of JSON for each result, appended when it is there.
 
-A line is an input as in the batch report (``report/batch/batch.schema.json``), with ``journal``, the version, and
+A line is an input as in the batch report (``results/documents/batch.schema.json``), with ``journal``, the version, and
 ``name``, the result's path from the journal's directory. The last line of a name counts. Lines that are cut or of
 another version do not count, so a journal may end anywhere.
 """
@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import Any, cast
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.report.batch.json import item_data, item_from_data
-from verilocc_mlir.report.batch.model import BATCH_VERSION, BatchItem
+from verilocc_mlir.results.batch import BATCH_VERSION, BatchItem
+from verilocc_mlir.results.documents.batch import item_data, item_from_data
 
 JOURNAL_NAME = "verilocc-batch.jsonl"
 
 
-class Journal:
+class BatchJournal:
     """The journal of one directory, locked against other runs until it is closed.
 
     Raises:
@@ -50,7 +50,7 @@ class Journal:
         for line in data.splitlines():
             self._read(line)
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> BatchJournal:
         return self
 
     def __exit__(

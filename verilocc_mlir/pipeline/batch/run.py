@@ -14,13 +14,13 @@ from typing import Any
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import UNKNOWN_VERSION
 from verilocc_mlir.files import write_whole
+from verilocc_mlir.forms import to_json
 from verilocc_mlir.pipeline.batch.jobs import Executor, Job, Result
-from verilocc_mlir.pipeline.batch.journal import Journal
+from verilocc_mlir.pipeline.batch.journal import BatchJournal
 from verilocc_mlir.pipeline.batch.plan import BatchInput, shown
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.report.batch.model import BatchItem, Origin
-from verilocc_mlir.report.json import render
+from verilocc_mlir.results.batch import BatchItem, Origin
 from verilocc_mlir.store import Store
 
 _RESULT, _REPORT = "result", "report.json"
@@ -60,7 +60,7 @@ def compile_batch(
     """
     with contextlib.ExitStack() as stack:
         roots = {i.root for i in inputs}
-        journals = {root: stack.enter_context(Journal(root)) for root in sorted(roots)}
+        journals = {root: stack.enter_context(BatchJournal(root)) for root in sorted(roots)}
         yield from _Run(executor, options, journals).items(inputs)
 
 
@@ -74,7 +74,7 @@ class _Todo:
 
 
 class _Run:
-    def __init__(self, executor: Executor, options: BatchOptions, journals: Mapping[Path, Journal]) -> None:
+    def __init__(self, executor: Executor, options: BatchOptions, journals: Mapping[Path, BatchJournal]) -> None:
         self._executor = executor
         self._options = options
         self._journals = journals
@@ -163,7 +163,7 @@ class _Run:
         )
         store = self._options.store
         if store is not None and key and result.data is not None and result.report is not None:
-            parts = {_RESULT: result.data, _REPORT: render(result.report).encode()}
+            parts = {_RESULT: result.data, _REPORT: to_json(result.report).encode()}
             try:
                 store.put(key, parts)
             except OSError as error:
@@ -187,7 +187,7 @@ class _Run:
                 item = replace(item, output=output, output_sha256=hashlib.sha256(data).hexdigest())
             if self._options.reports and report is not None:
                 named = {"path": shown(given.source), "sha256": one.digest}
-                text = render({**report, "input": named, "output": output or None}).encode()
+                text = to_json({**report, "input": named, "output": output or None}).encode()
                 write_whole(given.report, text)
                 item = replace(item, report=shown(given.report), report_sha256=hashlib.sha256(text).hexdigest())
         except OSError as error:

@@ -28,8 +28,8 @@ from verilocc_mlir.pipeline.asked import allocators_of
 from verilocc_mlir.pipeline.batch.jobs import BEFORE
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.report.json import to_data
-from verilocc_mlir.report.model import EXIT_CODES, Report
+from verilocc_mlir.results.compile import EXIT_CODES, Report
+from verilocc_mlir.results.documents.compile import to_data
 
 JOB_VARIABLE = "VERILOCC_JOB"
 """Environment variable that a worker and all it starts have: what is to be ended with it, whatever its group."""

@@ -1,1 +1,1 @@
-"""What ``verilocc allocate`` got: data (``model``), JSON (``allocate.schema.json``) and text."""
+"""What ``verilocc allocate`` got, as a table."""

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from verilocc_mlir.report.allocate.model import AllocatedFunction, AllocateReport
 from verilocc_mlir.report.text import STYLES
+from verilocc_mlir.results.allocate import AllocatedFunction, AllocateReport
 
 
 def print_allocated(report: AllocateReport, to: Console) -> None:

@@ -10,8 +10,8 @@ from string import Template
 from smt_verifier.audit import Finding, FunctionAudit
 from smt_verifier.audit.core.report import Fact
 from smt_verifier.audit.wording import path_text
-from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
 from verilocc_mlir.report.audit.rules import rule_text
+from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 
 _CONTEXT = 5
 """Lines shown before and after each line that matters."""

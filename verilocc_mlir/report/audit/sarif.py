@@ -19,8 +19,8 @@ from smt_verifier.audit import RULES, Finding, FunctionAudit
 from smt_verifier.audit.core.report import FAULTS, Fact
 from smt_verifier.audit.wording import details
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.report.audit.model import AuditedPair, AuditRun, Listing
 from verilocc_mlir.report.audit.rules import rule_text
+from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 

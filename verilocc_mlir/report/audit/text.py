@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from smt_verifier.audit import Finding, FunctionAudit
 from smt_verifier.audit.wording import details
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.report.audit.model import AuditedPair, AuditRun
+from verilocc_mlir.results.audit import AuditedPair, AuditRun
 
 
 def to_text(run: AuditRun) -> str:

@@ -1,1 +1,1 @@
-"""What ``verilocc compile-many`` did: data, JSON with its schema, and the summary for people."""
+"""What ``verilocc compile-many`` did, as lines and a table."""

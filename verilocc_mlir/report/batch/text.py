@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.report.batch.model import BatchItem, BatchReport, Origin
 from verilocc_mlir.report.text import STYLES
+from verilocc_mlir.results.batch import BatchItem, BatchReport, Origin
 
 _ORIGINS = {Origin.COMPILED: "compiled", Origin.CACHE: "from cache", Origin.JOURNAL: "done before"}
 

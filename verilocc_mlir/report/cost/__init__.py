@@ -1,1 +1,1 @@
-"""Reports of ``verilocc cost`` and ``verilocc compare``."""
+"""Tables of ``verilocc cost`` and ``verilocc compare``."""

@@ -25,9 +25,9 @@ from typing import Any
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.report.page.boxes import Box, assigned_boxes, fixed_boxes, registers_of, row_name
 from verilocc_mlir.report.page.follow import Followed, follow
-from verilocc_mlir.report.page.model import PhaseRecord
 from verilocc_mlir.report.page.moves import MoveRow, move_rows
 from verilocc_mlir.report.page.pressure import demand, in_use, loops, peak, wave_steps
+from verilocc_mlir.results.page import PhaseRecord
 from verilocc_mlir.target.registers import (
     AGPR_BASE,
     SGPR_BASE,

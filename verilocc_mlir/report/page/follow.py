@@ -32,7 +32,7 @@ _ACCUMULATOR_MOVE = "V_ACCVGPR_"
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class TextMove:
     """An instruction of the text after allocation that moves or repeats a value.
 
     Attributes:
@@ -60,7 +60,7 @@ class Followed:
     """Where live ranges are, and the moves; ``removed`` copies stood before allocation and do not after it."""
 
     boxes: list[Box]
-    moves: tuple[Move, ...]
+    moves: tuple[TextMove, ...]
     removed: int
 
 
@@ -89,7 +89,7 @@ class _Follower:
         self.since: dict[int, int] = {}
         self.runs: dict[int, list[tuple[int, int, int]]] = {}
         self.slots: dict[int, tuple[int, bool]] = {}
-        self.moves: list[Move] = []
+        self.moves: list[TextMove] = []
         self.repeated: dict[int, int] = {}
         self.removed = 0
         self.block = 0
@@ -295,7 +295,7 @@ class _Follower:
             units = [u for op in sources if op.phys for u in physical_register(op.phys).units]
             name = next((f"%{self.holds[u][0]}" for u in units if u in self.holds), "")
         banks = tuple(r.bank.value for r in registers) if len(registers) == 2 else ()
-        self.moves.append(Move(kind, self.block, slot, str(post), post.line, name, banks))
+        self.moves.append(TextMove(kind, self.block, slot, str(post), post.line, name, banks))
 
     def _alive(self, unit: int) -> list[Segment]:
         """When the unit is in use in the text after, in slots of the text before."""

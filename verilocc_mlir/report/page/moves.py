@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.problem.build import frequency
-from verilocc_mlir.report.page.follow import Move
-from verilocc_mlir.report.page.model import Action, PhaseRecord
+from verilocc_mlir.report.page.follow import TextMove
 from verilocc_mlir.report.page.pressure import Curve, at
+from verilocc_mlir.results.page import Action, PhaseRecord
 
 TITLES = {
     "spill": "spilled",
@@ -29,7 +29,7 @@ class MoveRow:
     """One row.
 
     Attributes:
-        kind: as of ``Move`` or ``Action``.
+        kind: as of ``TextMove`` or ``Action``.
         name: the live range, or ``""``.
         block: ``bb.3``.
         index: instruction of the text before allocation that it stands at.
@@ -56,7 +56,7 @@ class MoveRow:
         return TITLES.get(self.kind, self.kind)
 
 
-def move_rows(record: PhaseRecord, moves: Sequence[Move], wanted: Curve, by: str) -> list[MoveRow]:
+def move_rows(record: PhaseRecord, moves: Sequence[TextMove], wanted: Curve, by: str) -> list[MoveRow]:
     """Actions as they were given, then the text's moves, each in program order.
 
     Args:
@@ -93,7 +93,7 @@ def _action_row(action: Action, block: str, depth: int) -> MoveRow:
     return MoveRow(action.kind, action.register, block, action.point // 4, "", 0, depth, action.weight, action.reason)
 
 
-def _reason(move: Move, wanted: int, room: int, by: str, scalar: bool) -> str:
+def _reason(move: TextMove, wanted: int, room: int, by: str, scalar: bool) -> str:
     if move.kind == "copy":
         if len(set(move.banks)) == 2:
             return f"from {move.banks[1].upper()} to {move.banks[0].upper()}; stood before allocation"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Verdict
-from verilocc_mlir.report.page.model import PhaseRecord
+from verilocc_mlir.results.page import PhaseRecord
 
 
 @dataclass(frozen=True, slots=True)

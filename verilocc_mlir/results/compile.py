@@ -27,7 +27,7 @@ EXIT_CODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """One violated constraint or failed obligation: the rule's stable name and the message with its place; of an
     audit's also the kind of fault (``smt_verifier.audit.Fault``), else ``""``.
     """
@@ -39,12 +39,12 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """What ``prove`` or ``audit`` answered, on how many named obligations; at most a few findings are kept."""
 
     outcome: Outcome
     obligations: int
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[CheckFinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class Attempt:
     allocator: str
     ended: str
     reason: str = ""
-    proof: Verdict | None = None
-    audit: Verdict | None = None
+    proof: CheckResult | None = None
+    audit: CheckResult | None = None
     server: str = ""
     cause: str = ""
     version: str = ""
@@ -169,7 +169,7 @@ class FunctionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimedStep:
     """CPU seconds of one step of the run: ours (``audit``) or a tool's (``llc pre-RA``)."""
 
     name: str
@@ -208,7 +208,7 @@ class Report:
     functions: tuple[FunctionReport, ...]
     mended: tuple[str, ...]
     notes: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TimedStep, ...]
     wall_seconds: float
     output: str = ""
 

@@ -6,7 +6,7 @@ from typing import overload
 
 from verilocc_mlir.cost.compare import CAUSES, COMPONENTS, TITLES
 from verilocc_mlir.cost.model import KernelCost
-from verilocc_mlir.report.page.model import CostRow
+from verilocc_mlir.results.page import CostRow
 
 
 def cost_rows(ours: KernelCost, llvm: KernelCost | None) -> tuple[CostRow, ...]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from smt_verifier.audit import AuditReport, Finding, FunctionAudit
 from smt_verifier.outcome import Outcome, combine
 from verilocc_mlir.errors import ExitCode
-from verilocc_mlir.report.model import EXIT_CODES
+from verilocc_mlir.results.compile import EXIT_CODES
 
 AUDIT_VERSION = 2
 """Version of the JSON form; raised whenever ``audit.schema.json`` changes."""

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable
 
-from smt_verifier.audit import FunctionAudit
-from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove import ProofResult
-from smt_verifier.smt import Obligation, Verdict, to_smtlib
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import (
     Affinity,
     AllocationProblem,
@@ -22,6 +16,7 @@ from verilocc_mlir.problem.model import (
     LaneGroup,
     LiveRange,
     Occupancy,
+    Phase,
     Point,
     Preference,
     Relation,
@@ -29,7 +24,6 @@ from verilocc_mlir.problem.model import (
 )
 from verilocc_mlir.problem.schema import problem_from_json, to_json
 
-MAX_FINDINGS = 64
 OUTCOMES = {
     Outcome.PROVED: verdict_pb2.OUTCOME_PROVED,
     Outcome.REFUTED: verdict_pb2.OUTCOME_REFUTED,
@@ -49,7 +43,6 @@ _KINDS = {
     "use": problem_pb2.POINT_KIND_USE,
 }
 _KIND_NAMES: dict[int, str] = {number: name for name, number in _KINDS.items()}
-_STATUS = {Outcome.PROVED: "unsat", Outcome.REFUTED: "sat"}
 
 
 def mask_bytes(mask: int) -> bytes:
@@ -151,57 +144,6 @@ def problem_of(message: problem_pb2.AllocationProblem) -> AllocationProblem:
     )
     # The JSON form's checks are the problem's: one place says what a problem is.
     return problem_from_json(to_json(problem))
-
-
-def verdict_of_proof(proof: ProofResult, asked: Iterable[verdict_pb2.Obligation]) -> verdict_pb2.Verdict:
-    """``prove``'s answer."""
-    findings = [
-        verdict_pb2.Finding(
-            rule=v.rule, outcome=verdict_pb2.OUTCOME_REFUTED, message=v.message, registers=v.names, free=v.free
-        )
-        for v in proof.violations[:MAX_FINDINGS]
-    ]
-    outcome = OUTCOMES[proof.outcome]
-    if proof.reason:
-        findings.append(verdict_pb2.Finding(rule="prove", outcome=outcome, message=proof.reason))
-    return verdict_pb2.Verdict(outcome=outcome, checked=proof.obligations, findings=findings, obligations=asked)
-
-
-def verdict_of_audit(audit: FunctionAudit, asked: Iterable[verdict_pb2.Obligation]) -> verdict_pb2.Verdict:
-    """``audit``'s answer."""
-    messages = [
-        verdict_pb2.Finding(
-            rule=f.rule,
-            outcome=OUTCOMES[f.outcome],
-            message=render(f).partition(": ")[2],
-            line_before=f.pre_line,
-            line_after=f.post_line,
-            fault=str(f.fault),
-        )
-        for f in audit.findings[:MAX_FINDINGS]
-    ]
-    return verdict_pb2.Verdict(
-        outcome=OUTCOMES[audit.outcome],
-        checked=audit.obligations,
-        findings=messages,
-        obligations=asked,
-        literal_goals=audit.goals.literal,
-        decided_goals=audit.goals.decided,
-    )
-
-
-def obligation_messages(asked: Iterable[tuple[Obligation, Verdict]]) -> list[verdict_pb2.Obligation]:
-    """Digests of what a solver was asked; the text hashed is the one that ``verilocc audit --smt-dir`` writes."""
-    return [
-        verdict_pb2.Obligation(
-            name=obligation.name,
-            sha256=hashlib.sha256(to_smtlib(obligation, _STATUS.get(verdict.outcome, "unknown")).encode()).digest(),
-            logic=obligation.logic,
-            goals=len(obligation.goals),
-            outcome=OUTCOMES[verdict.outcome],
-        )
-        for obligation, verdict in asked
-    ]
 
 
 def _range_message(live: LiveRange) -> problem_pb2.LiveRange:

@@ -22,10 +22,10 @@ from grpc_status import rpc_status
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc_mlir.errors import ExitCode, InputError, VeriloccError
-from verilocc_mlir.pipeline.settings import ServerAccess
-from verilocc_mlir.service.addresses import SOCKET, is_local
-from verilocc_mlir.service.security import channel_credentials
-from verilocc_mlir.service.status import DOMAIN, code_of
+from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
+from verilocc_mlir.remote.addresses import SOCKET, is_local
+from verilocc_mlir.remote.codes import DOMAIN, code_of
+from verilocc_mlir.remote.credentials import channel_credentials
 
 TOKEN_VARIABLE = "VERILOCC_TOKEN"
 """Environment variable with the bearer token, where no file is named."""
@@ -47,7 +47,6 @@ _CROWDED = "Concurrent RPC limit exceeded!"
 """grpcio's own words for more calls at once than a server of it takes; a message that is too large has the same code,
 and neither has details."""
 _Answer = TypeVar("_Answer")
-_DEFAULT_ACCESS = ServerAccess()
 _STATUS: Any = rpc_status
 """Has no types."""
 
@@ -125,7 +124,7 @@ class Client:
     """
 
     def __init__(
-        self, address: str, access: ServerAccess = _DEFAULT_ACCESS, policy: RetryPolicy = RetryPolicy(), shown: str = ""
+        self, address: str, access: ServerAccess = DEFAULT_ACCESS, policy: RetryPolicy = RetryPolicy(), shown: str = ""
     ) -> None:
         self.address = address
         self.shown = shown or address

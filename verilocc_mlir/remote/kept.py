@@ -8,14 +8,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.pipeline.settings import ServerAccess, Settings
+from verilocc_mlir.remote.access import ServerAccess
 
 if TYPE_CHECKING:
-    from verilocc_mlir.allocators.remote import RemoteAllocator
+    from verilocc_mlir.remote.allocator import RemoteAllocator
 
 
-def remote_allocator(settings: Settings) -> RemoteAllocator:
-    """The allocator behind ``settings.server``.
+def remote_allocator(server: str, name: str, access: ServerAccess) -> RemoteAllocator:
+    """The allocator called ``name``, ``""`` for the default, of the server at the address ``server``.
 
     Raises:
         UnsupportedError: the packages of the service are not installed. InputError: as for ``Client``.
@@ -24,14 +24,14 @@ def remote_allocator(settings: Settings) -> RemoteAllocator:
         raise UnsupportedError(
             "an allocation server is named, and grpc is not installed", hint="pip install 'verilocc-mlir[service]'"
         )
-    return _kept(settings.server, settings.server_allocator, settings.access)
+    return _kept(server, name, access)
 
 
 @lru_cache(maxsize=1)
 def _kept(server: str, name: str, access: ServerAccess) -> RemoteAllocator:
     # The library writes what it thinks of handshakes and name servers to standard error; errors say it once, and why.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from verilocc_mlir.allocators.remote import RemoteAllocator
-    from verilocc_mlir.service.client import Client
+    from verilocc_mlir.remote.allocator import RemoteAllocator
+    from verilocc_mlir.remote.client import Client
 
     return RemoteAllocator(Client(server, access), allocator=name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from smt_verifier.outcome import Outcome, combine
 from verilocc_mlir.errors import ExitCode
-from verilocc_mlir.report.model import EXIT_CODES
+from verilocc_mlir.results.compile import EXIT_CODES
 
 ALLOCATE_VERSION = 1
 """Version of the JSON form; raised whenever ``allocate.schema.json`` changes."""

@@ -12,8 +12,8 @@ from verilocc.v1 import verdict_pb2
 from verilocc_mlir.allocators.protocol import UNKNOWN_VERSION, AllocationFailure
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_mlir.service import wire
-from verilocc_mlir.service.client import Client, RemoteError, printable
+from verilocc_mlir.remote import wire
+from verilocc_mlir.remote.client import Client, RemoteError, printable
 from verilocc_mlir.target.registers import physical_register
 
 DEFAULT_REST_SECONDS = 30.0

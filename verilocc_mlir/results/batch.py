@@ -8,7 +8,7 @@ from enum import Enum
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode
-from verilocc_mlir.report.model import EXIT_CODES
+from verilocc_mlir.results.compile import EXIT_CODES
 
 BATCH_VERSION = 1
 """Version of the JSON form, the journal's records included; raised whenever ``batch.schema.json`` changes."""

@@ -1,0 +1,267 @@
+"""The import contracts of pyproject.toml: they hold, each seeded arrow breaks its own, and no string goes past them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PACKAGES = {"verilocc_mlir": "verilocc_mlir", "smt_verifier": "smt_verifier", "verilocc_model": "model/verilocc_model"}
+LAYERS = "layers of the compiler"
+VERIFIER = "the verifier shares nothing with what it verifies"
+CORE = "what decides a verdict imports nothing that does not"
+SECRET = "what is verified does not know the verifier"
+LATE = "loaded when they are"
+
+
+def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
+    tool = Path(sys.executable).with_name("lint-imports")
+    if not tool.exists():
+        pytest.skip("import-linter is not installed: make test installs it")
+    return subprocess.run(
+        [str(tool), "--no-cache", "--config", "pyproject.toml"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{directory}{os.pathsep}{directory / 'model'}"},
+    )
+
+
+def broken(directory: Path) -> set[str]:
+    """Names of the contracts that are broken."""
+    done = lint_imports(directory)
+    names = set(re.findall(r"^(\S.*) BROKEN", done.stdout, re.MULTILINE))
+    assert bool(names) == bool(done.returncode), done.stdout + done.stderr
+    return names
+
+
+@pytest.fixture(scope="module", name="copy")
+def _copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages and their configuration, to be broken on purpose and mended again."""
+    directory = tmp_path_factory.mktemp("tree")
+    ignore = shutil.ignore_patterns("__pycache__", "*.dat", "weights")
+    for package in PACKAGES.values():
+        shutil.copytree(REPOSITORY / package, directory / package, ignore=ignore)
+    (directory / "scripts").mkdir()
+    shutil.copy(REPOSITORY / "scripts" / "import_contracts.py", directory / "scripts")
+    shutil.copy(REPOSITORY / "pyproject.toml", directory)
+    return directory
+
+
+def test_the_contracts_hold() -> None:
+    assert broken(REPOSITORY) == set()
+
+
+def test_the_copy_is_whole(copy: Path) -> None:
+    assert broken(copy) == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    [
+        # The five that came through when every contract was a list of what is forbidden.
+        ("verilocc_mlir/errors.py", "import verilocc_mlir.store", LAYERS),
+        ("verilocc_mlir/mir/model.py", "import verilocc_mlir.store", LAYERS),
+        ("verilocc_mlir/analysis/cfg.py", "import verilocc_mlir.spilling.plan", LAYERS),
+        ("smt_verifier/audit/core/check.py", "import verilocc_mlir.spilling.plan", VERIFIER),
+        ("smt_verifier/audit/core/check.py", "import verilocc_mlir.cost.model", VERIFIER),
+        # The trusted core, and what it stands on.
+        ("smt_verifier/audit/core/check.py", "import smt_verifier.audit.explain", CORE),
+        ("smt_verifier/audit/core/product.py", "import smt_verifier.audit.infer", CORE),
+        ("smt_verifier/audit/core/judge.py", "import smt_verifier.prove.prover", CORE),
+        ("smt_verifier/audit/core/judge.py", "import smt_verifier.artefacts", CORE),
+        ("smt_verifier/audit/core/machine.py", "import verilocc_mlir.problem.model", CORE),
+        ("smt_verifier/audit/core/rules.py", "from verilocc_mlir.analysis import liveness", VERIFIER),
+        ("smt_verifier/smt/solver.py", "import smt_verifier.audit", "layers of the verifier"),
+        ("smt_verifier/outcome.py", "import smt_verifier.smt", "layers of the verifier"),
+        ("verilocc_mlir/mir/model.py", "import verilocc_mlir.target.targets", LAYERS),
+        ("verilocc_mlir/target/targets.py", "import verilocc_mlir.analysis.cfg", LAYERS),
+        ("verilocc_mlir/errors.py", "import verilocc_mlir.mir.model", LAYERS),
+        # The verifier, and who may know it.
+        ("smt_verifier/outcome.py", "import verilocc_mlir.analysis", VERIFIER),
+        ("smt_verifier/prove/prover.py", "import verilocc_mlir.problem.build", VERIFIER),
+        ("smt_verifier/prove/prover.py", "import verilocc_mlir.allocators", VERIFIER),
+        ("smt_verifier/prove/forms.py", "import verilocc_mlir.results.compile", VERIFIER),
+        ("smt_verifier/recheck.py", "import verilocc_model.price", VERIFIER),
+        ("verilocc_mlir/spilling/plan.py", "import smt_verifier.outcome", SECRET),
+        ("verilocc_mlir/allocators/search.py", "import smt_verifier.prove", SECRET),
+        ("verilocc_mlir/cost/model.py", "import smt_verifier.outcome", SECRET),
+        ("smt_verifier/outcome.py", "import z3", LATE),
+        # Layers.
+        ("verilocc_mlir/problem/build.py", "import verilocc_mlir.allocators", LAYERS),
+        ("verilocc_mlir/spilling/plan.py", "import verilocc_mlir.allocators", LAYERS),
+        ("verilocc_mlir/allocators/search.py", "import verilocc_mlir.remote.client", LAYERS),
+        ("verilocc_mlir/results/compile.py", "import verilocc_mlir.pipeline.settings", LAYERS),
+        ("verilocc_mlir/results/compile.py", "import verilocc_mlir.report.text", LAYERS),
+        ("verilocc_mlir/pipeline/recording.py", "import verilocc_mlir.report.page.html", LAYERS),
+        ("verilocc_mlir/pipeline/settings.py", "import verilocc_mlir.cli", LAYERS),
+        ("verilocc_mlir/pipeline/settings.py", "import verilocc_mlir.service.jobs", LAYERS),
+        ("verilocc_mlir/remote/client.py", "import verilocc_mlir.service.jobs", LAYERS),
+        ("verilocc_mlir/hooks/vmfb.py", "import verilocc_mlir.service.jobs", LAYERS),
+        ("verilocc_mlir/service/jobs.py", "import verilocc_mlir.hooks.torch", LAYERS),
+        ("verilocc_mlir/hooks/vmfb.py", "import verilocc_mlir.cli", LAYERS),
+        ("verilocc_mlir/mir/model.py", "import verilocc_mlir", LAYERS),
+        # What the layers cannot say.
+        ("verilocc_mlir/problem/model.py", "import verilocc_mlir.errors", "problem.model is plain data"),
+        ("verilocc_mlir/allocators/search.py", "import verilocc_mlir.mir.model", "allocators see the problem"),
+        ("verilocc_mlir/rewrite/function.py", "import verilocc_mlir.problem.build", "rewrite takes the problem"),
+        ("verilocc_mlir/banks/mfma.py", "import verilocc_mlir.analysis.lanes", "banks imports mir and target only"),
+        ("verilocc_mlir/cost/model.py", "import verilocc_mlir.toolchain.run", "only cost.read drives tools"),
+        ("verilocc_mlir/cost/flow.py", "import verilocc_mlir.problem.model", "cost is a model of text"),
+        ("verilocc_mlir/toolchain/run.py", "import verilocc_mlir.target.targets", "tools know files"),
+        ("verilocc_mlir/store.py", "import verilocc_mlir.mir.model", "store and files keep bytes"),
+        (
+            "verilocc_mlir/remote/client.py",
+            "import verilocc_mlir.problem.build\nimport verilocc_mlir.mir",
+            "the client",
+        ),
+        ("verilocc_mlir/report/text.py", "import verilocc_mlir.allocators", "a report draws results"),
+        ("verilocc_mlir/pipeline/recording.py", "import jinja2", "pages are drawn by report"),
+        ("verilocc_mlir/pipeline/compile.py", "import grpc", "speak gRPC"),
+        ("verilocc_mlir/pipeline/batch/run.py", "import verilocc_mlir.pipeline.batch.local", "a batch knows"),
+        ("verilocc_mlir/pipeline/batch/run.py", "import ray", "Ray is loaded by the deployment"),
+        ("verilocc_mlir/allocators/exact/solver.py", "import ortools", LATE),
+        ("verilocc_mlir/hooks/vmfb.py", "import torch", LATE),
+        ("verilocc_mlir/pipeline/phase.py", "import verilocc_model", "nothing of the compiler but its command line"),
+        ("model/verilocc_model/price.py", "import torch", "encoding and decoding load no language model"),
+        ("model/verilocc_model/price.py", "import smt_verifier.prove", "encoding and decoding need neither"),
+        ("model/verilocc_model/corpus/cells.py", "import verilocc_mlir.cli", "the corpus loads front ends"),
+    ],
+)
+def test_a_seeded_arrow_breaks_its_contract(copy: Path, module: str, line: str, contract: str) -> None:
+    path = copy / module
+    whole = path.read_text()
+    path.write_text(f"{whole}\n{line}\n")
+    try:
+        names = broken(copy)
+    finally:
+        path.write_text(whole)
+    assert any(contract in name for name in names), names
+
+
+@pytest.mark.parametrize(
+    ("package", "user", "contract"),
+    [
+        ("verilocc_mlir/novelty", None, LAYERS),
+        ("smt_verifier/novelty", None, "layers of the verifier"),
+        ("verilocc_mlir/novelty", "smt_verifier/prove/prover.py", VERIFIER),
+        ("verilocc_mlir/novelty", "verilocc_mlir/allocators/search.py", "allocators see the problem"),
+        ("smt_verifier/audit/novelty", "smt_verifier/audit/core/check.py", CORE),
+    ],
+)
+def test_a_new_package_is_refused_until_it_is_listed(copy: Path, package: str, user: str | None, contract: str) -> None:
+    (copy / package).mkdir()
+    (copy / package / "__init__.py").touch()
+    path = copy / (user or "verilocc_mlir/version.py")
+    whole = path.read_text()
+    if user:
+        path.write_text(f"{whole}\nimport {package.replace('/', '.')}\n")
+    try:
+        names = broken(copy)
+    finally:
+        shutil.rmtree(copy / package)
+        path.write_text(whole)
+    assert any(contract in name for name in names), names
+
+
+# Arrows that are strings.
+
+OURS = re.compile(r"\b(?:verilocc_mlir|smt_verifier|verilocc_model)\b(?:\.[a-z_]\w*)*")
+LOADERS = {"import_module", "__import__", "find_spec", "spec_from_file_location", "run_module", "run_path"}
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for package, place in PACKAGES.items():
+        for path in sorted((REPOSITORY / place).rglob("*.py")):
+            parts = path.relative_to(REPOSITORY / place).with_suffix("").parts
+            yield ".".join((package, *parts)).removesuffix(".__init__"), ast.parse(path.read_text())
+
+
+def _prose(tree: ast.Module) -> set[ast.AST]:
+    """Strings that load nothing: docstrings, names of loggers, and what errors and help say."""
+    prose: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            prose.add(node.value)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("logging.getLogger", "SystemExit"):
+            prose.update(node.args)
+    return prose
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """Modules of ours that strings name; what follows the module in ``module.attribute`` is cut off."""
+    prose = _prose(tree)
+    texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and n not in prose]
+    return {_module(name) for text in texts if isinstance(text, str) for name in OURS.findall(text)}
+
+
+def _module(name: str) -> str:
+    while "." in name and not _is_module(name):
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _is_module(name: str) -> bool:
+    package, *rest = name.split(".")
+    path = REPOSITORY.joinpath(PACKAGES[package], *rest)
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def _own(module: str) -> str:
+    """The package of the layers that a module is in: a name within it evades no contract."""
+    return ".".join(module.split(".")[:2])
+
+
+def _configured() -> dict[str, Any]:
+    toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    return toml.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["verilocc"]
+
+
+def test_names_in_strings_are_the_listed_ones() -> None:
+    named = {
+        module: sorted(n for n in _names(tree) if ("." in n and _own(n) != _own(module)) or n == "verilocc_model")
+        for module, tree in _modules()
+    }
+    assert {module: names for module, names in named.items() if names} == _configured()["loaded-by-name"]
+
+
+def test_modules_that_load_what_they_compute_are_the_listed_ones() -> None:
+    computing = {
+        module
+        for module, tree in _modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] in LOADERS
+        and ast.unparse(node.func) != "import_module"  # of torch_import, a function of ours
+        and not (node.args and isinstance(node.args[0], ast.Constant))
+    }
+    listed = [module for modules in _configured()["computed-names"].values() for module in modules]
+    assert sorted(computing) == sorted(listed)
+
+
+def test_nothing_runs_a_module_by_a_flag() -> None:
+    """``python -m`` would start what no contract sees."""
+    flags = [m for m, t in _modules() for n in ast.walk(t) if isinstance(n, ast.Constant) and n.value == "-m"]
+    assert flags == []
+
+
+def test_only_the_solver_package_loads_z3() -> None:
+    loaders = [
+        path.relative_to(REPOSITORY)
+        for package in ("verilocc_mlir", "smt_verifier")
+        for path in (REPOSITORY / package).rglob("*.py")
+        if re.search(r"""^\s*(import|from) z3|import_module\(.z3""", path.read_text(), re.MULTILINE)
+    ]
+    assert loaders
+    assert {path.parent for path in loaders} == {Path("smt_verifier/smt")}

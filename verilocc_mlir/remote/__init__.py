@@ -1,0 +1,4 @@
+"""The client's side of the gRPC service: how to reach a server, its messages, and the allocator behind it.
+
+``access`` is plain data. ``kept.remote_allocator`` is the way in; all else here needs the extra ``service``.
+"""

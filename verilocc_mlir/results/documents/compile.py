@@ -1,0 +1,181 @@
+"""A compilation as JSON: what ``verilocc compile --report=FILE.json`` writes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from smt_verifier.audit import Fault
+from smt_verifier.outcome import Outcome
+from verilocc_mlir import forms
+from verilocc_mlir.forms import Amount, ExitNumber, Form, Positive, Sha256, ToolWithLlvm, Whole, about, filled
+from verilocc_mlir.problem.model import Phase
+from verilocc_mlir.results.compile import REPORT_VERSION, FunctionReport, PhaseReport, Report
+
+
+class InputForm(Form):
+    """The file that was read."""
+
+    path: str
+    sha256: Sha256
+
+
+class CheckFindingForm(Form):
+    """One violated constraint or failed obligation."""
+
+    rule: str
+    outcome: Outcome
+    fault: Annotated[
+        str | None, about("of an audit's finding: what kind of thing is wrong", enum=[*(f.value for f in Fault), None])
+    ]
+    message: str
+
+
+class CheckForm(Form):
+    """What a proof or an audit answered."""
+
+    outcome: Outcome
+    obligations: Whole
+    findings: list[CheckFindingForm]
+
+
+class AttemptForm(Form):
+    """One allocation of one function in one phase."""
+
+    allocator: str
+    version: str | None
+    ended: Literal["build", "allocate", "prove", "rewrite", "llvm", "audit"]
+    outcome: Outcome
+    reason: str | None
+    proof: CheckForm | None
+    audit: CheckForm | None
+
+
+class MovesForm(Form):
+    """Copies and spill code, counted in the texts before and after the phase."""
+
+    copies_before: Whole
+    copies_removed: Whole
+    copies_left: Whole
+    saves: Whole
+    reloads: Whole
+    rematerialised: Whole
+
+
+class SpillForm(Form):
+    """What was done to one register to make room."""
+
+    register: str
+    kind: Literal["spill", "accumulate", "rematerialise"]
+    parts: Positive
+    saves: list[str]
+    reloads: list[str]
+    point: Whole
+    cost: Amount
+    reason: str
+
+
+class PhaseForm(Form):
+    """One phase of one function; the last attempt is the one whose text was used."""
+
+    phase: Phase
+    allocator: str
+    outcome: Outcome
+    obligations: Whole
+    fallback: bool
+    fallback_reason: str | None
+    attempts: Annotated[list[AttemptForm], about("in order", minItems=1)]
+    moves: MovesForm
+    spills: list[SpillForm]
+    cpu_seconds: dict[str, Amount]
+
+
+class ResourcesForm(Form):
+    """What a function takes at run time; spills are null where LLVM does not count them."""
+
+    sgprs: Whole
+    vgprs: Whole
+    agprs: Whole
+    sgpr_spills: Whole | None
+    vgpr_spills: Whole | None
+    scratch_bytes: Whole
+    waves: Whole
+
+
+class FunctionForm(Form):
+    """One function."""
+
+    name: str
+    kind: Literal["kernel", "device"]
+    instructions: Whole
+    phases: list[PhaseForm]
+    resources: ResourcesForm | None
+    greedy: ResourcesForm | None
+
+
+class TimedStepForm(Form):
+    """One step of the run: ours, or a tool's."""
+
+    name: str
+    cpu_seconds: Amount
+
+
+class TimeForm(Form):
+    """Where the time went."""
+
+    cpu_seconds: Amount
+    wall_seconds: Amount
+    steps: list[TimedStepForm]
+
+
+class CompileDocument(Form, kw_only=True):
+    """One run of ``verilocc compile``. ``report_version`` is raised whenever this form changes."""
+
+    report_version: Annotated[int, about("of this form", const=REPORT_VERSION)] = REPORT_VERSION
+    tool: ToolWithLlvm
+    input: InputForm
+    target: Annotated[str, about("processor, as for -mcpu", pattern="^gfx[0-9a-f]+$")]
+    features: str
+    allocator: str
+    emit: Literal["mir", "asm", "obj", "hsaco"]
+    outcome: Outcome
+    exit_code: ExitNumber
+    output: Annotated[str | None, about("path written, '-' for standard output; null where nothing was written")]
+    functions: list[FunctionForm]
+    mended: Annotated[list[str], about("kernel descriptor fields set to a direct compile's value")]
+    notes: list[str]
+    time: TimeForm
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) that ``to_json`` obeys."""
+    return forms.json_schema(CompileDocument, title="verilocc compile report")
+
+
+def to_json(report: Report) -> str:
+    """The report as indented JSON with a final line break."""
+    return forms.to_json(_document(report))
+
+
+def to_data(report: Report) -> dict[str, Any]:
+    """The report as plain lists and dictionaries."""
+    return forms.to_data(_document(report))
+
+
+def _document(report: Report) -> CompileDocument:
+    return filled(
+        CompileDocument,
+        report,
+        tool=filled(ToolWithLlvm, report),
+        input=filled(InputForm, path=report.input, sha256=report.input_sha256),
+        functions=[_function(f) for f in report.functions],
+        time=filled(TimeForm, report, steps=[filled(TimedStepForm, s, cpu_seconds=s.seconds) for s in report.steps]),
+    )
+
+
+def _function(function: FunctionReport) -> FunctionForm:
+    kind = "kernel" if function.is_kernel else "device"
+    return filled(FunctionForm, function, kind=kind, phases=[_phase(p) for p in function.phases])
+
+
+def _phase(phase: PhaseReport) -> PhaseForm:
+    return filled(PhaseForm, phase, cpu_seconds=phase.seconds)
