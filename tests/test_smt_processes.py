@@ -17,9 +17,10 @@ from support import HEARING, REPOSITORY
 from test_smt_solver import EQUAL, obligation, pigeons
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt import Obligation, ProcessSolver, Verdict, Z3Solver, default_solver, pool
-from smt_verifier.smt.pool import WorkerFailure, WorkerPool
-from smt_verifier.smt.processes import replay
+from smt_verifier.smt import Obligation, ProcessSolver, Verdict, Z3Solver, default_solver
+from smt_verifier.smt.processes import WorkerPool, replay
+from verilocc_mlir.crew import worker as pool
+from verilocc_mlir.crew.worker import WorkerFailure
 
 EASY = obligation("(= a b)")
 HARD = obligation("false", script=pigeons(14))

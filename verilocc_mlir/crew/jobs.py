@@ -1,0 +1,106 @@
+"""A crew of workers that start processes of their own."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TypeVar, cast
+
+from verilocc_mlir.crew.crew import Crew
+from verilocc_mlir.crew.descendants import JobWorker
+from verilocc_mlir.crew.forks import ForkedWorker, ForkServer
+from verilocc_mlir.crew.worker import WorkerFailure
+from verilocc_mlir.errors import ToolchainError
+
+_W = TypeVar("_W", bound=JobWorker)
+
+
+class Stopped(Exception):
+    """The crew has been stopped; no worker starts any more."""
+
+
+class JobCrew(Crew):
+    """A crew of ``JobWorker``, which can be stopped in the middle of its work.
+
+    Args:
+        work: as for ``JobWorker``.
+        forks: fork the workers from a process that has loaded the module of ``work``. That pays from the second one on.
+        ready_s: seconds in which a worker says that it is ready.
+        most: questions after which a worker is replaced, and what they left behind in it with it.
+    """
+
+    def __init__(
+        self, work: Callable[[], None], *, forks: bool = False, ready_s: float = 120.0, most: int = 1 << 60
+    ) -> None:
+        super().__init__(self.begun)
+        self._work = work
+        self._forks = forks
+        self._server: ForkServer | None = None
+        self._serving = threading.Lock()
+        self._ready_s = ready_s
+        self._most = most
+        self._stopped = False
+        self._all: weakref.WeakSet[JobWorker] = weakref.WeakSet()
+
+    @contextmanager
+    def worker(self, *, fresh: bool = False) -> Generator[JobWorker, None, None]:
+        """See ``Crew``.
+
+        Raises:
+            ToolchainError: none starts. Stopped: the crew has been stopped, before or meanwhile.
+        """
+        try:
+            with super().worker(fresh=fresh) as worker:
+                yield cast("JobWorker", worker)
+                worker.last |= worker.answered >= self._most
+        except (ToolchainError, WorkerFailure):
+            if self._stopped:
+                raise Stopped from None
+            raise
+
+    def stop(self) -> None:
+        """End all workers, in the middle of a question too, and start no more."""
+        with self._lock:
+            self._stopped = True
+            workers = tuple(self._all)
+        for worker in workers:
+            worker.kill()
+        self.close()
+
+    def begun(self) -> JobWorker:
+        """One that is ready, and for the caller to end.
+
+        Raises:
+            ToolchainError: none starts. Stopped: the crew has been stopped.
+        """
+        try:
+            worker = self._new()
+            try:
+                worker.begin(self._ready_s)
+            except BaseException:
+                worker.kill()
+                worker.close()
+                raise
+        except WorkerFailure as error:
+            reason = str(error).removeprefix("no worker process: ")
+            raise ToolchainError(f"no worker process starts: {reason}", hint="run `verilocc doctor`") from error
+        return worker
+
+    def _new(self) -> JobWorker:
+        if not self._forks:
+            return self._known(JobWorker(self._work))
+        with self._serving:
+            if self._server is None or self._server.status is not None:
+                self._server = self._known(ForkServer(self._work))
+        return self._known(ForkedWorker(self._work, self._server))
+
+    def _known(self, worker: _W) -> _W:
+        with self._lock:
+            self._all.add(worker)
+            stopped = self._stopped
+        if stopped:
+            worker.kill()
+            raise Stopped
+        return worker

@@ -1,0 +1,81 @@
+"""A function called of many items at once, here in threads; ``ray_tasks.Tasks`` does it on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any, Protocol, TypeVar
+
+_Item = TypeVar("_Item")
+
+
+class Tasks(Protocol[_Item]):
+    """What items are given to."""
+
+    def __len__(self) -> int:
+        """How many have not ended."""
+        ...
+
+    def start(self, item: _Item) -> None:
+        """Have the function called of it."""
+        ...
+
+    def ended(self) -> Iterable[tuple[_Item, Any]]:
+        """Waits until something has ended; each item that has, with its result."""
+        ...
+
+    def cancel(self) -> None:
+        """End all of them, and what they have started."""
+        ...
+
+
+class LocalTasks(Tasks[_Item]):
+    """Tasks in threads of this process.
+
+    Args:
+        function: what is called of each item.
+        at_once: how many threads.
+        stop: ends what the threads wait for.
+    """
+
+    def __init__(self, function: Callable[[_Item], Any], at_once: int, stop: Callable[[], None]) -> None:
+        self._function = function
+        self._threads = ThreadPoolExecutor(at_once)
+        self._stop = stop
+        self._items: dict[Future[Any], _Item] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def start(self, item: _Item) -> None:
+        """See ``Tasks``."""
+        self._items[self._threads.submit(self._function, item)] = item
+
+    def ended(self) -> list[tuple[_Item, Any]]:
+        """See ``Tasks``; raises what the function raised."""
+        done, _ = wait(self._items, return_when=FIRST_COMPLETED)
+        return [(self._items.pop(future), future.result()) for future in done]
+
+    def cancel(self) -> None:
+        """See ``Tasks``."""
+        for future in self._items:
+            future.cancel()
+        self._stop()
+        self._threads.shutdown()
+        self._items.clear()
+
+
+def as_ready(tasks: Tasks[_Item], items: Iterable[_Item], at_once: int) -> Generator[tuple[_Item, Any], None, None]:
+    """Each item with its result, in the order in which they are ready; when that is given up, all is ended.
+
+    Items are taken as there is room: one more than are done at once, so that none waits while the caller has a result.
+    """
+    try:
+        for item in items:
+            tasks.start(item)
+            while len(tasks) > at_once:
+                yield from tasks.ended()
+        while len(tasks):
+            yield from tasks.ended()
+    finally:
+        tasks.cancel()
