@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from verilocc_mlir.crew.serve import Answer, serve
 from verilocc_mlir.crew.worker import Worker
 
 JOB_VARIABLE = "VERILOCC_JOB"
 """Environment variable with the marks, joined by dots."""
-_MARK_BYTES = 16
 
 
 class JobWorker(Worker):
@@ -27,10 +26,12 @@ class JobWorker(Worker):
 
     Args:
         work: as for ``Worker``; it calls ``serve_jobs``.
+        fork: starts it with a socket, a file for standard error, and a mark, instead of ``work``: ``ForkServer.fork``.
     """
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._mark = secrets.token_hex(_MARK_BYTES)
+    def __init__(self, work: Callable[[], None], fork: Callable[[int, int, str], Any] | None = None) -> None:
+        self._mark = secrets.token_hex(16)
+        self._fork = fork
         super().__init__(work)
 
     @property
@@ -59,7 +60,9 @@ class JobWorker(Worker):
         super().kill()
         end_processes(self._mark)
 
-    def _launch(self, work: bytes, pipe: int, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def _launch(self, work: bytes, pipe: int, env: Mapping[str, str] | None = None) -> Any:
+        if self._fork:
+            return self._fork(pipe, self._errors.fileno(), self._mark)
         marks = [*filter(None, [os.environ.get(JOB_VARIABLE)]), self._mark]
         return super()._launch(work, pipe, {**os.environ, JOB_VARIABLE: ".".join(marks)})
 

@@ -12,12 +12,11 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from socket import recv_fds, send_fds, socket
-from typing import Any
 
 from verilocc_mlir.crew.descendants import JOB_VARIABLE, JobWorker
 from verilocc_mlir.crew.frames import frame
@@ -57,17 +56,6 @@ class ForkServer(JobWorker):
         finally:
             os.close(theirs)
         return Forked(answer["pid"], ours)
-
-
-class ForkedWorker(JobWorker):
-    """A worker from a server."""
-
-    def __init__(self, work: Callable[[], None], server: ForkServer) -> None:
-        self._server = server
-        super().__init__(work)
-
-    def _launch(self, work: bytes, pipe: int, env: Mapping[str, str] | None = None) -> Any:
-        return self._server.fork(pipe, self._errors.fileno(), self._mark)
 
 
 class Forked:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import TypeVar, cast
+from collections.abc import Callable
+from typing import TypeVar
 
 from verilocc_mlir.crew.crew import Crew
 from verilocc_mlir.crew.descendants import JobWorker
-from verilocc_mlir.crew.forks import ForkedWorker, ForkServer
+from verilocc_mlir.crew.forks import ForkServer
 from verilocc_mlir.crew.worker import WorkerFailure
 from verilocc_mlir.errors import ToolchainError
 
@@ -28,37 +27,17 @@ class JobCrew(Crew):
         work: as for ``JobWorker``.
         forks: fork the workers from a process that has loaded the module of ``work``. That pays from the second one on.
         ready_s: seconds in which a worker says that it is ready.
-        most: questions after which a worker is replaced, and what they left behind in it with it.
     """
 
-    def __init__(
-        self, work: Callable[[], None], *, forks: bool = False, ready_s: float = 120.0, most: int = 1 << 60
-    ) -> None:
+    def __init__(self, work: Callable[[], None], *, forks: bool = False, ready_s: float = 120.0) -> None:
         super().__init__(self.begun)
         self._work = work
         self._forks = forks
         self._server: ForkServer | None = None
         self._serving = threading.Lock()
         self._ready_s = ready_s
-        self._most = most
         self._stopped = False
         self._all: weakref.WeakSet[JobWorker] = weakref.WeakSet()
-
-    @contextmanager
-    def worker(self, *, fresh: bool = False) -> Generator[JobWorker, None, None]:
-        """See ``Crew``.
-
-        Raises:
-            ToolchainError: none starts. Stopped: the crew has been stopped, before or meanwhile.
-        """
-        try:
-            with super().worker(fresh=fresh) as worker:
-                yield cast("JobWorker", worker)
-                worker.last |= worker.answered >= self._most
-        except (ToolchainError, WorkerFailure):
-            if self._stopped:
-                raise Stopped from None
-            raise
 
     def stop(self) -> None:
         """End all workers, in the middle of a question too, and start no more."""
@@ -75,26 +54,25 @@ class JobCrew(Crew):
         Raises:
             ToolchainError: none starts. Stopped: the crew has been stopped.
         """
+        worker = None
         try:
             worker = self._new()
-            try:
-                worker.begin(self._ready_s)
-            except BaseException:
+            worker.begin(self._ready_s)
+            return worker
+        except BaseException as error:
+            if worker is not None:
                 worker.kill()
                 worker.close()
+            if not isinstance(error, WorkerFailure):
                 raise
-        except WorkerFailure as error:
             reason = str(error).removeprefix("no worker process: ")
             raise ToolchainError(f"no worker process starts: {reason}", hint="run `verilocc doctor`") from error
-        return worker
 
     def _new(self) -> JobWorker:
-        if not self._forks:
-            return self._known(JobWorker(self._work))
         with self._serving:
-            if self._server is None or self._server.status is not None:
+            if self._forks and (self._server is None or self._server.status is not None):
                 self._server = self._known(ForkServer(self._work))
-        return self._known(ForkedWorker(self._work, self._server))
+        return self._known(JobWorker(self._work, self._server and self._server.fork))
 
     def _known(self, worker: _W) -> _W:
         with self._lock:

@@ -10,23 +10,16 @@ _Item = TypeVar("_Item")
 
 
 class Tasks(Protocol[_Item]):
-    """What items are given to."""
+    """What items are given to.
 
-    def __len__(self) -> int:
-        """How many have not ended."""
-        ...
+    Its length is how many have not ended. ``start`` has the function called of an item. ``ended`` waits until something
+    has ended, and gives each item that has with its result. ``cancel`` ends all of them, and what they have started.
+    """
 
-    def start(self, item: _Item) -> None:
-        """Have the function called of it."""
-        ...
-
-    def ended(self) -> Iterable[tuple[_Item, Any]]:
-        """Waits until something has ended; each item that has, with its result."""
-        ...
-
-    def cancel(self) -> None:
-        """End all of them, and what they have started."""
-        ...
+    def __len__(self) -> int: ...
+    def start(self, item: _Item) -> None: ...
+    def ended(self) -> Iterable[tuple[_Item, Any]]: ...
+    def cancel(self) -> None: ...
 
 
 class LocalTasks(Tasks[_Item]):

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
-from verilocc_mlir.crew.descendants import serve_jobs
+from verilocc_mlir.crew.descendants import JobWorker, serve_jobs
 from verilocc_mlir.crew.jobs import JobCrew
 from verilocc_mlir.crew.tasks import LocalTasks, Tasks
 from verilocc_mlir.crew.worker import Late, WorkerFailure
@@ -146,7 +146,7 @@ class Doer(Generic[_Task]):
             except Late:
                 failure = f"not finished within {self._seconds:g} s"
             except WorkerFailure:
-                failure = f"the process ended with status {worker.status}"
+                failure = f"the process ended with status {cast('JobWorker', worker).status}"
         return Done(task, result, failure, time.monotonic() - start)
 
 

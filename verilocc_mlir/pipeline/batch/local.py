@@ -61,7 +61,7 @@ class JobDoer:
 
     def __init__(self, job_seconds: float, factory: str, memory_mib: int, *, forks: bool = False) -> None:
         self._job_seconds = job_seconds
-        self._crew = JobCrew(partial(compile_jobs, factory, memory_mib), forks=forks, most=_MAX_JOBS)
+        self._crew = JobCrew(partial(compile_jobs, factory, memory_mib), forks=forks)
         self.stop = self._crew.stop
 
     def do(self, job: Job) -> Result:
@@ -77,6 +77,7 @@ class JobDoer:
                     start = time.monotonic()
                     question = {"path": job.path, "settings": job.settings.to_data()}
                     header, data = worker.ask(question, self._job_seconds, job.data)
+                    worker.last |= worker.answered >= _MAX_JOBS
                 return _result(job, header, data, time.monotonic() - start)
             except Late:
                 message = f"not finished within {self._job_seconds:g} s"
