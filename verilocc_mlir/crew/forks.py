@@ -108,13 +108,10 @@ def serve_forks(work: Callable[[], None]) -> None:
             mark, files, _, _ = recv_fds(pipe, 64, 3)
             if not mark:
                 os._exit(0)
-            pid = fork(partial(_become, work, mark, files))
-            with suppress(OSError):
-                os.setpgid(pid, pid)  # it does so too; whoever hears of it may kill the group
+            pid = fork(partial(_become, work, mark, files, pipe))
             statuses[pid] = files.pop()
             for file in files:
                 os.close(file)
-            pipe.sendall(frame({"pid": pid}))
 
 
 def _reap(statuses: dict[int, int]) -> None:
@@ -125,8 +122,9 @@ def _reap(statuses: dict[int, int]) -> None:
                 stream.write(b"%d" % os.waitstatus_to_exitcode(status))
 
 
-def _become(work: Callable[[], None], mark: bytes, files: list[int]) -> None:
-    os.setpgid(0, 0)
+def _become(work: Callable[[], None], mark: bytes, files: list[int], server: socket) -> None:
+    os.setsid()
+    server.sendall(frame({"pid": os.getpid()}))  # from here on its group can be killed
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for file, place in zip((files[0], *files), (0, 1, 2), strict=False):

@@ -116,7 +116,7 @@ class WorkerPool:
 
     def __post_init__(self) -> None:
         work = partial(answer_requests, self.memory_mib, self.attempts, self.terms)
-        self._crew = JobCrew(work, forks=self.workers > 1, ready_s=_START_SECONDS)
+        self._crew = JobCrew(work, ready_s=_START_SECONDS)
         self._threads = ThreadPoolExecutor(2 * self.workers)
 
     async def start(self) -> None:
