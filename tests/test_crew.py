@@ -23,7 +23,7 @@ from support import HEARING, REPOSITORY
 from verilocc_mlir.crew.crew import Crew
 from verilocc_mlir.crew.frames import Message, frame, receive
 from verilocc_mlir.crew.isolated import Ended, call_isolated
-from verilocc_mlir.crew.jobs import JobCrew, Stopped
+from verilocc_mlir.crew.jobs import JobCrew
 from verilocc_mlir.crew.tasks import LocalTasks, as_ready
 from verilocc_mlir.crew.worker import Late, Lost, Worker, WorkerFailure, ending
 from verilocc_mlir.errors import ToolchainError
@@ -209,7 +209,7 @@ def test_stopping_ends_what_is_asked_and_starts_no_more(job_crew: JobCrew) -> No
             worker.ask({"what": "hang"}, 60)
     stopper.join()
     assert gone(worker.pid)
-    with pytest.raises(Stopped), job_crew.worker():
+    with pytest.raises(ToolchainError, match="has been stopped"), job_crew.worker():
         pass
 
 

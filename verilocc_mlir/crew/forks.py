@@ -79,7 +79,9 @@ class Forked:
         Raises:
             subprocess.TimeoutExpired: it has not, within that time.
         """
-        if self._code is None and not select.select([self._status], [], [], timeout)[0]:
+        ending = select.poll()  # which, unlike select, takes any file descriptor
+        ending.register(self._status)
+        if self._code is None and not ending.poll(None if timeout is None else timeout * 1000):
             raise subprocess.TimeoutExpired("a worker", timeout or 0.0)
         with self._lock:
             if self._code is None:

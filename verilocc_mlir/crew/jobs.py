@@ -16,10 +16,6 @@ from verilocc_mlir.errors import ToolchainError
 _W = TypeVar("_W", bound=JobWorker)
 
 
-class Stopped(Exception):
-    """The crew has been stopped; no worker starts any more."""
-
-
 class JobCrew(Crew):
     """A crew of ``JobWorker``, which can be stopped in the middle of its work.
 
@@ -52,7 +48,7 @@ class JobCrew(Crew):
         """One that is ready, and for the caller to end.
 
         Raises:
-            ToolchainError: none starts. Stopped: the crew has been stopped.
+            ToolchainError: none starts, or the crew has been stopped.
         """
         worker = None
         try:
@@ -80,5 +76,5 @@ class JobCrew(Crew):
             stopped = self._stopped
         if stopped:
             worker.kill()
-            raise Stopped
+            raise WorkerFailure("the crew has been stopped")
         return worker

@@ -68,7 +68,7 @@ class JobDoer:
         """One job, from start to end; its seconds are those of the worker that had it last.
 
         Raises:
-            ToolchainError: no worker starts. Stopped: the run is over.
+            ToolchainError: no worker starts, or the run is over.
         """
         message, start = "", 0.0
         for _ in range(2):
