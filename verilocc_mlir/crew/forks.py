@@ -131,7 +131,9 @@ def _become(work: Callable[[], None], mark: bytes, files: list[int], server: soc
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for file, place in zip((files[0], *files), (0, 1, 2), strict=False):
         os.dup2(file, place)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    for place in {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2}:
+        with suppress(OSError):
+            os.close(place)
     _take_mark(mark)
     work()
 

@@ -47,19 +47,15 @@ class Runner(Protocol):
 
 
 class Pool(Protocol[_Task]):
-    """What tasks are given to."""
+    """What tasks are given to.
 
-    def __len__(self) -> int:
-        """How many have not ended."""
-        ...
+    Its length is how many have not ended. The number that a task is started with comes back with its end. ``ended``
+    gives each end once; it may wait for some a while, and have none then.
+    """
 
-    def start(self, number: int, task: _Task) -> None:
-        """Give it one; ``number`` comes back with its end."""
-        ...
-
-    def ended(self) -> Iterable[tuple[int, Done[_Task]]]:
-        """What has ended by now, each once. May wait for that a while, and be nothing then."""
-        ...
+    def __len__(self) -> int: ...
+    def start(self, number: int, task: _Task) -> None: ...
+    def ended(self) -> Iterable[tuple[int, Done[_Task]]]: ...
 
 
 def run(
