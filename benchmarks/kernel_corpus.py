@@ -121,4 +121,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    import kernel_corpus  # workers find ``judge`` in it
+
+    sys.exit(kernel_corpus.main())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+from verilocc_mlir.crew import tasks
 from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.ray_cluster import RUNTIME, load_ray
 
@@ -37,32 +38,34 @@ class _Unfit:
     hint: str
 
 
-class Tasks(Generic[_Item]):
+class Tasks(tasks.Tasks[_Item]):
     """What was given to the cluster that this process is connected to, and has not ended.
 
     A task has a CPU. One whose Ray worker or node dies is tried once more by another.
 
     Args:
         name: how Ray's own tools show the tasks.
-        function: found by its name on every node; ends what it starts when its Ray worker ends. A VeriloccError from it
-            says that nothing can be done on its node, and ends all work: failures of one task are results.
+        function: called of an item and ``arguments``, and found by its name on every node. It ends what it starts when
+            its Ray worker ends. A VeriloccError from it says that nothing can be done on its node, and ends all work:
+            failures of one task are results.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], *arguments: Any) -> None:
         self._ray = load_ray()
-        self._function = function
+        self._given = (function, arguments)
         self._call = self._ray.remote(num_cpus=1, max_retries=_RETRIES, name=name, runtime_env=RUNTIME)(_call)
         self._items: dict[Any, _Item] = {}
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def start(self, item: _Item, *arguments: Any) -> None:
-        """Have the function called with ``arguments``; ``item`` is what the result is told apart by."""
-        self._items[self._call.remote(self._function, *arguments)] = item
+    def start(self, item: _Item) -> None:
+        """See ``tasks.Tasks``."""
+        function, arguments = self._given
+        self._items[self._call.remote(function, item, *arguments)] = item
 
     def ended(self) -> list[tuple[_Item, Any]]:
-        """Waits until a task has ended; it with its result, or with ``Lost``. Nothing where there is none to wait for.
+        """See ``tasks.Tasks``; the result may be ``Lost``. Nothing where there is none to wait for.
 
         Raises:
             ToolchainError: a node is without our modules, or the function says that nothing can be done there.

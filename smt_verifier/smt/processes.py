@@ -5,19 +5,78 @@ Measured against Z3 in this process, ``benchmarks/results/audit_speed.json``, ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, TypeVar
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt.obligation import Obligation, Verdict
-from smt_verifier.smt.pool import WorkerFailure, WorkerPool
+from smt_verifier.smt.worker import solve
+from verilocc_mlir.crew.crew import Crew
+from verilocc_mlir.crew.worker import Lost, Worker, WorkerFailure
 
+_T = TypeVar("_T")
 DEFAULT_MEMORY_MIB = 4096
 _QUESTIONS = 3
 _GRACE_S = 5.0
 """What parsing and the pipes may take, on top of the questions' own limits, which the worker keeps itself."""
+
+
+class WorkerPool(Crew):
+    """Solvers with one memory limit; as many as there are threads that ask at once.
+
+    Args:
+        memory_mib: address space of each, in MiB.
+
+    Attributes:
+        cpu_seconds: CPU time of all answers so far.
+    """
+
+    def __init__(self, memory_mib: int) -> None:
+        super().__init__(partial(Worker, partial(solve, memory_mib), "solver process"))
+        self.cpu_seconds = 0.0
+
+    def start(self) -> None:
+        """Have a worker ready, so that it loads while the caller does something else; a failure shows when asked."""
+        with suppress(WorkerFailure), self.worker():
+            pass
+
+    def ask(self, question: Mapping[str, object], seconds: float, read: Callable[[Mapping[str, Any]], _T]) -> _T:
+        """Ask one question and read its answer.
+
+        A worker that ends by itself after it has answered others may have been worn out by those (memory that a
+        solver did not return): the question is asked of a fresh one, once.
+
+        Args:
+            question: what the worker is to do; JSON values.
+            seconds: elapsed time for all of it; the worker is killed after that.
+            read: makes a result of the answer; ValueError, KeyError or TypeError where it is not one.
+
+        Raises:
+            WorkerFailure: no worker, or no answer.
+        """
+        for fresh in (False, True):
+            with self.worker(fresh=fresh) as worker:
+                worn = worker.answered > 0
+                try:
+                    answer, _ = worker.ask({**question, "seconds": seconds}, seconds)
+                except Lost:
+                    if worn:
+                        continue
+                    raise
+                if worn and worker.last:
+                    continue
+                try:
+                    result = read(answer)
+                    cpu_seconds = float(answer["cpu_s"])
+                except (ValueError, KeyError, TypeError) as error:
+                    raise WorkerFailure("the solver process answered nonsense") from error
+                with self._lock:
+                    self.cpu_seconds += cpu_seconds
+                return result
+        raise AssertionError
 
 
 class ProcessSolver:
@@ -54,16 +113,11 @@ class ProcessSolver:
         consistent: bool = False,
     ) -> Verdict:
         """See :class:`smt_verifier.smt.solver.Solver`."""
-        question: dict[str, object] = {
+        question = {
             "kind": "check",
-            "name": obligation.name,
-            "logic": obligation.logic,
-            "script": obligation.script,
-            "goals": obligation.goals,
-            "timeout_s": timeout_s,
-            "exhaustive": exhaustive,
-            "consistent": consistent,
             "rlimit": self._rlimit,
+            "obligation": (obligation.name, obligation.logic, obligation.script, obligation.goals),
+            "options": {"timeout_s": timeout_s, "exhaustive": exhaustive, "consistent": consistent},
         }
         try:
             return self.pool.ask(
@@ -79,15 +133,7 @@ def default_solver() -> ProcessSolver:
     return ProcessSolver()
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A solver's answer: PROVED for ``unsat``, REFUTED for ``sat``, else UNKNOWN with the reason."""
-
-    outcome: Outcome
-    reason: str = ""
-
-
-def replay(text: str, solver: str, *, timeout_s: float, memory_mib: int) -> Replay:
+def replay(text: str, solver: str, *, timeout_s: float, memory_mib: int) -> Verdict:
     """Ask ``solver`` (a key of ``replay.SOLVERS``) about a whole script.
 
     Args:
@@ -95,13 +141,16 @@ def replay(text: str, solver: str, *, timeout_s: float, memory_mib: int) -> Repl
         solver: ``z3``, ``cvc5`` or ``bitwuzla``.
         timeout_s: seconds of wall time.
         memory_mib: address space of the worker, in MiB.
+
+    Returns:
+        PROVED for ``unsat``, REFUTED for ``sat``, else UNKNOWN with the reason.
     """
-    question: dict[str, object] = {"kind": "replay", "solver": solver, "text": text}
+    question = {"kind": "replay", "solver": solver, "text": text}
     try:
-        found = _replay_pool(solver, memory_mib).ask(question, timeout_s, _replayed)
+        verdict = _replay_pool(solver, memory_mib).ask(question, timeout_s, _replayed)
     except WorkerFailure as failure:
-        return Replay(Outcome.UNKNOWN, f"{solver}: {failure}")
-    return found if found.outcome is not Outcome.UNKNOWN else Replay(found.outcome, f"{solver}: {found.reason}")
+        verdict = Verdict(Outcome.UNKNOWN, reason=str(failure))
+    return verdict if verdict.outcome is not Outcome.UNKNOWN else replace(verdict, reason=f"{solver}: {verdict.reason}")
 
 
 @cache
@@ -120,5 +169,5 @@ def _verdict(answer: Mapping[str, Any], obligation: Obligation) -> Verdict:
     return verdict
 
 
-def _replayed(answer: Mapping[str, Any]) -> Replay:
-    return Replay(Outcome(answer["outcome"]), str(answer["reason"]))
+def _replayed(answer: Mapping[str, Any]) -> Verdict:
+    return Verdict(Outcome(answer["outcome"]), reason=str(answer["reason"]))

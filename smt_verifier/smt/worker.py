@@ -1,68 +1,38 @@
-"""The process that solves: reads questions from a pipe, answers each on another, and outlives nothing.
+"""The process that solves.
 
-Both directions carry frames: the body's length in decimal, a newline, the body as JSON. A question has ``id``,
-``kind``, ``seconds`` and what its kind needs. Its answer repeats ``id`` and has ``cpu_s``, what it cost, and ``last``,
-whether the worker ends after it. A thread listens for questions, so that the end of the pipe, which comes with the
-parent's death however it died, ends this process in the middle of a solver's run.
+A question has ``kind``, ``seconds`` and what its kind needs. Its answer has ``cpu_s``, what it cost, and ``last``,
+whether memory ran out, after which the process ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
-import os
 import resource
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import cache
-from queue import SimpleQueue
-from typing import IO, Any
+from typing import Any
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt.obligation import Obligation
 from smt_verifier.smt.replay import answer
 from smt_verifier.smt.solver import Z3Solver
+from verilocc_mlir.crew.serve import serve
 
-_CPU_MARGIN_S = 10
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BLOCK_BYTES, _KEPT_BYTES = 32 << 20, 256 << 20
 
 
-def frame(message: dict[str, object]) -> bytes:
-    """A message as it goes over a pipe."""
-    body = json.dumps(message).encode()
-    return b"%d\n%b" % (len(body), body)
-
-
-def serve(memory_mib: int) -> None:
+def solve(memory_mib: int) -> None:
     """Answer questions until the pipe ends.
 
     Args:
         memory_mib: limit of this process's address space, in MiB.
     """
-    _limit(resource.RLIMIT_AS, memory_mib << 20)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _keep_memory()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends this process by closing the pipe
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a solver prints is not an answer
-    questions: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, questions), daemon=True).start()
-    while True:
-        question: dict[str, Any] = json.loads(questions.get())
-        _limit_cpu(float(question["seconds"]))
-        start = time.process_time()
-        found, exhausted = _answer(question)
-        spent = {"cpu_s": time.process_time() - start, "last": exhausted}
-        answers.write(frame({"id": question["id"], **spent, **found}))
-        answers.flush()
-        if exhausted:
-            # What is left of the heap after a failed allocation is nobody's business.
-            os._exit(0)
+    serve(lambda: _answer, memory_mib, ready=False)
 
 
 def _keep_memory() -> None:
@@ -77,47 +47,21 @@ def _keep_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def _listen(stream: IO[bytes], questions: SimpleQueue[bytes]) -> None:
+def _answer(question: dict[str, Any], _: bytes) -> tuple[dict[str, object], bytes]:
+    start = time.process_time()
+    result: dict[str, object]
     try:
-        while length := stream.readline():
-            body = stream.read(int(length))
-            if len(body) < int(length):
-                break
-            questions.put(body)
-    finally:
-        os._exit(0)
-
-
-def _limit_cpu(seconds: float) -> None:
-    """A solver that never lets the listening thread run still ends some time after a parent that is gone."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    _limit(resource.RLIMIT_CPU, int(min(used.ru_utime + used.ru_stime + 2 * seconds, 1e9)) + _CPU_MARGIN_S)
-
-
-def _limit(what: int, value: int) -> None:
-    """Set a limit of this process, no higher than the user's own."""
-    most = resource.getrlimit(what)[1]
-    resource.setrlimit(what, (value if most == resource.RLIM_INFINITY else min(value, most), most))
-
-
-def _answer(question: dict[str, Any]) -> tuple[dict[str, object], bool]:
-    """The answer, and whether memory ran out."""
-    found: dict[str, object]
-    try:
-        found = _KINDS[question["kind"]](question)
-    except MemoryError:
-        found = {"outcome": Outcome.UNKNOWN.value, "reason": "out of memory"}
+        result = _KINDS[question["kind"]](question)
     except Exception as error:
-        found = {"outcome": Outcome.UNKNOWN.value, "reason": f"{type(error).__name__}: {error}"[:500]}
-    return found, "memory" in str(found.get("reason", ""))
+        reason = "out of memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
+        result = {"outcome": Outcome.UNKNOWN.value, "reason": reason[:500]}
+    return {**result, "cpu_s": time.process_time() - start, "last": "memory" in str(result["reason"])}, b""
 
 
 def _check(question: dict[str, Any]) -> dict[str, object]:
-    goals = tuple((str(name), str(term)) for name, term in question["goals"])
-    obligation = Obligation(question["name"], question["logic"], question["script"], goals)
-    verdict = _solver(question["rlimit"]).check(
-        obligation, question["timeout_s"], exhaustive=question["exhaustive"], consistent=question["consistent"]
-    )
+    name, logic, script, goals = question["obligation"]
+    obligation = Obligation(name, logic, script, tuple((str(goal), str(term)) for goal, term in goals))
+    verdict = _solver(question["rlimit"]).check(obligation, **question["options"])
     return {"outcome": verdict.outcome.value, "violated": verdict.violated, "reason": verdict.reason}
 
 

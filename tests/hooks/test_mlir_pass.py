@@ -14,8 +14,8 @@ import pytest
 from mlir_support import Session, all_bindings, elf_header, installed, lowered, lowering_bindings
 from support import REPOSITORY, long
 
+from verilocc_mlir.crew.isolated import Ended, call_isolated
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.hooks.isolated import Ended, call_isolated
 from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
 from verilocc_mlir.hooks.mlir_pass import AllocatePass, PassOptions
 from verilocc_mlir.hooks.mlir_pipeline import parse_options, parse_pipeline, split_elements
@@ -332,7 +332,7 @@ import sys
 for name in ("torch_mlir", "mlir", "iree", "iree.compiler"):
     sys.modules[name] = None
 import verilocc_mlir.hooks.mlir_pass, verilocc_mlir.hooks.mlir_pipeline
-from verilocc_mlir.hooks.isolated import Ended, call_isolated
+from verilocc_mlir.crew.isolated import Ended, call_isolated
 from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
 try:
     Bindings.find()

@@ -16,9 +16,10 @@ from smt_support import EASY, EQUAL, HARD, obligation
 from support import HEARING, REPOSITORY
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt import Obligation, ProcessSolver, Verdict, Z3Solver, default_solver, pool
-from smt_verifier.smt.pool import WorkerFailure, WorkerPool
-from smt_verifier.smt.processes import replay
+from smt_verifier.smt import Obligation, ProcessSolver, Verdict, Z3Solver, default_solver
+from smt_verifier.smt.processes import WorkerPool, replay
+from verilocc_mlir.crew import worker as pool
+from verilocc_mlir.crew.worker import WorkerFailure
 
 GREEDY = obligation(
     "(= (bvurem (bvmul x y) z) (bvudiv (bvmul z x) y))",

@@ -22,8 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from verilocc_mlir.crew.isolated import Ended, call_isolated
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
-from verilocc_mlir.hooks.isolated import Ended, call_isolated
 
 log = logging.getLogger("verilocc_mlir.hooks.mlir")
 

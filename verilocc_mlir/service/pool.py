@@ -8,22 +8,22 @@ that nobody waits for any more ends its worker at once.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
-import os
-import secrets
-import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from grpc import StatusCode
 
+from verilocc_mlir.crew.descendants import JobWorker
+from verilocc_mlir.crew.frames import Message
+from verilocc_mlir.crew.jobs import JobCrew
+from verilocc_mlir.crew.worker import Late, WorkerFailure
 from verilocc_mlir.errors import ToolchainError
-from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes
 from verilocc_mlir.pipeline.clock import cpu_seconds
 from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS
 from verilocc_mlir.remote.codes import code_of
@@ -31,7 +31,7 @@ from verilocc_mlir.service import jobs
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pace import Pace
 from verilocc_mlir.service.status import ServiceError, draining, out_of_time, worker_lost
-from verilocc_mlir.service.worker import LENGTHS, frame
+from verilocc_mlir.service.worker import answer_requests
 
 # Not asyncio.wait_for: before Python 3.12 it forgets a cancellation that comes as the wait ends, and then the work goes
 # on that nobody waits for (github.com/python/cpython/issues/86296).
@@ -40,17 +40,12 @@ if sys.version_info >= (3, 11):
 else:
     from async_timeout import timeout
 
-_START = (
-    "import sys; sys.path[:] = sys.argv[4:]; from verilocc_mlir.service.worker import serve; "
-    "serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
-)
-"""The worker finds modules where this process does, and never in the directory the user happens to be in."""
+_T = TypeVar("_T")
+
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 0.5
 """What a worker may take beyond the request's time to say so itself."""
 _TRIES = 2
-_KEPT = 2000
-"""Bytes of what a worker says before it is ready."""
 
 
 @dataclass(frozen=True)
@@ -90,53 +85,6 @@ class PoolCounts:
     killed: int = 0
 
 
-@dataclass(eq=False)
-class _Worker:
-    """One process; ``mark`` is in the environment of all it starts."""
-
-    process: asyncio.subprocess.Process
-    mark: str
-    answered: int = 0
-    said: bytes = b""
-    hearing: asyncio.Task[None] | None = None
-
-    async def hear(self) -> None:
-        """Take what it writes on standard error: the log has lines of one form only, and nothing of requests."""
-        stream = self.process.stderr
-        assert stream is not None
-        while data := await stream.read(1 << 16):
-            self.said = (self.said + data)[-_KEPT:]
-            log("worker said", logging.DEBUG, pid=self.process.pid, text=data.decode(errors="replace"))
-
-    async def receive(self) -> tuple[dict[str, Any], bytes]:
-        stream = self.process.stdout
-        assert stream is not None
-        head, body = LENGTHS.unpack(await stream.readexactly(LENGTHS.size))
-        return json.loads(await stream.readexactly(head)), await stream.readexactly(body)
-
-    async def ask(self, header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-        stream = self.process.stdin
-        assert stream is not None
-        stream.write(frame(header, body))
-        await stream.drain()
-        answer = await self.receive()
-        self.answered += 1
-        return answer
-
-    def kill(self) -> None:
-        """End it and what is in its process group."""
-        if self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-
-    async def end(self) -> None:
-        """End it and all it started, its solver for one; return when they are gone."""
-        self.kill()
-        # First of all: whoever still holds a pipe of it keeps ``wait`` from returning.
-        await asyncio.to_thread(end_processes, self.mark)
-        await self.process.wait()
-
-
 @dataclass
 class WorkerPool:
     """See the module.
@@ -146,7 +94,7 @@ class WorkerPool:
         max_waiting: requests that may wait beyond those; above it they are refused.
         memory_mib: address space of a worker.
         max_requests: a worker is replaced after so many, so that nothing it leaks lasts.
-        attempts, terms: as for ``worker.serve``.
+        attempts, terms: as for ``worker.answer_requests``.
     """
 
     workers: int
@@ -157,12 +105,20 @@ class WorkerPool:
     terms: str = ""
     counts: PoolCounts = field(default_factory=PoolCounts)
     pace: Pace = field(default_factory=Pace)
-    _idle: list[_Worker] = field(default_factory=list[_Worker])
-    _all: set[_Worker] = field(default_factory=set["_Worker"])
+    _idle: list[JobWorker] = field(default_factory=list[JobWorker])
+    _all: set[JobWorker] = field(default_factory=set[JobWorker])
     _slots: asyncio.Semaphore | None = None
+    _crew: JobCrew = field(init=False)
+    _threads: ThreadPoolExecutor = field(init=False)
+    """One for each worker that is asked, and for each that starts."""
     _starting: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     _reaping: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     _closed: bool = False
+
+    def __post_init__(self) -> None:
+        work = partial(answer_requests, self.memory_mib, self.attempts, self.terms)
+        self._crew = JobCrew(work, ready_s=_START_SECONDS)
+        self._threads = ThreadPoolExecutor(2 * self.workers)
 
     async def start(self) -> None:
         """Start all workers.
@@ -205,14 +161,11 @@ class WorkerPool:
             worker = await _within(self._take, end - time.monotonic())
             left = end - time.monotonic()
             try:
-                if left <= 0:
-                    raise asyncio.TimeoutError
-                async with timeout(left + _GRACE_SECONDS):
-                    answer, data = await worker.ask({"kind": kind, "seconds": left}, payload)
-            except (asyncio.TimeoutError, TimeoutError):
+                answer, data = await self._in_thread(_ask, worker, {"kind": kind, "seconds": left}, left, payload)
+            except Late:
                 self._discard(worker, lost=False)
                 raise out_of_time() from None
-            except (asyncio.IncompleteReadError, ConnectionError, ValueError) as error:
+            except WorkerFailure as error:
                 self._discard(worker, lost=True)
                 if attempt + 1 < _TRIES and not self._closed:
                     continue
@@ -221,9 +174,9 @@ class WorkerPool:
                 # Cancelled: nobody waits for the answer.
                 self._discard(worker, lost=False)
                 raise
-            self._put_back(worker, spent=answer.get("reason") == "MEMORY_LIMIT")
-            for found in answer.get("defects", ()):
-                log("defect", logging.ERROR, message=found["message"], traceback=found["traceback"])
+            self._put_back(worker)
+            for one in answer.get("defects", ()):
+                log("defect", logging.ERROR, message=one["message"], traceback=one["traceback"])
             if answer.get("ok"):
                 return answer, data
             if "traceback" in answer:
@@ -237,16 +190,20 @@ class WorkerPool:
         self._idle.clear()
         for starting in self._starting:
             starting.cancel()
-        await asyncio.gather(*self._starting, return_exceptions=True)
-        await asyncio.gather(*(w.end() for w in self._all), *self._reaping, return_exceptions=True)
+        await asyncio.gather(
+            asyncio.to_thread(self._crew.stop), *self._starting, *self._reaping, return_exceptions=True
+        )
+        self._threads.shutdown()
+        for worker in self._all:
+            worker.close()
         self._all.clear()
 
-    async def _take(self) -> _Worker:
+    async def _take(self) -> JobWorker:
         """A worker that waits, or one that is being started, whoever had it started."""
         while not self._closed:
             while self._idle:
                 worker = self._idle.pop()
-                if worker.process.returncode is None:
+                if worker.status is None:
                     return worker
                 self._discard(worker, lost=True)
             if not self._starting:
@@ -270,54 +227,61 @@ class WorkerPool:
             log("worker not started", logging.ERROR, message=str(error))
 
     async def _start_one(self) -> None:
-        mark = secrets.token_hex(16)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", _START, str(self.memory_mib), str(self.attempts), self.terms, *sys.path,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, JOB_VARIABLE: mark}, start_new_session=True, limit=1 << 24,
-            )  # fmt: skip
-        except OSError as error:
-            raise ToolchainError(f"no worker process starts: {error}") from error
-        worker = _Worker(process, mark)
-        worker.hearing = asyncio.ensure_future(worker.hear())
-        self._all.add(worker)
         self.counts.started += 1
         try:
-            async with timeout(_START_SECONDS):
-                await worker.receive()
-        except (asyncio.TimeoutError, TimeoutError, asyncio.IncompleteReadError, ConnectionError, ValueError) as error:
-            self._end(worker, lost=True)
-            await asyncio.wait({worker.hearing}, timeout=_GRACE_SECONDS)
-            last = (worker.said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
-            raise ToolchainError(f"no worker process starts: {last}") from error
-        except BaseException:
-            self._end(worker, lost=False)
+            worker = await self._in_thread(self._crew.begun)
+        except ToolchainError:
+            self.counts.lost += 1
             raise
+        self._all.add(worker)
         self._idle.append(worker)
 
-    def _put_back(self, worker: _Worker, *, spent: bool) -> None:
-        if spent or worker.answered >= self.max_requests or self._closed:
+    def _in_thread(self, function: Callable[..., _T], *arguments: Any) -> Awaitable[_T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+    def _put_back(self, worker: JobWorker) -> None:
+        if worker.last or worker.answered >= self.max_requests or self._closed:
             self._discard(worker, lost=False)
         else:
             self._idle.append(worker)
 
-    def _discard(self, worker: _Worker, *, lost: bool) -> None:
+    def _discard(self, worker: JobWorker, *, lost: bool) -> None:
         """End it, and have another one in its place."""
         self._end(worker, lost=lost)
         if not self._closed and len(self._all) + len(self._starting) < self.workers:
             self._replace()
 
-    def _end(self, worker: _Worker, *, lost: bool) -> None:
-        worker.kill()
+    def _end(self, worker: JobWorker, *, lost: bool) -> None:
         self._all.discard(worker)
         if lost:
             self.counts.lost += 1
         else:
             self.counts.killed += 1
-        reaping = asyncio.ensure_future(worker.end())
+        reaping = asyncio.ensure_future(asyncio.to_thread(_end, worker))
         self._reaping.add(reaping)
         reaping.add_done_callback(self._reaping.discard)
+
+
+def _ask(worker: JobWorker, question: Mapping[str, object], left: float, payload: bytes) -> Message:
+    """A worker that has failed is ended by who waits for it: nobody else closes what that thread reads."""
+    try:
+        if left <= 0:
+            raise Late
+        return worker.ask(question, left + _GRACE_SECONDS, payload)
+    finally:
+        # The log has lines of one form only, and nothing of requests.
+        if words := worker.words():
+            log("worker said", logging.DEBUG, pid=worker.pid, text=words)
+        if worker.last:
+            worker.kill()
+            worker.close()
+
+
+def _end(worker: JobWorker) -> None:
+    """End it and all it started, its solver for one; return when they are gone."""
+    worker.kill()
+    if not worker.last:
+        worker.close()
 
 
 @dataclass

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from verilocc_mlir.crew.worker import ending, kill_group
 from verilocc_mlir.errors import ToolchainError
 
 DEFAULT_TIMEOUT = 300.0
@@ -66,7 +67,7 @@ class RunningTools:
     def kill(self) -> None:
         """Kill them; the calls that wait for them get a ToolFailure."""
         for group in tuple(self._groups):
-            _kill(group)
+            kill_group(group)
 
     @contextlib.contextmanager
     def holding(self, group: int) -> Generator[None, None, None]:
@@ -138,7 +139,7 @@ def run_tool(
         except BaseException:
             # Interrupted before it could wait: nothing that was started is left behind.
             if child.returncode is None:
-                _kill(child.pid)
+                kill_group(child.pid)
                 child.wait()
             raise
         wall = time.monotonic() - started
@@ -194,16 +195,11 @@ def _wait(
     child: subprocess.Popen[bytes], timeout: float, running: RunningTools
 ) -> tuple[int, resource.struct_rusage, bool]:
     """Reap the child; returns (exit status or minus the signal, its resource usage, whether it was timed out)."""
-    lock = threading.Lock()
-    finished = False
-    timed_out = False
+    late = threading.Event()
 
     def expire() -> None:
-        nonlocal timed_out
-        with lock:
-            if not finished:
-                timed_out = True
-                _kill(child.pid)
+        late.set()
+        kill_group(child.pid)
 
     with contextlib.suppress(OSError, ValueError, AttributeError):
         limit = int(timeout) + 5
@@ -213,25 +209,16 @@ def _wait(
     timer.daemon = True
     timer.start()
     try:
-        # Wait without reaping first: the process id stays ours until no timer can use it any more.
+        # Wait without reaping first: the process id stays ours until nothing here can use it any more.
         with running.holding(child.pid):
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    except BaseException:
-        _kill(child.pid)
-        raise
     finally:
-        with lock:
-            finished = True
         timer.cancel()
+        timer.join()
+        kill_group(child.pid)  # whatever the tool itself started
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
-        _kill(child.pid)  # whatever the tool itself started
-    return child.returncode, usage, timed_out
-
-
-def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
+    return child.returncode, usage, late.is_set() and child.returncode == -signal.SIGKILL
 
 
 def _read(stream: IO[bytes], limit: int) -> bytes:
@@ -259,14 +246,7 @@ def _title(argv: tuple[str, ...], stage: str) -> str:
 
 def _failure(argv: tuple[str, ...], stage: str, status: int, stderr: str, where: str, stdin: bytes) -> ToolFailure:
     line, place = first_useful_line(stderr)
-    if status < 0:
-        try:
-            name = signal.Signals(-status).name
-        except ValueError:
-            name = f"signal {-status}"
-        what = f"{_title(argv, stage)} crashed with {name}: {line}"
-    else:
-        what = f"{_title(argv, stage)} failed with exit code {status}: {line}"
+    what = f"{_title(argv, stage)} {'crashed' if status < 0 else 'failed'} with {ending(status)}: {line}"
     if place.startswith(("<stdin>", "-:")) or not place:
         place = f"{where or 'input'}:{place.split(':', 1)[1]}" if ":" in place else where
     hint = _replay(argv, stdin, stage)

@@ -12,15 +12,15 @@ import pickle
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from verilocc_mlir.pipeline.key import python_digest, versions
 from verilocc_mlir.ray_cluster import connected
-from verilocc_mlir.ray_tasks import Lost, Tasks, check_versions
+from verilocc_mlir.ray_tasks import Tasks, check_versions
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_model.corpus.repository import ROOT
 from verilocc_model.corpus.sources import source
-from verilocc_model.corpus.workers import Done, Processes, in_order
+from verilocc_model.corpus.workers import Doer, Done, Given, in_order
 
 _Task = TypeVar("_Task")
 
@@ -53,7 +53,9 @@ class RayRunner:
         for first in todo:
             expected = _versions(self._sources)
             with connected(self._address, jobs or None) as cluster:
-                pool = _Pool(function, seconds, expected, self._sources)
+                # As bytes, a node can tell that it is the function of the task before.
+                given = (pickle.dumps(function), seconds, expected, self._sources)
+                pool: Given[_Task] = Given(Tasks("verilocc corpus", _do, *given))
                 try:
                     # One more than are done at once: no CPU waits while this thread deals with a result.
                     yield from in_order(chain([first], todo), pool, (jobs or cluster.cpus) + 1)
@@ -61,45 +63,16 @@ class RayRunner:
                     pool.cancel()
 
 
-class _Pool(Generic[_Task]):
-    """A ``workers.Pool`` of tasks of the cluster that this process is connected to."""
-
-    def __init__(
-        self, function: Callable[[_Task], Any], seconds: float, expected: Mapping[str, str], sources: tuple[str, ...]
-    ) -> None:
-        # As bytes, a node can tell that it is the function of the task before.
-        self._given = (pickle.dumps(function), seconds, expected, sources)
-        self._tasks: Tasks[tuple[int, _Task]] = Tasks("verilocc corpus", _do)
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    def start(self, number: int, task: _Task) -> None:
-        """See ``workers.Pool``."""
-        self._tasks.start((number, task), task, *self._given)
-
-    def ended(self) -> Generator[tuple[int, Done[_Task]], None, None]:
-        """See ``workers.Pool``."""
-        for (number, task), found in self._tasks.ended():
-            yield number, Done(task, None, found.reason) if isinstance(found, Lost) else found
-
-    def cancel(self) -> None:
-        """End all tasks."""
-        self._tasks.cancel()
-
-
-def _do(task: Any, function: bytes, seconds: float, expected: Mapping[str, str], sources: tuple[str, ...]) -> Done[Any]:
+def _do(
+    task: tuple[int, Any], function: bytes, seconds: float, expected: Mapping[str, str], sources: tuple[str, ...]
+) -> Done[Any]:
     """One task, in a Ray worker.
 
     Raises:
         ToolchainError: other versions here, or LLVM or a front end is missing.
     """
     check_versions(expected, _versions(sources))
-    processes = _processes(function, seconds)
-    processes.start(0, task)
-    while True:
-        for _, done in processes.ended():
-            return done
+    return _doer(function, seconds).do(task)
 
 
 @functools.cache
@@ -111,6 +84,6 @@ def _versions(sources: tuple[str, ...]) -> dict[str, str]:
 
 
 @functools.cache
-def _processes(function: bytes, seconds: float) -> Processes[Any]:
-    """Processes of this Ray worker: one, as it has one task at a time."""
-    return Processes(pickle.loads(function), seconds)
+def _doer(function: bytes, seconds: float) -> Doer[Any]:
+    """What does tasks in this Ray worker, which has one at a time."""
+    return Doer(pickle.loads(function), seconds)

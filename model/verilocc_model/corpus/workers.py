@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import secrets
-import signal
-import threading
+import pickle
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, cast
 
+from verilocc_mlir.crew.descendants import JobWorker, serve_jobs
+from verilocc_mlir.crew.jobs import JobCrew
+from verilocc_mlir.crew.tasks import LocalTasks, Tasks
+from verilocc_mlir.crew.worker import Late, WorkerFailure
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.pipeline.batch.worker import JOB_VARIABLE, end_processes
 
 _Task = TypeVar("_Task")
 _AHEAD = 16
@@ -49,19 +47,15 @@ class Runner(Protocol):
 
 
 class Pool(Protocol[_Task]):
-    """What tasks are given to."""
+    """What tasks are given to.
 
-    def __len__(self) -> int:
-        """How many have not ended."""
-        ...
+    Its length is how many have not ended. The number that a task is started with comes back with its end. ``ended``
+    gives each end once; it may wait for some a while, and have none then.
+    """
 
-    def start(self, number: int, task: _Task) -> None:
-        """Give it one; ``number`` comes back with its end."""
-        ...
-
-    def ended(self) -> Iterable[tuple[int, Done[_Task]]]:
-        """What has ended by now, each once. May wait for that a while, and be nothing then."""
-        ...
+    def __len__(self) -> int: ...
+    def start(self, number: int, task: _Task) -> None: ...
+    def ended(self) -> Iterable[tuple[int, Done[_Task]]]: ...
 
 
 def run(
@@ -75,11 +69,12 @@ def run(
 
     Closing the generator, or an exception in it, ends all processes.
     """
-    processes = Processes(function, seconds)
+    doer = Doer(function, seconds, forks=jobs > 1)
+    pool = Given(LocalTasks(doer.do, jobs, doer.stop))
     try:
-        yield from in_order(tasks, processes, jobs)
+        yield from in_order(tasks, pool, jobs)
     finally:
-        processes.close()
+        pool.cancel()
 
 
 def in_order(tasks: Iterable[_Task], pool: Pool[_Task], at_once: int) -> Generator[Done[_Task], None, None]:
@@ -102,98 +97,65 @@ def in_order(tasks: Iterable[_Task], pool: Pool[_Task], at_once: int) -> Generat
             following += 1
 
 
-class Processes(Generic[_Task]):
-    """A ``Pool`` of processes of this machine, one for each task at a time; they stay for later ones.
+class Given(Pool[_Task]):
+    """A ``Pool`` of tasks, each with its number; they give a ``Done``, or what has the ``reason`` why none."""
 
-    Args:
-        function, seconds: as for ``run``.
-    """
-
-    def __init__(self, function: Callable[[_Task], Any], seconds: float) -> None:
-        self._function = function
-        self._seconds = seconds
-        self._context = multiprocessing.get_context("spawn")
-        self._idle: list[_Worker] = []
-        self._busy: dict[Connection, tuple[_Worker, int, _Task, float]] = {}
+    def __init__(self, tasks: Tasks[tuple[int, _Task]]) -> None:
+        self._tasks = tasks
+        self.cancel = tasks.cancel
 
     def __len__(self) -> int:
-        return len(self._busy)
+        return len(self._tasks)
 
     def start(self, number: int, task: _Task) -> None:
         """See ``Pool``."""
-        worker = self._idle.pop() if self._idle else _Worker(self._context, self._function)
-        worker.connection.send(task)
-        self._busy[worker.connection] = (worker, number, task, time.monotonic())
+        self._tasks.start((number, task))
 
     def ended(self) -> Generator[tuple[int, Done[_Task]], None, None]:
-        """See ``Pool``; waits for a second at most."""
-        for connection in wait(list(self._busy), timeout=1.0):
-            assert isinstance(connection, Connection)
-            worker, number, task, start = self._busy.pop(connection)
-            elapsed = time.monotonic() - start
+        """See ``Pool``."""
+        for (number, task), done in self._tasks.ended():
+            yield number, done if isinstance(done, Done) else Done(task, None, done.reason)
+
+
+class Doer(Generic[_Task]):
+    """Does tasks in processes of this machine, one for each task at a time; they stay for later ones.
+
+    Args:
+        function, seconds: as for ``run``.
+        forks: as for ``JobCrew``.
+    """
+
+    def __init__(self, function: Callable[[_Task], Any], seconds: float, *, forks: bool = False) -> None:
+        self._seconds = seconds
+        self._crew = JobCrew(partial(do_tasks, function), forks=forks)
+        self.stop = self._crew.stop
+
+    def do(self, numbered: tuple[int, _Task]) -> Done[_Task]:
+        """One task, from start to end."""
+        _, task = numbered
+        result, start = None, time.monotonic()
+        with self._crew.worker() as worker:
+            start = time.monotonic()
             try:
-                result, failure = connection.recv()
-                self._idle.append(worker)
-            except (EOFError, OSError):
-                result, failure = None, worker.end()
-            yield number, Done(task, result, failure, elapsed)
-        for connection, (worker, number, task, start) in list(self._busy.items()):
-            if time.monotonic() - start > self._seconds:
-                del self._busy[connection]
-                worker.end()
+                _, answer = worker.ask({}, self._seconds, pickle.dumps(task))
+                result, failure = pickle.loads(answer)
+            except Late:
                 failure = f"not finished within {self._seconds:g} s"
-                yield number, Done(task, None, failure, time.monotonic() - start)
-
-    def close(self) -> None:
-        """End all processes."""
-        for worker in [*self._idle, *(entry[0] for entry in self._busy.values())]:
-            worker.end()
-        self._idle.clear()
-        self._busy.clear()
+            except WorkerFailure:
+                failure = f"the process ended with status {cast('JobWorker', worker).status}"
+        return Done(task, result, failure, time.monotonic() - start)
 
 
-class _Worker:
-    def __init__(self, context: Any, function: Callable[[Any], Any]) -> None:
-        self.connection, theirs = context.Pipe()
-        self._mark = secrets.token_hex(16)
-        self._process = context.Process(target=_serve, args=(theirs, function, self._mark), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def end(self) -> str:
-        """End it and all that it started; returns how it ended."""
-        self.connection.close()  # which it hears, but not in the midst of native code
-        self._process.join(0.5)
-        code = self._process.exitcode
-        if code is None:
-            self._process.kill()
-            self._process.join()
-        end_processes(self._mark)
-        return f"the process ended with status {code}"
+def do_tasks(function: Callable[[Any], Any]) -> None:
+    """Do tasks until the pipe ends."""
+    serve_jobs(lambda: partial(_answer, function))
 
 
-def _serve(connection: Connection, function: Callable[[Any], Any], mark: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it
-    os.setsid()  # who kills the parent's group leaves this process to end what it started
-    os.environ[JOB_VARIABLE] = mark  # of all that is started from here on
-    tasks: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_listen, args=(connection, tasks, mark), daemon=True).start()
-    while True:
-        task = tasks.get()
-        try:
-            answer = function(task), ""
-        except VeriloccError as error:
-            answer = None, f"{error.where}: {error.what}" if error.where else error.what
-        except Exception as error:
-            answer = None, f"a defect: {type(error).__name__}: {error}"
-        connection.send(answer)
-
-
-def _listen(connection: Connection, tasks: SimpleQueue[Any], mark: str) -> None:
-    """The pipe ends with the parent, however that died; it ends this process too, in the middle of a task."""
+def _answer(function: Callable[[Any], Any], _: object, task: bytes) -> tuple[Mapping[str, object], bytes]:
     try:
-        while True:
-            tasks.put(connection.recv())
-    finally:
-        end_processes(mark)
-        os._exit(0)
+        answer = function(pickle.loads(task)), ""
+    except VeriloccError as error:
+        answer = None, f"{error.where}: {error.what}" if error.where else error.what
+    except Exception as error:
+        answer = None, f"a defect: {type(error).__name__}: {error}"
+    return {}, pickle.dumps(answer)

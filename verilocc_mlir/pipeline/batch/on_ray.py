@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.crew.tasks import as_ready
 from verilocc_mlir.pipeline.batch.jobs import Job, Result
-from verilocc_mlir.pipeline.batch.local import DEFAULT_MEMORY_MIB, Crew
+from verilocc_mlir.pipeline.batch.local import DEFAULT_MEMORY_MIB, JobDoer
 from verilocc_mlir.pipeline.key import versions
 from verilocc_mlir.ray_cluster import connected
 from verilocc_mlir.ray_tasks import Lost, Tasks, check_versions
@@ -61,24 +63,15 @@ class RayExecutor:
                 yield from self._run(chain([first], todo), self._at_once or cluster.cpus)
 
     def _run(self, jobs: Iterable[Job], at_once: int) -> Generator[Result, None, None]:
-        tasks: Tasks[Job] = Tasks("verilocc compile", _do)
-        try:
-            for job in jobs:
-                tasks.start(job, job, self._job_seconds, self._factory, self._memory_mib, self._expected)
-                # One more than are done at once: no CPU waits while this thread deals with a result.
-                while len(tasks) > at_once:
-                    yield from self._ended(tasks)
-            while len(tasks):
-                yield from self._ended(tasks)
-        finally:
-            tasks.cancel()
-
-    def _ended(self, tasks: Tasks[Job]) -> Generator[Result, None, None]:
-        for job, found in tasks.ended():
-            if isinstance(found, Lost):
-                yield Result(job.number, Outcome.UNKNOWN, message=found.reason, final=False)
-            else:
-                yield found
+        tasks: Tasks[Job] = Tasks(
+            "verilocc compile", _do, self._job_seconds, self._factory, self._memory_mib, self._expected
+        )
+        with closing(as_ready(tasks, jobs, at_once)) as results:
+            for job, result in results:
+                if isinstance(result, Lost):
+                    yield Result(job.number, Outcome.UNKNOWN, message=result.reason, final=False)
+                else:
+                    yield result
 
 
 def _do(job: Job, seconds: float, factory: str, memory_mib: int, expected: Mapping[str, str]) -> Result:
@@ -88,7 +81,7 @@ def _do(job: Job, seconds: float, factory: str, memory_mib: int, expected: Mappi
         ToolchainError: other versions here, or no worker process starts.
     """
     check_versions(expected, _versions(job.settings.llvm))
-    return _crew(seconds, factory, memory_mib).do(job)
+    return _doer(seconds, factory, memory_mib).do(job)
 
 
 @functools.cache
@@ -97,6 +90,6 @@ def _versions(llvm: Path | None) -> dict[str, str]:
 
 
 @functools.cache
-def _crew(seconds: float, factory: str, memory_mib: int) -> Crew:
+def _doer(seconds: float, factory: str, memory_mib: int) -> JobDoer:
     """Workers of this Ray worker: one, as it has one task at a time."""
-    return Crew(seconds, factory, memory_mib)
+    return JobDoer(seconds, factory, memory_mib)
