@@ -12,7 +12,7 @@ from mutants.samples import samples
 from oracle import Oracle
 from oracle.statics import module_fault
 from oracle.verifier import complaints
-from support import cpu_of, kernel_paths
+from support import cpu_of, kernel_paths, long
 
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
@@ -55,12 +55,14 @@ def test_kernels_make_no_difference(path) -> None:
             agree(subject, 3)
 
 
+@pytest.mark.parametrize("each", [1, *long(8)])
 @pytest.mark.parametrize("name", SEEDED)
-def test_seeded_faults_are_told_apart(name: str) -> None:
+def test_seeded_faults_are_told_apart(name: str, each: int) -> None:
+    """So many edits in each sample."""
     seen = made = 0
     for number, subject in enumerate(samples()):
         oracle = Oracle(subject.pre, subject.target.wave_size)
-        for _, edit in zip(range(8), CLASSES[name].edits(subject, random.Random(number)), strict=False):
+        for _, edit in zip(range(each), CLASSES[name].edits(subject, random.Random(number)), strict=False):
             made += 1
             try:
                 seen += oracle.compare(read_again(edit.function, ""), 6).differs
@@ -70,12 +72,13 @@ def test_seeded_faults_are_told_apart(name: str) -> None:
     assert seen
 
 
+@pytest.mark.parametrize("each", [1, *long(4)])
 @pytest.mark.parametrize("name", [c.name for c in CLASSES.values() if c.equivalent])
-def test_equivalent_edits_make_no_difference(name: str) -> None:
+def test_equivalent_edits_make_no_difference(name: str, each: int) -> None:
     made = 0
     for number, subject in enumerate(samples()):
         oracle = Oracle(subject.pre, subject.target.wave_size)
-        for _, edit in zip(range(4), CLASSES[name].edits(subject, random.Random(number)), strict=False):
+        for _, edit in zip(range(each), CLASSES[name].edits(subject, random.Random(number)), strict=False):
             made += 1
             answer = oracle.compare(read_again(edit.function, ""), 6)
             assert not answer.differs, (edit.what, answer.where)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import allocated_by_llvm, cpu_of, each_kernel, pre_ra, readable, run_llc
+from support import allocated_by_llvm, cpu_of, each_kernel, long, pre_ra, readable, run_llc
 from target_oracles import all_registers, reserved_by_llvm
 
 from verilocc_mlir.errors import InputError, UnsupportedError
@@ -17,6 +17,9 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.reserved import Allocatable, allocatable
 from verilocc_mlir.target.targets import TARGETS, target
+
+QUICK = ("gfx942", "gfx1100")
+SOME = [*QUICK, *long(*(t for t in TARGETS if t not in QUICK))]
 
 TRIPLE = 'target triple = "amdgcn-amd-amdhsa"\n'
 
@@ -104,7 +107,7 @@ def sweep(seed: int, cpu: str, count: int) -> None:
         assert_equal(file.preamble, function, cpu)
 
 
-@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("cpu", SOME)
 def test_random_attributes(cpu: str) -> None:
     sweep(1, cpu, 12)
 
@@ -129,7 +132,7 @@ def many_scalars(count: int, convention: str, attributes: str) -> str:
     return f"{TRIPLE}declare void @outside()\n" + "\n".join(lines) + "\n  ret void\n}\n"
 
 
-@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("cpu", SOME)
 @pytest.mark.parametrize(("convention", "attributes"), [("amdgpu_kernel", ""), ("", '"amdgpu-num-sgpr"="48"')])
 def test_every_phase(cpu: str, convention: str, attributes: str) -> None:
     """Between phases LLVM sets registers aside (whole-wave spill registers, saved EXEC): the header tells."""
