@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL
 from verilocc_mlir.cli.extras import needs_service
 from verilocc_mlir.cli.options import click_option
 from verilocc_mlir.pipeline.options import OPTIONS
-from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, ServerAccess, Settings
+from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, ServerAccess, Settings
 
 if TYPE_CHECKING:
     from verilocc_mlir.allocators import Allocator
@@ -57,7 +58,6 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
     if server == NONE:
         return options
     from verilocc_mlir.allocators import allocator_names
-    from verilocc_mlir.allocators.registry import MODEL
 
     if options.get("model") is not None:
         raise click.UsageError("--model is of an allocation here; leave --server out, or give the model to the server")

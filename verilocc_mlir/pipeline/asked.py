@@ -6,9 +6,9 @@ import importlib
 from collections.abc import Callable
 
 from verilocc_mlir.allocators import Allocator, allocator
-from verilocc_mlir.allocators.registry import MODEL
+from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, Settings
+from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, Settings
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.staged import split_target_id
 

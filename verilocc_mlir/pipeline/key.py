@@ -15,6 +15,8 @@ from typing import Any
 
 from smt_verifier import outcome
 from verilocc_mlir import version
+from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.allocators.registry import plugin_called
 from verilocc_mlir.pipeline.asked import checked_allocator
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.find import Toolchain
@@ -42,7 +44,7 @@ class Keys:
         asked = {k: v for k, v in settings.to_data().items() if k not in _NOT_IN_THE_RESULT}
         self._parts: dict[str, Any] = {
             "settings": {**asked, "verify": settings.verifies},
-            "allocator_version": None if allocator is None else allocator.version,
+            "allocator_version": None if allocator is None else allocator_version(settings.allocator, allocator),
             "server_version": server_version,
             "verilocc": {"version": version.__version__, "sources": source_digest()},
             "llvm": {"version": toolchain.version_text, "tools": _tools(toolchain)},
@@ -61,6 +63,18 @@ class Keys:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def allocator_version(name: str, allocator: Allocator) -> str:
+    """The version of the allocator called ``name``; of one of another package, with what tells it from all others: the
+    package, its version, and its sources, which change under development without a new number.
+    """
+    plugin = plugin_called(name)
+    if plugin is None:
+        return allocator.version
+    sources = plugin.sources
+    digest = python_digest(sources) if sources is not None else ""
+    return f"{allocator.version}, {plugin.place} of {plugin.package}, sources {digest}"
+
+
 def versions(toolchain: Toolchain) -> dict[str, str]:
     """What must be equal on two machines for their results to be: versions of this project, Z3 and LLVM, by name."""
     return {
@@ -76,13 +90,13 @@ def source_digest() -> str:
     return python_digest(*(Path(str(module.__file__)).parent for module in (version, outcome)))
 
 
-def python_digest(*directories: Path) -> str:
-    """SHA-256 over the Python files of directories and all below them, 64 hexadecimal digits; where they are is no part
-    of it.
+def python_digest(*places: Path) -> str:
+    """SHA-256 over Python files, and those of directories and all below them, 64 hexadecimal digits; where they are is
+    no part of it.
     """
     digest = hashlib.sha256()
-    for root in directories:
-        for path in sorted(root.rglob("*.py")):
+    for root in places:
+        for path in sorted(root.rglob("*.py")) if root.is_dir() else (root,):
             data = path.read_bytes()
             digest.update(f"{root.name}/{path.relative_to(root)}\0{len(data)}\0".encode())
             digest.update(data)

@@ -134,7 +134,8 @@ OPTIONS = (
     Option("effort", Kind.EFFORT, "How many allocations are tried.", "effort"),
     Option(
         "allocator", Kind.TEXT,
-        "deterministic; exact: the fewest waves lost, then copies, by CP-SAT; model, model:DIR; llvm: LLVM's, audited.",
+        "deterministic; exact: the fewest waves lost, then copies, by CP-SAT; model, model:DIR; llvm: LLVM's, audited; "
+        "or one that a package adds: verilocc doctor lists them.",
         "allocator", "NAME",
     ),
     Option(

@@ -9,9 +9,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-LLVM_ALLOCATOR = "llvm"
-"""Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
-
 VERIFY_VARIABLE = "VERILOCC_VERIFY"
 """Environment variable; where it is set, what is not said to be verified or not is."""
 

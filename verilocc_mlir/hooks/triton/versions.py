@@ -6,9 +6,10 @@ from importlib import metadata
 
 import verilocc_mlir
 from verilocc_mlir.allocators import allocator
+from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
 from verilocc_mlir.hooks.baseline import Replace
-from verilocc_mlir.pipeline.key import source_digest
-from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Settings
+from verilocc_mlir.pipeline.key import allocator_version, source_digest
+from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.find import Toolchain
 
 
@@ -22,7 +23,7 @@ def cache_key(settings: Settings, toolchain: Toolchain, targets: tuple[str, ...]
     name = settings.allocator
     parts = [
         f"verilocc {verilocc_mlir.__version__} {source_digest()[:16]}",
-        f"allocator {name} {'' if name == LLVM_ALLOCATOR else allocator(name).version}",
+        f"allocator {name} {'' if name == LLVM_ALLOCATOR else allocator_version(name, allocator(name))}",
         f"z3 {metadata.version('z3-solver')}",
         f"llvm {toolchain.version_text} {llc.st_size} {llc.st_mtime_ns}",
         f"settings {settings}",
