@@ -23,6 +23,7 @@ from verilocc_mlir.target.occupancy import (
     waves_by_vectors,
     waves_by_work_group,
 )
+from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.target.targets import TARGETS, target, with_features
 
 TRIPLE = 'target triple = "amdgcn-amd-amdhsa"\n'
@@ -136,7 +137,7 @@ def test_elf_machine(cpu: str) -> None:
     ir = f"{TRIPLE}define amdgpu_kernel void @k() {{\n  ret void\n}}\n"
     command = [llc(), f"-mcpu={cpu}", "-filetype=obj", "-o", "-", "-"]
     done = subprocess.run(command, input=ir.encode(), capture_output=True, check=True)
-    assert ELFFile(io.BytesIO(done.stdout))["e_flags"] & 0xFF == target(cpu).elf_mach
+    assert ELFFile(io.BytesIO(done.stdout))["e_flags"] & 0xFF == PROCESSORS[cpu].elf_mach
 
 
 def test_unknown_target_lists_the_known() -> None:
