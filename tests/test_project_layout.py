@@ -135,3 +135,11 @@ def test_start_up_loads_neither_solver_nor_table() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_where_llc_stops_is_spelt_once() -> None:
+    flag = "-stop-before=" + "greedy"
+    packages = ("verilocc_mlir", "smt_verifier", "model/verilocc_model", "scripts")
+    files = [path for package in packages for path in (REPOSITORY / package).rglob("*.py")]
+    times = {str(path.relative_to(REPOSITORY)): path.read_text().count(flag) for path in files}
+    assert {path: count for path, count in times.items() if count} == {"verilocc_mlir/mir/stages.py": 1}
