@@ -24,11 +24,10 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 NONE, LOCAL = "none", "local"
 """Values of ``--server`` that are no address: allocate in this process; behind a server in this process."""
 
-ACCESS_OPTIONS = [f"--{defined.word}" for defined in OPTIONS if defined.of_access]
+_ACCESS = tuple(defined for defined in OPTIONS if defined.of_access)
+ACCESS_OPTIONS = [f"--{defined.word}" for defined in _ACCESS]
 SERVER_OPTIONS = ["--server", *ACCESS_OPTIONS]
 """Their names, in groups for the help."""
-
-_ACCESS = tuple(defined for defined in OPTIONS if defined.of_access)
 
 
 def access_options(command: _Command) -> _Command:

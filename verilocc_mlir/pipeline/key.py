@@ -10,15 +10,16 @@ import functools
 import hashlib
 import json
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from smt_verifier import outcome
 from verilocc_mlir import version
-from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.allocators.registry import plugin_called
+from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.allocators.registry import MODEL, model_is_there, plugin_called
 from verilocc_mlir.pipeline.asked import checked_allocator
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.toolchain.find import Toolchain
 
 _NOT_IN_THE_RESULT = ("tool_seconds", "llvm", "access")
@@ -39,12 +40,11 @@ class Keys:
     """
 
     def __init__(self, settings: Settings, toolchain: Toolchain, server_version: str = "") -> None:
-        allocator = checked_allocator(settings)
         self.server_version = server_version
         asked = {k: v for k, v in settings.to_data().items() if k not in _NOT_IN_THE_RESULT}
         self._parts: dict[str, Any] = {
             "settings": {**asked, "verify": settings.verifies},
-            "allocator_version": None if allocator is None else allocator_version(settings.allocator, allocator),
+            "allocators": allocator_versions(settings),
             "server_version": server_version,
             "verilocc": {"version": version.__version__, "sources": source_digest()},
             "llvm": {"version": toolchain.version_text, "tools": _tools(toolchain)},
@@ -63,7 +63,26 @@ class Keys:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def allocator_version(name: str, allocator: Allocator) -> str:
+def allocator_versions(settings: Settings) -> dict[str, str]:
+    """Versions of all that may allocate here, by name: of what is asked for, and of the language model and the exact
+    allocator where they are installed and ``Effort.BEST`` tries them too.
+
+    Raises:
+        InputError, UnsupportedError: as for ``checked_allocator``.
+    """
+    asked = checked_allocator(settings)
+    if asked is None:
+        return {}
+    versions = {asked.name: _version(settings.allocator, asked)}
+    best = settings.effort is Effort.BEST
+    if best and not settings.server and asked.name != MODEL and model_is_there():
+        versions[MODEL] = allocator(MODEL, samples=settings.model_samples).version
+    if (best or asked.name == "exact") and find_spec("ortools") is not None:
+        versions["exact"] = f"{allocator('exact').version}, OR-Tools {metadata.version('ortools')}"
+    return versions
+
+
+def _version(name: str, allocator: Allocator) -> str:
     """The version of the allocator called ``name``; of one of another package, with what tells it from all others: the
     package, its version, and its sources, which change under development without a new number.
     """
