@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.cost.compare import COUNTS, Comparison, latency_parts
-from verilocc_mlir.cost.model import MODELLED, CostedFile, Count, KernelCost, LoopTrips
+from verilocc_mlir.cost.compare import Comparison, latency_parts
+from verilocc_mlir.cost.model import COUNTS, MODELLED, CostedFile, Count, KernelCost, LoopTrips
 
 COST_VERSION = 1
 _DIGITS = 2
