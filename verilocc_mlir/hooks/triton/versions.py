@@ -20,7 +20,7 @@ def cache_key(settings: Settings, toolchain: Toolchain, targets: tuple[str, ...]
     llc = toolchain.llc.stat()
     parts = [
         f"verilocc {verilocc_mlir.__version__} {source_digest()[:16]}",
-        f"allocators {allocator_versions(settings)}",
+        f"allocator {settings.allocator} {allocator_versions(settings)}",
         f"z3 {metadata.version('z3-solver')}",
         f"llvm {toolchain.version_text} {llc.st_size} {llc.st_mtime_ns}",
         f"settings {settings}",
