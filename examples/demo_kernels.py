@@ -23,7 +23,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from verilocc_mlir.target.targets import target
+from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.metadata import read_code_object
 
@@ -66,7 +66,7 @@ def compile_and_check(source: Path, out: Path) -> Result:
 def faults(hsaco: Path, cpu: str) -> str:
     """What is wrong with a code object, ``""`` if nothing is."""
     found = read_code_object(hsaco.read_bytes())
-    if found.e_flags & _MACH != target(cpu).elf_mach:
+    if found.e_flags & _MACH != PROCESSORS[cpu].elf_mach:
         return f"ELF machine flags {found.e_flags:#x} are not {cpu}'s"
     if not found.kernels:
         return "the metadata name no kernel"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the JSON schemas of this project's documents beside the modules that define them, from their types.
 
-Run it after a document's form has changed; tests/test_schemas.py compares.
+Run it after a document's form has changed; tests/project/test_schemas.py compares.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ register, but not of reserved ones.
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -15,9 +16,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pytest
-from support import llc
+from support import llc, run_llc
 
 from verilocc_mlir.mir.model import MachineFunction
+from verilocc_mlir.target.occupancy import effective_waves, vector_registers, waves
+from verilocc_mlir.target.targets import target
 
 # Layouts of llvm::Target, MCRegisterInfo, MCRegisterDesc and MCRegisterClass in LLVM 22 on a 64-bit machine.
 _DUMP = r"""
@@ -181,3 +184,46 @@ def undefined_uses(
 def reserved_by_llvm(preamble: str, function: MachineFunction, cpu: str, registers: list[str]) -> set[str]:
     """The ``registers`` that LLVM reserves in ``function``."""
     return set(registers) - undefined_uses(preamble, function, cpu, registers)
+
+
+TRIPLE = 'target triple = "amdgcn-amd-amdhsa"\n'
+
+
+def printed(asm: str) -> list[dict[str, int]]:
+    """The figures that llc prints after each kernel."""
+    kernels = re.split(r"\.amdhsa_kernel ", asm)[1:]
+    return [{k: int(v) for k, v in re.findall(r"; (\w+): (\d+)", text)} for text in kernels]
+
+
+def sweep(seed: int, cpu: str, count: int) -> None:
+    """Waves over random registers, LDS and work-group sizes, beside the figures that llc prints."""
+    rng = random.Random(f"{seed}/{cpu}")
+    gpu = target(cpu)
+    text, groups = TRIPLE, ""
+    rows: list[tuple[tuple[int, int], tuple[int, int] | None]] = []
+    for k in range(count):
+        vgprs = rng.choice([1, 8, 20, 40, 64, 65, 72, 80, 96, 97, 120, 128, 130, 168, 170, 192, 216, 240, 250, 256])
+        agprs = rng.choice([0, 0, 1, 16, 60, 128, 256]) if gpu.has_agprs else 0
+        sgprs = rng.choice([10, 50, 80, 88, 90, 94, 96, 98, 100, 102])
+        lds = rng.choice([0, 0, 100, 1024, 8000, 16384, 20000, 32768, 65536])
+        low = rng.choice([1, 32, 64, 65, 100, 128, 256])
+        high = rng.choice([n for n in (64, 128, 200, 256, 300, 512, 700, 1024) if n >= low])
+        request = rng.choice([None, (1, 8)])
+        if lds:
+            text += f"@l{k} = internal addrspace(3) global [{lds} x i8] poison, align 4\n"
+        store = f"  store volatile i8 0, ptr addrspace(3) @l{k}\n" if lds else ""
+        clobbers = f"~{{v{vgprs - 1}}},~{{s{sgprs - 1}}}" + (f",~{{a{agprs - 1}}}" if agprs else "")
+        asm = f'call void asm sideeffect "", "{clobbers}"()'
+        text += f"define amdgpu_kernel void @k{k}() #{k} {{\n  {asm}\n{store}  ret void\n}}\n"
+        asked = f'"amdgpu-waves-per-eu"="{request[0]},{request[1]}"' if request else ""
+        groups += f'attributes #{k} = {{ "amdgpu-flat-work-group-size"="{low},{high}" {asked} '
+        groups += f'"amdgpu-agpr-alloc"="0,{256 if agprs else 0}" }}\n'
+        rows.append(((low, high), request))
+    figures = printed(run_llc(text + groups, cpu, mir=False))
+    assert len(figures) == count
+    for (size, request), said in zip(rows, figures, strict=True):
+        vgprs, agprs, lds = said["NumVgprs"], said.get("NumAgprs", 0), said["LDSByteSize"]
+        if gpu.unified_vgpr:
+            assert vector_registers(gpu, vgprs, agprs) == said["TotalNumVgprs"]
+        most = effective_waves(gpu, request, lds, size)[1]
+        assert waves(gpu, vgprs, agprs, said["TotalNumSgprs"], lds, size, most) == said["Occupancy"], said

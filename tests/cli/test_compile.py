@@ -27,7 +27,8 @@ from verilocc_mlir.pipeline import asked
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.results.documents.compile import schema
-from verilocc_mlir.target.targets import TARGETS, target
+from verilocc_mlir.target.processors import PROCESSORS
+from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.toolchain.metadata import read_code_object
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -67,7 +68,7 @@ def test_a_gemm_comes_out_proved(cpu: str, demo_kernels: Path, tmp_path: Path) -
     source = demo_kernels / f"gemm_mma_lds.{cpu}.opt.ll"
     assert run(["compile", str(source), f"-mcpu={cpu}", "-o", str(out), f"--report={report}", "-q"]) == 0
     found = read_code_object(out.read_bytes())
-    assert found.e_flags & 0xFF == target(cpu).elf_mach
+    assert found.e_flags & 0xFF == PROCESSORS[cpu].elf_mach
     assert list(found.kernels) == ["gemm"]
     data = json.loads(report.read_text())
     jsonschema.validate(data, schema())
@@ -108,7 +109,7 @@ def test_the_target_comes_from_the_ir_where_none_is_given(demo_kernels: Path, tm
     source, out = tmp_path / "k.ll", tmp_path / "k.o"
     source.write_text(text)
     assert run(["compile", str(source), "--emit=obj", "-o", str(out), "-q"]) == 0
-    assert read_code_object(out.read_bytes()).e_flags & 0xFF == target("gfx942").elf_mach
+    assert read_code_object(out.read_bytes()).e_flags & 0xFF == PROCESSORS["gfx942"].elf_mach
 
 
 def test_emitted_machine_ir_is_allocated_and_llvm_takes_it(small: Path, tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.baseline import Comparison, Replace, Standing, compare_objects
 from verilocc_mlir.hooks.iree import _declined
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.options import member
-from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Settings
+from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.metadata import read_code_object
 
 THEIRS = Standing(vgprs=24, sgprs=16, scratch_bytes=0, waves=8, spills=0.0, cycles=100.0)

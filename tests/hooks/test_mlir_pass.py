@@ -20,7 +20,7 @@ from verilocc_mlir.hooks.mlir_bindings import Bindings, MissingBindingsError
 from verilocc_mlir.hooks.mlir_pass import AllocatePass, PassOptions
 from verilocc_mlir.hooks.mlir_pipeline import parse_options, parse_pipeline, split_elements
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.target.targets import target
+from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.toolchain.descriptor import parse_descriptors
 from verilocc_mlir.toolchain.metadata import read_code_object
 
@@ -78,7 +78,7 @@ def test_a_gpu_module_becomes_a_binary_with_the_proved_object(package: str, chip
     assert result.location == 'loc("kernel.py":5:1)'
     assert [f.name for f in result.reports[0].functions] == ["scale"]
     (data,) = result.code_objects
-    assert elf_header(data)[2] == target(chip).elf_mach
+    assert elf_header(data)[2] == PROCESSORS[chip].elf_mach
     assert list(read_code_object(data).kernels) == ["scale"]
     assert list(operations(module)) == ["gpu.binary"]
     binary = operations(module)["gpu.binary"]
@@ -287,8 +287,8 @@ def test_two_targets_give_two_objects(package: str) -> None:
     )
     (result,) = run(session, module).results
     assert [elf_header(data)[2] for data in result.code_objects] == [
-        target("gfx90a").elf_mach,
-        target("gfx1201").elf_mach,
+        PROCESSORS["gfx90a"].elf_mach,
+        PROCESSORS["gfx1201"].elf_mach,
     ]
     assert str(module).count("#gpu.object<") == 2
 

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
-from support import REPOSITORY
+from support import REPOSITORY, llc
 
+import verilocc_mlir
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import Allocator, registry
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cli import compile as compile_cli
-from verilocc_mlir.cli import frontend
+from verilocc_mlir.cli import compile_many as compile_many_cli
+from verilocc_mlir.cli import report as report_cli
 from verilocc_mlir.cli.iree import iree_command
+from verilocc_mlir.cli.torch import torch_command
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.hooks.baseline import Replace
+from verilocc_mlir.hooks.iree import compile_mlir
 from verilocc_mlir.hooks.kernels import KernelSource
+from verilocc_mlir.hooks.mlir_compile import compile_ir
 from verilocc_mlir.hooks.mlir_pipeline import parse_options
+from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.hooks.triton import hook as triton_hook
+from verilocc_mlir.hooks.triton.versions import cache_key
+from verilocc_mlir.pipeline import asked
 from verilocc_mlir.pipeline.batch.jobs import Job
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
-from verilocc_mlir.pipeline.key import Keys
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.key import Keys, allocator_versions
 from verilocc_mlir.pipeline.options import (
     OPTION_NAMES,
     OPTIONS,
@@ -30,7 +48,8 @@ from verilocc_mlir.pipeline.options import (
     option,
     with_options,
 )
-from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.remote.access import ServerAccess
 from verilocc_mlir.toolchain.find import find_toolchain
 
 _VALUES: dict[str, str] = {
@@ -43,7 +62,7 @@ _VALUES: dict[str, str] = {
     "verify": "false",
     "solver_seconds": "11",
     "tool_seconds": "13",
-    "llvm": "/opt/some/llvm",
+    "llvm": "",  # a link to the usual one: below
     "llc": "-fp-contract=fast",
     "server": "unix:/run/verilocc.sock",
     "server_allocator": "exact",
@@ -55,6 +74,13 @@ _VALUES: dict[str, str] = {
     "server_seconds": "17",
 }
 """For each option a text that is not its default."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _another_llvm(tmp_path_factory: pytest.TempPathFactory) -> None:
+    link = tmp_path_factory.mktemp("another") / "llvm"
+    link.symlink_to(Path(llc()).resolve().parent)
+    _VALUES["llvm"] = str(link)
 
 
 def _value(settings: Settings, name: str) -> Any:
@@ -72,24 +98,138 @@ def test_as_a_keyword_and_as_the_text_of_one(name: str) -> None:
     assert _value(kept, name) == (99 if name == "tool_seconds" else _value(settings, name))
 
 
-@pytest.mark.parametrize("name", OPTION_NAMES)
-def test_in_mlir_s_pipeline_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A path that is not there is no fault of the text.
-    settings = parse_options(f"{name.replace('_', '-')}={_VALUES[name]}").settings
-    assert _value(settings, name) == option(name).value(_VALUES[name])
+# Each way in, up to where the work would begin: what it is to be done with is raised.
 
 
+class Reached(BaseException):
+    """Settings that reached the compilation. No ``Exception``: nothing on the way takes it for a failure of its own."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+
+def _reach(settings: Settings, *_: Any, **__: Any) -> Any:
+    raise Reached(settings)
+
+
+def _reach_module(_data: bytes, _path: str, settings: Settings, **_: Any) -> Any:
+    raise Reached(settings)
+
+
+class _Executor:
+    def run(self, jobs: Iterable[Job]) -> Any:
+        raise Reached(next(iter(jobs)).settings)
+
+
+@pytest.fixture
+def seams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compilations end before they begin, and so does what goes before them where it is not about options."""
+    for place in ("pipeline.compile", "hooks.mlir_compile"):
+        monkeypatch.setattr(f"verilocc_mlir.{place}.compile_module", _reach_module)
+    monkeypatch.setattr("verilocc_mlir.hooks.iree.Kernels", _reach)
+    monkeypatch.setattr(triton_hook, "Hook", _reach)
+    monkeypatch.setattr(compile_many_cli, "_executor", lambda *_: _Executor())
+    for module in (compile_cli, report_cli):
+        monkeypatch.setattr(module, "allocators_for", lambda _: nullcontext(None))
+    monkeypatch.setattr(compile_many_cli, "server_version", lambda _: "")
+    for place in ("iree_compiler", "iree", "torch"):
+        monkeypatch.setattr(f"verilocc_mlir.hooks.{place}.find_iree_compile", lambda *_: None)
+    imported = SimpleNamespace(mlir="module {}", signature=None)
+    monkeypatch.setattr("verilocc_mlir.hooks.torch.import_module", lambda *_: imported)
+    monkeypatch.setattr("verilocc_mlir.hooks.mlir_compile.prepare", lambda *_: SimpleNamespace(ir="", notes=()))
+
+
+def _command(command: click.Command, *arguments: str) -> Callable[[str, Path], None]:
+    def enter(name: str, directory: Path) -> None:
+        (directory / "m.ll").write_text("")
+        (directory / "m.py").write_text("def made():\n    return None, ()\n")
+        words = _command_words(option(name))
+        given = [argument.replace("DIR", str(directory)) for argument in arguments]
+        done = CliRunner().invoke(command, [*given, *words])
+        raise AssertionError(f"it came to its end: {done.output} {done.exception}")
+
+    return enter
+
+
+def _command_words(known: Option) -> list[str]:
+    text = _VALUES[known.name]
+    if known.name == "server_allocator":
+        return ["--server=unix:/run/other.sock", f"--allocator={text}"]
+    # The way to nowhere is no part of what is asked for.
+    nowhere = ["--server=unix:/run/other.sock"] if known.of_access else []
+    if known.kind is Kind.EFFORT:
+        return [f"-O={text}"]
+    if known.kind is Kind.SWITCH:
+        return [f"--no-{known.word}" if text == "false" else f"--{known.word}", *nowhere]
+    return [f"--{known.word}={text}", *nowhere]
+
+
+def _torch(name: str, _directory: Path) -> None:
+    pytest.importorskip("torch")
+    verilocc_mlir.compile(None, (), target="gfx942", **_keyword(name))
+
+
+def _dynamo(name: str, _directory: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from verilocc_mlir.hooks.torch_dynamo import backend
+
+    with torch.no_grad():
+        graph = torch.fx.symbolic_trace(torch.nn.ReLU())
+        backend(graph, [torch.ones(2)], options={"target": "gfx942", **_keyword(name)})
+
+
+def _triton_variable(name: str, _directory: Path) -> None:
+    triton_hook.install_from_environment({"VERILOCC_TRITON": f"gfx942,gfx1100 {_words(name)}"})
+
+
+def _triton_variable_without_targets(name: str, _directory: Path) -> None:
+    triton_hook.install_from_environment({"VERILOCC_TRITON": _words(name)})
+
+
+def _mlir(name: str, _directory: Path) -> None:
+    options = parse_options(_words(name))
+    compile_ir("", RocdlTarget("gfx942"), where="k", settings=options.settings, options=options.ir)
+
+
+def _keyword(name: str) -> dict[str, Any]:
+    return {name: option(name).value(_VALUES[name])}
+
+
+def _words(name: str) -> str:
+    return f"{option(name).word}={_VALUES[name]}"
+
+
+WAYS: dict[str, Callable[[str, Path], object]] = {
+    "verilocc compile": _command(compile_cli.compile_command, "DIR/m.ll", "--output=DIR/m.hsaco"),
+    "verilocc report": _command(report_cli.report_command, "DIR/m.ll", "--output=DIR/m.html"),
+    "verilocc compile-many": _command(compile_many_cli.compile_many_command, "DIR/m.ll", "--no-cache"),
+    "verilocc iree": _command(iree_command, "DIR/m.ll", "--iree-rocm-target=gfx942", "--output=DIR/m.vmfb"),
+    "verilocc torch": _command(torch_command, "DIR/m.py:made", "--target=gfx942", "--output=DIR/m.vmfb"),
+    "verilocc_mlir.compile": _torch,
+    "torch.compile": _dynamo,
+    "compile_mlir": lambda name, _: compile_mlir("module {}", target="gfx942", **_keyword(name)),
+    "triton.install": lambda name, _: triton_hook.install("gfx942", **_keyword(name)),
+    "VERILOCC_TRITON": _triton_variable,
+    "VERILOCC_TRITON, no target": _triton_variable_without_targets,
+    "MLIR's pipeline text": _mlir,
+}
+"""Every way in of docs/options.md: a function that sets one option, by name, to its value of ``_VALUES``."""
+
+
+@pytest.mark.usefixtures("seams")
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", OPTION_NAMES)
-def test_in_the_variable_for_triton(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``VERILOCC_TRITON``: with targets before it, and alone."""
-    installed: list[tuple[list[str], dict[str, Any]]] = []
-    monkeypatch.setattr(triton_hook, "install", lambda names, **given: installed.append((names, given)))
-    word = f"{name.replace('_', '-')}={_VALUES[name]}"
-    for value, targets in ((f"gfx942,gfx1100 {word}", ["gfx942", "gfx1100"]), (f"1 {word}", []), (word, [])):
-        assert triton_hook.install_from_environment({"VERILOCC_TRITON": value})
-        names, given = installed.pop()
-        assert names == targets
-        assert _value(with_options(None, given), name) == option(name).value(_VALUES[name])
+def test_each_way_in_takes_it_to_the_compilation(
+    name: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_hook, "_knobs", lambda: None)
+    if "exact" in _VALUES[name]:
+        pytest.importorskip("ortools")
+    if "torch" in way:
+        pytest.importorskip("torch")
+    with pytest.raises(Reached) as reached:
+        WAYS[way](name, tmp_path)
+    assert _value(reached.value.settings, name) == option(name).value(_VALUES[name])
 
 
 def test_the_variable_for_triton_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,44 +246,117 @@ def test_flags_in_mlir_s_text_add_up() -> None:
     assert parse_options("llc=-a=b llc=-c").settings.llc_options == ("-a=b", "-c")
 
 
+# What the compilation does with it: one real run for each option.
+
+_KERNEL = """target triple = "amdgcn-amd-amdhsa"
+define amdgpu_kernel void @k(ptr addrspace(1) %p) {
+  %v = load i32, ptr addrspace(1) %p
+  %w = add i32 %v, 1
+  store i32 %w, ptr addrspace(1) %p
+  ret void
+}
+"""
+
+
+class _Seen:
+    """What the run handed on."""
+
+    def __init__(self) -> None:
+        self.efforts: list[Effort] = []
+        self.samples: list[int | None] = []
+        self.seconds: list[float] = []
+        self.runners: list[dict[str, Any]] = []
+        self.solver: list[float] = []
+        self.tools: list[tuple[list[str], float]] = []
+        self.asked: list[Settings] = []
+
+    def remote(self, server: str, name: str, access: ServerAccess) -> Allocator:
+        """In the place of a server's."""
+        self.asked.append(Settings(server=server, server_allocator=name, access=access))
+        return DeterministicAllocator()
+
+
+_seen = _Seen()
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
+    """Looks on at the places where a run hands its options on, and changes nothing there."""
+    _seen.__init__()
+
+    def look(place: str, note: Callable[..., None]) -> None:
+        module, _, attribute = place.rpartition(".")
+        inner = getattr(importlib.import_module(f"verilocc_mlir.{module}"), attribute)
+
+        def looking(*given: Any, **keywords: Any) -> Any:
+            note(*given, **keywords)
+            return inner(*given, **keywords)
+
+        monkeypatch.setattr(f"verilocc_mlir.{place}", looking)
+
+    look("pipeline.compile.variants", lambda effort, *_: _seen.efforts.append(effort))
+    look("pipeline.runs.PhaseRunner", lambda *_, **given: _seen.runners.append(given))
+    look("pipeline.phase.audit_function", lambda *_, timeout_s, **__: _seen.solver.append(timeout_s))
+    look("toolchain.staged.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
+
+    def model(_directory: str, seconds: float, samples: int) -> Allocator:
+        _seen.seconds.append(seconds)
+        _seen.samples.append(samples)
+        return DeterministicAllocator()
+
+    monkeypatch.setattr(registry, "_model", model)
+    monkeypatch.setattr(asked, "remote_allocator", _seen.remote)
+    return _seen
+
+
+def _llc_commands(seen: _Seen) -> list[list[str]]:
+    return [command for command, _ in seen.tools if "llc" in Path(command[0]).name]
+
+
+EFFECTS: dict[str, Callable[[_Seen, set[str]], bool]] = {
+    "effort": lambda seen, _: set(seen.efforts) == {Effort.BEST},
+    "allocator": lambda _, allocators: allocators == {"exact"},
+    "model_samples": lambda seen, _: set(seen.samples) == {3},
+    "allocator_seconds": lambda seen, _: set(seen.seconds) == {7.5},
+    "spill": lambda seen, _: {given["spills"].spare for given in seen.runners} == {()},
+    "fallback": lambda seen, _: {given["fallback"] for given in seen.runners} == {False},
+    "verify": lambda seen, _: not any("-verify-machineinstrs" in command for command in _llc_commands(seen)),
+    "solver_seconds": lambda seen, _: set(seen.solver) == {11.0},
+    "tool_seconds": lambda seen, _: {seconds for _, seconds in seen.tools} == {13.0},
+    "llvm": lambda seen, _: {str(Path(command[0]).parent) for command, _ in seen.tools} == {_VALUES["llvm"]},
+    "llc": lambda seen, _: all("-fp-contract=fast" in command for command in _llc_commands(seen)),
+    "server": lambda seen, _: {asked.server for asked in seen.asked} == {_VALUES["server"]},
+    "server_allocator": lambda seen, _: {asked.server_allocator for asked in seen.asked} == {"exact"},
+    **{
+        known.name: lambda seen, _, name=known.name: (
+            {_value(asked, name) for asked in seen.asked} == {option(name).value(_VALUES[name])}
+        )
+        for known in OPTIONS
+        if known.of_access
+    },
+}
+"""For each option: whether a run with its value of ``_VALUES`` shows it, given also the allocators of its attempts."""
+
+
 @pytest.mark.parametrize("name", OPTION_NAMES)
-def test_on_the_command_lines(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both that of one file and that of a module: what reaches the compilation is looked at, which then is not run."""
-    seen: list[Settings] = []
+def test_the_run_does_what_it_says(name: str, seen: _Seen) -> None:
+    if _VALUES[name] == "exact":
+        pytest.importorskip("ortools")
+    beside: dict[str, Any] = {}
+    if name in ("model_samples", "allocator_seconds"):
+        beside["allocator"] = f"model:{REPOSITORY}"
+    if name.startswith("server_"):
+        beside["server"] = _VALUES["server"]
+    default = with_options(Settings(cpu="gfx942"), beside)
 
-    class Stop(Exception):
-        pass
+    def run(settings: Settings) -> set[str]:
+        report = compile_module(_KERNEL.encode(), "k.ll", settings).report
+        assert report.outcome is Outcome.PROVED
+        return {attempt.allocator for f in report.functions for p in f.phases for attempt in p.attempts}
 
-    def stop(settings: Settings) -> Settings:
-        seen.append(settings)
-        raise Stop
-
-    unchanged = frontend.settings_taken
-    monkeypatch.setattr("verilocc_mlir.cli.iree.settings_taken", lambda options: stop(unchanged(options)))
-    monkeypatch.setattr(compile_cli, "replace", lambda settings, **_: stop(settings))
-    words = _command_words(option(name))
-    if name != "server" and name.startswith("server"):
-        words.append("--server=unix:/run/other.sock")  # the way to nowhere is no part of what is asked for
-    if name == "server_allocator":
-        words = ["--server=unix:/run/other.sock", "--allocator=exact"]
-    source = tmp_path / "m.mlir"
-    source.write_text("module {}\n")
-    for command, arguments in (
-        (iree_command, [str(source), "--iree-rocm-target=gfx942", "-o", str(tmp_path / "m.vmfb")]),
-        (compile_cli.compile_command, [str(source), "-o", str(tmp_path / "m.hsaco")]),
-    ):
-        done = CliRunner().invoke(command, [*arguments, *words])
-        assert isinstance(done.exception, Stop), done.output
-        assert _value(seen.pop(), name) == option(name).value(_VALUES[name])
-
-
-def _command_words(known: Option) -> list[str]:
-    text = _VALUES[known.name]
-    if known.kind is Kind.EFFORT:
-        return [f"-O={text}"]
-    if known.kind is Kind.SWITCH:
-        return [f"--no-{known.word}" if text == "false" else f"--{known.word}"]
-    return [f"--{known.word}={text}"]
+    assert not EFFECTS[name](seen, run(default)), "the default shows it too"
+    seen.__init__()
+    assert EFFECTS[name](seen, run(with_options(default, {name: _VALUES[name]})))
 
 
 @pytest.mark.parametrize("name", OPTION_NAMES)
@@ -151,15 +364,32 @@ def test_over_the_wire_and_in_the_cache_s_key(name: str) -> None:
     settings = with_options(None, {name: _VALUES[name]})
     sent = Settings.from_data(json.loads(json.dumps(settings.to_data())))
     assert sent == settings
-    if name in ("llvm", "tool_seconds") or option(name).of_access:
-        return  # no part of what comes out: docs of pipeline.key
     if name == "allocator":
         pytest.importorskip("ortools")
     toolchain = find_toolchain(None)
     plain = Settings(cpu="gfx942", server="unix:/run/s" if name == "server_allocator" else "")
-    assert Keys(with_options(plain, {name: _VALUES[name]}), toolchain).of("0" * 64) != Keys(plain, toolchain).of(
-        "0" * 64
-    )
+    changed = with_options(plain, {name: _VALUES[name]})
+    no_part_of_what_comes_out = name in ("llvm", "tool_seconds") or option(name).of_access  # docs of pipeline.key
+    same = Keys(changed, toolchain).of("0" * 64) == Keys(plain, toolchain).of("0" * 64)
+    assert same == no_part_of_what_comes_out
+    # Triton's cache is Triton's: it is enough that nothing is forgotten.
+    keys = {cache_key(settings, toolchain, ("gfx942",), Replace.BETTER) for settings in (plain, changed)}
+    assert len(keys) == 2
+
+
+def test_best_s_key_has_what_best_tries_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The language model and the exact allocator change what comes out where they are installed."""
+    toolchain, best = find_toolchain(None), Settings(cpu="gfx942", effort=Effort.BEST)
+    keys: set[str] = set()
+    for version in ("1", "2"):
+        model = SimpleNamespace(name="model", version=version)
+        monkeypatch.setattr(registry, "_model", lambda *_, model=model: model)
+        monkeypatch.setenv(registry.MODEL_VARIABLE, str(REPOSITORY))
+        keys.add(Keys(best, toolchain).of("0" * 64))
+        assert allocator_versions(best)["model"] == version
+        assert "model" not in allocator_versions(replace(best, effort=Effort.BALANCED))
+        assert "model" not in allocator_versions(replace(best, server="unix:/run/s"))
+    assert len(keys) == 2
 
 
 def test_a_front_end_s_kernel_has_all_of_them_but_what_the_front_end_decides() -> None:

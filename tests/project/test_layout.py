@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -59,3 +60,27 @@ def test_start_up_loads_neither_solver_nor_table() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_where_llc_stops_is_spelt_once() -> None:
+    flag = "-stop-before=" + "greedy"
+    packages = ("verilocc_mlir", "smt_verifier", "model/verilocc_model", "scripts")
+    files = [path for package in packages for path in (REPOSITORY / package).rglob("*.py")]
+    times = {str(path.relative_to(REPOSITORY)): path.read_text().count(flag) for path in files}
+    assert {path: count for path, count in times.items() if count} == {"verilocc_mlir/mir/stages.py": 1}
+
+
+def test_facts_of_gpus_stand_in_target_alone() -> None:
+    """Elsewhere code asks a target for a named fact. Layouts of descriptors have the names of their first GPUs."""
+    named: dict[str, set[str]] = {}
+    for package in ("verilocc_mlir", "smt_verifier"):
+        for path in sorted((REPOSITORY / package).rglob("*.py")):
+            if path.parent.name == "target":
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Constant) and re.fullmatch(r"gfx\d\w+(-generic)?", str(node.value)):
+                    named.setdefault(path.name, set()).add(str(node.value))
+    assert named.pop("descriptor.py") == {"gfx90a", "gfx10", "gfx11", "gfx12", "gfx125"}
+    assert named.pop("mlir_target.py") == {"gfx900"}  # what MLIR takes where none is named
+    assert named.pop("semantics.py") == {"gfx90a"}  # any target with AGPRs: the tables ask for one
+    assert not named

@@ -3,68 +3,25 @@
 from __future__ import annotations
 
 import io
-import random
-import re
 import subprocess
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from support import llc, run_llc
+from target_oracles import TRIPLE, printed, sweep
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.target.occupancy import (
-    effective_waves,
     extra_sgprs,
     max_vectors,
     min_vectors,
     register_granules,
-    vector_registers,
     waves,
     waves_by_vectors,
     waves_by_work_group,
 )
+from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.target.targets import TARGETS, target, with_features
-
-TRIPLE = 'target triple = "amdgcn-amd-amdhsa"\n'
-
-
-def printed(asm: str) -> list[dict[str, int]]:
-    """The figures that llc prints after each kernel."""
-    kernels = re.split(r"\.amdhsa_kernel ", asm)[1:]
-    return [{k: int(v) for k, v in re.findall(r"; (\w+): (\d+)", text)} for text in kernels]
-
-
-def sweep(seed: int, cpu: str, count: int) -> None:
-    rng = random.Random(f"{seed}/{cpu}")
-    gpu = target(cpu)
-    text, groups = TRIPLE, ""
-    rows: list[tuple[tuple[int, int], tuple[int, int] | None]] = []
-    for k in range(count):
-        vgprs = rng.choice([1, 8, 20, 40, 64, 65, 72, 80, 96, 97, 120, 128, 130, 168, 170, 192, 216, 240, 250, 256])
-        agprs = rng.choice([0, 0, 1, 16, 60, 128, 256]) if gpu.has_agprs else 0
-        sgprs = rng.choice([10, 50, 80, 88, 90, 94, 96, 98, 100, 102])
-        lds = rng.choice([0, 0, 100, 1024, 8000, 16384, 20000, 32768, 65536])
-        low = rng.choice([1, 32, 64, 65, 100, 128, 256])
-        high = rng.choice([n for n in (64, 128, 200, 256, 300, 512, 700, 1024) if n >= low])
-        request = rng.choice([None, (1, 8)])
-        if lds:
-            text += f"@l{k} = internal addrspace(3) global [{lds} x i8] poison, align 4\n"
-        store = f"  store volatile i8 0, ptr addrspace(3) @l{k}\n" if lds else ""
-        clobbers = f"~{{v{vgprs - 1}}},~{{s{sgprs - 1}}}" + (f",~{{a{agprs - 1}}}" if agprs else "")
-        asm = f'call void asm sideeffect "", "{clobbers}"()'
-        text += f"define amdgpu_kernel void @k{k}() #{k} {{\n  {asm}\n{store}  ret void\n}}\n"
-        asked = f'"amdgpu-waves-per-eu"="{request[0]},{request[1]}"' if request else ""
-        groups += f'attributes #{k} = {{ "amdgpu-flat-work-group-size"="{low},{high}" {asked} '
-        groups += f'"amdgpu-agpr-alloc"="0,{256 if agprs else 0}" }}\n'
-        rows.append(((low, high), request))
-    figures = printed(run_llc(text + groups, cpu, mir=False))
-    assert len(figures) == count
-    for (size, request), said in zip(rows, figures, strict=True):
-        vgprs, agprs, lds = said["NumVgprs"], said.get("NumAgprs", 0), said["LDSByteSize"]
-        if gpu.unified_vgpr:
-            assert vector_registers(gpu, vgprs, agprs) == said["TotalNumVgprs"]
-        most = effective_waves(gpu, request, lds, size)[1]
-        assert waves(gpu, vgprs, agprs, said["TotalNumSgprs"], lds, size, most) == said["Occupancy"], said
 
 
 @pytest.mark.parametrize("cpu", TARGETS)
@@ -136,7 +93,7 @@ def test_elf_machine(cpu: str) -> None:
     ir = f"{TRIPLE}define amdgpu_kernel void @k() {{\n  ret void\n}}\n"
     command = [llc(), f"-mcpu={cpu}", "-filetype=obj", "-o", "-", "-"]
     done = subprocess.run(command, input=ir.encode(), capture_output=True, check=True)
-    assert ELFFile(io.BytesIO(done.stdout))["e_flags"] & 0xFF == target(cpu).elf_mach
+    assert ELFFile(io.BytesIO(done.stdout))["e_flags"] & 0xFF == PROCESSORS[cpu].elf_mach
 
 
 def test_unknown_target_lists_the_known() -> None:

@@ -11,6 +11,7 @@ import pytest
 from toolchain_support import TARGETS, compiler, source, tools
 
 from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.toolchain.checked import check_object
 from verilocc_mlir.toolchain.descriptor import (
     Cause,
@@ -21,7 +22,7 @@ from verilocc_mlir.toolchain.descriptor import (
     parse_descriptors,
     set_field,
 )
-from verilocc_mlir.toolchain.elf import MACHINES, read_elf
+from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object
 from verilocc_mlir.toolchain.run import run_tool
 from verilocc_mlir.toolchain.staged import LlvmPhase
@@ -218,7 +219,7 @@ def test_metadata_is_read_in_full() -> None:
     assert compare_metadata(code, code) == ()
 
 
-@pytest.mark.parametrize("cpu", sorted(set(MACHINES.values())))
+@pytest.mark.parametrize("cpu", sorted(PROCESSORS))
 def test_machine_numbers_are_llvms(cpu: str) -> None:
     kernel = "define amdgpu_kernel void @k() {\n  ret void\n}\n"
     image = read_elf(compiler(cpu).direct(kernel))

@@ -1,4 +1,4 @@
-"""Allocators by name."""
+"""Allocators by name: this project's own, and those of other packages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
+from verilocc_mlir.allocators.plugins import Plugin, plugin, plugins
 from verilocc_mlir.allocators.protocol import Allocator
 from verilocc_mlir.errors import InputError, UnsupportedError
 
@@ -17,6 +18,8 @@ MODEL = "model"
 """The language model in the directory that ``$VERILOCC_MODEL`` names, else the one that is installed with the package
 ``verilocc_model``; ``model:DIR`` names one itself."""
 MODEL_VARIABLE = "VERILOCC_MODEL"
+LLVM_ALLOCATOR = "llvm"
+"""Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
 SAMPLES_VARIABLE = "VERILOCC_MODEL_SAMPLES"
 """How many answers of the model are compared where nobody says it."""
 
@@ -40,9 +43,27 @@ def _exact(seconds: float) -> Allocator:
 _FACTORIES: dict[str, Callable[[float], Allocator]] = {"deterministic": _deterministic, "exact": _exact}
 
 
+_TAKEN = frozenset({*_FACTORIES, MODEL, LLVM_ALLOCATOR})
+"""Names that no other package can give an allocator of its own."""
+
+
 def allocator_names() -> tuple[str, ...]:
-    """Names that ``allocator`` takes, sorted."""
-    return tuple(sorted((*_FACTORIES, MODEL)))
+    """Names that ``allocator`` takes, sorted; those of other packages among them."""
+    return tuple(sorted({*_FACTORIES, MODEL, *(one.name for one in plugins() if not is_taken(one.name))}))
+
+
+def is_taken(name: str) -> bool:
+    """Whether the name is one of this project's own, so that an entry point of that name is never asked."""
+    return name.partition(":")[0] in _TAKEN
+
+
+def plugin_called(name: str) -> Plugin | None:
+    """Where the allocator called ``name`` comes from; None for this project's own, and where there is none.
+
+    Raises:
+        InputError: more than one package has it.
+    """
+    return None if is_taken(name) else plugin(name)
 
 
 def allocator(name: str, *, seconds: float = DEFAULT_SECONDS, samples: int | None = None) -> Allocator:
@@ -55,17 +76,19 @@ def allocator(name: str, *, seconds: float = DEFAULT_SECONDS, samples: int | Non
             ``$VERILOCC_MODEL_SAMPLES`` says, else one. Others answer once.
 
     Raises:
-        InputError: there is none of that name, or no model in the directory named; the number of samples is none.
+        InputError: there is none of that name, or no model in the directory named; the number of samples is none; the
+            package that has it cannot be loaded, or gives no allocator.
         UnsupportedError: it needs packages that are not installed; the hint names the extra.
     """
     kind, _, where = name.partition(":")
     if kind == MODEL:
         directory = str(Path(where or os.environ.get(MODEL_VARIABLE, "") or _installed()).resolve())
         return _model(directory, seconds, _samples(samples))
-    factory = _FACTORIES.get(name)
-    if factory is None:
-        raise InputError(f"no allocator called {name!r}", hint=f"choose one of: {', '.join(allocator_names())}")
-    return factory(seconds)
+    if factory := _FACTORIES.get(name):
+        return factory(seconds)
+    if installed := plugin_called(name):
+        return installed.make(seconds)
+    raise InputError(f"no allocator called {name!r}", hint=f"choose one of: {', '.join(allocator_names())}")
 
 
 def model_is_there() -> bool:

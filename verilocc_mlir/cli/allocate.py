@@ -15,6 +15,7 @@ from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
 from verilocc_mlir.cli.server import ACCESS_OPTIONS, NONE, access_options, access_taken, client_of
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.stages import stop_before
 from verilocc_mlir.version import __version__
 
 _GROUPS: dict[str, Any] = {
@@ -24,9 +25,14 @@ _GROUPS: dict[str, Any] = {
         {"name": "Server", "options": ["--server", *ACCESS_OPTIONS]},
     ]
 }
+_HELP = f"""Have a server allocate machine IR (llc {stop_before(0)} for sgpr, greedy,2 for vgpr), and audit it here.
+
+A text is written only if the audit here proves all of its functions. Exit code of several files: the gravest, 1
+before 2 before 3 before 0; 3 also where the server is not there.
+"""
 
 
-@click.command("allocate", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.command("allocate", cls=RichCommand, help=_HELP, context_settings=grouped_help(_GROUPS))
 @click.argument("sources", metavar="FILE.mir...", nargs=-1, required=True)
 @click.option("--server", required=True, metavar="ADDR", help="HOST:PORT, unix:PATH, local: one in this process.")
 @click.option("--phase", type=click.Choice(["sgpr", "vgpr"]), required=True, help="Which registers.")
@@ -51,11 +57,7 @@ def allocate_command(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """Have a server allocate machine IR (llc -stop-before=greedy,0 for sgpr, greedy,2 for vgpr), and audit it here.
-
-    A text is written only if the audit here proves all of its functions. Exit code of several files: the gravest, 1
-    before 2 before 3 before 0; 3 also where the server is not there.
-    """
+    """``verilocc allocate``."""
     if server == NONE:
         raise click.UsageError("--server=none: this command is for servers; verilocc compile allocates here")
     if report_path == output == STDIO:

@@ -15,6 +15,7 @@ from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.limits import solver_limits
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
 
 if TYPE_CHECKING:
     from smt_verifier.artefacts import RecordingSolver
@@ -33,9 +34,14 @@ _GROUPS: dict[str, Any] = {
         {"name": "Limits", "options": ["--solver-seconds", "--solver-memory", "--tool-seconds"]},
     ]
 }
+_HELP = f"""Prove that AFTER computes what BEFORE does, or show where it does not.
+
+BEFORE is machine IR from llc {STOP_BEFORE_ALLOCATION},N, AFTER the same file after virtregrewriter,N, whoever
+allocated. With --llvm both are made here, phase by phase, by LLVM itself.
+"""
 
 
-@click.command("audit", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.command("audit", cls=RichCommand, help=_HELP, context_settings=grouped_help(_GROUPS))
 @click.argument("before", required=False, metavar="[BEFORE.mir")
 @click.argument("after", required=False, metavar="AFTER.mir]")
 @click.option("--mcpu", "cpu", default="", metavar="CPU", help="Target. [default: the IR's target-cpu]")
@@ -86,11 +92,7 @@ def audit_command(
     solver_memory: int,
     tool_seconds: float,
 ) -> int:
-    """Prove that AFTER computes what BEFORE does, or show where it does not.
-
-    BEFORE is machine IR from llc -stop-before=greedy,N, AFTER the same file after virtregrewriter,N, whoever allocated.
-    With --llvm both are made here, phase by phase, by LLVM itself.
-    """
+    """``verilocc audit``."""
     if bool(kernel) == bool(before) or bool(before) != bool(after):
         raise click.UsageError("give either BEFORE.mir and AFTER.mir, or --llvm KERNEL")
     for option, value in (("--save-temps", save_temps), ("--mattr", features)):

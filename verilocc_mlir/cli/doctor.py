@@ -14,7 +14,7 @@ import click
 from rich_click import RichCommand
 
 from verilocc_mlir.cli.help import HELP
-from verilocc_mlir.errors import ExitCode, ToolchainError
+from verilocc_mlir.errors import ExitCode, ToolchainError, VeriloccError
 
 _EXTRA = re.compile(r"""extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
 _DISTRIBUTION = "verilocc-mlir"
@@ -40,7 +40,7 @@ class Check:
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
 def doctor_command(llvm: Path | None) -> int:
     """Say what is found, what is missing, and how to mend it. Exit code 0 if all that is needed is there, else 2."""
-    checks = [_python(), *_packages(), *_tools(llvm), *_ways_in()]
+    checks = [_python(), *_packages(), *_tools(llvm), *_ways_in(), *_allocators()]
     for check in checks:
         mark = "ok      " if check.found else "MISSING " if check.needed else "absent  "
         click.echo(f"{mark} {check.name}: {check.detail}")
@@ -108,6 +108,26 @@ def _ways_in() -> Iterator[Check]:
             yield Check(name, False, f"not installed; needed for {use}", mend, needed=False)
         else:
             yield Check(name, True, f"{version}, for {use}", needed=False)
+
+
+def _allocators() -> Iterator[Check]:
+    """The allocators of other packages, each loaded and made as a compilation would."""
+    from verilocc_mlir.allocators.plugins import plugins
+    from verilocc_mlir.allocators.registry import DEFAULT_SECONDS, is_taken, plugin_called
+
+    for plugin in plugins():
+        what = f"--allocator={plugin.name}"
+        where = f"{plugin.package}, {plugin.place}"
+        if is_taken(plugin.name):
+            yield Check(what, False, f"{where}: never asked, the name is taken", "give it another name", needed=False)
+            continue
+        try:
+            plugin_called(plugin.name)
+            made = plugin.make(DEFAULT_SECONDS)
+        except VeriloccError as error:
+            yield Check(what, False, error.what, error.hint, needed=False)
+        else:
+            yield Check(what, True, f"{where}, version {made.version}", needed=False)
 
 
 def _tools(llvm: Path | None) -> Iterator[Check]:

@@ -10,23 +10,19 @@ import click
 
 from verilocc_mlir.allocators.registry import MODEL, MOST_SAMPLES
 from verilocc_mlir.cli.extras import needs_ray
-from verilocc_mlir.pipeline.options import Kind, Option, option
+from verilocc_mlir.pipeline.options import OPTIONS, Group, Kind, Option
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, Effort, Emit, Settings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 TARGET_OPTIONS = ["--mcpu", "--mattr", "--mtriple", "-O"]
-PROOF_OPTIONS = [
-    "--allocator", "--model", "--model-samples", "--allocator-seconds", "--spill", "--fallback", "--solver-seconds",
-]  # fmt: skip
-LLVM_OPTIONS = ["--llvm", "--llc", "--verify", "--tool-seconds"]
+_BY_GROUP = {group: [o for o in OPTIONS if o.group is group and o.kind is not Kind.EFFORT] for group in Group}
+"""Those of ``pipeline.options``; effort is a word of ``-O``."""
+_ALLOCATOR, *_PROOF = [f"--{known.word}" for known in _BY_GROUP[Group.PROOF]]
+PROOF_OPTIONS = [_ALLOCATOR, "--model", *_PROOF]
+LLVM_OPTIONS = [f"--{known.word}" for known in _BY_GROUP[Group.LLVM]]
 RAY_OPTIONS = ["--ray", "--ray-address"]
 """Their names, in groups for the help."""
-KERNEL_OPTIONS = [
-    "allocator", "model-samples", "allocator-seconds", "spill", "fallback", "solver-seconds", "llvm", "llc", "verify",
-    "tool-seconds",
-]  # fmt: skip
-"""Those of ``pipeline.options`` that need no server; effort is a word of ``-O``."""
 
 _EFFORTS = [e.value for e in Effort]
 
@@ -108,7 +104,7 @@ _ALLOCATION = (
         metavar="DIR",
         help="Ask the language model there, then the deterministic allocator.",
     ),
-    *(click_option(option(name)) for name in KERNEL_OPTIONS),
+    *(click_option(known) for group in (Group.PROOF, Group.LLVM) for known in _BY_GROUP[group]),
 )
 
 

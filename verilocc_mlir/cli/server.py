@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL
 from verilocc_mlir.cli.extras import needs_service
 from verilocc_mlir.cli.options import click_option
 from verilocc_mlir.pipeline.options import OPTIONS
-from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, LLVM_ALLOCATOR, ServerAccess, Settings
+from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, ServerAccess, Settings
 
 if TYPE_CHECKING:
     from verilocc_mlir.allocators import Allocator
@@ -23,11 +24,10 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 NONE, LOCAL = "none", "local"
 """Values of ``--server`` that are no address: allocate in this process; behind a server in this process."""
 
-ACCESS_OPTIONS = [f"--{defined.word}" for defined in OPTIONS if defined.of_access]
+_ACCESS = tuple(defined for defined in OPTIONS if defined.of_access)
+ACCESS_OPTIONS = [f"--{defined.word}" for defined in _ACCESS]
 SERVER_OPTIONS = ["--server", *ACCESS_OPTIONS]
 """Their names, in groups for the help."""
-
-_ACCESS = tuple(defined for defined in OPTIONS if defined.of_access)
 
 
 def access_options(command: _Command) -> _Command:
@@ -57,7 +57,6 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
     if server == NONE:
         return options
     from verilocc_mlir.allocators import allocator_names
-    from verilocc_mlir.allocators.registry import MODEL
 
     if options.get("model") is not None:
         raise click.UsageError("--model is of an allocation here; leave --server out, or give the model to the server")

@@ -9,10 +9,6 @@ from verilocc_mlir.cost.model import Count, KernelCost
 
 LATENCY_PARTS = ("waits", "dependencies", "busy", "hazards", "branches", "issue")
 """What makes up L: five kinds of standing still, and issuing."""
-COUNTS = (
-    "instructions", "copies", "accumulator_copies", "scalar_copies", "spill_stores", "spill_reloads", "lane_saves",
-    "lane_reloads", "scratch", "dual", "dual_blocked", "nops", "bank_conflicts",
-)  # fmt: skip
 COMPONENTS = ("latency", "valu", "mfma", "lds", "memory", "salu")
 """Fields of which the total is the greatest; ``latency`` first divided by the occupancy."""
 TITLES = {

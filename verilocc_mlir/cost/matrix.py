@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from verilocc_mlir.target.targets import Target
+from verilocc_mlir.target.targets import SpeedModel, Target
 
 _MFMA = re.compile(
     r"v_(?P<sparse>s)?mfmac?_(?:scale_)?(?P<result>f32|f64|i32)_(?P<m>4|16|32)x\d+x(?P<k>\d+)_?(?P<blocks>\d+b)?_?(?P<source>\w+?)(?:_e64)?$"
@@ -62,10 +62,10 @@ def mfma(mnemonic: str, modifiers: str, target: Target) -> Mfma | None:
         return None
     rows, source = int(match["m"]), match["source"]
     if source == "f64":
-        return Mfma(4 if rows == 4 else 16 if target.name == "gfx950" else 8, True, False, rows == 4)
+        return Mfma(4 if rows == 4 else 16 if target.speed_model is SpeedModel.CDNA4 else 8, True, False, rows == 4)
     if rows == 4:
         passes = 2
-    elif target.name == "gfx90a":
+    elif target.speed_model is SpeedModel.CDNA2:
         passes = rows // 2
     else:
         wide = source == "f32" or match["blocks"] is not None
@@ -73,7 +73,7 @@ def mfma(mnemonic: str, modifiers: str, target: Target) -> Mfma | None:
             formats = [int(n) for n in re.findall(r"(?:cbsz|blgp):(\d+)", modifiers)]
             wide = len(formats) < 2 or min(formats) < 2
         passes = rows // 2 if wide else rows // 4
-    is_xdl = target.name == "gfx90a" or source != "f32"
+    is_xdl = target.speed_model is SpeedModel.CDNA2 or source != "f32"
     return Mfma(passes, False, is_xdl, rows == 4)
 
 
@@ -83,7 +83,7 @@ def wait_states(first: Mfma, use: Use, target: Target, *, same: bool = False, th
     Args:
         first: the MFMA that wrote the register, or that reads it as its addend (``Use.OVERWRITE_C``).
         use: what the later instruction does with it.
-        target: gfx90a, gfx942 or gfx950.
+        target: one with MFMA.
         same: for ``Use.ADDEND``: the later addend is exactly the register tuple that ``first`` wrote.
         then: the later MFMA, for ``Use.ADDEND``.
     """
@@ -101,24 +101,24 @@ def _tail(first: Mfma, target: Target) -> int:
     """Wait states that XDL units need more than the f32 unit of gfx942: one, and on gfx950 two but for 4x4."""
     if not first.is_xdl:
         return 0
-    return 2 if target.name == "gfx950" and first.passes != 2 else 1
+    return 2 if target.speed_model is SpeedModel.CDNA4 and first.passes != 2 else 1
 
 
 def _addend(first: Mfma, then: Mfma, target: Target, same: bool) -> int:
     if first.is_double:
-        if not then.is_double and (target.name == "gfx90a" or (not same and then.is_xdl)):
+        if not then.is_double and (target.speed_model is SpeedModel.CDNA2 or (not same and then.is_xdl)):
             return 0
         if same:
             return 4 if first.is_small and then.is_double and then.is_small else 0
         return 4 if first.is_small else first.passes + 1
     if same:
-        return 2 if target.name != "gfx90a" and first.passes == 2 else 0
-    if target.name == "gfx90a":
+        return 2 if target.speed_model is not SpeedModel.CDNA2 and first.passes == 2 else 0
+    if target.speed_model is SpeedModel.CDNA2:
         return first.passes + (1 if then.is_double else 0)
     if then.is_xdl and not first.is_xdl:
         return 0
     both_xdl = first.is_xdl and then.is_xdl
-    return first.passes + (2 if both_xdl and target.name == "gfx950" else _tail(first, target))
+    return first.passes + (2 if both_xdl and target.speed_model is SpeedModel.CDNA4 else _tail(first, target))
 
 
 def _double_read(first: Mfma, use: Use) -> int:
@@ -146,7 +146,7 @@ def wmma_cycles(mnemonic: str, target: Target) -> int:
     if match is None:
         return 0
     source, depth = match["source"], int(match["k"])
-    if target.name == "gfx1250":
+    if target.speed_model is SpeedModel.GFX1250:
         return 16 if source in ("iu8", "f32") else 8
     if match["sparse"] == "sw":
         depth //= 2

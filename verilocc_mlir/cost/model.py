@@ -11,7 +11,7 @@ GEMM traces only, from which figures of it were taken (1,070 predicted against 1
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from verilocc_mlir.cost import counting
 from verilocc_mlir.cost.assembly import Function, parse_assembly
@@ -20,6 +20,9 @@ from verilocc_mlir.cost.instructions import Instruction, Kind
 from verilocc_mlir.cost.simulate import State, Time, Work, run_block, work_of
 from verilocc_mlir.cost.trips import IrLoop, find_trips
 from verilocc_mlir.target.targets import Target
+
+_TITLE = "title"
+"""Of a field of ``KernelCost`` that counts something: what tables call it."""
 
 MODELLED = "modelled, not measured: use it to rank allocations of one kernel"
 
@@ -123,19 +126,19 @@ class KernelCost:
     busy: float
     hazards: float
     branches: float
-    instructions: Count
-    copies: Count
-    accumulator_copies: Count
-    scalar_copies: Count
-    spill_stores: Count
-    spill_reloads: Count
-    lane_saves: Count
-    lane_reloads: Count
-    scratch: Count
-    dual: Count
-    dual_blocked: Count
-    nops: Count
-    bank_conflicts: Count
+    instructions: Count = field(metadata={_TITLE: "instructions"})
+    copies: Count = field(metadata={_TITLE: "vector copies"})
+    accumulator_copies: Count = field(metadata={_TITLE: "accumulator copies"})
+    scalar_copies: Count = field(metadata={_TITLE: "scalar copies"})
+    spill_stores: Count = field(metadata={_TITLE: "registers spilled"})
+    spill_reloads: Count = field(metadata={_TITLE: "registers reloaded"})
+    lane_saves: Count = field(metadata={_TITLE: "SGPRs saved to lanes"})
+    lane_reloads: Count = field(metadata={_TITLE: "SGPRs from lanes"})
+    scratch: Count = field(metadata={_TITLE: "scratch accesses"})
+    dual: Count = field(metadata={_TITLE: "dual issues"})
+    dual_blocked: Count = field(metadata={_TITLE: "dual issues blocked"})
+    nops: Count = field(metadata={_TITLE: "s_nop, v_nop"})
+    bank_conflicts: Count = field(metadata={_TITLE: "bank conflicts"})
     loops: tuple[LoopTrips, ...] = field(default=())
     llvm_occupancy: int | None = None
 
@@ -160,6 +163,10 @@ class KernelCost:
             "memory": self.memory,
             "salu": self.salu,
         }
+
+
+COUNTS: Mapping[str, str] = {f.name: f.metadata[_TITLE] for f in fields(KernelCost) if _TITLE in f.metadata}
+"""What is counted: fields of ``KernelCost``, in their order, with what tables call them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +224,7 @@ def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLo
     work = _work(function, counts, target)
     figures = function.figures
     occupancy = figures.occupancy(target)
-    tally = _Tally(function, counts)
+    counted = Tally(function, counts)
     scratch = counting.Scratch(function)
     bounds = {"latency": time.total / occupancy, **work}
     bound = max(bounds, key=lambda name: bounds[name])
@@ -250,26 +257,38 @@ def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLo
         busy=time.busy,
         hazards=time.hazards,
         branches=time.branches,
-        instructions=tally.of(lambda _: 1),
-        copies=tally.of(counting.vector_copies),
-        accumulator_copies=tally.of(counting.accumulator_copies),
-        scalar_copies=tally.of(counting.scalar_copies),
-        spill_stores=tally.of(scratch.stores),
-        spill_reloads=tally.of(scratch.reloads),
-        lane_saves=tally.of(scratch.lane_saves),
-        lane_reloads=tally.of(scratch.lane_reloads),
-        scratch=tally.of(scratch.accesses),
-        dual=tally.of(lambda i: int(i.is_dual)),
-        dual_blocked=tally.of_blocks(lambda code: counting.pairs_blocked(code, target)),
-        nops=tally.of(lambda i: int(i.kind is Kind.NOP)),
-        bank_conflicts=tally.of(lambda i: counting.bank_conflicts(i, target)),
+        instructions=counted.of(lambda _: 1),
+        copies=counted.of(counting.vector_copies),
+        accumulator_copies=counted.of(counting.accumulator_copies),
+        scalar_copies=counted.of(counting.scalar_copies),
+        spill_stores=counted.of(scratch.stores),
+        spill_reloads=counted.of(scratch.reloads),
+        lane_saves=counted.of(scratch.lane_saves),
+        lane_reloads=counted.of(scratch.lane_reloads),
+        scratch=counted.of(scratch.accesses),
+        dual=counted.of(lambda i: int(i.is_dual)),
+        dual_blocked=counted.of_blocks(lambda code: counting.pairs_blocked(code, target)),
+        nops=counted.of(lambda i: int(i.kind is Kind.NOP)),
+        bank_conflicts=counted.of(lambda i: counting.bank_conflicts(i, target)),
         loops=loops,
         llvm_occupancy=figures.llvm_occupancy,
     )
 
 
-class _Tally:
-    """Counts over the blocks of a function."""
+def tally(function: Function, ir_loops: Sequence[IrLoop] = ()) -> Tally:
+    """Counts rules of one's own over a function."""
+    flow = control_flow(function)
+    trips = {k: count for k, (count, _) in find_trips(function, flow, ir_loops).items()}
+    return Tally(function, executions(flow, trips))
+
+
+class Tally:
+    """Counts over the blocks of a function.
+
+    Args:
+        function: it.
+        counts: how often each of its blocks runs.
+    """
 
     def __init__(self, function: Function, counts: Sequence[float]) -> None:
         self._blocks = [(block.instructions, times) for block, times in zip(function.blocks, counts, strict=True)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from verilocc_mlir.cost.instructions import Rate
-from verilocc_mlir.target.targets import Target
+from verilocc_mlir.target.targets import SpeedModel, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _rdna(target: Target) -> Rates:
     """GFX11SpeedModel's latencies (GFX1250SpeedModel's where they differ); issue cycles and the scalar latency from
     hardware traces (2 on gfx11, 9 on gfx12). Issue of f64 (16) and of 32-bit products (4): assumed.
     """
-    newest = target.name == "gfx1250"
+    newest = target.speed_model is SpeedModel.GFX1250
     return Rates(
         slot=1,
         valu_issue=_by_rate(1, 4, 2, 16, 16, 4),

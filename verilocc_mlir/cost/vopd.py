@@ -46,7 +46,7 @@ def banks_clash(first: Instruction, second: Instruction, target: Target) -> bool
     for place, (a, b) in enumerate(zip(_components(first), _components(second), strict=True)):
         if a is None or b is None or (place and moves):
             continue
-        if place and a == b and target.name == "gfx1250":
+        if place and a == b and target.vopd_same_source:
             continue
         if a % _BANKS[place] == b % _BANKS[place]:
             return True

@@ -13,6 +13,7 @@ from smt_verifier.smt.processes import DEFAULT_MEMORY_MIB
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
 from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import Target, target
@@ -78,7 +79,7 @@ def audit_texts(
         raise InputError(
             "this is LLVM IR, not machine IR",
             where=before.path,
-            hint="llc -stop-before=greedy,0; or audit LLVM's own allocation of it: verilocc audit --llvm",
+            hint=f"llc {STOP_BEFORE_ALL_PHASES}; or audit LLVM's own allocation of it: verilocc audit --llvm",
         )
     _same_processor(after, given.cpu)
     judge = _Judge(target(given.cpu), limits, record)

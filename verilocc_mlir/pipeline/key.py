@@ -10,13 +10,16 @@ import functools
 import hashlib
 import json
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from smt_verifier import outcome
 from verilocc_mlir import version
+from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.allocators.registry import MODEL, model_is_there, plugin_called
 from verilocc_mlir.pipeline.asked import checked_allocator
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.toolchain.find import Toolchain
 
 _NOT_IN_THE_RESULT = ("tool_seconds", "llvm", "access")
@@ -37,12 +40,11 @@ class Keys:
     """
 
     def __init__(self, settings: Settings, toolchain: Toolchain, server_version: str = "") -> None:
-        allocator = checked_allocator(settings)
         self.server_version = server_version
         asked = {k: v for k, v in settings.to_data().items() if k not in _NOT_IN_THE_RESULT}
         self._parts: dict[str, Any] = {
             "settings": {**asked, "verify": settings.verifies},
-            "allocator_version": None if allocator is None else allocator.version,
+            "allocators": allocator_versions(settings),
             "server_version": server_version,
             "verilocc": {"version": version.__version__, "sources": source_digest()},
             "llvm": {"version": toolchain.version_text, "tools": _tools(toolchain)},
@@ -61,6 +63,37 @@ class Keys:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def allocator_versions(settings: Settings) -> dict[str, str]:
+    """Versions of all that may allocate here, by name: of what is asked for, and of the language model and the exact
+    allocator where they are installed and ``Effort.BEST`` tries them too.
+
+    Raises:
+        InputError, UnsupportedError: as for ``checked_allocator``.
+    """
+    asked = checked_allocator(settings)
+    if asked is None:
+        return {}
+    versions = {asked.name: _version(settings.allocator, asked)}
+    best = settings.effort is Effort.BEST
+    if best and not settings.server and asked.name != MODEL and model_is_there():
+        versions[MODEL] = allocator(MODEL, samples=settings.model_samples).version
+    if (best or asked.name == "exact") and find_spec("ortools") is not None:
+        versions["exact"] = f"{allocator('exact').version}, OR-Tools {metadata.version('ortools')}"
+    return versions
+
+
+def _version(name: str, allocator: Allocator) -> str:
+    """The version of the allocator called ``name``; of one of another package, with what tells it from all others: the
+    package, its version, and its sources, which change under development without a new number.
+    """
+    plugin = plugin_called(name)
+    if plugin is None:
+        return allocator.version
+    sources = plugin.sources
+    digest = python_digest(sources) if sources is not None else ""
+    return f"{allocator.version}, {plugin.place} of {plugin.package}, sources {digest}"
+
+
 def versions(toolchain: Toolchain) -> dict[str, str]:
     """What must be equal on two machines for their results to be: versions of this project, Z3 and LLVM, by name."""
     return {
@@ -76,13 +109,13 @@ def source_digest() -> str:
     return python_digest(*(Path(str(module.__file__)).parent for module in (version, outcome)))
 
 
-def python_digest(*directories: Path) -> str:
-    """SHA-256 over the Python files of directories and all below them, 64 hexadecimal digits; where they are is no part
-    of it.
+def python_digest(*places: Path) -> str:
+    """SHA-256 over Python files, and those of directories and all below them, 64 hexadecimal digits; where they are is
+    no part of it.
     """
     digest = hashlib.sha256()
-    for root in directories:
-        for path in sorted(root.rglob("*.py")):
+    for root in places:
+        for path in sorted(root.rglob("*.py")) if root.is_dir() else (root,):
             data = path.read_bytes()
             digest.update(f"{root.name}/{path.relative_to(root)}\0{len(data)}\0".encode())
             digest.update(data)

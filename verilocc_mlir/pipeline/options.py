@@ -35,6 +35,15 @@ class Kind(Enum):
     FLAGS = "a flag, or a list of flags"
 
 
+class Group(Enum):
+    """What an option is about, in panels of the command line's help. ``ACCESS``: how to get through to the server."""
+
+    PROOF = "allocation and proof"
+    LLVM = "LLVM"
+    SERVER = "server"
+    ACCESS = "access"
+
+
 @dataclass(frozen=True)
 class Option:
     """One option.
@@ -43,9 +52,9 @@ class Option:
         name: as a keyword; in texts and on the command line with ``-`` for ``_``.
         kind: what values it takes.
         help: what it does, in a line.
-        field: the field of ``Settings`` that it sets; with ``of_access`` of ``ServerAccess``.
+        field: the field of ``Settings`` that it sets; with ``Group.ACCESS`` of ``ServerAccess``.
         metavar: what stands for its value in the command line's help.
-        of_access: it says how to get through to the server.
+        group: what it is about.
     """
 
     name: str
@@ -53,7 +62,12 @@ class Option:
     help: str
     field: str
     metavar: str = ""
-    of_access: bool = False
+    group: Group = Group.PROOF
+
+    @property
+    def of_access(self) -> bool:
+        """Whether it says how to get through to the server."""
+        return self.group is Group.ACCESS
 
     @property
     def word(self) -> str:
@@ -134,7 +148,8 @@ OPTIONS = (
     Option("effort", Kind.EFFORT, "How many allocations are tried.", "effort"),
     Option(
         "allocator", Kind.TEXT,
-        "deterministic; exact: the fewest waves lost, then copies, by CP-SAT; model, model:DIR; llvm: LLVM's, audited.",
+        "deterministic; exact: the fewest waves lost, then copies, by CP-SAT; model, model:DIR; llvm: LLVM's, audited; "
+        "or one that a package adds: verilocc doctor lists them.",
         "allocator", "NAME",
     ),
     Option(
@@ -146,19 +161,37 @@ OPTIONS = (
     ),
     Option("spill", Kind.SWITCH, "Spill where registers do not suffice. [default: on]", "spill"),
     Option("fallback", Kind.SWITCH, "Take LLVM's allocation where ours fails. [default: on]", "fallback"),
-    Option("verify", Kind.SWITCH, "Run llc's machine verifier after each pass. [default: not with fast]", "verify"),
     Option("solver_seconds", Kind.SECONDS, "For one question; then UNKNOWN.", "solver_seconds"),
-    Option("tool_seconds", Kind.SECONDS, "For one run of llc or ld.lld.", "tool_seconds"),
-    Option("llvm", Kind.PATH, "Directory of llc, or llc.", "llvm", "DIR"),
-    Option("llc", Kind.FLAGS, "Hand a flag to llc, e.g. -fp-contract=fast.", "llc_options", "FLAG"),
-    Option("server", Kind.TEXT, "Ask an allocation server first: HOST:PORT or unix:PATH.", "server", "ADDR"),
-    Option("server_allocator", Kind.TEXT, "Which of the server's allocators is asked.", "server_allocator", "NAME"),
-    Option("server_ca", Kind.PATH, "CA of its certificate, PEM. [default: the system's]", "ca", "FILE", of_access=True),
-    Option("server_cert", Kind.PATH, "Our certificate, PEM, if it wants one.", "certificate", "FILE", of_access=True),
-    Option("server_key", Kind.PATH, "Its key, PEM.", "key", "FILE", of_access=True),
-    Option("server_token", Kind.PATH, "Bearer token. [default: $VERILOCC_TOKEN]", "token", "FILE", of_access=True),
-    Option("server_insecure", Kind.SWITCH, "No TLS to another machine; no token either.", "insecure", of_access=True),
-    Option("server_seconds", Kind.SECONDS, "For one answer.", "seconds", of_access=True),
+    Option("llvm", Kind.PATH, "Directory of llc, or llc.", "llvm", "DIR", group=Group.LLVM),
+    Option("llc", Kind.FLAGS, "Hand a flag to llc, e.g. -fp-contract=fast.", "llc_options", "FLAG", group=Group.LLVM),
+    Option(
+        "verify", Kind.SWITCH, "Run llc's machine verifier after each pass. [default: not with fast]",
+        "verify", group=Group.LLVM,
+    ),
+    Option("tool_seconds", Kind.SECONDS, "For one run of llc or ld.lld.", "tool_seconds", group=Group.LLVM),
+    Option(
+        "server", Kind.TEXT, "Ask an allocation server first: HOST:PORT or unix:PATH.",
+        "server", "ADDR", group=Group.SERVER,
+    ),
+    Option(
+        "server_allocator", Kind.TEXT, "Which of the server's allocators is asked.",
+        "server_allocator", "NAME", group=Group.SERVER,
+    ),
+    Option(
+        "server_ca", Kind.PATH, "CA of its certificate, PEM. [default: the system's]",
+        "ca", "FILE", group=Group.ACCESS,
+    ),
+    Option(
+        "server_cert", Kind.PATH, "Our certificate, PEM, if it wants one.",
+        "certificate", "FILE", group=Group.ACCESS,
+    ),
+    Option("server_key", Kind.PATH, "Its key, PEM.", "key", "FILE", group=Group.ACCESS),
+    Option("server_token", Kind.PATH, "Bearer token. [default: $VERILOCC_TOKEN]", "token", "FILE", group=Group.ACCESS),
+    Option(
+        "server_insecure", Kind.SWITCH, "No TLS to another machine; no token either.",
+        "insecure", group=Group.ACCESS,
+    ),
+    Option("server_seconds", Kind.SECONDS, "For one answer.", "seconds", group=Group.ACCESS),
 )  # fmt: skip
 _BY_NAME = {option.name: option for option in OPTIONS}
 OPTION_NAMES = tuple(_BY_NAME)

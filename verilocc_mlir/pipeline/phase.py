@@ -16,6 +16,7 @@ from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import FunctionAudit, MoveCounts, audit_function
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
 from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
@@ -23,7 +24,6 @@ from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, SpillLimits, audit_verdict, audited, try_allocators
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.recording import Recording
-from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import Attempt, Moves, PhaseReport
 from verilocc_mlir.results.page import Action

@@ -11,9 +11,6 @@ from typing import Any
 
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
 
-LLVM_ALLOCATOR = "llvm"
-"""Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
-
 VERIFY_VARIABLE = "VERILOCC_VERIFY"
 """Environment variable; where it is set, what is not said to be verified or not is."""
 

@@ -16,6 +16,7 @@ from verilocc_mlir.analysis.liveness import LaneLiveness, lane_liveness
 from verilocc_mlir.analysis.loops import find_loops
 from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, MirFile, Operand
+from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
 from verilocc_mlir.problem.affinities import affinities
 from verilocc_mlir.problem.families import opcode_family
 from verilocc_mlir.problem.fixed import fixed_occupations
@@ -63,7 +64,7 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
 
     Args:
         file: the file ``function`` is in; its preamble holds the attributes that set budgets.
-        function: pre-RA machine code as ``llc -stop-before=greedy,0`` prints it, or a later stage of it.
+        function: pre-RA machine code as llc prints it before its pass ``greedy,0``, or a later stage of it.
         target: the GPU.
         phase: which virtual registers to place.
 
@@ -238,7 +239,7 @@ def _check_ties(function: MachineFunction) -> None:
                     raise UnsupportedError(
                         f"{operand.text} is tied to a definition in another register",
                         where=f"function {function.name}, line {instruction.line}",
-                        hint="run the text through llc up to -stop-before=greedy, which joins tied operands",
+                        hint=f"run the text through llc up to {STOP_BEFORE_ALLOCATION}, which joins tied operands",
                     )
 
 

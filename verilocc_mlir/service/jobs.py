@@ -30,6 +30,7 @@ from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError, is
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
 from verilocc_mlir.pipeline.attempt import AttemptLimits, audit_verdict, audited, proof_verdict, try_allocators
 from verilocc_mlir.pipeline.audit import unfinished
 from verilocc_mlir.pipeline.clock import Clock
@@ -386,7 +387,7 @@ def _machine_ir(data: bytes, name: str, cpu: str) -> tuple[MirFile, Target]:
         _known_target(cpu)
     given = load_input(text.encode(), path=name, cpu=cpu or None)
     if given.kind != "mir":
-        raise InputError("this is LLVM IR, not machine IR", where=name, hint="llc -stop-before=greedy,0")
+        raise InputError("this is LLVM IR, not machine IR", where=name, hint=f"llc {STOP_BEFORE_ALL_PHASES}")
     return parse_mir(given.text, name), _known_target(given.cpu)
 
 

@@ -14,6 +14,7 @@ from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.errors import ExitCode, InputError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
 from verilocc_mlir.problem.build import phase_of
 from verilocc_mlir.problem.model import Phase
@@ -69,7 +70,7 @@ def question(data: bytes, path: str, cpu: str, phase: Phase) -> Question:
     """
     given = load_input(data, path=path, cpu=cpu or None)
     if given.kind != "mir":
-        hint = "llc -stop-before=greedy,0; or compile it: verilocc compile --server=ADDR"
+        hint = f"llc {STOP_BEFORE_ALL_PHASES}; or compile it: verilocc compile --server=ADDR"
         raise InputError("this is LLVM IR, not machine IR", where=path, hint=hint)
     return Question(path, given.text.encode(), parse_mir(given.text, path), target(given.cpu), phase)
 

@@ -1,15 +1,29 @@
 """The GPUs this project compiles for, as facts.
 
 Sources: llvm/lib/Target/AMDGPU/GCNProcessors.td, AMDGPU.td (features), Utils/AMDGPUBaseInfo.cpp (namespace IsaInfo),
-llvm/include/llvm/BinaryFormat/ELF.h (EF_AMDGPU_MACH). Checked against llc by tests/test_target_occupancy.py.
+SISchedule.td. Checked against llc by tests/test_target_occupancy.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from verilocc_mlir.errors import InputError, UnsupportedError
+
+
+class SpeedModel(Enum):
+    """LLVM's scheduling models (SISchedule.td), one for each generation of matrix unit; the cost model has figures for
+    each.
+    """
+
+    CDNA2 = "SIDPFullSpeedModel"
+    CDNA3 = "SIDPGFX940FullSpeedModel"
+    CDNA4 = "SIDPGFX950FullSpeedModel"
+    RDNA3 = "GFX11SpeedModel"
+    RDNA4 = "GFX12SpeedModel"
+    GFX1250 = "GFX1250SpeedModel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +42,13 @@ class Target:
         vgpr_total: vector registers of one SIMD, per lane.
         max_waves: waves one SIMD holds at most.
         align2: tuples of vector registers start at even numbers (``_align2`` classes).
-        elf_mach: EF_AMDGPU_MACH value of a code object's ELF header flags.
         lds_bytes: LDS that the waves of one work-group's block (CU or WGP) share.
         simds: SIMDs of that block.
         max_barriers: work-groups of two and more waves that the block holds at most.
         architected_flat_scratch: FLAT_SCRATCH is outside the SGPR file and set up by hardware.
         xnack: the target has XNACK, which keeps its mask in SGPRs (before gfx10).
+        speed_model: LLVM's scheduling model of it.
+        vopd_same_source: both halves of a ``v_dual_*`` may read the same register as the same source.
         cu_mode: a work-group stays in one CU by default; None where there is no choice (before gfx10).
     """
 
@@ -48,12 +63,13 @@ class Target:
     vgpr_total: int
     max_waves: int
     align2: bool
-    elf_mach: int
     lds_bytes: int
     simds: int
     max_barriers: int
     architected_flat_scratch: bool
     xnack: bool
+    speed_model: SpeedModel
+    vopd_same_source: bool = False
     cu_mode: bool | None = None
 
     @property
@@ -67,34 +83,35 @@ class Target:
         return self.addressable_vgprs + self.addressable_agprs
 
 
-def _cdna(name: str, elf_mach: int, *, lds: int, architected: bool) -> Target:
+def _cdna(name: str, speed_model: SpeedModel, *, lds: int, architected: bool) -> Target:
     return Target(
-        name, 9, 64, True, 256, 256, 102, 8, 512, 8, True, elf_mach,
+        name, 9, 64, True, 256, 256, 102, 8, 512, 8, True,
         lds_bytes=lds, simds=4, max_barriers=16, architected_flat_scratch=architected, xnack=True,
+        speed_model=speed_model,
     )  # fmt: skip
 
 
-def _rdna(name: str, major: int, elf_mach: int) -> Target:
+def _rdna(name: str, major: int, speed_model: SpeedModel) -> Target:
     # A work-group may spread over both CUs of a WGP (cumode off), so LDS and SIMDs are those of the WGP.
     return Target(
-        name, major, 32, False, 256, 0, 106, 24, 1536, 16, False, elf_mach,
+        name, major, 32, False, 256, 0, 106, 24, 1536, 16, False,
         lds_bytes=128 * 1024, simds=4, max_barriers=32, architected_flat_scratch=True, xnack=False,
-        cu_mode=False,
+        speed_model=speed_model, cu_mode=False,
     )  # fmt: skip
 
 
 TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
-        _cdna("gfx90a", 0x3F, lds=64 * 1024, architected=False),
-        _cdna("gfx942", 0x4C, lds=64 * 1024, architected=True),
-        _cdna("gfx950", 0x4F, lds=160 * 1024, architected=True),
-        _rdna("gfx1100", 11, 0x41),
-        _rdna("gfx1201", 12, 0x4E),
+        _cdna("gfx90a", SpeedModel.CDNA2, lds=64 * 1024, architected=False),
+        _cdna("gfx942", SpeedModel.CDNA3, lds=64 * 1024, architected=True),
+        _cdna("gfx950", SpeedModel.CDNA4, lds=160 * 1024, architected=True),
+        _rdna("gfx1100", 11, SpeedModel.RDNA3),
+        _rdna("gfx1201", 12, SpeedModel.RDNA4),
         Target(
-            "gfx1250", 12, 32, False, 1024, 0, 106, 16, 1024, 16, True, 0x49,
+            "gfx1250", 12, 32, False, 1024, 0, 106, 16, 1024, 16, True,
             lds_bytes=320 * 1024, simds=4, max_barriers=16, architected_flat_scratch=True, xnack=False,
-            cu_mode=True,
+            speed_model=SpeedModel.GFX1250, vopd_same_source=True, cu_mode=True,
         ),
     )
 }  # fmt: skip

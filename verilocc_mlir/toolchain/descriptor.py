@@ -7,13 +7,13 @@ So every field of a staged result is compared with a plain ``llc`` run; what may
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.toolchain.elf import ElfImage, read_elf
 
 DESCRIPTOR_SIZE = 64
@@ -160,19 +160,14 @@ class KernelDescriptor:
 
 
 def generation(machine: str) -> str:
-    """Descriptor layout of a processor: ``"gfx90a"`` for gfx90a, gfx942 and gfx950; gfx1250 is ``"gfx125"``.
+    """Descriptor layout of a processor, by the name of the first that had it.
 
     Raises:
         ToolchainError: a processor whose layout is not known.
     """
-    if machine in ("gfx90a", "gfx942", "gfx950", "gfx9-4-generic"):
-        return "gfx90a"
-    if re.match(r"gfx125\d", machine):
-        return "gfx125"
-    match = re.match(r"gfx(9|10|11|12)(?:[0-9a-f]{2}$|-)", machine)
-    if not match:
+    if machine not in PROCESSORS:
         raise ToolchainError(f"the kernel descriptor of {machine} is not known")
-    return f"gfx{match[1]}"
+    return PROCESSORS[machine].descriptor
 
 
 def decode(raw: bytes, machine: str, kernel: str = "") -> KernelDescriptor:

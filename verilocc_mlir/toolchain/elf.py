@@ -1,6 +1,6 @@
 """What is read from AMDGPU ELF files: machine, notes, symbols, and where a symbol's bytes are in the file.
 
-Source: LLVM's AMDGPUUsage, "ELF Code Object", and llvm/BinaryFormat/ELF.h for the machine numbers.
+Source: LLVM's AMDGPUUsage, "ELF Code Object".
 """
 
 from __future__ import annotations
@@ -14,38 +14,13 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.target.processors import PROCESSORS
 
 EM_AMDGPU = 224
 NT_AMDGPU_METADATA = 32
 _MACHINE_MASK = 0xFF
 
-MACHINES: dict[int, str] = {
-    0x2C: "gfx900",
-    0x2F: "gfx906",
-    0x30: "gfx908",
-    0x33: "gfx1010",
-    0x36: "gfx1030",
-    0x3F: "gfx90a",
-    0x41: "gfx1100",
-    0x43: "gfx1150",
-    0x44: "gfx1103",
-    0x46: "gfx1101",
-    0x47: "gfx1102",
-    0x48: "gfx1200",
-    0x49: "gfx1250",
-    0x4A: "gfx1151",
-    0x4C: "gfx942",
-    0x4E: "gfx1201",
-    0x4F: "gfx950",
-    0x51: "gfx9-generic",
-    0x53: "gfx10-3-generic",
-    0x54: "gfx11-generic",
-    0x55: "gfx1152",
-    0x58: "gfx1153",
-    0x59: "gfx12-generic",
-    0x5F: "gfx9-4-generic",
-}
-"""EF_AMDGPU_MACH values of the processors this project knows, and their neighbours."""
+_NAMES = {processor.elf_mach: processor.name for processor in PROCESSORS.values()}
 
 
 @dataclass(frozen=True)
@@ -121,7 +96,7 @@ def _read(data: bytes) -> ElfImage:
             symbols[name] = ElfSymbol(name, offset, symbol["st_value"], symbol["st_size"], kind, index != "SHN_UNDEF")
     flags = int(elf.header["e_flags"])
     number = flags & _MACHINE_MASK
-    return ElfImage(data, flags, MACHINES.get(number, f"0x{number:02x}"), shared, symbols, tuple(notes))
+    return ElfImage(data, flags, _NAMES.get(number, f"0x{number:02x}"), shared, symbols, tuple(notes))
 
 
 def _notes(data: bytes) -> list[tuple[str, int, bytes]]:

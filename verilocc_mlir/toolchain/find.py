@@ -2,8 +2,8 @@
 
 Search order: the caller's option, or else ``VERILOCC_LLVM`` (a directory) and ``VERILOCC_LLC`` (a single tool, with
 ``VERILOCC_LLD``), and where none of these is given ``PATH``, Debian's versioned names and directories (newest first),
-ROCm (``ROCM_PATH``, then ``/opt/rocm*``). LLVM 22 or newer is needed: older ones lack ``-stop-before=greedy,N`` for
-AMDGPU's three allocation phases as this project uses them, and gfx950/gfx1250.
+ROCm (``ROCM_PATH``, then ``/opt/rocm*``). LLVM 22 or newer is needed: older ones have neither
+AMDGPU's three allocation phases (``greedy,N``) as this project uses them, nor gfx950 and gfx1250.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
 from verilocc_mlir.toolchain.find import INSTALL_HINT, Toolchain
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, ToolFailure, run_tool
 from verilocc_mlir.toolchain.staged import TRIPLE, split_target_id
@@ -188,13 +189,13 @@ def _check_machine_function(document: str, where: str) -> str:
         raise InputError(
             f"function {name!r} is still in SSA form: this is machine IR from before register allocation is set up",
             where=where,
-            hint="stop llc with -stop-before=greedy,0",
+            hint=f"stop llc with {STOP_BEFORE_ALL_PHASES}",
         )
     if re.search(r"^noVRegs: +true", document, re.MULTILINE):
         raise InputError(
             f"function {name!r} is allocated already: it has no virtual registers",
             where=where,
-            hint="give machine IR from llc -stop-before=greedy,0, or LLVM IR",
+            hint=f"give machine IR from llc {STOP_BEFORE_ALL_PHASES}, or LLVM IR",
         )
     return name
 

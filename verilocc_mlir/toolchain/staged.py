@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES, stop_before
 from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
 from verilocc_mlir.toolchain.find import Toolchain
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
@@ -136,7 +137,7 @@ class StagedCompiler:
             UnsupportedError: an intrinsic unknown to this LLVM would become an external call.
         """
         try:
-            output = self._llc("pre-ra", ir, ["-stop-before=greedy,0", "-enable-ipra=0"])
+            output = self._llc("pre-ra", ir, [STOP_BEFORE_ALL_PHASES, "-enable-ipra=0"])
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
         mir = strip_mmra(output.decode())
@@ -168,14 +169,14 @@ class StagedCompiler:
         """
         if until <= done:
             raise ValueError(f"cannot resume from {done.name} to {until.name}")
-        flags = [_resume_flag(done), f"-stop-before=greedy,{until.value}"]
+        flags = [_resume_flag(done), stop_before(until)]
         return self._resume(f"resume-{until.name.lower()}", mir, flags)
 
     def wwm_phase(self, mir: str) -> WwmPhase:
         """From text with SGPRs rewritten: the text before and after LLVM's own WWM allocation."""
         start = _resume_flag(LlvmPhase.SGPR)
         return WwmPhase(
-            self._resume("resume-wwm", mir, [start, "-stop-before=greedy,1"]),
+            self._resume("resume-wwm", mir, [start, stop_before(LlvmPhase.WWM)]),
             self._resume("greedy-wwm", mir, [start, "-stop-after=virtregrewriter,1"]),
         )
 
@@ -192,7 +193,7 @@ class StagedCompiler:
 
     def direct_before(self, ir: str | bytes, phase: LlvmPhase) -> str:
         """The same up to the start of a phase."""
-        return self._direct(ir, f"-stop-before=greedy,{phase.value}", f"direct-to-{phase.name.lower()}")
+        return self._direct(ir, stop_before(phase), f"direct-to-{phase.name.lower()}")
 
     def _direct(self, ir: str | bytes, flag: str, stage: str) -> str:
         return strip_mmra(self._llc(stage, ir, ["-enable-ipra=0", flag]).decode())

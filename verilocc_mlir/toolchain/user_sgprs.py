@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.toolchain.descriptor import KernelDescriptor
 from verilocc_mlir.toolchain.mir_text import function_headers
 
-_PADDED_TO_16 = frozenset({"gfx1100", "gfx1102", "gfx11-generic"})
 _SYSTEM_SGPRS = (
     "enable_sgpr_workgroup_id_x",
     "enable_sgpr_workgroup_id_y",
@@ -39,7 +39,7 @@ def first_system_sgprs(mir: str) -> dict[str, int]:
 def padded_count(descriptor: KernelDescriptor, machine: str) -> int:
     """The user SGPR count that LLVM gives a kernel with this descriptor when it compiles it without a stop."""
     count = descriptor.fields["user_sgpr_count"]
-    if machine not in _PADDED_TO_16:
+    if machine not in PROCESSORS or not PROCESSORS[machine].pads_user_sgprs:
         return count
     return max(count, 16 - sum(descriptor.fields[name] for name in _SYSTEM_SGPRS))
 

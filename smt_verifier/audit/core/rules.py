@@ -7,7 +7,7 @@ goals of ``execute.py``; kill flags, dead flags and block live-ins are checked i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -129,16 +129,15 @@ class MachineRules:
         for number, (a, b) in enumerate(zip(left, right, strict=False)):
             for complaint in self._operand(a, b, either_file=number in either, place=(post.opcode, number)):
                 yield complaint._replace(operand=number)
-        yield from self._mfma_form(post)
-        yield from self._tied(pre, post)
-        yield from self._overlap(post)
+        for rule in PAIR_RULES:
+            yield from rule(self, pre, post)
 
     def _in_either_file(self, pre: Instruction) -> frozenset[int]:
         """Numbers of the operands that may be VGPRs or AGPRs whatever the text's class says: what is loaded or stored,
         matrices, moved constants.
 
         LLVM widens the class of a live range so where all its operands allow it (recomputeRegClass); its table has
-        an ``av_`` class for them, and for C and D of an MFMA that of the form at hand (``_mfma_form``).
+        an ``av_`` class for them, and for C and D of an MFMA that of the form at hand (``mfma_form``).
         """
         return either_file_operands(pre.opcode) if self.has_agprs else frozenset()
 
@@ -292,7 +291,7 @@ class MachineRules:
 
     def _fits(self, original: Instruction, post: Instruction) -> bool:
         """Whether a repeated instruction has registers of the kinds that the original has."""
-        if next(self._tied(original, post), None) is not None:
+        if next(self.tied(original, post), None) is not None:
             return False
         either = self._in_either_file(original)
         for number, (a, b) in enumerate(zip(original.all_operands, post.all_operands, strict=False)):
@@ -316,7 +315,7 @@ class MachineRules:
                 return False
         return True
 
-    def _mfma_form(self, post: Instruction) -> Iterator[Complaint]:
+    def mfma_form(self, _pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         """The AGPR form of an MFMA has C and D in AGPRs, the ``_vgprcd`` form in VGPRs (VOP3PInstructions.td)."""
         if not self.has_agprs or not reads_matrices(post.opcode):
             return
@@ -326,7 +325,7 @@ class MachineRules:
             if op is not None and op.phys and physical_register(op.phys).bank is not wanted:
                 yield Complaint("register-class", f"{post.opcode} needs {op} in {wanted.value}s")
 
-    def _tied(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+    def tied(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         """What LLVM ties is one register, lanes that nothing defined included."""
         operands = post.all_operands
         for number, definition in {**ties(pre), **ties(post)}.items():
@@ -336,7 +335,8 @@ class MachineRules:
                 message = f"{operands[definition]} must be the register of {operands[number]}"
                 yield Complaint("tied-operand", message, number)
 
-    def _overlap(self, post: Instruction) -> Iterator[Complaint]:
+    def overlap(self, _pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+        """No register is defined twice at once."""
         written: set[int] = set()
         asm = post.opcode in INLINE_ASSEMBLY
         for op in post.all_operands if asm else post.defs:
@@ -350,6 +350,11 @@ class MachineRules:
                         )
                         break
                 written.update(keys)
+
+
+PairRule = Callable[[MachineRules, Instruction, Instruction], Iterator[Complaint]]
+PAIR_RULES: tuple[PairRule, ...] = (MachineRules.mfma_form, MachineRules.tied, MachineRules.overlap)
+"""Rules of an instruction before and after allocation that agree in opcode, flags and operands, in order."""
 
 
 def _operand_pair(step: Step, number: int) -> OperandPair | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from importlib import metadata
 
 import verilocc_mlir
-from verilocc_mlir.allocators import allocator
 from verilocc_mlir.hooks.baseline import Replace
-from verilocc_mlir.pipeline.key import source_digest
-from verilocc_mlir.pipeline.settings import LLVM_ALLOCATOR, Settings
+from verilocc_mlir.pipeline.key import allocator_versions, source_digest
+from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.find import Toolchain
 
 
@@ -19,10 +18,9 @@ def cache_key(settings: Settings, toolchain: Toolchain, targets: tuple[str, ...]
     told apart by size and time as well.
     """
     llc = toolchain.llc.stat()
-    name = settings.allocator
     parts = [
         f"verilocc {verilocc_mlir.__version__} {source_digest()[:16]}",
-        f"allocator {name} {'' if name == LLVM_ALLOCATOR else allocator(name).version}",
+        f"allocator {settings.allocator} {allocator_versions(settings)}",
         f"z3 {metadata.version('z3-solver')}",
         f"llvm {toolchain.version_text} {llc.st_size} {llc.st_mtime_ns}",
         f"settings {settings}",

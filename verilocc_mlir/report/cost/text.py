@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from verilocc_mlir.cost.compare import Comparison, latency_parts, percent
-from verilocc_mlir.cost.model import MODELLED, CostedFile, Count, KernelCost
+from verilocc_mlir.cost.model import COUNTS, MODELLED, CostedFile, Count, KernelCost
 
 _BOUNDS = {
     "latency": "latency / occupancy",
@@ -27,21 +27,6 @@ _PARTS = {
     "hazards": "  hazard padding",
     "branches": "  taken branches",
     "issue": "  instructions issued",
-}
-_COUNTS = {
-    "instructions": "instructions",
-    "copies": "vector copies",
-    "accumulator_copies": "accumulator copies",
-    "scalar_copies": "scalar copies",
-    "spill_stores": "registers spilled",
-    "spill_reloads": "registers reloaded",
-    "lane_saves": "SGPRs saved to lanes",
-    "lane_reloads": "SGPRs from lanes",
-    "scratch": "scratch accesses",
-    "dual": "dual issues",
-    "dual_blocked": "dual issues blocked",
-    "nops": "s_nop, v_nop",
-    "bank_conflicts": "bank conflicts",
 }
 _SOURCES = {"ir": "constant in the IR", "code": "constant counter in the code", "default": "not known: the default"}
 
@@ -99,7 +84,7 @@ def _cycles(cost: KernelCost) -> Iterator[tuple[str, str]]:
 
 
 def _counts(cost: KernelCost) -> Iterator[tuple[str, Count]]:
-    for name, title in _COUNTS.items():
+    for name, title in COUNTS.items():
         yield title, getattr(cost, name)
 
 
@@ -124,7 +109,7 @@ def _compared(first: KernelCost, second: KernelCost) -> Iterator[tuple[str, list
     parts = latency_parts(first), latency_parts(second)
     for name, title in _PARTS.items():
         yield title, _sides(parts[0][name], parts[1][name])
-    for name, title in _COUNTS.items():
+    for name, title in COUNTS.items():
         yield title + ", executed", _sides(getattr(first, name).weighted, getattr(second, name).weighted)
     for (title, a), (_, b) in zip(_facts(first), _facts(second), strict=True):
         yield title, [a, b, "" if a == b else "≠"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from verilocc_mlir import forms
-from verilocc_mlir.cost.compare import COUNTS, Comparison, latency_parts
-from verilocc_mlir.cost.model import MODELLED, CostedFile, KernelCost
+from verilocc_mlir.cost.compare import Comparison, latency_parts
+from verilocc_mlir.cost.model import COUNTS, MODELLED, CostedFile, KernelCost
 from verilocc_mlir.forms import Amount, Form, Positive, Tool, Whole, about, filled
 
 COST_VERSION = 1

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from support import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.append(str(REPOSITORY / "scripts"))
-from generate_schemas import SCHEMAS, text  # noqa: E402  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+from generate_schemas import SCHEMAS, text  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

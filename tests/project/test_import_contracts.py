@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGES = {"verilocc_mlir": "verilocc_mlir", "smt_verifier": "smt_verifier", "verilocc_model": "model/verilocc_model"}
 LAYERS = "layers of the compiler"
 VERIFIER = "the verifier shares nothing with what it verifies"

@@ -1,0 +1,105 @@
+"""Allocators of other packages: the entry points of the group ``verilocc.allocators``.
+
+The name of an entry point is what ``--allocator`` takes. Its object is called with the wall time for one problem, in
+seconds, and returns an ``Allocator`` of that name. A package is loaded when its allocator is asked for, not before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from verilocc_mlir.allocators.protocol import Allocator
+from verilocc_mlir.errors import InputError, VeriloccError, is_out_of_memory
+
+GROUP = "verilocc.allocators"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One entry point.
+
+    Attributes:
+        name: of the allocator.
+        place: module and object, ``"verilocc_first_fit:make"``.
+        package: distribution and version, ``"verilocc-first-fit 0.1.0"``.
+        entry: the entry point itself.
+    """
+
+    name: str
+    place: str
+    package: str
+    entry: metadata.EntryPoint
+
+    @property
+    def sources(self) -> Path | None:
+        """Directory of the top-level package, or the file of the top-level module; None where neither is found."""
+        spec = find_spec(self.place.partition(":")[0].partition(".")[0])
+        if spec is None or spec.origin is None:
+            return None
+        return Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
+
+    def make(self, seconds: float) -> Allocator:
+        """The allocator.
+
+        Raises:
+            InputError: the package cannot be loaded, its object raises an exception, or what it returns is no allocator
+                of this name. Errors of this project that it raises are passed on.
+        """
+        try:
+            made = self.entry.load()(seconds)
+        except VeriloccError:
+            raise
+        except (Exception, SystemExit) as error:
+            if is_out_of_memory(error):
+                raise
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise self._error(f"it cannot be loaded: {reason}") from error
+        if fault := _fault(made, self.name):
+            raise self._error(fault)
+        return made
+
+    def _error(self, what: str) -> InputError:
+        hint = f"mend or uninstall {self.package}; docs/extend/allocator.md says what an entry point must be"
+        return InputError(f"the allocator {self.name!r} of {self.package}: {what}", where=self.place, hint=hint)
+
+
+def plugins() -> tuple[Plugin, ...]:
+    """Every entry point of the group, by name; a name may be there twice."""
+    listed = {
+        (entry.name, entry.value): Plugin(entry.name, entry.value, _package(entry), entry)
+        for entry in metadata.entry_points(group=GROUP)
+    }
+    return tuple(listed[key] for key in sorted(listed))
+
+
+def plugin(name: str) -> Plugin | None:
+    """The entry point of that name, None where there is none.
+
+    Raises:
+        InputError: more than one package has it.
+    """
+    named = [one for one in plugins() if one.name == name]
+    if len(named) > 1:
+        packages = " and ".join(one.package for one in named)
+        raise InputError(f"{packages} each have an allocator called {name!r}", hint="uninstall all but one")
+    return named[0] if named else None
+
+
+def _package(entry: metadata.EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown package"
+
+
+def _fault(made: object, name: str) -> str:
+    """What keeps ``made`` from being an allocator called ``name``; ``""`` where nothing does."""
+    kind = type(made).__name__
+    if not callable(getattr(made, "allocate", None)):
+        return f"it returned no allocator: {kind} has no method 'allocate'"
+    if getattr(made, "name", None) != name:
+        return f"its 'name' is {getattr(made, 'name', None)!r}, not {name!r}"
+    version = getattr(made, "version", None)
+    if not isinstance(version, str) or not version:
+        return f"its 'version' is {version!r}, not a text"
+    return ""
