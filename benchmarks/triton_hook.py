@@ -178,7 +178,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "triton_hook.json")
     options = parser.parse_args()
-    # With asynchronous copies gfx950's IR has intrinsics that LLVM 22 does not know; docs/triton.md.
+    # With asynchronous copies gfx950's IR has intrinsics that LLVM 22 does not know; docs/guide/triton.md.
     os.environ.setdefault("TRITON_HIP_USE_ASYNC_COPY", "0")
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"
