@@ -17,7 +17,8 @@ from markdown_it.token import Token
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-SHOP_WINDOW = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+ROOT_PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+FOLDERS = ("verilocc_mlir", "smt_verifier", "model", "tests", "benchmarks", "examples", "proto", "scripts", "docs")
 PACKAGES = [
     *(f"verilocc_mlir.{path.parent.name}" for path in (ROOT / "verilocc_mlir").glob("*/__init__.py")),
     *(f"smt_verifier.{path.parent.name}" for path in (ROOT / "smt_verifier").glob("*/__init__.py")),
@@ -54,7 +55,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts}
 
 
-@pytest.mark.parametrize("page", [*PAGES, *SHOP_WINDOW], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *ROOT_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     missing = [
         f"{file.relative_to(ROOT)}#{anchor}"
@@ -62,6 +63,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors(file))
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page: Path) -> None:
+    """Paths from the root, and Python files by the end of their path: ``core/judge.py``, ``tests/test_ray_*.py``."""
+    spans = {t.content.rstrip("/") for block in tokens(page) for t in block.children or () if t.type == "code_inline"}
+    paths = {span for span in spans if "NAME" not in span and re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w./*-]+", span)}
+    modules = {span for span in spans - paths if re.fullmatch(r"[\w/*]+\.py", span)}
+    missing = {path for path in paths if not any(ROOT.glob(path))}
+    missing |= {module for module in modules if not any(any((ROOT / folder).rglob(module)) for folder in FOLDERS)}
+    assert sorted(missing) == []
 
 
 def test_every_page_is_reached_from_the_index() -> None:
