@@ -95,6 +95,7 @@ def test_the_readme_is_short_and_has_three_doors() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_each_package_has_a_page_of_design_and_of_its_api(package: str) -> None:
+    """A new package needs a row in docs/design/index.md, and docs/api/NAME.md like those beside it."""
     assert f"| `{package}` |" in (DOCS / "design" / "index.md").read_text()
     assert f"::: {package}\n" in (DOCS / "api" / f"{package.rpartition('.')[2]}.md").read_text()
 
