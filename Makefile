@@ -4,6 +4,7 @@
 #   make test-all  the long tests too
 #   make train-smoke  train a small model from scratch and measure it, in minutes
 #   make lint      ruff, pyright, import-linter
+#   make docs      the pages and the API as a site in out/site
 #   make doctor    what is found, what is missing, and the command that mends it
 #   make clean     remove out/ and caches; .venv stays (make distclean removes it too)
 SHELL := /bin/sh
@@ -11,9 +12,9 @@ PY := .venv/bin/python
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 8 ] && n=8; echo $$n)
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup
 
-.PHONY: help demo test test-all train-smoke lint doctor clean distclean llvm venv venv-dev
+.PHONY: help demo test test-all train-smoke lint docs doctor clean distclean llvm venv venv-dev
 help:
-	@sed -n '1,9s/^#  *//p' Makefile
+	@sed -n '1,10s/^#  *//p' Makefile
 
 llvm:
 	@scripts/bootstrap llvm
@@ -45,6 +46,11 @@ test-all: llvm lint
 
 train-smoke: llvm venv-dev
 	$(PY) -m pytest -p no:cacheprovider tests/model/test_training.py
+
+docs:
+	@scripts/bootstrap venv docs
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	@echo "docs: out/site/index.html"
 
 doctor: venv
 	@.venv/bin/verilocc doctor

@@ -20,11 +20,9 @@ other code is refused, unless ``--other-code`` says that it may be: the results 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import re
-import resource
 import statistics
 import sys
 import time
@@ -33,6 +31,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+from common import Log, cpu_seconds, options, write
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
@@ -100,10 +100,10 @@ def one(costs: Mapping[str, KernelCost]) -> KernelCost:
 
 def ours(ir: str, cpu: str, effort: Effort, allocators: tuple[Allocator, ...] | None = None) -> dict[str, Any]:
     """A compilation of ours."""
-    start = cpu_now()
+    start = cpu_seconds()
     settings = Settings(cpu=cpu, emit=Emit.ASM, effort=effort)
     compiled = compile_module(ir.encode(), "kernel.ll", settings, allocators=allocators)
-    seconds = cpu_now() - start
+    seconds = cpu_seconds() - start
     report = compiled.report
     if compiled.data is None or report.outcome is not Outcome.PROVED:
         return {"error": f"{report.outcome}", "cpu_seconds": round(seconds, 3)}
@@ -163,14 +163,6 @@ def exact(ir: str, cpu: str, seconds: float) -> dict[str, Any]:
     """A compilation with the exact allocator, and its bounds on each phase."""
     kept: list[dict[str, Any]] = []
     return {**ours(ir, cpu, Effort.FAST, (Telling(seconds, kept),)), "phases": kept}
-
-
-def cpu_now() -> float:
-    """CPU seconds of this process and its children so far."""
-    return sum(
-        u.ru_utime + u.ru_stime
-        for u in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    )
 
 
 def without_agprs(ir: str) -> str:
@@ -278,9 +270,8 @@ def exact_summary(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, RESULT.name, jobs=2)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--sample-every", type=int, default=5, metavar="N", help="0: never")
     parser.add_argument("--exact-seconds", type=float, default=10.0, help="for one phase")
@@ -288,19 +279,16 @@ def main() -> int:
     parser.add_argument("--summary", action="store_true", help="of what the log holds, nothing is run")
     parser.add_argument("--other-code", action="store_true", help="go on with a log of other code")
     parser.add_argument("--log", type=Path, default=Path("out/allocators.jsonl"))
-    parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
     kernels = [k for k in json.loads(LIST.read_text())["kernels"] if given.only in k["name"]]
-    given.log.parent.mkdir(parents=True, exist_ok=True)
+    log = Log(given.log)
     done: dict[str, dict[str, Any]] = {}
     digest = source_digest()
-    if given.log.exists():
-        for line in given.log.read_text().splitlines():
-            row = json.loads(line)
-            if row["sources"] != digest and not given.other_code:
-                print(f"{given.log} is of other code; remove it, name another, or say --other-code", file=sys.stderr)
-                return 2
-            done[row["name"]] = row
+    for row in log.rows():
+        if row["sources"] != digest and not given.other_code:
+            print(f"{given.log} is of other code; remove it, name another, or say --other-code", file=sys.stderr)
+            return 2
+        done[row["name"]] = row
     start = time.monotonic()
     sample = {k["name"] for k in kernels[:: given.sample_every]} if given.sample_every else set[str]()
     # In an order that mixes targets, so that a part of a run is a sample of the whole.
@@ -311,15 +299,14 @@ def main() -> int:
         job = row, cpu, str(path), given.exact_seconds if name in sample else 0.0, given.model
         if wanted(row, cpu, path.read_text(), *job[3:]):
             left.append(job)
-    with ProcessPoolExecutor(given.jobs) as pool, given.log.open("a") as log:
+    with ProcessPoolExecutor(given.jobs) as pool:
         waiting = [pool.submit(measure, *job) for job in left]
         try:
             for number, future in enumerate(as_completed(waiting), 1):
                 row = future.result()
                 row["sources"] = " ".join(dict.fromkeys((*row.get("sources", digest).split(), digest)))
                 done[row["name"]] = row
-                log.write(json.dumps(row) + "\n")
-                log.flush()
+                log.add(row)
                 print(f"{number} of {len(left)}, {time.monotonic() - start:.0f} s: {line_of(row)}", flush=True)
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
@@ -336,7 +323,7 @@ def main() -> int:
         "exact": exact_summary(rows),
         "kernels": rows,
     }
-    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    write(given.out, result)
     print(json.dumps(result["summary"], indent=1))
     return 0
 

@@ -1,4 +1,4 @@
-"""Tables and plots of ``allocators.py``'s results, for ``docs/benchmarks.md``.
+"""Tables and plots of ``allocators.py``'s results, for ``docs/results/allocators.md``.
 
     .venv/bin/python benchmarks/allocators_report.py [--results benchmarks/results/allocators.json] [--out docs]
 
@@ -149,7 +149,7 @@ def plot_spills(plots: Any, rows: Sequence[Row], effort: str, path: Path) -> Non
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULT)
-    parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
     given = parser.parse_args()
     data = json.loads(given.results.read_text())
     efforts = list(data["summary"])

@@ -20,9 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
-import resource
 import signal
 import subprocess
 import sys
@@ -33,6 +31,8 @@ from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from common import command, cores, cpu_seconds, options, tree, write
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
@@ -157,32 +157,21 @@ def tool_versions() -> Row:
     """Versions of what took part."""
     said = subprocess.run([llc(), "--version"], capture_output=True, text=True, check=False).stdout
     lines = [line.strip() for line in said.splitlines() if "version" in line]
-    commit = subprocess.run(
-        ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    ).stdout.strip()
     return {
         "llvm": lines[0] if lines else "unknown",
         "z3": version("z3-solver"),
         "python": platform.python_version(),
-        "tree": commit,
+        "tree": tree(),
     }
-
-
-def cpu_seconds() -> float:
-    """User and system time of this process and its finished children, tools included."""
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(s.ru_utime + s.ru_stime for s in spent)
 
 
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = options(__doc__, "audit_campaign.json", jobs=cores())
     parser.add_argument("--functions", type=int, default=5000, help="generated functions at least")
     parser.add_argument("--mutants", type=int, default=50000, help="mutants at least")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1))
     parser.add_argument("--scratch", type=Path, default=REPOSITORY / "out" / "campaign")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "audit_campaign.json")
     parser.add_argument(
         "--again",
         action="store_true",
@@ -276,7 +265,7 @@ def main() -> int:
         print(f"interrupted; the same command goes on from {path}", file=sys.stderr)
         return 130
     report = {
-        "command": " ".join(["benchmarks/audit_campaign.py", *_shown_arguments()]),
+        "command": command(),
         "settings": settings(arguments),
         "tools": tool_versions(),
         "units_run_again": again,
@@ -285,10 +274,7 @@ def main() -> int:
         "jobs": arguments.jobs,
         **tally.summary(),
     }
-    partial = arguments.out.with_suffix(".partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    partial.write_text(json.dumps(report, indent=1) + "\n")
-    partial.replace(arguments.out)
+    write(arguments.out, report)
     keys = (
         "mutants",
         "mutant_outcomes",
@@ -328,13 +314,6 @@ def _timed(unit: Unit) -> Row:
 
 def _spent(path: Path) -> list[float]:
     return [json.loads(line).get("cpu", 0.0) for line in path.read_text().splitlines()[1:]]
-
-
-def _shown_arguments() -> list[str]:
-    """The command's arguments without where files lay on this machine."""
-    given = sys.argv[1:]
-    places = ("--scratch", "--out")
-    return [a for n, a in enumerate(given) if a not in places and (n == 0 or given[n - 1] not in places)]
 
 
 if __name__ == "__main__":

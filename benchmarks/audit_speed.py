@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -32,7 +31,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from compile_time import default_kernels, exponent, made_kernel
+from common import command, kernel_directory, machine, options, write
+from compile_time import exponent, made_kernel
 
 from smt_verifier.audit import audit
 from smt_verifier.prove import prove
@@ -277,9 +277,7 @@ def show(row: dict[str, Any]) -> None:
 
 def main() -> int:
     """Run all parts, print them, write the JSON file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", type=Path, default=default_kernels())
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "audit_speed.json")
+    parser = options(__doc__, "audit_speed.json", kernels=kernel_directory())
     parser.add_argument("--quick", action="store_true", help="sizes up to 3,000, one run each")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="measure this checkout's code as well")
     parser.add_argument("--row", nargs=4, metavar=("MODE", "WHAT", "PHASE", "REPEATS"), help=argparse.SUPPRESS)
@@ -302,7 +300,8 @@ def main() -> int:
         "classes": [f"nested:{depth}" for depth in CLASSES if depth <= 16 or not arguments.quick],
     }
     record: dict[str, Any] = {
-        "machine": {"python": platform.python_version(), "cores": os.cpu_count(), "architecture": platform.machine()},
+        "command": command(),
+        "machine": machine(),
         "llvm": find_toolchain().version_text,
         "repeats": repeats,
         "load_average_before": os.getloadavg()[0],
@@ -336,8 +335,7 @@ def main() -> int:
     ]
     for row in record["worker"]:
         print(row)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(record, indent=1) + "\n")
+    write(arguments.out, record)
     return 0
 
 

@@ -15,13 +15,9 @@ fits the exponent of ``t = c * n**e``; n log n gives about 1.1 over this range.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import ctypes
 import json
 import math
 import os
-import platform
 import re
 import resource
 import statistics
@@ -33,6 +29,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from common import adopt_orphans, earlier, kernel_directory, machine, options, reap, write
 
 from verilocc_mlir.allocators import allocator
 from verilocc_mlir.mir.parser import parse_mir
@@ -47,7 +45,6 @@ SIZES = (100, 300, 1000, 3000, 10000, 20000)
 REPEATS = 3
 LONG = 4.0
 """CPU seconds: what takes longer is run once."""
-_PR_SET_CHILD_SUBREAPER = 36
 """Linux, prctl(2)."""
 _T = TypeVar("_T")
 
@@ -112,9 +109,7 @@ def cpu_seconds(command: Sequence[str], environment: dict[str, str], directory: 
         command, env=environment, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         process.wait()
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
+    reap(wait=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -237,11 +232,6 @@ def exponent(points: list[tuple[int, float]]) -> float:
     return sum((x - mean_n) * (y - mean_t) for x, y in logs) / sum((x - mean_n) ** 2 for x, _ in logs)
 
 
-def default_kernels() -> Path:
-    """``$VERILOCC_KERNELS``, or the shared set beside the repository."""
-    return Path(os.environ.get("VERILOCC_KERNELS", REPOSITORY.parent / "shared" / "kernels"))
-
-
 def growths() -> dict[str, Any]:
     """Times on made kernels, and their exponents; printed as a table."""
     grown = [growth(size) for size in SIZES]
@@ -257,26 +247,20 @@ def growths() -> dict[str, Any]:
 
 def main() -> int:
     """Measure, print, write the JSON file; what is not measured now stays in it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", type=Path, default=default_kernels())
+    parser = options(__doc__, "compile_time.json", kernels=kernel_directory())
     parser.add_argument("--only", default="", help="regular expression for file names")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--against", type=Path, help="directory of another checkout")
     parser.add_argument("--growth", action="store_true")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "compile_time.json")
     given = parser.parse_args()
     kernels = [k for k in sorted(given.kernels.glob("*.ll")) if ".opt." not in k.name and re.search(given.only, k.name)]
     if not kernels:
         print(f"no kernels in {given.kernels}; give --kernels DIR", file=sys.stderr)
         return 2
-    record: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
-    record["machine"] = {
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
-        "architecture": platform.machine(),
-    }
+    record = earlier(given.out)
+    record["machine"] = machine()
     record["llvm"] = find_toolchain().version_text
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
         checkouts = [Checkout("now", REPOSITORY, scratch)]
@@ -289,8 +273,7 @@ def main() -> int:
     print(json.dumps(record["over_llc"], indent=1))
     if given.growth:
         record.update(growths())
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(record, indent=1) + "\n")
+    write(given.out, record)
     return 0
 
 

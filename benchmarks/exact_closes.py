@@ -11,12 +11,13 @@ behind what it holds. Needs OR-Tools; the generated kernels need the mlir extra.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from common import earlier, options, write
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
@@ -27,7 +28,6 @@ from support import kernel_paths, run_llc  # noqa: E402
 from verilocc_mlir.allocators import AllocationFailure  # noqa: E402
 from verilocc_mlir.allocators.exact import ExactAllocator  # noqa: E402
 from verilocc_mlir.allocators.tables import Tables  # noqa: E402
-from verilocc_mlir.files import write_whole  # noqa: E402
 from verilocc_mlir.problem.model import AllocationProblem, Proposal  # noqa: E402
 from verilocc_mlir.toolchain.ir_compat import downgrade  # noqa: E402
 
@@ -100,14 +100,13 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Run what the results do not hold yet; exit code 1 if less than 90 % close."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, "exact_closes.json")
     parser.add_argument("--generated", type=int, default=60, metavar="N", help="generated kernels, 0 for none")
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--ranges", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks/results/exact_closes.json")
     given = parser.parse_args()
-    rows: list[dict[str, Any]] = json.loads(given.out.read_text())["rows"] if given.out.exists() else []
+    rows: list[dict[str, Any]] = earlier(given.out).get("rows", [])
     done = {(r["name"], r["phase"], r["function"]) for r in rows}
     sources = [shared()] + ([generated(given.generated, given.seed)] if given.generated else [])
     for name, compiled in (pair for source in sources for pair in source):
@@ -126,7 +125,7 @@ def main() -> int:
                 "summary": summary(rows),
                 "rows": rows,
             }
-            write_whole(given.out, (json.dumps(found, indent=1) + "\n").encode())
+            write(given.out, found)
     print(json.dumps(summary(rows), indent=1))
     return 0 if rows and summary(rows)["part"] >= 0.9 else 1
 

@@ -8,9 +8,7 @@ summary; the JSON file holds the same rows.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -19,6 +17,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from common import cores, kernel_directory, options, write
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 _NONE = {"vgprs": 0, "agprs": 0, "sgprs": 0, "waves": 0, "vgpr_spills": 0}
@@ -85,13 +85,7 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
 
 def main() -> int:
     """Exit code 0 if every kernel compiled with exit code 0."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    shared = Path(os.environ.get("VERILOCC_KERNELS", REPOSITORY.parent / "shared" / "kernels"))
-    parser.add_argument(
-        "--kernels", type=Path, default=shared if shared.is_dir() else REPOSITORY / "examples" / "kernels"
-    )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "kernels.json")
+    parser = options(__doc__, "kernels.json", kernels=kernel_directory(), jobs=cores())
     arguments = parser.parse_args()
     sources = sorted(arguments.kernels.glob("*.ll"))
     if not sources:
@@ -106,8 +100,7 @@ def main() -> int:
         print(line(row))
     print()
     print("\n".join(summary(rows)))
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(rows, indent=1) + "\n")
+    write(arguments.out, rows)
     return 0 if all(r["exit_code"] == 0 for r in rows) else 1
 
 

@@ -17,11 +17,9 @@ refuted; where the same function without such copies is proved, the outcome says
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +29,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from common import Log, options, write
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
@@ -183,35 +183,31 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Run what the log does not hold yet; exit code 1 if anything was refuted."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", type=Path, default=support.kernel_directory())
+    parser = options(__doc__, "llvm_sweep.json", kernels=support.kernel_directory(), jobs=1)
     parser.add_argument("--no-kernels", action="store_true", help="random functions only")
     parser.add_argument("--corpus", type=Path, help="exported kernels, allocated as they are")
     parser.add_argument("--random", type=int, default=5000, metavar="N", help="random functions, 0 for none")
     parser.add_argument("--seed", type=int, default=0, help="first seed of the random functions")
-    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--log", type=Path, default=REPOSITORY / "out" / "llvm_sweep.jsonl")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "llvm_sweep.json")
     parser.add_argument("--allocators", default=",".join(PASSES), help="run those; what is not run is counted as left")
     parser.add_argument("--so-far", action="store_true", help="run nothing: write what the log has")
     parser.add_argument("--again", action="store_true", help="keep what other code has proved")
     given = parser.parse_args()
     code = fingerprint()
-    given.log.parent.mkdir(parents=True, exist_ok=True)
-    known = [json.loads(line) for line in given.log.read_text().splitlines()] if given.log.exists() else []
+    log = Log(given.log)
+    known = list(log.rows())
     done = {row["task"]: row for row in known if row["code"] == code or (given.again and all_proved(row))}
     wanted = list(tasks(None if given.no_kernels else given.kernels, given.corpus, given.random, given.seed))
     chosen = () if given.so_far else given.allocators.split(",")
     left = [task for task in wanted if task.name not in done and task.allocator in chosen]
     print(f"{len(wanted)} functions, {len(wanted) - len(left)} of them in {given.log}", file=sys.stderr)
     try:
-        with given.log.open("a") as log, ProcessPoolExecutor(given.jobs) as pool:
+        with ProcessPoolExecutor(given.jobs) as pool:
             futures = [pool.submit(judge, task) for task in left]
             for number, future in enumerate(as_completed(futures), 1):
                 row: dict[str, Any] = {**future.result(), "code": code}
                 done[row["task"]] = row
-                log.write(json.dumps(row) + "\n")
-                log.flush()
+                log.add(row)
                 phases: dict[str, dict[str, Any]] = row["phases"]
                 bad = {p: f["outcome"] for p, f in phases.items() if f["outcome"] != Outcome.PROVED.value}
                 if bad or number % 50 == 0:
@@ -232,9 +228,7 @@ def main() -> int:
         "kernels": len({r["source"] for r in rows if not r["source"].isdigit()}),
         **summary(rows),
     }
-    partial = given.out.with_suffix(".partial")
-    partial.write_text(json.dumps(result, indent=1) + "\n")
-    shutil.move(partial, given.out)
+    write(given.out, result)
     print(json.dumps(result["outcomes"]))
     return 1 if Outcome.REFUTED.value in result["outcomes"] else 0
 

@@ -9,9 +9,6 @@ extra.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import re
 import sys
 import time
@@ -21,6 +18,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from common import cores, earlier, options, write
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY))
@@ -136,12 +135,8 @@ def alike(phase: str, reason: str) -> str:
 
 
 def save(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Through a temporary file, so that an interrupted run leaves whole results."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(".tmp")
-    ordered = sorted(rows, key=lambda r: (TARGETS.index(r["target"]), r["kernel"]))
-    scratch.write_text(json.dumps({"kernels": ordered}, indent=1) + "\n")
-    scratch.replace(path)
+    """The rows in an order that does not depend on which kernel was done first."""
+    write(path, {"kernels": sorted(rows, key=lambda r: (TARGETS.index(r["target"]), r["kernel"]))})
 
 
 def missing(configs: list[Config], rows: list[dict[str, Any]]) -> Iterator[Config]:
@@ -152,13 +147,11 @@ def missing(configs: list[Config], rows: list[dict[str, Any]]) -> Iterator[Confi
 
 def main() -> int:
     """Run, with progress on standard error and the summary on standard output."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, "mlir_kernels.json", jobs=cores())
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks/results/mlir_kernels.json")
     given = parser.parse_args()
-    rows: list[dict[str, Any]] = json.loads(given.out.read_text())["kernels"] if given.out.exists() else []
+    rows: list[dict[str, Any]] = earlier(given.out).get("kernels", [])
     todo = list(missing(list(sample(given.count, given.seed)), rows))
     with ProcessPoolExecutor(given.jobs) as pool:
         pending = [pool.submit(compile_kernel, config) for config in todo]

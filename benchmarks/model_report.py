@@ -1,4 +1,4 @@
-"""Tables and a plot of the model's evaluations, for ``docs/model.md``.
+"""Tables and a plot of the model's evaluations, for ``docs/results/language-model.md``.
 
     .venv/bin/python benchmarks/model_report.py [--results benchmarks/results] [--out docs]
 
@@ -168,7 +168,7 @@ def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=_RESULTS)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "docs")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "docs" / "results")
     arguments = parser.parse_args()
     shared, corpus = (Problems(arguments.results / name) for name in (SHARED, CORPUS))
     sets = {"shared kernels": shared, "corpus": corpus}

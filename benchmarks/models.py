@@ -13,14 +13,8 @@ that of this process and of all it started. What IREE rejects is kept, and the c
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import ctypes
 import importlib
 import itertools
-import json
-import os
-import resource
 import shlex
 import subprocess
 import sys
@@ -30,6 +24,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from common import adopt_orphans, cpu_seconds, earlier, options, reap, write
 
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.hooks.iree import compile_mlir
@@ -44,7 +40,6 @@ STOPS = ("import", "iree", "compile")
 IREE_SECONDS = 600.0
 _LAST_BREATH = 0.2
 """Seconds for processes that were told to end."""
-_PR_SET_CHILD_SUBREAPER = 36
 """Linux, prctl(2)."""
 Value = TypeVar("Value")
 
@@ -71,17 +66,12 @@ def cpu_seconds_of(work: Callable[[], Value]) -> tuple[Value, float]:
     Those that outlive who started them (a worker's solver) are waited for: they come to this process (``main``).
     """
 
-    def spent() -> float:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-
-    before = spent()
+    reap(wait=False)
+    before = cpu_seconds()
     value = work()
     time.sleep(_LAST_BREATH)
-    return value, round(spent() - before, 2)
+    reap(wait=False)
+    return value, round(cpu_seconds() - before, 2)
 
 
 def factories() -> dict[str, Any]:
@@ -186,17 +176,9 @@ def _cell(entry: dict[str, Any] | None) -> str:
     return f"{counts['proved']} + {counts['declined']}{left}"
 
 
-def write(path: Path, entries: dict[str, dict[str, Any]]) -> None:
-    """All of the file, or nothing."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps({"command": "python benchmarks/models.py", "compilations": entries}, indent=1) + "\n")
-    os.replace(partial, path)
-
-
 def main() -> int:
     """Exit code 0 if every case reached what was asked for, and no kernel was left to IREE."""
-    parser = argparse.ArgumentParser(description="Compile known models, and count what is proved.")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "models.json")
+    parser = options(__doc__, "models.json")
     parser.add_argument("--only", default="", help="models, separated by commas")
     parser.add_argument("--targets", default=",".join(TARGETS))
     parser.add_argument("--dtypes", default=",".join(DTYPES))
@@ -206,12 +188,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=0, help="kernels at once; 0: one a core")
     parser.add_argument("--table", action="store_true", help="print what the file has, measure nothing")
     given = parser.parse_args()
-    data: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
-    entries: dict[str, dict[str, Any]] = data.get("compilations", {})
+    entries: dict[str, dict[str, Any]] = earlier(given.out).get("compilations", {})
     if given.table:
         print("\n".join(table(entries)))
         return 0
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     models = factories()
     wanted = [
         Case(model, dtype, shapes, int(layers), target)
@@ -224,7 +205,7 @@ def main() -> int:
     for number, case in enumerate(wanted, 1):
         if missing(entries.get(case.key), given.stop):
             entries[case.key] = run(case, models[case.model], given.stop, kept, given.jobs)
-            write(given.out, entries)
+            write(given.out, {"command": "python benchmarks/models.py", "compilations": entries})
         entry = entries[case.key]
         outcome = entry.get("error") or entry.get("counts") or entry["reached"]
         print(f"[{number}/{len(wanted)}] {case.key}: {outcome}", file=sys.stderr)

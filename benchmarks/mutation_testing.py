@@ -21,7 +21,6 @@ import ast
 import copy
 import difflib
 import importlib
-import json
 import os
 import random
 import resource
@@ -36,6 +35,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from common import Log, options, write
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "benchmarks" / "results" / "mutation_testing.json"
@@ -343,12 +344,11 @@ def record(rows: list[dict[str, Any]], sample: list[Mutant], arguments: argparse
 
 def main() -> int:
     """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, RESULTS.name)
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="part of a module's path")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--show", default="", metavar="ID")
     arguments = parser.parse_args()
@@ -363,8 +363,8 @@ def main() -> int:
         print("\n".join(difflib.unified_diff(plain.splitlines(), changed.splitlines(), lineterm="", n=4)))
         return 0
     sample = draw(arguments.sample, arguments.seed, arguments.only)
-    log = arguments.out.with_suffix(".jsonl")
-    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    log = Log(arguments.out.with_suffix(".jsonl"))
+    rows = list(log.rows())
     done = {row["id"] for row in rows}
     runner = Runner()
     start = time.monotonic()
@@ -376,13 +376,12 @@ def main() -> int:
                 break
             row = runner.judge(mutant)
             rows.append(row)
-            with log.open("a") as stream:
-                stream.write(json.dumps(row) + "\n")
+            log.add(row)
             head = f"{number + 1}/{len(sample)} {row['verdict']:8} {row['cpu_seconds']:6}"
             print(f"{head} {mutant.id}:{mutant.line} {mutant.change}", flush=True)
     finally:
         runner.close()
-    arguments.out.write_text(json.dumps(record(rows, sample, arguments), indent=1) + "\n")
+    write(arguments.out, record(rows, sample, arguments))
     return 0
 
 

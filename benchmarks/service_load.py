@@ -44,6 +44,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from common import kernel_directory, options
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
@@ -460,15 +461,8 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
     return {**found, "mean": round(statistics.mean(values), 4), "most": round(ordered[-1], 4)}
 
 
-def default_kernels() -> Path:
-    """``$VERILOCC_KERNELS``, the shared set beside the repository, or the kernels of the examples."""
-    beside = REPOSITORY.parent / "shared" / "kernels"
-    return Path(os.environ.get("VERILOCC_KERNELS", beside if beside.is_dir() else REPOSITORY / "examples" / "kernels"))
-
-
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", type=Path, default=default_kernels())
+    parser = options(__doc__, "service_load.json", kernels=kernel_directory())
     parser.add_argument("--minutes", type=float, default=3.0, help="of load")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
@@ -477,7 +471,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=0, help="a sample of so many jobs; 0: all")
     parser.add_argument("--rounds", type=int, default=2, help="of the in-process and the overhead measurement")
     parser.add_argument("--overhead-jobs", type=int, default=16, help="a sample of so many jobs; 0: all")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "service_load.json")
     return parser.parse_args()
 
 

@@ -12,9 +12,7 @@ as they come; a run that was stopped goes on where it was.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -23,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from audit_speed import texts_of
-from compile_time import default_kernels
+from common import Log, command, kernel_directory, machine, options, write
 
 from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import audit
@@ -39,7 +37,6 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.find import find_toolchain
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 SOLVERS = {"z3": "z3-solver", "cvc5": "cvc5", "bitwuzla": "bitwuzla"}
 """Solver to the package it comes in."""
 PHASES: tuple[PhaseName, ...] = ("sgpr", "vgpr")
@@ -119,9 +116,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Ask about every kernel, print as it goes, write the JSON file; 1 if any two solvers differ."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", type=Path, default=default_kernels())
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "solver_agreement.json")
+    parser = options(__doc__, "solver_agreement.json", kernels=kernel_directory())
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for one obligation and solver")
     parser.add_argument("--memory", type=int, default=8192, help="MiB for one worker")
     arguments = parser.parse_args()
@@ -129,9 +124,8 @@ def main() -> int:
     if not names:
         print(f"no .ll in {arguments.kernels}; give --kernels DIR", file=sys.stderr)
         return 2
-    log = arguments.out.with_suffix(".jsonl")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    log = Log(arguments.out.with_suffix(".jsonl"))
+    rows = list(log.rows())
     done = {(row["kernel"], row["phase"]) for row in rows}
     wanted: list[tuple[str, PhaseName]] = [(name, phase) for name in names for phase in PHASES]
     for number, (name, phase) in enumerate(wanted):
@@ -139,13 +133,13 @@ def main() -> int:
             continue
         row = row_of(name, phase, arguments.kernels, arguments.timeout, arguments.memory)
         rows.append(row)
-        with log.open("a") as stream:
-            stream.write(json.dumps(row) + "\n")
+        log.add(row)
         total = row["audit"]["obligations"] + row["prove"]["obligations"]
         print(f"{number + 1}/{len(wanted)} {name} {phase}: {total} obligations", *row["notes"], flush=True)
     totals = summary(rows)
     record = {
-        "machine": {"cores": os.cpu_count()},
+        "command": command(),
+        "machine": machine(),
         "llvm": find_toolchain().version_text,
         "solvers": {solver: version(package) for solver, package in SOLVERS.items()},
         "timeout_seconds": arguments.timeout,
@@ -153,8 +147,8 @@ def main() -> int:
         "totals": totals,
         "rows": sorted(rows, key=lambda row: (row["kernel"], row["phase"])),
     }
-    arguments.out.write_text(json.dumps(record, indent=1) + "\n")
-    log.unlink()
+    write(arguments.out, record)
+    log.path.unlink()
     for theorem, part in totals.items():
         print(theorem, json.dumps(part))
     return 1 if any(part[solver]["differ"] for part in totals.values() for solver in SOLVERS) else 0

@@ -10,15 +10,15 @@ in the .vmfb byte for byte. Times are not measured here.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from common import earlier, options, write
 
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.hooks.torch import compile
@@ -120,25 +120,18 @@ def total(entries: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """Exit code 0 if every compilation succeeded and every kernel is proved."""
-    parser = argparse.ArgumentParser(description="Compile Torch models, and count what is proved.")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "torch_models.json")
+    parser = options(__doc__, "torch_models.json")
     parser.add_argument("--only", default=",".join(MODELS), help="models, separated by commas")
     parser.add_argument("--targets", default=",".join(TARGETS))
     parser.add_argument("--jobs", type=int, default=0, help="kernels at once; 0: one a core")
     given = parser.parse_args()
     wanted = list(cases(given.only.split(","), given.targets.split(",")))
-    data: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
-    entries: dict[str, Any] = data.get("compilations", {})
+    entries: dict[str, Any] = earlier(given.out).get("compilations", {})
     for number, case in enumerate(wanted, 1):
         if "counts" not in entries.get(case.key, {}):
             entries[case.key] = run(case, given.jobs)
-            text = json.dumps(
-                {"command": "python benchmarks/torch_models.py", "total": total(entries), "compilations": entries},
-                indent=1,
-            )
-            partial = given.out.with_suffix(".partial")
-            partial.write_text(text + "\n")
-            os.replace(partial, given.out)
+            sums = total(entries)
+            write(given.out, {"command": "python benchmarks/torch_models.py", "total": sums, "compilations": entries})
         print(
             f"[{number}/{len(wanted)}] {case.key}: {entries[case.key].get('counts') or entries[case.key]['error']}",
             file=sys.stderr,

@@ -11,18 +11,18 @@ chosen is proved (the hook's default); ``ours``: each is proved.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import itertools
 import json
 import os
-import resource
 import sys
 import tempfile
 import time
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from common import cpu_seconds, options, write
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 WAYS = ("alone", "theirs", "ours")
@@ -40,11 +40,6 @@ def configurations(count: int) -> list[Any]:
         config({"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}, num_warps=warps, num_stages=2)
         for m, n, k, warps in tiles[:count]
     ]
-
-
-def _cpu() -> float:
-    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(u.ru_utime + u.ru_stime for u in usages)
 
 
 def measure(target: str, way: str, count: int) -> dict[str, Any]:
@@ -69,37 +64,37 @@ def measure(target: str, way: str, count: int) -> dict[str, Any]:
         if way != "alone":
             hook.install(autotune=way)
         tuned = triton.autotune(configurations(count), key=["m", "n", "k"], do_bench=seconds)(tutorials.matmul)
-        before, started = _cpu(), time.perf_counter()
+        before, started = cpu_seconds(), time.perf_counter()
         tuned[(64,)](a, b, c, 1024, 1024, 1024, 1024, 1, 1024, 1, 1024, 1, ACTIVATION="")
         wall = time.perf_counter() - started
     kinds = [record.kind for record in hook.reports()]
     return {
-        "target": target, "way": way, "configurations": next(timed) - 1, "cpu_seconds": round(_cpu() - before, 2),
-        "wall_seconds": round(wall, 2), "through": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+        "target": target, "way": way, "configurations": next(timed) - 1,
+        "cpu_seconds": round(cpu_seconds() - before, 2), "wall_seconds": round(wall, 2),
+        "through": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
     }  # fmt: skip
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="What autotuning costs with and without the hook.")
+    parser = options(__doc__, "triton_autotune.json")
     parser.add_argument("--targets", default="gfx942,gfx1100")
     parser.add_argument("--configurations", type=int, default=50)
     parser.add_argument("--ways", default=",".join(WAYS))
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "triton_autotune.json")
-    options = parser.parse_args()
+    given = parser.parse_args()
     os.environ.setdefault("TRITON_HIP_USE_ASYNC_COPY", "0")
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     rows: list[dict[str, Any]] = []
-    for target in options.targets.split(","):
+    for target in given.targets.split(","):
         alone = 0.0
-        for way in options.ways.split(","):
+        for way in given.ways.split(","):
             # A fresh process each: what one way loads is no gain of the next.
             with get_context("spawn").Pool(1) as pool:
-                row = pool.apply(measure, (target, way, options.configurations))
+                row = pool.apply(measure, (target, way, given.configurations))
             alone = row["cpu_seconds"] if way == "alone" else alone
             row["ratio"] = round(row["cpu_seconds"] / alone, 2) if alone else None
             rows.append(row)
             print(json.dumps(row), flush=True)
-    options.out.write_text(json.dumps(rows, indent=1) + "\n")
+    write(given.out, rows)
     return 0
 
 

@@ -12,9 +12,7 @@ needed.
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import os
 import re
 import sys
@@ -29,6 +27,8 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from common import Log, options, write
 
 import verilocc_mlir.hooks.triton as hook
 from verilocc_mlir.errors import VeriloccError
@@ -164,21 +164,12 @@ def _general(reason: str) -> str:
     return re.sub(r"\d+", "N", first)[:200]
 
 
-def write(path: Path, data: Any) -> None:
-    """Write JSON at once or not at all."""
-    partial = path.with_name(path.name + ".new")
-    partial.write_text(json.dumps(data, indent=1) + "\n")
-    partial.replace(path)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Triton kernels through the hook.")
+    parser = options(__doc__, "triton_hook.json", jobs=1)
     parser.add_argument("--targets", default=",".join(TARGETS))
     parser.add_argument("--only", default="", help="kernels whose variant name contains this")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "triton_hook.json")
-    options = parser.parse_args()
-    # With asynchronous copies gfx950's IR has intrinsics that LLVM 22 does not know; docs/triton.md.
+    given = parser.parse_args()
+    # With asynchronous copies gfx950's IR has intrinsics that LLVM 22 does not know; docs/guide/triton.md.
     os.environ.setdefault("TRITON_HIP_USE_ASYNC_COPY", "0")
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"
@@ -190,27 +181,26 @@ def main() -> int:
     triton, _, kernels = _modules()
     versions = cache_key(Settings(), toolchain, (), Replace.ALWAYS)
     names = [variant.name for variant in kernels.variants()]
-    jobs = [(i, t) for t in options.targets.split(",") for i, name in enumerate(names) if options.only in name]
-    kept = options.out.with_name(options.out.name + ".partial")
-    rows = _kept(kept, versions)
+    jobs = [(i, t) for t in given.targets.split(",") for i, name in enumerate(names) if given.only in name]
+    log = Log(given.out.with_suffix(".jsonl"))
+    rows = _kept(log, versions)
     todo = [(i, t) for i, t in jobs if (names[i], t) not in rows]
     print(f"{len(jobs)} kernels, {len(jobs) - len(todo)} of them done before")
     # Every worker is a fresh interpreter: Triton's state and the hook are per process.
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
         running = {pool.submit(measure, *job): job for job in todo}
         for count, future in enumerate(as_completed(running), 1):
             row = future.result()
             rows[row["variant"], row["target"]] = row
-            with kept.open("a") as stream:
-                stream.write(json.dumps({"versions": versions, **row}) + "\n")
+            log.add({"versions": versions, **row})
             print(
                 f"[{count}/{len(todo)}] {row['target']} {row['variant']}: {row['kind']} {row['reason'][:100]}",
                 flush=True,
             )
     wanted = [rows[names[i], t] for i, t in jobs]
     counts = summary(wanted)
-    write(options.out, {"triton": triton.__version__, "versions": versions, "summary": counts, "rows": wanted})
-    kept.unlink(missing_ok=True)
+    write(given.out, {"triton": triton.__version__, "versions": versions, "summary": counts, "rows": wanted})
+    log.path.unlink(missing_ok=True)
     for name, group in counts.items():
         print(
             f"{name}: {group['proved']}/{group['configurations']} proved, {group['proved_all_ours']} all ours, "
@@ -220,15 +210,9 @@ def main() -> int:
     return 0
 
 
-def _kept(path: Path, versions: str) -> dict[tuple[str, str], dict[str, Any]]:
+def _kept(log: Log, versions: str) -> dict[tuple[str, str], dict[str, Any]]:
     """Rows of an interrupted run with the same code."""
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    if path.exists():
-        for text in path.read_text().splitlines():
-            row: dict[str, Any] = json.loads(text)
-            if row.pop("versions") == versions:
-                rows[row["variant"], row["target"]] = row
-    return rows
+    return {(row["variant"], row["target"]): row for row in log.rows() if row.pop("versions") == versions}
 
 
 if __name__ == "__main__":

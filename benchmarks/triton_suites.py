@@ -17,14 +17,11 @@ interrupted run goes on. Each worker is a process of its own, since a fault in T
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib
-import json
 import os
 import pkgutil
 import re
-import resource
 import signal
 import sys
 import tempfile
@@ -39,6 +36,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from common import Log, cpu_seconds, options, write
 from triton_no_device import NoDevice, gpu_target
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -86,11 +84,6 @@ def _modules(package: str) -> Iterator[Any]:
                 continue
 
 
-def _cpu() -> float:
-    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(u.ru_utime + u.ru_stime for u in usages)
-
-
 def rows_of(
     suite: str, name: str, kernel: Any, targets: Iterable[str], keep: Path | None
 ) -> Iterator[dict[str, Any] | str]:
@@ -109,13 +102,13 @@ def rows_of(
         messages: list[str] = []
         for call in tried:
             hook.uninstall()
-            started = _cpu()
+            started = cpu_seconds()
             try:
                 own = triton.compile(call.source(), target=gpu, options=dict(call.options))
             except Exception as error:
                 messages.append(_line(error))
                 continue
-            theirs = _cpu() - started
+            theirs = cpu_seconds() - started
             yield _THEIRS_DONE
             yield {
                 **row,
@@ -136,12 +129,12 @@ def _ours(triton: Any, hook: Any, call: Any, gpu: Any, keep: Path | None, own: A
         kept.write_text(ir)
     hook.install(replace="always")
     hook.clear_reports()
-    started = _cpu()
+    started = cpu_seconds()
     try:
         triton.compile(call.source(), target=gpu, options=dict(call.options))
     except Exception as error:
         return {"outcome": "failed", "reason": f"exception: {_line(error)}"}
-    spent = round(_cpu() - started, 2)
+    spent = round(cpu_seconds() - started, 2)
     (record,) = hook.reports()
     outcome = _outcome(record)
     if kept and outcome == "proved":
@@ -274,16 +267,8 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _log(path: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """Rows of an earlier run; the last one of a kernel and target counts."""
-    if not path.exists():
-        return {}
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return {(row["suite"], row["kernel"], row["target"]): row for row in rows}
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description="The kernels of Triton's tutorials and of libraries through the hook.")
+    parser = options(__doc__, "triton_suites.json")
     parser.add_argument("--targets", default=",".join(TARGETS))
     parser.add_argument("--suites", default=",".join(SUITES))
     parser.add_argument("--only", default="", help="kernels whose name contains this")
@@ -291,48 +276,44 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after these, and write what there is")
     parser.add_argument("--each", type=float, default=240.0, help="elapsed seconds for one kernel and target")
     parser.add_argument("--keep", default="", help="folder for the LLVM IR of what is not proved, or not done")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "benchmarks" / "results" / "triton_suites.json")
-    options = parser.parse_args()
+    given = parser.parse_args()
     # As in benchmarks/triton_hook.py: IR that LLVM 22 knows, and nothing from Triton's cache.
     os.environ.setdefault("TRITON_HIP_USE_ASYNC_COPY", "0")
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"
-    if options.keep:
-        Path(options.keep).mkdir(parents=True, exist_ok=True)
-    log = options.out.with_suffix(".jsonl")
-    done = _log(log)
-    again = set(options.again.split(","))
+    if given.keep:
+        Path(given.keep).mkdir(parents=True, exist_ok=True)
+    log = Log(given.out.with_suffix(".jsonl"))
+    done = {(row["suite"], row["kernel"], row["target"]): row for row in log.rows()}
+    again = set(given.again.split(","))
     done_before = {key for key, row in done.items() if row["outcome"] not in again}
-    worker = _Worker(options.suites.split(","), options.keep, options.each)
+    worker = _Worker(given.suites.split(","), given.keep, given.each)
     # Kernels in an order that says nothing, each on one target before any has a second one: a run that is stopped has
     # seen some of everything.
     kernels = sorted(
-        ((s, k) for s, names in worker.kernels.items() for k in names if options.only in k),
+        ((s, k) for s, names in worker.kernels.items() for k in names if given.only in k),
         key=lambda job: (job[0] not in _GIVEN, hashlib.sha256(job[1].encode()).digest()),
     )
-    targets = options.targets.split(",")
+    targets = given.targets.split(",")
     jobs = [
         (suite, name, targets[(index + turn) % len(targets)])
         for turn in range(len(targets))
         for index, (suite, name) in enumerate(kernels)
     ]
-    until = time.monotonic() + (options.seconds or float("inf"))
+    until = time.monotonic() + (given.seconds or float("inf"))
     for count, (suite, name, target) in enumerate(jobs, 1):
         if time.monotonic() > until:
             break
         for row in worker.rows(suite, name, [target]) if (suite, name, target) not in done_before else ():
             done[suite, name, target] = row
-            with log.open("a") as stream:
-                stream.write(json.dumps(row) + "\n")
+            log.add(row)
             cpu = f"{row.get('cpu_triton', 0)} -> {row.get('cpu_ours', 0)} s"
             told = f"{row['outcome']} {row.get('reason', '')[:150]}"
             print(f"[{count}/{len(jobs)}] {suite} {name} {target}: {cpu} {told}", flush=True)
     worker.close()
     rows = [{k: v for k, v in row.items() if k not in ("call", "messages")} for row in done.values()]
     counts = summary(rows)
-    partial = options.out.with_name(options.out.name + ".new")
-    partial.write_text(json.dumps({"summary": counts, "rows": rows}, indent=1) + "\n")
-    partial.replace(options.out)
+    write(given.out, {"summary": counts, "rows": rows})
     for name, group in counts.items():
         print(name, {k: v for k, v in group.items() if k != "reasons"})
     return 0

@@ -3,6 +3,7 @@
     python scripts/generate_protos.py [DIRECTORY]
 
 They go into the package ``verilocc.v1`` under DIRECTORY (default: the repository) and are never edited or committed.
+The contract itself goes beside them, so that an installed package is an include path for protoc.
 ``pip install`` runs this through the build hook below. Needs grpcio-tools and mypy-protobuf; files that would stay the
 same are not touched.
 """
@@ -43,6 +44,8 @@ def generate(into: Path) -> list[Path]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"protoc failed:\n{done.stderr}")
+        for proto in protos:
+            shutil.copyfile(proto, Path(scratch) / proto.relative_to(REPOSITORY / "proto"))
         return [into / f for f in _taken_over(Path(scratch), into)]
 
 

@@ -1,1 +1,1 @@
-"""The learned allocator: encoding, language model, decoding, training and evaluation (docs/model.md)."""
+"""The learned allocator: encoding, language model, decoding, training and evaluation (docs/guide/model.md)."""

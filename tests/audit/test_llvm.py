@@ -222,7 +222,7 @@ def test_an_argument_beyond_the_budget_that_llvm_reads_after_a_call_is_refuted(a
 
 
 ONCE_WRONG = TEST_DATA / "audit" / "once_wrong"
-"""Allocations of LLVM's that an earlier audit refuted by mistake; the campaign found them (docs/campaign.md)."""
+"""Allocations of LLVM that an earlier audit refuted by mistake; the campaign found them (docs/results/campaign.md)."""
 
 
 @pytest.mark.parametrize(

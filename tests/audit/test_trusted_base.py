@@ -19,5 +19,5 @@ def test_nothing_that_searches_or_explains_is_trusted() -> None:
 
 
 def test_readme_and_audit_page_send_to_the_page() -> None:
-    for page in ("README.md", "docs/audit.md"):
-        assert "trust/base.md" in (ROOT / page).read_text()
+    for page, link in (("README.md", "(docs/trust/base.md)"), ("docs/trust/audit.md", "(base.md)")):
+        assert link in (ROOT / page).read_text()

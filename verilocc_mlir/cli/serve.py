@@ -98,10 +98,10 @@ def serve_command(
     replicas: tuple[int, int] | None,
     target_requests: float | None,
 ) -> int:
-    """Serve allocation and audit over gRPC until SIGTERM or Ctrl-C; docs/service.md has the contract.
+    """Serve allocation and audit over gRPC until SIGTERM or Ctrl-C; docs/guide/service.md has the contract.
 
     Loopback unless another address is given. Ends with 0 once accepted calls are done. With --ray, replicas of the
-    service on a Ray cluster: docs/ray.md.
+    service on a Ray cluster: docs/guide/ray.md.
     """
     needs_service()
     if ray:

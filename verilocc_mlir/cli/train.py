@@ -58,7 +58,7 @@ def train_command() -> None:
 
 def _options(command: Any) -> Any:
     for option in (
-        click.option("--config", type=_FILE, default=None, metavar="FILE.json", help="Settings (docs/model.md)."),
+        click.option("--config", type=_FILE, default=None, metavar="FILE.json", help="Settings (docs/guide/model.md)."),
         click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="One setting."),
         click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="Checkpoints, metrics, the model."),
         click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY),

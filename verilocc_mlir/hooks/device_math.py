@@ -8,7 +8,7 @@ back end selects some intrinsics itself, with full range and about the library's
 * an intrinsic that is not selected becomes the ``__ocml_*`` call, to be linked.
 
 ``__ocml_sin``/``cos`` are *not* renamed: the back end's ``llvm.sin`` reduces the argument in one multiplication and is
-inaccurate for large ones. What LLVM 22 selects was tried for each name and type (tests/test_hooks_mlir_math.py).
+inaccurate for large ones. What LLVM 22 selects was tried for each name and type (tests/hooks/test_mlir_math.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The contract on Ray Serve: replicas behind Serve's gRPC ingress, as many as the load asks for.
 
 A replica is the front of ``server`` before a pool of worker processes of its own, so answers, errors, tokens and limits
-are those of ``verilocc serve``. The ingress hands requests on as bytes. What differs is the ingress's and is said in
-docs/ray.md: it listens on every interface without TLS (see ``Options.listen``), tells no deadlines but cancels calls
-whose deadline has passed, and a replica that dies answers INTERNAL for what it had.
+are those of ``verilocc serve``. The ingress hands requests on as bytes. What differs is the ingress's;
+docs/guide/ray.md lists it: it listens on every interface without TLS (see ``Options.listen``), tells no deadlines but
+cancels calls whose deadline has passed, and a replica that dies answers INTERNAL for what it had.
 """
 
 from __future__ import annotations

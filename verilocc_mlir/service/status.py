@@ -1,6 +1,6 @@
 """Errors of the service: a status code, a stable reason, a sentence, and when to try again.
 
-proto/verilocc/v1/allocation_service.proto documents them; docs/service.md says the same for people.
+proto/verilocc/v1/allocation_service.proto documents them; docs/guide/service.md says the same for people.
 """
 
 from __future__ import annotations

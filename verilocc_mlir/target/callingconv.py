@@ -1,7 +1,7 @@
 """What a call leaves alone: callee-saved registers and the register masks of MIR calls.
 
 Source: llvm/lib/Target/AMDGPU/AMDGPUCallingConv.td (CSR_AMDGPU and its relatives) and
-SIRegisterInfo::getCallPreservedMask, getCalleeSavedRegs. tests/test_target_callingconv.py asks the machine verifier
+SIRegisterInfo::getCallPreservedMask, getCalleeSavedRegs. tests/target/test_callingconv.py asks the machine verifier
 about every register under every named mask.
 """
 

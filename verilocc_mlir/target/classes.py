@@ -3,7 +3,7 @@
 LLVM's AMDGPU class names say everything the allocator needs (SIRegisterInfo.td): the bank (``vgpr``, ``vreg_N``,
 ``areg_N``, ``av_N``, ``sgpr_N``, ``sreg_N``, ``vs_N``, ``ttmp_N``), the width in bits, ``_align2``, and what is left
 out (``_xm0``, ``_xexec``, ``_xnull``, ``_lo128``, ``_lo256``). Classes that TableGen derives are named after their
-derivation, ``A_and_B`` and ``A_with_sub0_in_B``, and are read so. tests/test_target_classes.py compares the members of
+derivation, ``A_and_B`` and ``A_with_sub0_in_B``, and are read so. tests/target/test_classes.py compares the members of
 every class, register by register, with the tables inside the LLVM at hand.
 """
 

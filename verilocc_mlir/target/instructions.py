@@ -2,7 +2,8 @@
 
 The facts are LLVM's own (llvm/MC/MCInstrDesc.h), in ``instructions.dat`` beside this file, which
 scripts/generate_instruction_tables.py writes and describes. An opcode that LLVM does not have, or that only its
-encoder uses, is None: whoever asks must then answer that it does not know. docs/targets.md: what the tables leave out.
+encoder uses, is None: whoever asks must then answer that it does not know. docs/design/target.md says what the
+tables leave out.
 """
 
 from __future__ import annotations

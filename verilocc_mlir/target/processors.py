@@ -1,7 +1,7 @@
 """Processors as their code objects have them: more of them than the project allocates registers for (``targets.py``).
 
 Sources: llvm/include/llvm/BinaryFormat/ELF.h (EF_AMDGPU_MACH), AMDGPUUsage (kernel descriptor), GCNProcessors.td.
-Checked against llc by tests/test_toolchain_descriptor.py.
+Checked against llc by tests/toolchain/test_descriptor.py.
 """
 
 from __future__ import annotations

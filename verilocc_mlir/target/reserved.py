@@ -2,7 +2,7 @@
 
 Ported in meaning from SIRegisterInfo::getReservedRegs and GCNSubtarget::getMaxNumSGPRs, getMaxNumVGPRs and
 getMaxNumVectorRegs (llvm/lib/Target/AMDGPU). Inputs are the function's IR attributes and the
-``machineFunctionInfo:`` of its MIR header. tests/test_target_reserved.py compares the result, register by register,
+``machineFunctionInfo:`` of its MIR header. tests/target/test_reserved.py compares the result, register by register,
 with LLVM's own reserved set, read off the machine verifier.
 """
 

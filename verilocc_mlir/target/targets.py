@@ -1,7 +1,7 @@
 """The GPUs this project compiles for, as facts.
 
 Sources: llvm/lib/Target/AMDGPU/GCNProcessors.td, AMDGPU.td (features), Utils/AMDGPUBaseInfo.cpp (namespace IsaInfo),
-SISchedule.td. Checked against llc by tests/test_target_occupancy.py.
+SISchedule.td. Checked against llc by tests/target/test_occupancy.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 AMDGPU allocates in three phases, each a greedy run and a rewriter: SGPR (index 0), WWM (1), VGPR with AGPR (2). Between
 them LLVM lowers SGPR spills to lanes of whole-wave registers and reserves those. The stops and resumes below run the
-same passes, in the same order, as one ``llc -O3`` does; docs/toolchain.md lists what the text between them cannot say.
+same passes, in the same order, as one ``llc -O3`` does; docs/design/toolchain.md lists what the text between
+them cannot say.
 Three of those losses are mended here:
 
 * ``-enable-ipra=0``. With interprocedural allocation (AMDGPU's default) a local function saves no callee-saved

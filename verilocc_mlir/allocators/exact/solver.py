@@ -26,7 +26,7 @@ def load() -> Any:
     except ImportError as error:
         raise UnsupportedError(
             f"exact allocation needs OR-Tools, and it cannot be loaded: {error}",
-            hint=f"pip install 'verilocc-mlir[{EXTRA}]'; beside the service's packages: docs/allocator.md",
+            hint=f"pip install 'verilocc-mlir[{EXTRA}]'; beside the service's packages: docs/design/allocators.md",
         ) from error
 
 

@@ -9,7 +9,7 @@ proved, is compiled by Triton as ever. ``reports()`` says which was which and wh
 compiled kernel, also when it comes from Triton's cache.
 
 Without a change to the program: ``VERILOCC_TRITON=1`` in the environment, or ``python -m verilocc_mlir.hooks.triton
-script.py``. Importing this package does not import Triton. docs/triton.md is its manual.
+script.py``. Importing this package does not import Triton. docs/guide/triton.md is its manual.
 """
 
 from __future__ import annotations

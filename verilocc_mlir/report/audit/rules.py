@@ -108,7 +108,7 @@ RULE_TEXTS: dict[str, RuleText] = {
     ),
     "unsupported": RuleText(
         "The code is within what the audit models.",
-        "The message names what is not modelled; docs/audit.md lists what is.",
+        "The message names what is not modelled; docs/trust/audit.md lists what is.",
     ),
 }
 

@@ -134,4 +134,4 @@ def _notes(files: Sequence[CostedFile], to: Console) -> None:
     for file in files:
         for note in file.notes:
             to.print(Text(f"note: {file.path}: {note}"))
-    to.print(Text(f"{MODELLED}. Compared with hardware on two small RDNA kernels only: docs/cost.md"))
+    to.print(Text(f"{MODELLED}. Compared with hardware on two small RDNA kernels only: docs/guide/cost.md"))
