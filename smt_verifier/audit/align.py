@@ -13,10 +13,10 @@ from difflib import SequenceMatcher
 from smt_verifier.audit.core.semantics import (
     DEBUG,
     acts_alone,
-    asks_exec,
     canonical_opcode,
     explicit_shape,
     is_pure,
+    result_depends_on_exec,
 )
 from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.mir.model import Instruction
@@ -71,7 +71,7 @@ def _common(
     steady = {key for key, number in times.items() if other_times[key] == number}
 
     def is_fixed(instruction: Instruction, key: Key) -> bool:
-        return not is_pure(instruction) or (asks_exec(instruction.opcode) and key in steady)
+        return not is_pure(instruction) or (result_depends_on_exec(instruction.opcode) and key in steady)
 
     left_fixed = [n for n, k in enumerate(left_at) if is_fixed(left[k], left_keys[n])]
     right_fixed = [n for n, k in enumerate(right_at) if is_fixed(right[k], right_keys[n])]

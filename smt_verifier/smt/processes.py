@@ -98,10 +98,10 @@ def replay(text: str, solver: str, *, timeout_s: float, memory_mib: int) -> Repl
     """
     question: dict[str, object] = {"kind": "replay", "solver": solver, "text": text}
     try:
-        found = _replay_pool(solver, memory_mib).ask(question, timeout_s, _replayed)
+        answer = _replay_pool(solver, memory_mib).ask(question, timeout_s, _replayed)
     except WorkerFailure as failure:
         return Replay(Outcome.UNKNOWN, f"{solver}: {failure}")
-    return found if found.outcome is not Outcome.UNKNOWN else Replay(found.outcome, f"{solver}: {found.reason}")
+    return answer if answer.outcome is not Outcome.UNKNOWN else Replay(answer.outcome, f"{solver}: {answer.reason}")
 
 
 @cache

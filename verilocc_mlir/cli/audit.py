@@ -187,7 +187,7 @@ def _write_obligations(directory: Path, run: AuditRun, asked: dict[str, Recordin
     rows = [
         (replace(obligation, name=f"{phase}/{obligation.name}") if phase else obligation, verdict)
         for phase, recorder in asked.items()
-        for obligation, verdict in recorder.asked
+        for obligation, verdict in recorder.answers
     ]
     write_artefacts(directory, inputs, rows)
 

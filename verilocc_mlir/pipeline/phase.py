@@ -175,7 +175,7 @@ class PhaseRunner:
                 llvm=function.llvm,
                 problem=exact.problem if exact is not None else None,
                 proposal=exact.proposed[-1].proposal if exact is not None and ours else None,
-                asked=tuple(function.solver.asked) if function.solver is not None else (),
+                asked=tuple(function.solver.answers) if function.solver is not None else (),
                 actions=[Action(s.kind, s.register, s.point, s.reason, s.cost) for s in function.spills],
             )
 

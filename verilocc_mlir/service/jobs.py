@@ -107,8 +107,8 @@ class PatientSolver:
 
     def take(self, most: int | None = None) -> list[tuple[Obligation, Verdict]]:
         """What was asked since the last call; the first ``most`` of it."""
-        taken = self.inner.asked[:most]
-        del self.inner.asked[: len(taken)]
+        taken = self.inner.answers[:most]
+        del self.inner.answers[: len(taken)]
         return taken
 
 

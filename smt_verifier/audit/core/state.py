@@ -4,7 +4,7 @@ A *term* is an integer that stands for one value. ``UNDEFINED`` is the term of a
 undefined. Scalar lanes hold one term for the whole wave. Vector lanes hold one for each *class* of threads: those that
 the mask registers tracked so far cannot tell apart (``masks.py``). The classes in EXEC are active; the others are
 frozen, because ordinary vector instructions do not touch them. Classes that hold the same terms in all lanes, and are
-all active or all frozen, are one *atom*: whatever is executed, is so once for all of them.
+all active or all frozen, form one *atom*: an instruction is executed once for all of them.
 """
 
 from __future__ import annotations
