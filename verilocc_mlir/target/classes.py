@@ -121,19 +121,19 @@ def _unknown(name: str) -> UnsupportedError:
 
 
 def _specials(bank: str, bits: int, suffixes: list[str]) -> frozenset[str]:
-    found: frozenset[str] = frozenset()
+    specials: frozenset[str] = frozenset()
     if bank in ("vregorlds", "sregorlds", "vs") and bits <= 32:
-        found = _LDS if bank == "vregorlds" else _SPECIAL_32 | _LDS
+        specials = _LDS if bank == "vregorlds" else _SPECIAL_32 | _LDS
     elif bank in ("sreg", "vs"):
         if bits <= 32:
-            found = _SPECIAL_32
+            specials = _SPECIAL_32
         elif bits == 64:
-            found = _SPECIAL_64 | _APERTURES if bank == "vs" or "encodable" in suffixes else _SPECIAL_64
+            specials = _SPECIAL_64 | _APERTURES if bank == "vs" or "encodable" in suffixes else _SPECIAL_64
         elif bits in (128, 256):
-            found = frozenset({f"sgpr_null{bits}"})
+            specials = frozenset({f"sgpr_null{bits}"})
     for suffix in suffixes:
-        found -= _EXCLUDED.get(suffix, frozenset())
-    return found
+        specials -= _EXCLUDED.get(suffix, frozenset())
+    return specials
 
 
 _NONE = frozenset[str]()
@@ -203,19 +203,21 @@ def _derived(name: str) -> RegisterClass | None:
     leaves the reading it meant.
     """
     for match in reversed(list(re.finditer(r"_and_|_with_", name))):
-        left = _lookup(name[: match.start()])
-        if left is None:
+        outer = _lookup(name[: match.start()])
+        if outer is None:
             continue
-        whole = member_names(left)
-        rest = name[match.end() :]
+        outer_members = member_names(outer)
+        suffix = name[match.end() :]
         if match[0] == "_and_":
-            right = _lookup(rest)
-            other = member_names(right) if right is not None and right.bits == left.bits else frozenset[str]()
-            found = whole & other
-            if found == other:
+            second = _lookup(suffix)
+            second_members = (
+                member_names(second) if second is not None and second.bits == outer.bits else frozenset[str]()
+            )
+            members = outer_members & second_members
+            if members == second_members:
                 continue
         else:
-            index, _, inner_name = rest.partition("_in_")
+            index, _, inner_name = suffix.partition("_in_")
             inner = _lookup(inner_name) if inner_name else None
             if (inner is None) != (not inner_name):
                 continue
@@ -225,9 +227,9 @@ def _derived(name: str) -> RegisterClass | None:
                 continue
             if inner is not None and lanes * 16 != inner.bits:
                 continue
-            found = frozenset(n for n in whole if _part_is_in(n, index, inner))
-        if found and found != whole:
-            return replace(left, name=name, specials=left.specials & found, derived=found)
+            members = frozenset(n for n in outer_members if _part_is_in(n, index, inner))
+        if members and members != outer_members:
+            return replace(outer, name=name, specials=outer.specials & members, derived=members)
     return None
 
 
@@ -243,10 +245,10 @@ def register_class(name: str) -> RegisterClass:
     Raises:
         UnsupportedError: the name does not follow LLVM's scheme for AMDGPU.
     """
-    found = _lookup(name)
-    if found is None:
+    cls = _lookup(name)
+    if cls is None:
         raise _unknown(name)
-    return found
+    return cls
 
 
 @lru_cache(maxsize=1 << 16)

@@ -264,13 +264,13 @@ def _failure(argv: tuple[str, ...], stage: str, status: int, stderr: str, where:
             name = signal.Signals(-status).name
         except ValueError:
             name = f"signal {-status}"
-        what = f"{_title(argv, stage)} crashed with {name}: {line}"
+        message = f"{_title(argv, stage)} crashed with {name}: {line}"
     else:
-        what = f"{_title(argv, stage)} failed with exit code {status}: {line}"
+        message = f"{_title(argv, stage)} failed with exit code {status}: {line}"
     if place.startswith(("<stdin>", "-:")) or not place:
         place = f"{where or 'input'}:{place.split(':', 1)[1]}" if ":" in place else where
     hint = _replay(argv, stdin, stage)
-    return ToolFailure(what, where=place, hint=hint, status=status, line=line, stderr=stderr)
+    return ToolFailure(message, where=place, hint=hint, status=status, line=line, stderr=stderr)
 
 
 def _replay(argv: tuple[str, ...], stdin: bytes, stage: str) -> str:
