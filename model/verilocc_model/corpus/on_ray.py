@@ -80,8 +80,8 @@ class _Pool(Generic[_Task]):
 
     def ended(self) -> Generator[tuple[int, Done[_Task]], None, None]:
         """See ``workers.Pool``."""
-        for (number, task), found in self._tasks.ended():
-            yield number, Done(task, None, found.reason) if isinstance(found, Lost) else found
+        for (number, task), outcome in self._tasks.ended():
+            yield number, Done(task, None, outcome.reason) if isinstance(outcome, Lost) else outcome
 
     def cancel(self) -> None:
         """End all tasks."""

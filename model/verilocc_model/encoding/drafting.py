@@ -18,12 +18,12 @@ def draft(episode: Episode, *, meets: bool = False) -> list[tuple[Question, str]
     Raises:
         AllocationFailure: as ``Episode.question``.
     """
-    given: list[tuple[Question, str]] = []
+    answers: list[tuple[Question, str]] = []
     while (question := episode.question()) is not None:
         word = usual(question, meets=meets)
         if not episode.answer(word):
             if word == question.draft or not episode.answer(question.draft):
                 raise AssertionError(f"the draft {question.draft!r} is not allowed")
             word = question.draft
-        given.append((question, word))
-    return given
+        answers.append((question, word))
+    return answers

@@ -80,8 +80,8 @@ class Features:
         for _, mask in item.cells[:1]:
             first = item.start
             worst = max(profile[first : mask.bit_length()], default=0)
-        left = registers - -(-worst // self._cells.halves)
-        return f"+{min(_power(max(left, 0)), SLACKS - 1)}.{int(len(item.members) > 1)}"
+        spare = registers - -(-worst // self._cells.halves)
+        return f"+{min(_power(max(spare, 0)), SLACKS - 1)}.{int(len(item.members) > 1)}"
 
     def copy(self, weight: float, a: LiveRange, b: LiveRange) -> str:
         """How often a copy runs, and whether both ends have one shape."""
@@ -107,7 +107,7 @@ def _span(live_range: LiveRange) -> tuple[int, int]:
 def _profiles(problem: AllocationProblem, timeline: Timeline, singles: list[Item]) -> dict[tuple[str, ...], list[int]]:
     """For each set of files, cells needed at each bit of the timeline by ranges that may only be in those files."""
     bits = len(timeline.boundaries)
-    found: dict[tuple[str, ...], list[int]] = {}
+    profiles: dict[tuple[str, ...], list[int]] = {}
     for banks in {r.banks for r in problem.ranges}:
         change = [0] * (bits + 1)
         for r in problem.ranges:
@@ -118,8 +118,8 @@ def _profiles(problem: AllocationProblem, timeline: Timeline, singles: list[Item
         for bit in range(bits):
             live += change[bit]
             profile.append(live)
-        found[banks] = profile
-    return found
+        profiles[banks] = profile
+    return profiles
 
 
 def _mark(change: list[int], mask: int) -> None:
