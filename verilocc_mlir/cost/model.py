@@ -145,11 +145,6 @@ class KernelCost:
         return self.spill_stores + self.spill_reloads + self.lane_saves + self.lane_reloads
 
     @property
-    def all_copies(self) -> Count:
-        """Copies of every kind."""
-        return self.copies + self.accumulator_copies + self.scalar_copies
-
-    @property
     def bounds(self) -> dict[str, float]:
         """What ``cycles`` is the greatest of."""
         return {

@@ -65,7 +65,6 @@ class RegisterClass:
         bits: width: 16, or a multiple of 32.
         align: number of the first 32-bit register of a member is a multiple of this (1, 2 or 4); of a scalar one, in
             classes that hold scalar and vector registers.
-        excludes: members left out: any of ``xm0``, ``xexec``, ``xexec_hi``, ``xnull``.
         limit: only registers numbered below this are members; 0 for no limit (``_lo128``, ``_lo256``).
         specials: members outside the numbered files.
         vector_align: like ``align``, of vector registers.
@@ -79,7 +78,6 @@ class RegisterClass:
     banks: frozenset[Bank]
     bits: int
     align: int
-    excludes: frozenset[str]
     limit: int
     specials: frozenset[str] = frozenset()
     vector_align: int = 1
@@ -136,20 +134,17 @@ def _specials(bank: str, bits: int, suffixes: list[str]) -> frozenset[str]:
     return specials
 
 
-_NONE = frozenset[str]()
 _SPECIAL_BANK = frozenset({Bank.SPECIAL})
 _SGPR_BANK = frozenset({Bank.SGPR})
 _NAMED = {
-    "scc_class": RegisterClass("scc_class", _SPECIAL_BANK, 1, 1, _NONE, 0, frozenset({"scc"})),
-    "vreg_1": RegisterClass("vreg_1", frozenset({Bank.VGPR}), 1, 1, _NONE, 0, window=(0, 0)),
-    "pseudo_sreg_32": RegisterClass("pseudo_sreg_32", _SPECIAL_BANK, 32, 1, _NONE, 0, frozenset({"fp_reg", "sp_reg"})),
-    "pseudo_sreg_128": RegisterClass(
-        "pseudo_sreg_128", _SPECIAL_BANK, 128, 4, _NONE, 0, frozenset({"private_rsrc_reg"})
-    ),
-    "aperture_class": RegisterClass("aperture_class", _SPECIAL_BANK, 64, 2, _NONE, 0, _APERTURES),
+    "scc_class": RegisterClass("scc_class", _SPECIAL_BANK, 1, 1, 0, frozenset({"scc"})),
+    "vreg_1": RegisterClass("vreg_1", frozenset({Bank.VGPR}), 1, 1, 0, window=(0, 0)),
+    "pseudo_sreg_32": RegisterClass("pseudo_sreg_32", _SPECIAL_BANK, 32, 1, 0, frozenset({"fp_reg", "sp_reg"})),
+    "pseudo_sreg_128": RegisterClass("pseudo_sreg_128", _SPECIAL_BANK, 128, 4, 0, frozenset({"private_rsrc_reg"})),
+    "aperture_class": RegisterClass("aperture_class", _SPECIAL_BANK, 64, 2, 0, _APERTURES),
     # Call-clobbered pairs that may hold the address of a tail call (SIRegisterInfo.td, CCR_SGPR_64, Gfx_CCR_SGPR_64).
-    "ccr_sgpr_64": RegisterClass("ccr_sgpr_64", _SGPR_BANK, 64, 2, _NONE, 0, window=(0, 30)),
-    "gfx_ccr_sgpr_64": RegisterClass("gfx_ccr_sgpr_64", _SGPR_BANK, 64, 2, _NONE, 0, window=(36, 64)),
+    "ccr_sgpr_64": RegisterClass("ccr_sgpr_64", _SGPR_BANK, 64, 2, 0, window=(0, 30)),
+    "gfx_ccr_sgpr_64": RegisterClass("gfx_ccr_sgpr_64", _SGPR_BANK, 64, 2, 0, window=(36, 64)),
 }
 
 
@@ -179,7 +174,6 @@ def _plain(name: str) -> RegisterClass | None:
         banks,
         bits,
         scalar_align if has_scalars else vector_align,
-        frozenset(s for s in suffixes if s in _EXCLUDED),
         limit,
         specials,
         vector_align,

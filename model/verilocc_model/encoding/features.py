@@ -31,7 +31,6 @@ class Features:
     def __init__(self, problem: AllocationProblem, timeline: Timeline, cells: CellMap, singles: list[Item]) -> None:
         self._problem = problem
         self._cells = cells
-        self._timeline = timeline
         self._profile = _profiles(problem, timeline, singles)
         self._spans = [_span(r) for r in problem.ranges]
         self._depths = [max((p.depth for p in r.points), default=0) for r in problem.ranges]
@@ -50,13 +49,8 @@ class Features:
         width = -(-item.reach // self._cells.halves)
         return shape_word(_BANK_WORDS.get(tuple(sorted(banks)), "-"), width, max(r.align for r in ranges))
 
-    def life(self, range_id: int) -> str:
-        """How long a range lives and how deep its uses lie."""
-        first, end = self._spans[range_id]
-        return life_word(_power(-(-(end - first) // 4)), self._depths[range_id])
-
     def item_life(self, item: Item) -> str:
-        """That of all members together."""
+        """How long the members of an item live together, and how deep their uses lie."""
         members = [member for member, _ in item.members]
         first = min(self._spans[m][0] for m in members)
         end = max(self._spans[m][1] for m in members)

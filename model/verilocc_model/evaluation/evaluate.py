@@ -216,7 +216,8 @@ def _answered(
     row = Row(
         labelled.name, labelled.source, labelled.family, labelled.target, labelled.phase,
         len(labelled.problem.ranges), policy, mode,
-        sample, attempt, outcome, reason, price, *rivals, decoded.questions, decoded.agreed, decoded.refused, decoded.passes, decoded.tokens, round(cpu, 4), round(wall, 4),
+        sample, attempt, outcome, reason, price, *rivals, decoded.questions, decoded.agreed,
+        decoded.refused, decoded.passes, decoded.tokens, round(cpu, 4), round(wall, 4),
     )  # fmt: skip
     return row, refutations
 
