@@ -152,8 +152,8 @@ class Bindings:
             except installed.ir.MLIRError as error:
                 reason = str(error).strip().splitlines()[-1]
                 raise UnsupportedError(
-                    f"the bindings of {self.package} do not translate to LLVM IR, and those of {installed.package} do not "
-                    f"read the module: {reason}"
+                    f"the bindings of {self.package} do not translate to LLVM IR, "
+                    f"and those of {installed.package} do not read the module: {reason}"
                 ) from error
             return installed.translate(next(iter(module.body.operations)))
 

@@ -74,11 +74,11 @@ class RayExecutor:
             tasks.cancel()
 
     def _ended(self, tasks: Tasks[Job]) -> Generator[Result, None, None]:
-        for job, found in tasks.ended():
-            if isinstance(found, Lost):
-                yield Result(job.number, Outcome.UNKNOWN, message=found.reason, final=False)
+        for job, result in tasks.ended():
+            if isinstance(result, Lost):
+                yield Result(job.number, Outcome.UNKNOWN, message=result.reason, final=False)
             else:
-                yield found
+                yield result
 
 
 def _do(job: Job, seconds: float, factory: str, memory_mib: int, expected: Mapping[str, str]) -> Result:
