@@ -1,4 +1,4 @@
-"""What a verifier said of earlier answers, as facts for the next one."""
+"""A verifier's verdicts on earlier answers, as facts for the next answer."""
 
 from __future__ import annotations
 

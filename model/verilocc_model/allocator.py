@@ -44,7 +44,7 @@ def family_of(target: str) -> str:
 
 
 class ModelAllocator:
-    """Answers with a language model, masked and looking ahead; deterministic, as long as there is time for all samples.
+    """Answers with a language model, masked and with look-ahead; deterministic if there is time for all samples.
     After a refutation it answers anew for the live ranges that must move, and is told what was refuted.
 
     Args:

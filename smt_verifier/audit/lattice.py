@@ -78,13 +78,13 @@ def joined(claimed: Iterable[tuple[Signature, Relation]]) -> dict[Signature, Rel
     met: dict[tuple[int, int], tuple[Relation, Relation, Relation]] = {}
     by_class: dict[Signature, Relation] = {}
     for signature, relation in claimed:
-        mine = by_class.get(signature)
-        if mine is None or mine is relation:
+        earlier = by_class.get(signature)
+        if earlier is None or earlier is relation:
             by_class[signature] = relation
             continue
-        pair = id(mine), id(relation)
+        pair = id(earlier), id(relation)
         if pair not in met:
-            met[pair] = mine, relation, meet_relations(mine, relation)
+            met[pair] = earlier, relation, meet_relations(earlier, relation)
         by_class[signature] = met[pair][2]
     distinct: dict[int, Relation] = {}
     for relation in by_class.values():

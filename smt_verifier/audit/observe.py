@@ -35,8 +35,10 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
         relation.facts = _facts(executor, state, atom, expressions[True], keys_read)
         classes += [(projected(signature, masks), relation) for signature in atom.signatures]
     claimed = frozenset(v for v, name in masks.items() if name in state.masks)
-    trait_holders = executor.masks.holders({name for _, name in state.known}, state, block)
-    traits = frozenset((trait, v) for trait, name in state.known for v, mask in trait_holders.items() if mask == name)
+    trait_holders = executor.masks.holders({name for _, name in state.known_traits}, state, block)
+    traits = frozenset(
+        (trait, v) for trait, name in state.known_traits for v, mask in trait_holders.items() if mask == name
+    )
     certain = {variable: name for variable, name in masks.items() if variable in claimed}
     inhabited = smallest(frozenset(projected(s, certain) for s in group) for group in state.inhabited)
     return Claims(scalar, joined(classes), claimed, frozenset(masks) - claimed, traits, inhabited)

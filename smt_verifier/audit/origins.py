@@ -164,7 +164,7 @@ class Tracer:
         return _Chain(Value(start, tuple(reversed(facts))), tuple(places), tuple(moves), event, brief)
 
     def _unwritten(self, side: str, key: int, before: int, failure: Failure, *, at_entry: bool) -> tuple[Fact, str]:
-        """Why a place holds what it held at function entry (``known``), or nothing; with a few words for it."""
+        """Why a place holds what it held at function entry (``at_entry``), or nothing, with a brief form."""
         name = key_name(key, self.grain(failure))
         masked_event = self._masked_write(key, before, failure) if side == "post" else None
         if masked_event is not None:

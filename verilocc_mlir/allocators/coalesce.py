@@ -59,9 +59,7 @@ def fixed_start(cells: CellMap, affinity: Affinity) -> int | None:
 
 
 def join_items(first: Item, second: Item, shift: int) -> Item | None:
-    """Both as one item, the second starting ``shift`` cells after the first; None where they are live together in a
-    cell.
-    """
+    """The two items as one, with the second ``shift`` cells after the first; None if they interfere in some cell."""
     joined = dict(first.cells)
     for offset, mask in second.cells:
         mask_there = joined.get(offset + shift, 0)

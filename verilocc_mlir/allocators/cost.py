@@ -1,4 +1,4 @@
-"""What a complete placement costs: waves first, then callee-saved registers, copies left, registers."""
+"""The cost of a complete placement: lost waves first, then saves and copies, then registers."""
 
 from __future__ import annotations
 

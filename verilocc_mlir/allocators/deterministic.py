@@ -113,8 +113,8 @@ class _Search(Tables):
         raise self._fragmented(stuck)
 
     def _best_of_strategies(self, under: Iterable[Ceiling]) -> tuple[_Answer | None, list[Placement]]:
-        """The cheapest complete placement under any of the ceilings; and those that are not complete, different ones,
-        the least area left over first.
+        """The cheapest complete placement under any of the ceilings, and the different incomplete ones, ordered by the
+        area that found no place.
         """
         best: _Answer | None = None
         partial: list[tuple[int, Placement]] = []

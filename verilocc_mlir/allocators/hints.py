@@ -1,4 +1,4 @@
-"""Where an item would like to start: beside ranges it is copied to or from, in argument registers, where LLVM hints."""
+"""Preferred starts of an item: beside the ranges it is copied to or from, in argument registers, at LLVM's hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cell is taken when, and finding room."""
+"""Which cells are occupied at which times, and the search for free ones."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _MAX_NAME = 512
 class RemoteAllocator:
     """Asks a server for each problem; its answer is checked for its form here, and proved by whoever takes it.
 
-    A server that was not there, or not in time, is left alone for a while: until then every problem fails at once.
+    After a server was unreachable or too slow, no request is sent for a while: every problem fails at once.
 
     Args:
         client: the channel.

@@ -93,7 +93,7 @@ class Placement:
         return starts
 
     def run(self, strategy: Strategy) -> int:
-        """Place what fits in the strategy's order; returns the area that found no place."""
+        """Place the items that fit, in the strategy's order; returns the area of those left over."""
         unplaced: list[Item] = []
         for item in sorted(self.waiting, key=strategy.order):
             width = item.width // self._cells.halves

@@ -1,7 +1,7 @@
 """What is known of a function besides its code: registers, LDS, scratch, spills, size, LLVM's own occupancy.
 
-From the metadata note first (what the loader goes by), else from the comments llc writes after a function, else counted
-in the code.
+The metadata note comes first, because the loader uses it; then the comments that llc writes after a function; else the
+figures are counted in the code.
 """
 
 from __future__ import annotations

@@ -257,7 +257,9 @@ def _take_signature(program: Any) -> Signature:
     signature = Signature(
         in_spec=program.call_spec.in_spec,
         out_spec=program.call_spec.out_spec,
-        constant_arguments={n: given.value for n, given in enumerate(arguments) if isinstance(given, constant)},
+        constant_arguments={
+            n: spec_argument.value for n, spec_argument in enumerate(arguments) if isinstance(spec_argument, constant)
+        },
         constant_results={n: result.value for n, result in enumerate(results) if isinstance(result, constant)},
         changed_arguments=tuple(places[spec.target] for spec in changes),
     )

@@ -1,4 +1,4 @@
-"""Which registers want to coincide: the two ends of copies, and LLVM's register hints."""
+"""Which registers should coincide: the two ends of copies, and LLVM's register hints."""
 
 from __future__ import annotations
 

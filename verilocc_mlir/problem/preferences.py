@@ -189,8 +189,8 @@ def _independent(between: Sequence[Instruction]) -> bool:
 
 
 def _other_lanes(operand: Operand, instruction: Instruction) -> bool:
-    mine = [o for o in instruction.all_operands if o.vreg == operand.vreg]
-    return all(o.sub and o.sub != operand.sub and "_" not in o.sub + operand.sub for o in mine)
+    same_register = [o for o in instruction.all_operands if o.vreg == operand.vreg]
+    return all(o.sub and o.sub != operand.sub and "_" not in o.sub + operand.sub for o in same_register)
 
 
 def _relations(first: _Half, second: _Half, target: Target) -> tuple[Relation, ...]:

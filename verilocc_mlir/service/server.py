@@ -235,8 +235,8 @@ class Front:
 
     def _seconds(self, context: _Context) -> float:
         # Typed as a float; without a deadline it is None.
-        left: Any = context.time_remaining()
-        return min(self.limits.default_seconds if left is None else float(left), self.limits.max_seconds)
+        remaining: Any = context.time_remaining()
+        return min(self.limits.default_seconds if remaining is None else float(remaining), self.limits.max_seconds)
 
     def _authenticated(self, context: _Context) -> str:
         if self.tokens is None:
@@ -279,13 +279,13 @@ class Front:
 
     async def _until_draining(self, requests: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Requests until there are no more, or until no more are accepted."""
-        told = asyncio.ensure_future(self._draining.wait())
+        drain_signal = asyncio.ensure_future(self._draining.wait())
         following = aiter(requests)
         try:
             while True:
                 coming = asyncio.ensure_future(anext(following))
                 try:
-                    await asyncio.wait({coming, told}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({coming, drain_signal}, return_when=asyncio.FIRST_COMPLETED)
                     if not coming.done():
                         return
                     try:
@@ -295,7 +295,7 @@ class Front:
                 finally:
                     coming.cancel()
         finally:
-            told.cancel()
+            drain_signal.cancel()
 
     async def _one_of_stream(
         self,

@@ -1,8 +1,8 @@
 """Which registers wait in memory, and where: a weighted covering of the points at which too many are live.
 
-Every gap, or set of gaps, of a register frees its live parts at the instructions inside. Greedily, the set with the
-least cost for each register freed at a point that has too many is taken, until none has; then whatever turned out not
-to be needed is put back. Which points a set covers, and what it costs, follows from the gaps alone (``plan.py``).
+A gap of a register, or a set of gaps, frees the register's live parts at the instructions inside. The choice is greedy:
+it takes the set with the least cost per register freed at an overfull point, until no point is overfull. Then it undoes
+choices that later ones made needless. The gaps alone decide which points a set covers and what it costs (``plan.py``).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Excess:
 
 
 def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs) -> SpillPlan:
-    """The plan with its loads as far ahead of their use as registers are free, so that they are there in time."""
+    """The plan with each load as far ahead of its use as free registers allow, so that the value arrives in time."""
     begins = {g.closes.index: g.first for g in plan.gaps if g.closes is not None}
     excesses = list(excesses)
     moves: list[Move] = []
@@ -206,7 +206,7 @@ class Candidates:
         return self._known[gaps]
 
     def _parts(self, stretch: frozenset[Gap]) -> list[frozenset[Gap]]:
-        """A stretch whole, and without what leads to its dearest reloads, step by step."""
+        """The whole stretch, and smaller ones without the gaps before the most expensive reloads, step by step."""
         parts = [stretch]
         if len(stretch) == 1:
             return parts

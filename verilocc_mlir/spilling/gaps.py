@@ -1,4 +1,4 @@
-"""Where a register only waits: the gaps between its accesses, which are what spilling can free.
+"""The gaps between the accesses of a register: what spilling can free.
 
 A *gap* is a stretch of one block, from one access of a virtual register (or the block's start) to the next (or the
 block's end), in which some part of the register is live. Which parts are live does not change inside a gap. Gaps of

@@ -1,8 +1,8 @@
 """Spill code and new names put into a machine function.
 
-A register that is out of registers in some gaps falls apart into pieces: what stays connected through accesses and
-gaps in which it is in a register. Each piece becomes a virtual register of its own, so that the pieces may be placed
-apart.
+A virtual register that is in memory in some gaps falls apart into pieces. A piece is what stays connected through
+accesses and through gaps in which the value is in a register. Each piece becomes a virtual register of its own, so an
+allocator may place the pieces in different registers.
 """
 
 from __future__ import annotations
@@ -101,33 +101,33 @@ class _Insertion:
         homes = self._accumulators_of(vreg, plan) if plan.accumulators else {}
         for move in plan.saves:
             source = name(pieces.of(move))
-            made = [
+            code = [
                 spill(source, cls, first, size, slot, target.stack_pointer, save=True)
                 for first, size, slot in self._pieces_of(vreg, move.parts, slots)
             ]
-            made += [
+            code += [
                 copy((homes[part], ""), (source, subregister(part, 1, cls.width)))
                 for part in _ones(move.parts)
                 if part in homes
             ]
-            self._saves.setdefault(self._place(move), []).extend(made)
+            self._saves.setdefault(self._place(move), []).extend(code)
         for move in plan.reloads:
             into = name(pieces.of(move))
-            made = [
+            code = [
                 constant(target.constants[vreg, part], into, part, cls.width)
                 for part in _ones(move.parts)
                 if (vreg, part) in target.constants
             ]
-            made += [
+            code += [
                 spill(into, cls, first, size, slot, target.stack_pointer, save=False)
                 for first, size, slot in self._pieces_of(vreg, move.parts, slots)
             ]
-            made += [
+            code += [
                 copy((into, subregister(part, 1, cls.width)), (homes[part], ""))
                 for part in _ones(move.parts)
                 if part in homes
             ]
-            self._reloads.setdefault(self._place(move), []).extend(made)
+            self._reloads.setdefault(self._place(move), []).extend(code)
         saved = {move.at for move in plan.saves if move.where == "after"}
         for access in plan.register.accesses:
             only_writes = pieces.size(access) == 1 and not access.reads and access.index not in saved

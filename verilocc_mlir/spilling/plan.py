@@ -214,7 +214,7 @@ def _visible(start: Gap, reload: Move, gaps: frozenset[Gap], costs: Costs) -> bo
 
 
 def _saved_for(saves: list[Move], reloads: list[Move], costs: Costs) -> bool:
-    """Whether every save stores the threads that any reload wants. A save beside the definition always does."""
+    """Whether every save stores the threads that any reload needs. A save right after the definition always does."""
     masks, places = costs.masks, costs.places
     return masks is None or all(
         masks.covers(places.mask(s, masks), places.mask(r, masks)) for s in saves for r in reloads

@@ -1,8 +1,8 @@
-"""The last gate before the link: a staged object against a direct compile, mended where MIR is known to lose something.
+"""The last check before the link: a staged object against a direct compile. What MIR is known to lose is repaired.
 
-What is checked of every kernel: each field of the descriptor and of the metadata equals the direct compile's, but for
-those an allocation decides; the user SGPR count puts the work-group ids where the machine code reads them; descriptor
-and metadata agree on scratch; the ELF machine is the one asked for; no intrinsic is left as an external symbol.
+For every kernel: each field of the descriptor and of the metadata equals the direct compile's, except those that an
+allocation decides; the user SGPR count puts the work-group ids where the machine code reads them; descriptor and
+metadata agree on scratch; the ELF machine is the one asked for; no intrinsic is left as an external symbol.
 """
 
 from __future__ import annotations

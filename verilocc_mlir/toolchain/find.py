@@ -1,4 +1,4 @@
-"""Find llc, ld.lld and their companions, and say why each candidate that was not taken was not.
+"""Find llc, ld.lld and their companions, and say why a candidate was rejected.
 
 Search order: the caller's option, or else ``VERILOCC_LLVM`` (a directory) and ``VERILOCC_LLC`` (a single tool, with
 ``VERILOCC_LLD``), and where none of these is given ``PATH``, Debian's versioned names and directories (newest first),

@@ -139,12 +139,12 @@ def export(
         else:
             todo.append(kernel)
     by_cell = {kernel.cell: kernel for kernel in todo}
-    for done in run(partial(_make, store=store), list(by_cell), jobs=jobs, seconds=_SECONDS):
-        kernel = by_cell[done.task]
-        if done.failure:
-            exported = Exported(kernel, None, False, done.failure)
+    for outcome in run(partial(_make, store=store), list(by_cell), jobs=jobs, seconds=_SECONDS):
+        kernel = by_cell[outcome.task]
+        if outcome.failure:
+            exported = Exported(kernel, None, False, outcome.failure)
         else:
-            data = str(done.result).encode()
+            data = str(outcome.result).encode()
             path = directory / f"{kernel.name}.ll"
             write_whole(path, data)
             same = hashlib.sha256(data).hexdigest() == kernel.sha256

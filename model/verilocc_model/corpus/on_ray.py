@@ -98,8 +98,8 @@ def _do(task: Any, function: bytes, seconds: float, expected: Mapping[str, str],
     processes = _processes(function, seconds)
     processes.start(0, task)
     while True:
-        for _, done in processes.ended():
-            return done
+        for _, outcome in processes.ended():
+            return outcome
 
 
 @functools.cache

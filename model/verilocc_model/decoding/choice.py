@@ -1,4 +1,4 @@
-"""Which answer a model's scores prefer, and which next: of single tokens, or of words of several tokens."""
+"""The ranking of answers by a model's scores: answers of one token, or words of several tokens."""
 
 from __future__ import annotations
 

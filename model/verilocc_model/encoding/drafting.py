@@ -1,4 +1,4 @@
-"""Answers that need no model: the draft, and the draft with places that meet more."""
+"""Answers without a model: the draft, and the draft with the places that meet more copies and preferences."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ class Window:
 
 @dataclass(frozen=True)
 class Preference:
-    """Two answers to one question, with the same answers before and the draft's behind: both assignments are proved,
-    and that of ``chosen`` is cheaper.
+    """Two answers to one question. The answers before it are the same, those after it are the draft's. Both assignments
+    are proved, and that of ``chosen`` is cheaper.
     """
 
     before: tuple[str, ...]
@@ -95,9 +95,10 @@ def windows_of(
 ) -> list[Window]:
     """The training windows of a problem with an assignment, in the order of placing that explains it best.
 
-    Where the draft is no dearer, it is told instead, with its plan, which the facts point to: another answer that is as
-    good would teach to look away from them. So is the draft with all places that meet more, where that is cheaper than
-    the draft alone. Not where there is ``advice``, which is of this assignment.
+    If the draft costs no more than the assignment, the windows show the draft and its plan, which the facts point to:
+    an equally good answer that ignores the facts would teach the model to ignore them. The draft with all places that
+    meet more is shown if it is cheaper than the draft alone. With ``advice``, which is about this assignment, the
+    assignment itself is shown.
 
     Args:
         problem: as it was built, or canonical.

@@ -265,37 +265,37 @@ class MaskTracker:
         Returns:
             Whether it writes EXEC, and some thread that was active still is.
         """
-        opcode, known = instruction.opcode, state.known
+        opcode, known_traits = instruction.opcode, state.known_traits
         if state.entered:
-            known = known | {(Trait.NOT_EMPTY, EXEC), (Trait.FIRST_THREAD, EXEC)}
+            known_traits = known_traits | {(Trait.NOT_EMPTY, EXEC), (Trait.FIRST_THREAD, EXEC)}
         facts: set[Trait] = set()
         saves, grown = False, False
         if FIRST_SET_BIT.match(opcode):
-            if all(sources[0].has(f, known) for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC)):
-                state.known.add((Trait.ACTIVE_THREAD, self._scalar(instruction.defs[0], state)))
+            if all(sources[0].has(f, known_traits) for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC)):
+                state.known_traits.add((Trait.ACTIVE_THREAD, self._scalar(instruction.defs[0], state)))
             return False
         if _MOVE.match(opcode):
-            facts = facts_of_move(sources[0], known)
+            facts = facts_of_move(sources[0], known_traits)
         elif _COMPARE.match(opcode):
-            facts = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known) & {Trait.FIRST_THREAD})
+            facts = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known_traits) & {Trait.FIRST_THREAD})
         elif match := _BINARY.match(opcode) or _SAVE.match(opcode):
             saves = match.re is _SAVE
             operands = [sources[0], Source(name=EXEC)] if saves else sources
-            facts = facts_of_result(match[1], operands, known)
+            facts = facts_of_result(match[1], operands, known_traits)
             grown = match[1] == "OR" and any(s.name == EXEC for s in operands)
         elif opcode == _ENTER_WHOLE_WAVE:
             saves, grown = True, True
         if not defines_exec(instruction):
-            state.known |= {(f, target) for f in facts if target is not None}
+            state.known_traits |= {(f, target) for f in facts if target is not None}
             tests = _BINARY.match(opcode) and any(op.is_def and op.phys == "scc" for op in instruction.operands)
             if target is not None and tests:
                 state.tests[state.pre[self._scc]] = target
             return False
         state.first = {}
-        state.known = after_exec_changed(state.known, grown=grown)
+        state.known_traits = after_exec_changed(state.known_traits, grown=grown)
         if saves and target is not None and target != EXEC:
-            state.known |= {(Trait.NOT_EMPTY, target)} if state.entered else set()
-            state.known |= {(Trait.PART_OF_EXEC, target)} if grown else set()
+            state.known_traits |= {(Trait.NOT_EMPTY, target)} if state.entered else set()
+            state.known_traits |= {(Trait.PART_OF_EXEC, target)} if grown else set()
         return state.entered and Trait.FIRST_THREAD in facts
 
     def note_first(self, instruction: Instruction, state: State, maybe_undefined: Container[int]) -> None:
@@ -329,7 +329,7 @@ class MaskTracker:
             return False
         operand = instruction.operands[LANE_OPERAND]
         readable = operand.is_reg and not operand.undef
-        return readable and (Trait.ACTIVE_THREAD, self._scalar(operand, state)) in state.known
+        return readable and (Trait.ACTIVE_THREAD, self._scalar(operand, state)) in state.known_traits
 
     def _scalar(self, operand: Operand, state: State) -> Mask:
         return tuple(state.pre.get(k, UNDEFINED) for k in self._scalar_keys(operand))

@@ -135,7 +135,7 @@ class Product:
             active = frozenset(s for a in state.atoms if a.active for s in a.signatures)
             return replace(state, inhabited=state.inhabited | {active})
         mask = self.masks.tested(state)
-        return state if mask is None else replace(state, known=state.known | {(Trait.NOT_EMPTY, mask)})
+        return state if mask is None else replace(state, known_traits=state.known_traits | {(Trait.NOT_EMPTY, mask)})
 
     def callee_saved_goals(self, block: int, state: State) -> list[Goal]:
         """At a return, the callee-saved registers hold again what they held at entry."""

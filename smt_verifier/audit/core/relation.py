@@ -89,7 +89,7 @@ class Claims:
     def masks_hold(self, executor: Executor, state: State) -> bool:
         """Whether all claims about masks hold in ``state``: known, bounded, traits, and classes with a thread."""
         masks, bounded = (self.names(v, executor, state.pre).values() for v in (self.masks, self.bounded))
-        if not state.known >= self._known(executor, state.pre):
+        if not state.known_traits >= self._known(executor, state.pre):
             return False
         names = self.names(self.masks, executor, state.pre)
         established = [{projected(s, names) for s in classes} for classes in state.inhabited]

@@ -1,4 +1,4 @@
-"""Moments that say everything about interference: those at which no other moment beside them has all that is live."""
+"""The instants that decide interference: those whose set of live cells is not contained in that of a neighbour."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Piece:
 class Instants:
     """The instants of a problem, as bits of its timeline, ascending.
 
-    A bit is left out where all that is live then is live at the bit kept next to it, too. Two cells are live together
-    at some time if and only if they are at an instant, so what is said of the instants holds for the whole problem.
+    A bit is left out if everything live there is also live at a neighbouring bit that is kept. Two cells are live
+    together at some time if and only if they are live together at an instant.
     """
 
     def __init__(self, tables: Tables) -> None:

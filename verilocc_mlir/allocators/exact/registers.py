@@ -91,7 +91,9 @@ def fewest_registers(
 
 
 def _next_total(totals: list[int], bound: int, any_placement: bool) -> int:
-    """The bound itself is most often the answer; then from the middle; all of the file while there is no placement."""
+    """The next total to try: the bound first, which is most often the answer, then the middle; the whole file as long
+    as there is no placement.
+    """
     if any_placement:
         return totals[-1]
     return bound if totals[0] == bound else totals[len(totals) // 2]
