@@ -49,7 +49,7 @@ class Rechecked:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing is left to explain."""
+        """Whether the verdict was decided and is the recorded one."""
         return self.outcome in (Outcome.PROVED, Outcome.REFUTED) and self.outcome.value == self.recorded
 
 
@@ -132,7 +132,7 @@ def _pairs(where: str, inputs: list[dict[str, Any]], texts: Sequence[bytes]) -> 
     if not sides or len(sides) < len(names) or sides != expected:
         raise InputError("its inputs are not the texts of an audit", where=where, hint="recheck it without texts")
     if len(texts) != len(inputs):
-        raise InputError(f"it is of {len(inputs)} texts, {len(texts)} are given", where=where)
+        raise InputError(f"the manifest lists {len(inputs)} texts, but {len(texts)} were given", where=where)
     for row, text in zip(inputs, texts, strict=True):
         if sha256(text) != row["sha256"]:
             raise InputError(
@@ -164,7 +164,7 @@ def _manifest(where: str, folder: int) -> tuple[list[dict[str, Any]], list[dict[
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError("not a manifest of obligations", where=where) from error
     if not rows:
-        raise InputError("no obligation is listed: nothing was asked, so nothing is shown", where=where)
+        raise InputError("the manifest lists no obligations: nothing was asked, so nothing can be checked", where=where)
     return inputs, rows
 
 

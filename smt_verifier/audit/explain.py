@@ -277,5 +277,7 @@ def _explain_by_path(product: Product, failed: list[FailedGoal]) -> list[Finding
             unexplained.append(replace(failure.local, block=failure.block))
     findings = (explainer.findings + unexplained)[:_MAX_FINDINGS]
     if dropped or len(explainer.findings) + len(unexplained) > _MAX_FINDINGS:
-        findings.append(Finding(findings[0].rule, findings[0].outcome, "more is wrong; mend what is named here first"))
+        findings.append(
+            Finding(findings[0].rule, findings[0].outcome, "there are more findings; fix the ones listed here first")
+        )
     return findings

@@ -56,8 +56,8 @@ class Cost(NamedTuple):
 
 
 class CellRelation(NamedTuple):
-    """A ``Relation`` in cells: ``b`` at ``distance`` from ``a`` where ``modulus`` is 0, else anywhere but there, modulo
-    ``modulus``."""
+    """A ``Relation`` in cells. With ``modulus`` 0, ``b`` must be at ``distance`` from ``a``; else its distance must
+    differ from ``distance`` modulo ``modulus``."""
 
     a: int
     b: int

@@ -22,7 +22,7 @@ VERSION = "1"
 
 @dataclass(frozen=True)
 class Improved:
-    """What came of it.
+    """The result of an improvement.
 
     Attributes:
         proposal: the better placement; the one given where none was found.
