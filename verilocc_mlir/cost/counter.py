@@ -137,7 +137,14 @@ def counter_trips(function: Function, flow: Flow, loop: int) -> int | None:
         return None
     start, step, updated = counter_step
     return _iterations(
-        start, step, bound, relation, bits, signed=shape["sign"] == "i", updated=updated, stays=continues == taken_if
+        start,
+        step,
+        bound,
+        relation,
+        bits,
+        signed=shape["sign"] == "i",
+        updated=updated,
+        continues=continues == taken_if,
     )
 
 
