@@ -56,7 +56,7 @@ def asked_about(name: str, phase: PhaseName, kernels: Path) -> dict[str, list[tu
             prove(problem, allocator("deterministic").allocate(problem), solver=of_prove)
         except (AllocationFailure, UnsupportedError):
             continue
-    return {"audit": of_audit.asked, "prove": of_prove.asked}
+    return {"audit": of_audit.answers, "prove": of_prove.answers}
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""Obligations as files: what was asked, one SMT-LIB2 file each, and a manifest that ties them to their inputs.
+"""Obligations as files: one SMT-LIB2 file each, and a manifest that ties them to their inputs.
 
 ``manifest.json`` (version ``MANIFEST_VERSION``) has ``inputs``: name and SHA-256 of each text that was verified;
 ``obligations``: name, file, logic, number of goals, SHA-256 of the file, and the verdict that was reached, in order;
@@ -33,19 +33,19 @@ class RecordingSolver:
     """A solver that keeps what it was asked and what it answered."""
 
     inner: Solver = field(default_factory=default_solver)
-    asked: list[tuple[Obligation, Verdict]] = field(default_factory=list[tuple[Obligation, Verdict]])
+    answers: list[tuple[Obligation, Verdict]] = field(default_factory=list[tuple[Obligation, Verdict]])
 
     def check(
         self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
     ) -> Verdict:
         """See ``smt_verifier.smt.Solver``."""
         verdict = self.inner.check(obligation, timeout_s, exhaustive=exhaustive, consistent=consistent)
-        self.asked.append((obligation, verdict))
+        self.answers.append((obligation, verdict))
         return verdict
 
 
 def write_artefacts(
-    directory: Path, inputs: Mapping[str, bytes], asked: Sequence[tuple[Obligation, Verdict]]
+    directory: Path, inputs: Mapping[str, bytes], answers: Sequence[tuple[Obligation, Verdict]]
 ) -> tuple[str, ...]:
     """Write one file an obligation, then the manifest, each under a temporary name first.
 
@@ -63,7 +63,7 @@ def write_artefacts(
     try:
         directory.mkdir(parents=True, exist_ok=True)
         rows: list[dict[str, object]] = []
-        for number, (obligation, verdict) in enumerate(asked):
+        for number, (obligation, verdict) in enumerate(answers):
             name = file_name(number)
             data = to_smtlib(obligation, STATUS.get(verdict.outcome, "unknown")).encode()
             _write(directory / name, data)
@@ -99,7 +99,7 @@ def file_name(number: int) -> str:
 
 
 def rows_digest(inputs: object, rows: object) -> str:
-    """SHA-256 over all rows of a manifest, so that one that is left out or put elsewhere is noticed."""
+    """SHA-256 over all rows of a manifest, so that a missing or moved row is noticed."""
     return sha256(json.dumps([inputs, rows], sort_keys=True, separators=(",", ":")).encode())
 
 

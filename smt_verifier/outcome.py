@@ -34,5 +34,5 @@ def combine(outcomes: Iterable[Outcome]) -> Outcome:
 
     The empty conjunction is PROVED; a caller for whom "nothing was checked" is not a proof must check that itself.
     """
-    seen = set(outcomes)
-    return next((outcome for outcome in _BY_SEVERITY if outcome in seen), Outcome.PROVED)
+    distinct = set(outcomes)
+    return next((outcome for outcome in _BY_SEVERITY if outcome in distinct), Outcome.PROVED)

@@ -1,4 +1,4 @@
-"""Recorded obligations, asked again. Nothing in the folder is believed, whoever wrote it.
+"""Recorded obligations, checked again. Nothing in the folder is trusted, whoever wrote it.
 
 A folder alone can show that its files are what its manifest lists, that in each the goals follow from the hypotheses,
 and that the hypotheses do not contradict each other. It cannot show that the questions are about any program: whoever
@@ -49,7 +49,7 @@ class Rechecked:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing is left to explain."""
+        """Whether the verdict was decided and is the recorded one."""
         return self.outcome in (Outcome.PROVED, Outcome.REFUTED) and self.outcome.value == self.recorded
 
 
@@ -89,34 +89,39 @@ def recheck(
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(directory)) from error
     try:
-        rows, asked = _listed(directory, folder, texts, ask)
+        rows, expected = _rows_and_expected(directory, folder, texts, ask)
         replayer = _Replayer(folder, solver, timeout_s, memory_mib)
-        done: list[Rechecked] = []
+        results: list[Rechecked] = []
         for number, row in enumerate(rows):
-            done.append(replayer.row(number, row, asked[number] if asked is not None else None))
-            progress(done[-1])
-        return tuple(done)
+            results.append(replayer.row(number, row, expected[number] if expected is not None else None))
+            progress(results[-1])
+        return tuple(results)
     finally:
         os.close(folder)
 
 
-def _listed(
+def _rows_and_expected(
     directory: Path, folder: int, texts: Sequence[bytes], ask: Ask | None
 ) -> tuple[list[dict[str, Any]], list[Obligation] | None]:
     """The manifest's rows, and what is asked of the texts where there are any; both of one length."""
     where = str(directory / MANIFEST)
     inputs, rows = _manifest(where, folder)
-    others = set(os.listdir(folder)) - {MANIFEST} - {file_name(n) for n in range(len(rows))}
-    if others:
-        raise InputError(f"files that the manifest does not list: {_shown(', '.join(sorted(others)))}", where=where)
+    unlisted = set(os.listdir(folder)) - {MANIFEST} - {file_name(n) for n in range(len(rows))}
+    if unlisted:
+        raise InputError(
+            f"files that the manifest does not list: {_printable(', '.join(sorted(unlisted)))}", where=where
+        )
     if ask is None:
         return rows, None
-    asked: list[Obligation] = []
+    expected: list[Obligation] = []
     for prefix, before, after in _pairs(where, inputs, texts):
-        asked += [Obligation(prefix + one.name, one.logic, one.script, one.goals) for one in ask(before, after)]
-    if len(asked) != len(rows):
-        raise InputError(f"{len(rows)} obligations, but the audit asks {len(asked)} of these texts", where=where)
-    return rows, asked
+        expected += [
+            Obligation(prefix + obligation.name, obligation.logic, obligation.script, obligation.goals)
+            for obligation in ask(before, after)
+        ]
+    if len(expected) != len(rows):
+        raise InputError(f"{len(rows)} obligations, but the audit asks {len(expected)} of these texts", where=where)
+    return rows, expected
 
 
 def _pairs(where: str, inputs: list[dict[str, Any]], texts: Sequence[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
@@ -127,10 +132,12 @@ def _pairs(where: str, inputs: list[dict[str, Any]], texts: Sequence[bytes]) -> 
     if not sides or len(sides) < len(names) or sides != expected:
         raise InputError("its inputs are not the texts of an audit", where=where, hint="recheck it without texts")
     if len(texts) != len(inputs):
-        raise InputError(f"it is of {len(inputs)} texts, {len(texts)} are given", where=where)
+        raise InputError(f"the manifest lists {len(inputs)} texts, but {len(texts)} were given", where=where)
     for row, text in zip(inputs, texts, strict=True):
         if sha256(text) != row["sha256"]:
-            raise InputError(f"the text given as {_shown(row['name'])} is not the one that was recorded", where=where)
+            raise InputError(
+                f"the text given as {_printable(row['name'])} is not the one that was recorded", where=where
+            )
     for (prefix, _), before, after in zip(sides[::2], texts[::2], texts[1::2], strict=True):
         yield prefix, before, after
 
@@ -141,7 +148,7 @@ def _manifest(where: str, folder: int) -> tuple[list[dict[str, Any]], list[dict[
         manifest: dict[str, Any] = json.loads(_read(folder, MANIFEST))
         if manifest["version"] != MANIFEST_VERSION:
             raise InputError(
-                f"manifest version {_shown(str(manifest['version']))}",
+                f"manifest version {_printable(str(manifest['version']))}",
                 where=where,
                 hint="use the version that wrote it",
             )
@@ -157,7 +164,7 @@ def _manifest(where: str, folder: int) -> tuple[list[dict[str, Any]], list[dict[
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError("not a manifest of obligations", where=where) from error
     if not rows:
-        raise InputError("no obligation is listed: nothing was asked, so nothing is shown", where=where)
+        raise InputError("the manifest lists no obligations: nothing was asked, so nothing can be checked", where=where)
     return inputs, rows
 
 
@@ -165,10 +172,10 @@ def _typed(rows: object, fields: dict[str, type]) -> list[dict[str, Any]] | None
     """The rows, if each has exactly these fields with values of these types."""
     listed = cast("list[object]", rows) if isinstance(rows, list) else [None]
     typed = [cast("dict[str, Any]", row) for row in listed if isinstance(row, dict)]
-    right = len(typed) == len(listed) and all(
+    all_typed = len(typed) == len(listed) and all(
         row.keys() == fields.keys() and all(type(row[name]) is kind for name, kind in fields.items()) for row in typed
     )
-    return typed if right else None
+    return typed if all_typed else None
 
 
 def _read(folder: int, name: str) -> bytes:
@@ -293,15 +300,15 @@ class _Replayer:
     timeout_s: float
     memory_mib: int
 
-    def row(self, number: int, row: dict[str, Any], asked: Obligation | None) -> Rechecked:
+    def row(self, number: int, row: dict[str, Any], expected: Obligation | None) -> Rechecked:
         """Check one file and ask the solver about it."""
-        outcome, reason = self._checked(number, row, asked)
-        return Rechecked(_shown(row["name"]), _shown(row["outcome"]), outcome, reason)
+        outcome, reason = self._checked(number, row, expected)
+        return Rechecked(_printable(row["name"]), _printable(row["outcome"]), outcome, reason)
 
-    def _checked(self, number: int, row: dict[str, Any], asked: Obligation | None) -> tuple[Outcome, str]:
+    def _checked(self, number: int, row: dict[str, Any], expected: Obligation | None) -> tuple[Outcome, str]:
         name = file_name(number)
         if row["file"] != name:
-            return Outcome.INVALID, f"{_shown(row['file'])!r} is not {name}, the file of obligation {number}"
+            return Outcome.INVALID, f"{_printable(row['file'])!r} is not {name}, the file of obligation {number}"
         try:
             data = _read(self.folder, name)
             text = data.decode()
@@ -313,7 +320,7 @@ class _Replayer:
             script = _script(text, row)
         except _FormError as error:
             return Outcome.INVALID, f"{name}: {error}"
-        if asked is not None and text != to_smtlib(asked, STATUS[Outcome(row["outcome"])]):
+        if expected is not None and text != to_smtlib(expected, STATUS[Outcome(row["outcome"])]):
             return Outcome.INVALID, f"{name} is not what the audit asks of these texts"
         return self._answered(name, script)
 
@@ -341,6 +348,6 @@ def _over_vectors(text: str) -> str:
     return changed.script.replace("(set-logic QF_UF)", "(set-logic QF_UFBV)") if changed.logic != "QF_UF" else text
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """What a folder says, as a terminal can be shown it."""
     return "".join(c if c.isprintable() else "?" for c in text)[:300]

@@ -209,7 +209,7 @@ def _manifest() -> bytes:
     solver = RecordingSolver()
     audit(parse_mir(pre), parse_mir(post), target(_CPU), solver=solver)
     with tempfile.TemporaryDirectory() as directory:
-        write_artefacts(Path(directory), {"before": pre.encode()}, solver.asked[:3])
+        write_artefacts(Path(directory), {"before": pre.encode()}, solver.answers[:3])
         data = (Path(directory) / "manifest.json").read_bytes()
     manifest = json.loads(data)
     manifest["obligations"][0]["sha256"] = hashlib.sha256(b"(check-sat)").hexdigest()

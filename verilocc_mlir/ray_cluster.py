@@ -122,9 +122,9 @@ def _start_here(ray: Any, cpus: int | None, options: dict[str, Any]) -> None:
             # On a busy machine its processes may not be up in the time that Ray gives them.
             ray.shutdown()
             if last:
-                said = str(error).strip().splitlines()
+                lines = str(error).strip().splitlines()
                 raise InputError(
-                    f"Ray cannot be started: {said[0] if said else type(error).__name__}",
+                    f"Ray cannot be started: {lines[0] if lines else type(error).__name__}",
                     hint="try again, or without Ray",
                 ) from error
 
@@ -138,9 +138,9 @@ def _begin(ray: Any, address: str, cpus: int | None) -> bool:
     try:
         ray.init(address=address, **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        said = str(error).strip().splitlines()
+        lines = str(error).strip().splitlines()
         raise InputError(
-            f"there is no Ray cluster: {said[0] if said else type(error).__name__}",
+            f"there is no Ray cluster: {lines[0] if lines else type(error).__name__}",
             where=address,
             hint=_HINT,
         ) from error

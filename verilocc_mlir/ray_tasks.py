@@ -72,8 +72,8 @@ class Tasks(tasks.Tasks[_Item]):
         """
         if not self._items:
             return []
-        done, _ = self._ray.wait(list(self._items), num_returns=1)
-        return [(self._items.pop(ref), self._result(ref)) for ref in done]
+        ready, _ = self._ray.wait(list(self._items), num_returns=1)
+        return [(self._items.pop(ref), self._result(ref)) for ref in ready]
 
     def cancel(self) -> None:
         """End all tasks, with the Ray workers that have them."""
@@ -86,16 +86,16 @@ class Tasks(tasks.Tasks[_Item]):
 
     def _result(self, ref: Any) -> Any:
         try:
-            found = self._ray.get(ref)
+            result = self._ray.get(ref)
         except self._ray.exceptions.RayTaskError as error:
             last = str(error).strip().splitlines()[-1]
             raise ToolchainError(f"a Ray task failed: {last}", hint=_SAME) from error
         except self._ray.exceptions.RayError as error:
-            said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-            return Lost(f"the Ray worker was lost: {said}")
-        if isinstance(found, _Unfit):
-            raise ToolchainError(found.what, where=found.where, hint=found.hint)
-        return found
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            return Lost(f"the Ray worker was lost: {reason}")
+        if isinstance(result, _Unfit):
+            raise ToolchainError(result.what, where=result.where, hint=result.hint)
+        return result
 
 
 def check_versions(expected: Mapping[str, str], here: Mapping[str, str]) -> None:
@@ -104,9 +104,11 @@ def check_versions(expected: Mapping[str, str], here: Mapping[str, str]) -> None
     Raises:
         ToolchainError: some are others, so results would be too.
     """
-    other = [f"{name} is {here[name]!r}, not {value!r}" for name, value in expected.items() if here[name] != value]
-    if other:
-        raise ToolchainError("; ".join(other), hint=_SAME)
+    differences = [
+        f"{name} is {here[name]!r}, not {value!r}" for name, value in expected.items() if here[name] != value
+    ]
+    if differences:
+        raise ToolchainError("; ".join(differences), hint=_SAME)
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -114,5 +116,5 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except VeriloccError as error:
-        what = f"{error.where}: {error.what}" if error.where else error.what
-        return _Unfit(what, f"node {platform.node()}", error.hint)
+        message = f"{error.where}: {error.what}" if error.where else error.what
+        return _Unfit(message, f"node {platform.node()}", error.hint)

@@ -84,11 +84,11 @@ def _unpack(key: str, data: bytes) -> dict[str, bytes] | None:
     first, _, body = data.partition(b"\n")
     if first != _MAGIC + hashlib.sha256(body).hexdigest().encode():
         return None
-    header, _, rest = body.partition(b"\n")
-    found: dict[str, Any] = json.loads(header)
-    if found["key"] != key:
+    header, _, remaining = body.partition(b"\n")
+    head: dict[str, Any] = json.loads(header)
+    if head["key"] != key:
         return None
     parts: dict[str, bytes] = {}
-    for name, size in found["parts"]:
-        parts[name], rest = rest[:size], rest[size:]
+    for name, size in head["parts"]:
+        parts[name], remaining = remaining[:size], remaining[size:]
     return parts

@@ -1,4 +1,4 @@
-"""What a verifier said of earlier answers, as facts for the next one."""
+"""A verifier's verdicts on earlier answers, as facts for the next answer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from verilocc_model.encoding.table import Table
 
 
 @dataclass(frozen=True)
-class Told:
+class Guidance:
     """Facts for ``Episode``: by canonical range id, what was refuted; and the grants of the refuted proposals."""
 
     advice: Mapping[int, Advice] = field(default_factory=dict)
     grants: tuple[int, ...] = ()
 
 
-def told_of(refuted: Sequence[Refutation], form: Canonical, table: Table) -> Told:
+def guidance_of(refuted: Sequence[Refutation], form: Canonical, table: Table) -> Guidance:
     """Refuted proposals as the facts that an episode states: about ranges, and about registers in all."""
     new = {old: k for k, old in enumerate(form.original)}
     cells: dict[int, list[int]] = {}
@@ -34,7 +34,7 @@ def told_of(refuted: Sequence[Refutation], form: Canonical, table: Table) -> Tol
         cells.setdefault(number, []).extend(_cells(table, example.registers[:1]))
         free.setdefault(number, []).extend(_cells(table, example.free))
     advice = {n: Advice(tuple(dict.fromkeys(cells[n])), tuple(dict.fromkeys(free.get(n, ())))) for n in cells}
-    return Told(advice, tuple(_grant(table, r.proposal.registers) for r in refuted))
+    return Guidance(advice, tuple(_grant(table, r.proposal.registers) for r in refuted))
 
 
 def _grant(table: Table, registers: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_model.advice import told_of
+from verilocc_model.advice import guidance_of
 from verilocc_model.card import CARD, encoding_of, read_card
 from verilocc_model.decoding.decoder import OutOfTime, Sampling, decode
 from verilocc_model.decoding.scorer import Scorer
@@ -44,7 +44,7 @@ def family_of(target: str) -> str:
 
 
 class ModelAllocator:
-    """Answers with a language model, masked and looking ahead; deterministic, as long as there is time for all samples.
+    """Answers with a language model, masked and with look-ahead; deterministic if there is time for all samples.
     After a refutation it answers anew for the live ranges that must move, and is told what was refuted.
 
     Args:
@@ -141,15 +141,15 @@ class ModelAllocator:
         form = canonical(part.problem)
         table = Table(form.problem)
         table.check_pressure()
-        told = told_of(part.refuted, form, table)
+        guidance = guidance_of(part.refuted, form, table)
         best: tuple[Price, tuple[str, ...]] | None = None
         with self._weights.in_use:
             scorer = self.scorer(part.problem.target)
             for sampling in drawn:
-                left = None if stop is None else stop - time.monotonic()
-                episode = Episode(table, advice=told.advice, refuted=told.grants)
+                seconds_left = None if stop is None else stop - time.monotonic()
+                episode = Episode(table, advice=guidance.advice, refuted=guidance.grants)
                 try:
-                    found = decode(episode, scorer, replace(sampling, seconds=left))
+                    decoded = decode(episode, scorer, replace(sampling, seconds=seconds_left))
                 except AllocationFailure as failure:
                     if best is None:
                         raise
@@ -158,7 +158,7 @@ class ModelAllocator:
                     continue
                 price = price_of(table, episode.starts)
                 if best is None or price < best[0]:
-                    best = price, found.registers
+                    best = price, decoded.registers
         if best is None:
             raise AssertionError("no sample was asked for")
         return Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", part.whole(form.restored(best[1])))

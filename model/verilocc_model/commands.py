@@ -35,15 +35,15 @@ def train(
     say: Say,
 ) -> int:
     """Train a base or an adapter; an exit code: 130 where it was interrupted or ran out of time, and can be resumed."""
-    wanted = load_config(config, settings)
+    settled = load_config(config, settings)
     if kind == "adapter":
         if base is None:
             raise InputError("an adapter needs a base", hint="--base=DIR")
-        done = train_adapter(base, data, wanted, out, say)
+        finished = train_adapter(base, data, settled, out, say)
     else:
-        done = train_base(data, wanted, out, say)
-    say(f"the model is in {out / 'model'}" + ("" if done else "; the same command goes on from the checkpoint"))
-    return ExitCode.PROVED if done else ExitCode.INTERRUPTED
+        finished = train_base(data, settled, out, say)
+    say(f"the model is in {out / 'model'}" + ("" if finished else "; the same command goes on from the checkpoint"))
+    return ExitCode.PROVED if finished else ExitCode.INTERRUPTED
 
 
 def relabel_command(
@@ -102,14 +102,14 @@ def evaluate_command(
     """Measure on what the base was not trained on, or on ``everything``; ``at_most``: only problems of so many live
     ranges; ``limit``: problems; 0: all."""
     loaded = ModelAllocator(model) if model is not None else None
-    found = [e for e in entries(data, DEFAULT_HOLD_OUT) if everything or e.unseen]
+    candidates = [e for e in entries(data, DEFAULT_HOLD_OUT) if everything or e.unseen]
     if at_most:
-        found = [e for e in found if len(e.read().problem.ranges) <= at_most]
+        candidates = [e for e in candidates if len(e.read().problem.ranges) <= at_most]
     # The first of them are any of them.
-    chosen = found[:limit] if limit else found
+    chosen = candidates[:limit] if limit else candidates
     if not chosen:
         raise InputError("there is nothing to evaluate on", where=", ".join(map(str, data)))
-    about = {
+    context = {
         "model": loaded.version if loaded else "",
         "card": read_card(model) if model is not None else None,
         "commit": commit(),
@@ -117,7 +117,7 @@ def evaluate_command(
     }
     journal = None
     if out is not None:
-        journal = EvaluationJournal(out.with_name(f"{out.name}.partial"), {**about, "config": asdict(config)})
+        journal = EvaluationJournal(out.with_name(f"{out.name}.partial"), {**context, "config": asdict(config)})
     rows: list[Row] = []
     for number, entry in enumerate(chosen, 1):
         measured = journal.rows_of(entry.key) if journal is not None else None
@@ -128,7 +128,7 @@ def evaluate_command(
         rows += measured
         if number % 20 == 0 or number == len(chosen):
             say(f"{number} of {len(chosen)} problems")
-    summed = report(rows, config, about)
+    summed = report(rows, config, context)
     for line in table(summed):
         say(line)
     if out is not None and journal is not None:
@@ -137,7 +137,7 @@ def evaluate_command(
     return ExitCode.PROVED
 
 
-def table(found: dict[str, Any]) -> list[str]:
+def table(summed: dict[str, Any]) -> list[str]:
     """A Markdown table of the cells."""
     lines = [
         "| target | family | source | policy | mode | problems | pass@1 | ≤ deterministic | < deterministic | ≤ greedy "
@@ -148,9 +148,9 @@ def table(found: dict[str, Any]) -> list[str]:
         "pass@1", "no_worse_than_deterministic", "better_than_deterministic", "no_worse_than_greedy",
         "better_than_greedy",
     )  # fmt: skip
-    for cell in found["cells"]:
+    for cell in summed["cells"]:
         names = [str(cell[k]) for k in ("target", "family", "source", "policy", "mode")]
         fitting = f"{cell['problems'] - cell['do_not_fit']} of {cell['problems']}"
-        shown = ["-" if cell[k] is None else f"{100 * cell[k]:.1f} %" for k in shares]
-        lines.append(f"| {' | '.join([*names, fitting, *shown])} | {cell['slowest_seconds']:.2f} |")
+        percentages = ["-" if cell[k] is None else f"{100 * cell[k]:.1f} %" for k in shares]
+        lines.append(f"| {' | '.join([*names, fitting, *percentages])} | {cell['slowest_seconds']:.2f} |")
     return lines

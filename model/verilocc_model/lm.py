@@ -45,7 +45,7 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
         InputError: there is no model to begin with, or none where one is needed.
     """
     torch.manual_seed(config.seed)
-    known = words()
+    vocabulary = words()
     if config.init:
         read_card(Path(config.init))
         return load_model(Path(config.init)).float()
@@ -54,10 +54,10 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
             raise InputError("text is for pretrained models", hint="--set start=DIR names one")
         return load_model(Path(config.start)).float()
     if config.start:
-        return _taken(Path(config.start), len(known.words))
+        return _taken(Path(config.start), len(vocabulary.words))
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=-(-len(known.words) // 64) * 64,
+            vocab_size=-(-len(vocabulary.words) // 64) * 64,
             hidden_size=config.hidden,
             intermediate_size=config.inner,
             num_hidden_layers=config.layers,
@@ -65,8 +65,8 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
             num_key_value_heads=config.kv_heads,
             max_position_embeddings=max(config.window, 1024),
             tie_word_embeddings=True,
-            pad_token_id=known.ids[PAD],
-            bos_token_id=known.ids[BEGIN],
+            pad_token_id=vocabulary.ids[PAD],
+            bos_token_id=vocabulary.ids[BEGIN],
             eos_token_id=None,
         )
     )
@@ -181,13 +181,13 @@ class LanguageModel:
     def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
         """Run the tokens through the model, and score what follows at ``positions``."""
         with torch.inference_mode():
-            found = self.model(
+            output = self.model(
                 input_ids=torch.tensor([list(tokens)]),
                 past_key_values=self._cache,
                 use_cache=True,
                 logits_to_keep=torch.tensor(list(positions), dtype=torch.long),
             )
-        return found.logits[0][:, self.writing.columns].float().numpy().astype(np.float32, copy=False)
+        return output.logits[0][:, self.writing.columns].float().numpy().astype(np.float32, copy=False)
 
     def cut(self, length: int) -> None:
         """Keep the first ``length`` tokens of the window."""

@@ -34,10 +34,10 @@ class Remainder:
 
     def whole(self, registers: Sequence[str]) -> tuple[str, ...]:
         """Registers of all ranges, by id, from those of the ones that were asked about."""
-        found = list(self.staying)
+        result = list(self.staying)
         for number, register in zip(self.ids, registers, strict=True):
-            found[number] = register
-        return tuple(found)
+            result[number] = register
+        return tuple(result)
 
 
 def remainders(problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Iterator[Remainder]:
@@ -53,10 +53,12 @@ def remainders(problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> I
 def _moving(problem: AllocationProblem, last: Refutation) -> Remainder:
     new = {old: k for k, old in enumerate(last.moves)}
     registers = last.proposal.registers
-    left = replace(
+    remaining = replace(
         problem,
         ranges=tuple(replace(problem.ranges[old], id=k) for old, k in new.items()),
-        affinities=tuple(a for one in problem.affinities if (a := _affinity(one, new, registers)) is not None),
+        affinities=tuple(
+            a for affinity in problem.affinities if (a := _affinity(affinity, new, registers)) is not None
+        ),
         fixed=(
             *problem.fixed,
             *(f for live in problem.ranges if live.id not in new for f in _held(live, registers[live.id])),
@@ -68,12 +70,12 @@ def _moving(problem: AllocationProblem, last: Refutation) -> Remainder:
             if all(r.a in new and r.b in new for r in p.relations)
         ),
     )
-    said = Refutation(
+    refutation = Refutation(
         replace(last.proposal, registers=tuple(registers[old] for old in new)),
-        tuple(e for one in last.counterexamples if (e := _example(one, new)) is not None),
+        tuple(e for example in last.counterexamples if (e := _example(example, new)) is not None),
         tuple(range(len(new))),
     )
-    return Remainder(left, (said,), tuple(new), registers)
+    return Remainder(remaining, (refutation,), tuple(new), registers)
 
 
 def _held(live: LiveRange, register: str) -> list[FixedOccupation]:
@@ -102,16 +104,16 @@ def _affinity(one: Affinity, new: dict[int, int], registers: Sequence[str]) -> A
         return None
 
 
-def _example(one: Counterexample, new: dict[int, int]) -> Counterexample | None:
+def _example(example: Counterexample, new: dict[int, int]) -> Counterexample | None:
     """A counterexample with the ranges that move, None where there is none in it."""
-    kept = [k for k, number in enumerate(one.ranges) if number in new]
-    if not kept:
+    positions = [k for k, number in enumerate(example.ranges) if number in new]
+    if not positions:
         return None
     return replace(
-        one,
-        ranges=tuple(new[one.ranges[k]] for k in kept),
-        lanes=tuple(one.lanes[k] for k in kept),
-        registers=tuple(one.registers[k] for k in kept),
+        example,
+        ranges=tuple(new[example.ranges[k]] for k in positions),
+        lanes=tuple(example.lanes[k] for k in positions),
+        registers=tuple(example.registers[k] for k in positions),
         # They are those of the first range.
-        free=one.free if kept[0] == 0 else (),
+        free=example.free if positions[0] == 0 else (),
     )

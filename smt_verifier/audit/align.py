@@ -13,10 +13,10 @@ from difflib import SequenceMatcher
 from smt_verifier.audit.core.semantics import (
     DEBUG,
     acts_alone,
-    asks_exec,
     canonical_opcode,
     explicit_shape,
     is_pure,
+    result_depends_on_exec,
 )
 from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.mir.model import Instruction
@@ -36,58 +36,58 @@ def align(pre: tuple[Instruction, ...], post: tuple[Instruction, ...]) -> list[S
     """Steps in an order that keeps the order of each side. Unpaired mandatory instructions come out as steps of one
     side.
     """
-    left = [i for i in pre if i.opcode not in DEBUG]
-    right = [i for i in post if i.opcode not in DEBUG]
-    left_at = [k for k, i in enumerate(left) if not acts_alone(i)]
-    right_at = [k for k, i in enumerate(right) if not acts_alone(i)]
-    left_keys = [anchor_key(left[k]) for k in left_at]
-    right_keys = [anchor_key(right[k]) for k in right_at]
-    if left_keys == right_keys:
-        pairs = list(zip(left_at, right_at, strict=True))
+    pre_code = [i for i in pre if i.opcode not in DEBUG]
+    post_code = [i for i in post if i.opcode not in DEBUG]
+    pre_at = [k for k, i in enumerate(pre_code) if not acts_alone(i)]
+    post_at = [k for k, i in enumerate(post_code) if not acts_alone(i)]
+    pre_keys = [anchor_key(pre_code[k]) for k in pre_at]
+    post_keys = [anchor_key(post_code[k]) for k in post_at]
+    if pre_keys == post_keys:
+        pairs = list(zip(pre_at, post_at, strict=True))
     else:
-        pairs = _common(left, right, left_at, right_at, left_keys, right_keys)
+        pairs = _common(pre_code, post_code, pre_at, post_at, pre_keys, post_keys)
     steps: list[Step] = []
     i = j = 0
-    for a, b in [*pairs, (len(left), len(right))]:
-        steps += [Step(x, None) for x in left[i:a]]
-        steps += [Step(None, y) for y in right[j:b]]
-        if a < len(left):
-            steps.append(Step(left[a], right[b]))
+    for a, b in [*pairs, (len(pre_code), len(post_code))]:
+        steps += [Step(x, None) for x in pre_code[i:a]]
+        steps += [Step(None, y) for y in post_code[j:b]]
+        if a < len(pre_code):
+            steps.append(Step(pre_code[a], post_code[b]))
         i, j = a + 1, b + 1
     return steps
 
 
 def _common(
-    left: list[Instruction],
-    right: list[Instruction],
-    left_at: list[int],
-    right_at: list[int],
-    left_keys: list[Key],
-    right_keys: list[Key],
+    pre: list[Instruction],
+    post: list[Instruction],
+    pre_at: list[int],
+    post_at: list[int],
+    pre_keys: list[Key],
+    post_keys: list[Key],
 ) -> list[tuple[int, int]]:
     """Pair mandatory instructions first, then pure ones between two neighbouring mandatory pairs."""
     # What depends on the active threads is seldom repeated: where it stands as often on both sides, it is an anchor.
-    times, other_times = Counter(left_keys), Counter(right_keys)
+    times, other_times = Counter(pre_keys), Counter(post_keys)
     steady = {key for key, number in times.items() if other_times[key] == number}
 
     def is_fixed(instruction: Instruction, key: Key) -> bool:
-        return not is_pure(instruction) or (asks_exec(instruction.opcode) and key in steady)
+        return not is_pure(instruction) or (result_depends_on_exec(instruction.opcode) and key in steady)
 
-    left_fixed = [n for n, k in enumerate(left_at) if is_fixed(left[k], left_keys[n])]
-    right_fixed = [n for n, k in enumerate(right_at) if is_fixed(right[k], right_keys[n])]
-    anchors = _matches([left_keys[n] for n in left_fixed], [right_keys[n] for n in right_fixed])
+    pre_fixed = [n for n, k in enumerate(pre_at) if is_fixed(pre[k], pre_keys[n])]
+    post_fixed = [n for n, k in enumerate(post_at) if is_fixed(post[k], post_keys[n])]
+    anchors = _matches([pre_keys[n] for n in pre_fixed], [post_keys[n] for n in post_fixed])
     pairs: list[tuple[int, int]] = []
     i = j = 0
-    ends = [*((left_fixed[a], right_fixed[b]) for a, b in anchors), (len(left_keys), len(right_keys))]
+    ends = [*((pre_fixed[a], post_fixed[b]) for a, b in anchors), (len(pre_keys), len(post_keys))]
     for a, b in ends:
         # A mandatory instruction inside the gap has no partner and must not get one: it is reported as missing or
         # added.
-        gap_left = [n for n in range(i, a) if not is_fixed(left[left_at[n]], left_keys[n])]
-        gap_right = [n for n in range(j, b) if not is_fixed(right[right_at[n]], right_keys[n])]
-        for x, y in _matches([left_keys[n] for n in gap_left], [right_keys[n] for n in gap_right]):
-            pairs.append((left_at[gap_left[x]], right_at[gap_right[y]]))
-        if a < len(left_keys):
-            pairs.append((left_at[a], right_at[b]))
+        pre_gap = [n for n in range(i, a) if not is_fixed(pre[pre_at[n]], pre_keys[n])]
+        post_gap = [n for n in range(j, b) if not is_fixed(post[post_at[n]], post_keys[n])]
+        for x, y in _matches([pre_keys[n] for n in pre_gap], [post_keys[n] for n in post_gap]):
+            pairs.append((pre_at[pre_gap[x]], post_at[post_gap[y]]))
+        if a < len(pre_keys):
+            pairs.append((pre_at[a], post_at[b]))
         i, j = a + 1, b + 1
     return pairs
 

@@ -58,66 +58,66 @@ class Effect:
     def written(self, side: str, key: int) -> Write | None:
         """How the step writes ``key`` of ``side``, or None."""
         writes = self.pre if side == "pre" else self.post
-        found = writes.get(key)
-        if found is None and CELL <= key < ENTRY and side not in self.carries:
+        write = writes.get(key)
+        if write is None and CELL <= key < ENTRY and side not in self.carries:
             register = writes.get(cell_container(key))
             return None if register is None else Write(undefined=register.undefined and side == "pre")
-        if found is None and self.preserved is not None and key < 0 and -1 - key not in self.preserved:
+        if write is None and self.preserved is not None and key < 0 and -1 - key not in self.preserved:
             return Write()
-        return found
+        return write
 
 
 class Effects:
-    """Effects of the steps of one product, made when they are first asked for."""
+    """Effects of the steps of one product, computed on first use."""
 
     def __init__(self, product: Product) -> None:
         self._product = product
-        self._made: dict[int, Effect] = {}
+        self._effects: dict[int, Effect] = {}
 
     def of(self, step: Step) -> Effect:
         """The effect of a step of the product."""
-        found = self._made.get(id(step))
-        if found is None:
-            found = self._made[id(step)] = self._make(step)
-        return found
+        effect = self._effects.get(id(step))
+        if effect is None:
+            effect = self._effects[id(step)] = self._compute(step)
+        return effect
 
-    def _make(self, step: Step) -> Effect:
+    def _compute(self, step: Step) -> Effect:
         product = self._product
         threads = product.executor.cell_threads
         if step.pre is None:
             assert step.post is not None, "a step has an instruction"
-            written = _alone(step.post, product.post_lanes, threads)
+            written = _unpaired_writes(step.post, product.post_lanes, threads)
             return Effect({}, written, carries=frozenset({"post"}) if _carries(step.post) else frozenset())
         changes_exec = defines_exec(step.pre)
         if step.post is None:
-            written = _alone(step.pre, product.pre_lanes, threads, before=True)
+            written = _unpaired_writes(step.pre, product.pre_lanes, threads, is_pre=True)
             carries = frozenset({"pre"}) if _carries(step.pre) else frozenset[str]()
             return Effect(written, {}, changes_exec=changes_exec, carries=carries)
         mask = next((op for op in step.pre.operands if op.kind is OperandKind.REGMASK), None)
-        preserved = None if mask is None else regmask(mask.text) | product.executor.kept
-        return Effect(*self._pair(step.pre, step.post), preserved, changes_exec)
+        preserved = None if mask is None else regmask(mask.text) | product.executor.kept_units
+        return Effect(*self._pair_writes(step.pre, step.post), preserved, changes_exec)
 
-    def _pair(self, pre: Instruction, post: Instruction) -> tuple[dict[int, Write], dict[int, Write]]:
+    def _pair_writes(self, pre: Instruction, post: Instruction) -> tuple[dict[int, Write], dict[int, Write]]:
         everywhere = ignores_exec(pre.opcode)
-        left: dict[int, Write] = {}
-        right: dict[int, Write] = {}
+        pre_writes: dict[int, Write] = {}
+        post_writes: dict[int, Write] = {}
         number = 0
         for a, b in zip(pre.all_operands, post.all_operands, strict=False):
             if not (a.is_def and a.is_reg and b.is_def and b.is_reg):
                 continue
-            to, at = self._product.pre_lanes.keys(a), self._product.post_lanes.keys(b)
-            masked = bool(to) and self._product.pre_lanes.is_vector(to[0]) and not everywhere
+            pre_keys, post_keys = self._product.pre_lanes.keys(a), self._product.post_lanes.keys(b)
+            masked = bool(pre_keys) and self._product.pre_lanes.is_vector(pre_keys[0]) and not everywhere
             if a.undef and a.sub and a.vreg >= 0:
                 for key in self._product.pre_lanes.register_lanes(a.vreg):
-                    left[key] = Write(undefined=True, masked=masked)
-            for lane, (x, y) in enumerate(zip(to, at, strict=False)):
-                left[x] = right[y] = Write(result=(number, lane), masked=masked)
+                    pre_writes[key] = Write(undefined=True, masked=masked)
+            for lane, (x, y) in enumerate(zip(pre_keys, post_keys, strict=False)):
+                pre_writes[x] = post_writes[y] = Write(result=(number, lane), masked=masked)
             number += 1
         for op in post.all_operands:
             if op.is_def and op.is_reg:
                 for key in self._product.post_lanes.keys(op):
-                    right.setdefault(key, Write(masked=self._product.post_lanes.is_vector(key)))
-        return left, right
+                    post_writes.setdefault(key, Write(masked=self._product.post_lanes.is_vector(key)))
+        return pre_writes, post_writes
 
 
 def _carries(instruction: Instruction) -> bool:
@@ -125,36 +125,36 @@ def _carries(instruction: Instruction) -> bool:
     return is_whole_wave_move(instruction) or lane_move(instruction) is not None
 
 
-def _alone(
-    instruction: Instruction, lanes: LaneMap, threads: frozenset[int], *, before: bool = False
+def _unpaired_writes(
+    instruction: Instruction, lanes: LaneMap, threads: frozenset[int], *, is_pre: bool = False
 ) -> dict[int, Write]:
     opcode = instruction.opcode
     if opcode == "KILL":
         return {}
-    written: dict[int, Write] = {}
+    writes: dict[int, Write] = {}
     if is_move(instruction):
-        for key in _rest(instruction, lanes) if before else _implicit(instruction, lanes):
-            written[key] = Write(undefined=True, masked=lanes.is_vector(key))
-        written.update(_moved(instruction, lanes, threads))
-        return written
+        for key in _undefined_lanes(instruction, lanes) if is_pre else _implicit(instruction, lanes):
+            writes[key] = Write(undefined=True, masked=lanes.is_vector(key))
+        writes.update(_move_writes(instruction, lanes, threads))
+        return writes
     undefined = opcode in NO_CODE
     for op in instruction.all_operands:
         if op.is_def and op.is_reg:
-            whole = before and undefined and op.undef and op.vreg >= 0
+            whole = is_pre and undefined and op.undef and op.vreg >= 0
             for key in lanes.register_lanes(op.vreg) if whole else lanes.keys(op):
-                written[key] = Write(undefined=undefined, masked=lanes.is_vector(key))
-    return written
+                writes[key] = Write(undefined=undefined, masked=lanes.is_vector(key))
+    return writes
 
 
-def _moved(instruction: Instruction, lanes: LaneMap, threads: frozenset[int]) -> dict[int, Write]:
+def _move_writes(instruction: Instruction, lanes: LaneMap, threads: frozenset[int]) -> dict[int, Write]:
     """What a move writes; a source marked undef leaves its destination undefined."""
     try:
-        moved = scalar_moves(instruction, lanes, threads)
+        moves = scalar_moves(instruction, lanes, threads)
     except UnsupportedError:
         return {}
     everywhere = is_whole_wave_move(instruction)
-    if moved:
-        return {to: Write(of, masked=not everywhere and _in_threads(to, of, lanes)) for to, of in moved}
+    if moves:
+        return {to: Write(of, masked=not everywhere and _in_threads(to, of, lanes)) for to, of in moves}
     keys = [k for op in instruction.defs for k in lanes.keys(op)]
     return {k: Write(undefined=True, masked=not everywhere and lanes.is_vector(k)) for k in keys}
 
@@ -164,7 +164,7 @@ def _in_threads(to: int, of: int, lanes: LaneMap) -> bool:
     return lanes.is_vector(of if STACK <= to < CELL else to)
 
 
-def _rest(instruction: Instruction, lanes: LaneMap) -> list[int]:
+def _undefined_lanes(instruction: Instruction, lanes: LaneMap) -> list[int]:
     """Lanes that ``undef %5.sub1 = …`` leaves undefined, those it writes included."""
     return [k for op in instruction.defs if op.undef and op.sub and op.vreg >= 0 for k in lanes.register_lanes(op.vreg)]
 

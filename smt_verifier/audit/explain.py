@@ -50,7 +50,7 @@ def local_finding(product: Product, goal: Goal, terms: Terms) -> Finding:
         expected = f"what {name} of the text before allocation held at the block's start"
     elif start == name:
         expected = f"{name} as it was at the block's start"
-    held = _held(goal, start or name, place, terms)
+    held = _held_text(goal, start or name, place, terms)
     if goal.rule == "relation":
         message = f"{place} was believed to hold {expected} at the block's end, but holds {held}"
     else:
@@ -66,28 +66,28 @@ def _start(term: int, terms: Terms) -> str:
     return ""
 
 
-def _held(goal: Goal, wanted: str, place: str, terms: Terms) -> str:
-    """What a register holds, and of what it held at the block's start that it is not known to be what is wanted."""
+def _held_text(goal: Goal, expected_name: str, place: str, terms: Terms) -> str:
+    """What the register holds. For a value from the block's start: that it is not known to equal the expected one."""
     if goal.post < 0:
         return ""
     start = _start(goal.post, terms)
     if not start:
         return terms.describe(goal.post)
-    other = "that" if goal.rule == "callee-saved" or start == wanted else wanted
-    return f"what {'it' if start == place else start} held at the block's start, which is not known to equal {other}"
+    unproved = "that" if goal.rule == "callee-saved" or start == expected_name else expected_name
+    return f"what {'it' if start == place else start} held at the block's start, which is not known to equal {unproved}"
 
 
-def _message(goal: Goal, grain: int, expected: str, found: str) -> str:
+def _message(goal: Goal, grain: int, expected: str, actual: str) -> str:
     place = key_name(goal.post_key, grain)
     if goal.rule == "early-clobber":
         return f"{place} is overwritten by an early-clobber result before it is read as {expected}"
     if goal.rule == "undef-flag":
         return f"{place} is marked undef, but must hold {expected}"
     if goal.rule == "inactive-lanes":
-        return f"in threads that are not active here, {place} should hold {expected}, but {found}"
+        return f"in threads that are not active here, {place} should hold {expected}, but {actual}"
     if goal.rule == "callee-saved":
-        return f"{place} must hold again what it held at function entry, but {found}"
-    return f"{place} must hold {expected}, but {found}"
+        return f"{place} must hold again what it held at function entry, but {actual}"
+    return f"{place} must hold {expected}, but {actual}"
 
 
 def _finding(product: Product, goal: Goal, message: str) -> Finding:
@@ -139,7 +139,7 @@ class _Explainer:
         """Add findings for everything that fails on a path on which this goal fails; False if there is no such path."""
         for run in self._runs(failed):
             if run.failures:
-                self._take(run)
+                self._add_uses(run)
                 if _identity(failed.goal) in self.explained:
                     return True
         return False
@@ -160,7 +160,7 @@ class _Explainer:
             except UnsupportedError:
                 continue
 
-    def _take(self, run: PathRun) -> None:
+    def _add_uses(self, run: PathRun) -> None:
         tracer = Tracer(run, self.effects)
         for use in self._uses(run, tracer):
             new = [n for n, o in enumerate(use.origins) if o.cause not in self.owner]
@@ -225,9 +225,9 @@ _OF_LIVENESS = frozenset({"kill-flag", "dead-flag", "live-in"})
 def by_cause(explained: list[Finding], others: list[Finding]) -> list[Finding]:
     """Findings with causes before their consequences, otherwise in the order given.
 
-    An instruction that is missing makes values wrong, a value that is wrong is seen on a path, and a register that is
-    read where nobody wrote it makes flags and live-ins wrong. Values for which no path was found are left out where the
-    code itself is wrong: what an execution of both sides says behind that means little.
+    A missing instruction makes values wrong. A wrong value is seen on a path. A register that is read where nobody
+    wrote it makes flags and live-ins wrong. Where the code itself is wrong, findings about values without a path are
+    left out: an execution of both sides behind the wrong code shows little.
 
     Args:
         explained: findings about values, from ``explain_failures``.
@@ -243,8 +243,8 @@ def by_cause(explained: list[Finding], others: list[Finding]) -> list[Finding]:
             return 0
         return 1 if finding.path else 2
 
-    apart = any(rank(f) == 0 for f in others)
-    return sorted([*(f for f in explained if f.path or not apart), *others], key=rank)
+    code_is_wrong = any(rank(f) == 0 for f in others)
+    return sorted([*(f for f in explained if f.path or not code_is_wrong), *others], key=rank)
 
 
 def explain_failures(product: Product, failed: list[FailedGoal]) -> list[Finding]:
@@ -256,26 +256,28 @@ def explain_failures(product: Product, failed: list[FailedGoal]) -> list[Finding
         return []
     gravest_first = sorted(failed, key=lambda f: f.local.outcome is not Outcome.REFUTED)
     try:
-        return _explained(product, gravest_first)
+        return _explain_by_path(product, gravest_first)
     except VeriloccError:
         # The verdict stands, whatever an explanation meets in code that was not executed for it.
-        return [replace(one.local, block=one.block) for one in gravest_first[:_MAX_FINDINGS]]
+        return [replace(failure.local, block=failure.block) for failure in gravest_first[:_MAX_FINDINGS]]
 
 
-def _explained(product: Product, failed: list[FailedGoal]) -> list[Finding]:
+def _explain_by_path(product: Product, failed: list[FailedGoal]) -> list[Finding]:
     effects = Effects(product)
     explainer = _Explainer(product, effects, PathSearch(product, effects))
-    alone: list[Finding] = []
-    left = 0
-    for one in failed:
-        if len(explainer.findings) + len(alone) >= _MAX_FINDINGS:
-            left += _identity(one.goal) not in explainer.explained
+    unexplained: list[Finding] = []
+    dropped = 0
+    for failure in failed:
+        if len(explainer.findings) + len(unexplained) >= _MAX_FINDINGS:
+            dropped += _identity(failure.goal) not in explainer.explained
             continue
-        if _identity(one.goal) in explainer.explained:
+        if _identity(failure.goal) in explainer.explained:
             continue
-        if one.goal.step.post is None or not explainer.explain(one):
-            alone.append(replace(one.local, block=one.block))
-    findings = (explainer.findings + alone)[:_MAX_FINDINGS]
-    if left or len(explainer.findings) + len(alone) > _MAX_FINDINGS:
-        findings.append(Finding(findings[0].rule, findings[0].outcome, "more is wrong; mend what is named here first"))
+        if failure.goal.step.post is None or not explainer.explain(failure):
+            unexplained.append(replace(failure.local, block=failure.block))
+    findings = (explainer.findings + unexplained)[:_MAX_FINDINGS]
+    if dropped or len(explainer.findings) + len(unexplained) > _MAX_FINDINGS:
+        findings.append(
+            Finding(findings[0].rule, findings[0].outcome, "there are more findings; fix the ones listed here first")
+        )
     return findings

@@ -46,9 +46,9 @@ def infer(product: Product, *, unite: bool = False) -> tuple[list[Claims | None]
             state = product.entry_state(block, entries[block], executor.terms.believe)
             executor.run(product.steps[block], state)
             for successor in product.successors[block]:
-                seen = observe(executor, product.leave(block, successor, state), successor, product.reads)
+                observed = observe(executor, product.leave(block, successor, state), successor, product.reads)
                 old = entries[successor]
-                new = seen if old is None else meet(old, seen)
+                new = observed if old is None else meet(old, observed)
                 if unite and (weaker := united(new)) is not new:
                     new, gave_up = weaker, True
                 if new != old:

@@ -94,12 +94,12 @@ class PathRun:
         self._goals: list[Failure] = []
         executor = product.executor
         executor.reset()
-        executor.goals = self._hear
+        executor.goals = self._record_goal
         executor.findings = None
         reads = set(executor.real_reads)
         try:
             self._state = product.entry_state(0, None, lambda _a, _b: None)
-            self.scalar = {"pre": self._wrapped(self._state.pre), "post": self._wrapped(self._state.post)}
+            self.scalar = {"pre": self._journal(self._state.pre), "post": self._journal(self._state.post)}
             self._state.pre, self._state.post = self.scalar["pre"], self.scalar["post"]
             self._run(path)
         finally:
@@ -116,17 +116,17 @@ class PathRun:
                 self._clock.now += 1
                 self.events.append((visit, step))
                 self._first_terms.append(len(executor.terms.origin))
-                self._remember(self._state.atoms)
+                self._wrap_new_tables(self._state.atoms)
                 executor.run([step], self._state)
             if visit + 1 < len(path):
-                left = self.product.leave(block, path[visit + 1], self._state)
-                self._state = State(self._state.pre, self._state.post, left.atoms, left.masks, left.bounded)
-        self._remember(self._state.atoms)
+                leaving = self.product.leave(block, path[visit + 1], self._state)
+                self._state = State(self._state.pre, self._state.post, leaving.atoms, leaving.masks, leaving.bounded)
+        self._wrap_new_tables(self._state.atoms)
 
-    def _wrapped(self, table: dict[int, int], parent: LaneHistory | None = None) -> LaneHistory:
+    def _journal(self, table: dict[int, int], parent: LaneHistory | None = None) -> LaneHistory:
         return LaneHistory(table, self._clock, parent)
 
-    def _remember(self, atoms: list[Atom]) -> None:
+    def _wrap_new_tables(self, atoms: list[Atom]) -> None:
         """Tables of classes of threads that are new since the last event become journals."""
         for atom in atoms:
             if isinstance(atom.pre, LaneHistory):
@@ -134,15 +134,16 @@ class PathRun:
             parent = next(
                 (a for a in atoms if isinstance(a.pre, LaneHistory) and a.pre == atom.pre and a.post == atom.post), None
             )
-            pre, post = (parent.pre, parent.post) if parent else (None, None)
-            atom.pre = self._wrapped(atom.pre, pre if isinstance(pre, LaneHistory) else None)
-            atom.post = self._wrapped(atom.post, post if isinstance(post, LaneHistory) else None)
+            atom.pre = self._journal(atom.pre, parent.pre if parent and isinstance(parent.pre, LaneHistory) else None)
+            atom.post = self._journal(
+                atom.post, parent.post if parent and isinstance(parent.post, LaneHistory) else None
+            )
 
-    def _hear(self, goal: Goal) -> None:
+    def _record_goal(self, goal: Goal) -> None:
         vector: dict[str, LaneHistory] = {}
         for atom in self._state.atoms:
-            left, right = atom.pre.get(goal.pre_key, goal.pre), atom.post.get(goal.post_key, goal.post)
-            if left == goal.pre and (goal.post < 0 or right == goal.post):
+            pre_term, post_term = atom.pre.get(goal.pre_key, goal.pre), atom.post.get(goal.post_key, goal.post)
+            if pre_term == goal.pre and (goal.post < 0 or post_term == goal.post):
                 vector = {s: t for s, t in (("pre", atom.pre), ("post", atom.post)) if isinstance(t, LaneHistory)}
                 break
         self._goals.append(Failure(self._clock.now, self.path[self.events[-1][0]], goal, vector))
@@ -165,7 +166,7 @@ class PathRun:
     def _fails(self, goal: Goal) -> bool:
         return goal.pre != UNDEFINED and (goal.post < 0 or not self.same(goal.pre, goal.post))
 
-    def made_in(self, term: int) -> int:
+    def event_of(self, term: int) -> int:
         """The event in which a term was made, -1 for the function's entry."""
         return bisect_right(self._first_terms, term) - 1
 

@@ -22,11 +22,11 @@ def meet_relations(one: Relation, other: Relation) -> Relation:
         if key in other.undefined:
             result.places[key] = places
             result.maybe.add(key)
-        elif (theirs := other.places.get(key)) is not None:
+        elif (other_places := other.places.get(key)) is not None:
             # Lanes that hold the same share the object.
-            common = both.get((id(places), id(theirs)))
+            common = both.get((id(places), id(other_places)))
             if common is None:
-                common = both[id(places), id(theirs)] = places & theirs
+                common = both[id(places), id(other_places)] = places & other_places
             if not common:
                 continue
             result.places[key] = common
@@ -53,7 +53,7 @@ def meet(one: Claims, other: Claims) -> Claims:
 
 
 def smallest(groups: Iterable[Classes]) -> frozenset[Classes]:
-    """Of sets of classes that hold some thread, a few that say most: none that has another one in it."""
+    """The smallest few of these sets of classes, each of which holds some thread; none that contains another one."""
     chosen: list[Classes] = []
     for group in sorted(set(groups), key=len):
         if len(chosen) < _MAX_INHABITED and not any(other <= group for other in chosen):
@@ -73,21 +73,21 @@ def united(claims: Claims) -> Claims:
 
 
 def joined(claimed: Iterable[tuple[Signature, Relation]]) -> dict[Signature, Relation]:
-    """What is claimed of each class, by all who claim something of it; equal claims are one object."""
+    """For each class, the meet of all claims about it; equal claims share one object."""
     # The pair is kept beside what both claim, so that their ids stay theirs.
     met: dict[tuple[int, int], tuple[Relation, Relation, Relation]] = {}
-    found: dict[Signature, Relation] = {}
+    by_class: dict[Signature, Relation] = {}
     for signature, relation in claimed:
-        mine = found.get(signature)
-        if mine is None or mine is relation:
-            found[signature] = relation
+        earlier = by_class.get(signature)
+        if earlier is None or earlier is relation:
+            by_class[signature] = relation
             continue
-        pair = id(mine), id(relation)
+        pair = id(earlier), id(relation)
         if pair not in met:
-            met[pair] = mine, relation, meet_relations(mine, relation)
-        found[signature] = met[pair][2]
+            met[pair] = earlier, relation, meet_relations(earlier, relation)
+        by_class[signature] = met[pair][2]
     distinct: dict[int, Relation] = {}
-    for relation in found.values():
+    for relation in by_class.values():
         if id(relation) not in distinct:
             distinct[id(relation)] = next((r for r in distinct.values() if r == relation), relation)
-    return {signature: distinct[id(relation)] for signature, relation in found.items()}
+    return {signature: distinct[id(relation)] for signature, relation in by_class.items()}

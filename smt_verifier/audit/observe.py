@@ -30,16 +30,18 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
     masks = executor.masks.holders(state.masks | state.bounded, state, block)
     classes: list[tuple[Signature, Relation]] = []
     for atom in state.atoms:
-        wanted = live if atom.active else later
-        relation = _relation(atom.pre, atom.post, wanted, terms)
-        relation.facts = _facts(executor, state, atom, expressions[True], wanted)
+        keys_read = live if atom.active else later
+        relation = _relation(atom.pre, atom.post, keys_read, terms)
+        relation.facts = _facts(executor, state, atom, expressions[True], keys_read)
         classes += [(projected(signature, masks), relation) for signature in atom.signatures]
-    known = frozenset(v for v, name in masks.items() if name in state.masks)
-    held = executor.masks.holders({name for _, name in state.known}, state, block)
-    traits = frozenset((trait, v) for trait, name in state.known for v, other in held.items() if other == name)
-    certain = {variable: name for variable, name in masks.items() if variable in known}
+    claimed = frozenset(v for v, name in masks.items() if name in state.masks)
+    trait_holders = executor.masks.holders({name for _, name in state.known_traits}, state, block)
+    traits = frozenset(
+        (trait, v) for trait, name in state.known_traits for v, mask in trait_holders.items() if mask == name
+    )
+    certain = {variable: name for variable, name in masks.items() if variable in claimed}
     inhabited = smallest(frozenset(projected(s, certain) for s in group) for group in state.inhabited)
-    return Claims(scalar, joined(classes), known, frozenset(masks) - known, traits, inhabited)
+    return Claims(scalar, joined(classes), claimed, frozenset(masks) - claimed, traits, inhabited)
 
 
 def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: Terms) -> Relation:
@@ -48,7 +50,7 @@ def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: 
         holders.setdefault(term, []).append(key)
     relation = Relation()
     by_term: dict[int, frozenset[int]] = {}
-    found: dict[int, list[int]] = {}
+    equal_places: dict[int, list[int]] = {}
     for key, term in pre.items():
         if key not in live:
             continue
@@ -59,9 +61,9 @@ def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: 
         if places is None:
             row = list(holders.get(term, ()))
             for equal in terms.equals(term):
-                if id(equal) not in found:
-                    found[id(equal)] = [place for other in equal for place in holders.get(other, ())]
-                row += found[id(equal)]
+                if id(equal) not in equal_places:
+                    equal_places[id(equal)] = [place for equal_term in equal for place in holders.get(equal_term, ())]
+                row += equal_places[id(equal)]
             places = by_term[term] = frozenset(row)
         if places:
             relation.places[key] = places
@@ -73,8 +75,8 @@ def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: 
 def _facts(
     executor: Executor, state: State, atom: Atom | None, expressions: Results, live: set[int]
 ) -> frozenset[Fact]:
-    """Lanes that hold the result of an operation on lanes: that which it was made in, and copies of it. What remembers
-    an argument of a repeated operation may be the result of another one.
+    """Lanes that hold the result of an operation on other lanes: the lane it was computed in, and copies of that lane.
+    A ghost lane, which remembers an argument of a repeated operation, may hold the result of another operation too.
     """
     table = atom.pre if atom is not None else state.pre
     holders: dict[int, list[int]] = {}
@@ -87,17 +89,17 @@ def _facts(
             for equal in results.get(term, ()):
                 if equal in expressions:
                     holders.setdefault(equal, []).append(key)
-    found: set[Fact] = set()
+    facts: set[Fact] = set()
     for term, keys in holders.items():
         copies = [k for k in keys if k >= GHOST or (k < STACK and k in live)]
-        seen: set[tuple[str, int, tuple[int, ...]]] = set()
+        distinct_results: set[tuple[str, int, tuple[int, ...]]] = set()
         for e in expressions[term]:
             assert e.key is not None
             if [pre_term(executor, state, atom, k) for k in e.argument_keys] != list(e.arguments):
                 continue
             if table.get(e.key) == term:
-                found.add((e.operation, e.index, e.key, e.argument_keys))
-            if (result := (e.operation, e.index, e.argument_keys)) not in seen:
-                seen.add(result)
-                found.update((e.operation, e.index, key, e.argument_keys) for key in copies)
-    return frozenset(found)
+                facts.add((e.operation, e.index, e.key, e.argument_keys))
+            if (result := (e.operation, e.index, e.argument_keys)) not in distinct_results:
+                distinct_results.add(result)
+                facts.update((e.operation, e.index, key, e.argument_keys) for key in copies)
+    return frozenset(facts)

@@ -1,4 +1,4 @@
-"""Where the two values of a failed goal came from: read off an executed path, worded for a compiler engineer."""
+"""Where the two values of a failed goal came from, read off an executed path and worded for a compiler engineer."""
 
 from __future__ import annotations
 
@@ -73,26 +73,28 @@ class Tracer:
         """The explanation of one failure."""
         goal = failure.goal
         expected = self._chain("pre", goal.pre_key, failure)
-        made = max(self.run.made_in(goal.pre), -1)
-        value = Value(expected.value.place, (*expected.value.facts[:1], *self._landed(made), *expected.value.facts[1:]))
+        birth = max(self.run.event_of(goal.pre), -1)
+        value = Value(
+            expected.value.place, (*expected.value.facts[:1], *self._post_definition(birth), *expected.value.facts[1:])
+        )
         if goal.post < 0:
             cause: Cause = (goal.rule, id(goal.step), goal.post_key)
-            return Origins(value, None, None, cause, made, expected.brief, "")
-        found = self._chain("post", goal.post_key, failure)
-        lost, cause = self._lost(failure, found, made)
-        still = "still holds " if 0 <= found.event < made else "holds "
-        known = self._before_allocation(found, self.grain(failure))
-        known_fact = (Fact(f"that is the value of {known} before allocation"),) if known else ()
-        wrong = replace(found.value, facts=(*found.value.facts, *known_fact))
-        brief = f"{known}, {found.brief}" if known else found.brief
-        return Origins(value, wrong, lost, cause, made, expected.brief, still + brief)
+            return Origins(value, None, None, cause, birth, expected.brief, "")
+        actual = self._chain("post", goal.post_key, failure)
+        lost, cause = self._where_lost(failure, actual, birth)
+        verb = "still holds " if 0 <= actual.event < birth else "holds "
+        pre_lane = self._pre_lane(actual, self.grain(failure))
+        pre_lane_fact = (Fact(f"that is the value of {pre_lane} before allocation"),) if pre_lane else ()
+        wrong = replace(actual.value, facts=(*actual.value.facts, *pre_lane_fact))
+        brief = f"{pre_lane}, {actual.brief}" if pre_lane else actual.brief
+        return Origins(value, wrong, lost, cause, birth, expected.brief, verb + brief)
 
-    def _before_allocation(self, found: _Chain, grain: int) -> str:
+    def _pre_lane(self, actual: _Chain, grain: int) -> str:
         """The lane of a virtual register that got the value found, where it was made; ``""`` if there is none."""
-        if found.event < 0:
+        if actual.event < 0:
             return ""
-        effect = self.effects.of(self.run.events[found.event][1])
-        write = effect.written("post", found.places[-1][0])
+        effect = self.effects.of(self.run.events[actual.event][1])
+        write = effect.written("post", actual.places[-1][0])
         if write is None or write.result is None:
             return ""
         names = (k for k, w in effect.pre.items() if k >= 0 and w.result == write.result)
@@ -122,9 +124,9 @@ class Tracer:
             side, block, f"bb.{function.blocks[block].number}", instruction.line, str(instruction).partition(" :: ")[0]
         )
 
-    def _landed(self, made: int) -> tuple[Fact, ...]:
+    def _post_definition(self, birth: int) -> tuple[Fact, ...]:
         """Where the post-RA side put the value when it was made."""
-        site = self.site(made, "post") if made >= 0 else None
+        site = self.site(birth, "post") if birth >= 0 else None
         return () if site is None else (Fact("made after allocation by", site),)
 
     def _chain(self, side: str, key: int, failure: Failure) -> _Chain:
@@ -141,7 +143,7 @@ class Tracer:
             writes = self.run.table(side, key, failure).writes(key, before)
             event, term = writes[-1] if writes else (-1, -1)
             if event < 0:
-                fact, brief = self._unwritten(side, key, before, failure, known=term > UNDEFINED)
+                fact, brief = self._unwritten(side, key, before, failure, at_entry=term > UNDEFINED)
                 facts.append(fact)
                 break
             site = self.site(event, side)
@@ -161,56 +163,56 @@ class Tracer:
             key, before = write.source, event
         return _Chain(Value(start, tuple(reversed(facts))), tuple(places), tuple(moves), event, brief)
 
-    def _unwritten(self, side: str, key: int, before: int, failure: Failure, *, known: bool) -> tuple[Fact, str]:
-        """Why a place holds what it held at function entry (``known``), or nothing; with a few words for it."""
+    def _unwritten(self, side: str, key: int, before: int, failure: Failure, *, at_entry: bool) -> tuple[Fact, str]:
+        """Why a place holds what it held at function entry (``at_entry``), or nothing, with a brief form."""
         name = key_name(key, self.grain(failure))
-        missed = self._masked_write(key, before, failure) if side == "post" else None
-        if missed is not None:
-            site = self.site(missed, "post")
+        masked_event = self._masked_write(key, before, failure) if side == "post" else None
+        if masked_event is not None:
+            site = self.site(masked_event, "post")
             verb = "stored" if STACK <= key < CELL else "written"
             place = f"{site.label}, post line {site.line}" if site else ""
             brief = f"what {name} held before it was {verb} under a narrower EXEC ({place})"
             return Fact(f"{name} is {verb} under a narrower EXEC only, by", site), brief
-        if known:
+        if at_entry:
             return Fact(f"{name} at function entry"), f"the value of {name} at function entry"
         elsewhere = self._move_elsewhere(key) if side == "post" else None
         nothing = f"nothing on this path writes {name}"
         fact = Fact(nothing) if elsewhere is None else Fact(f"{nothing}; another path does, by", elsewhere)
         return fact, "nothing that this path wrote"
 
-    def _lost(self, failure: Failure, found: _Chain, made: int) -> tuple[Fact | None, Cause]:
+    def _where_lost(self, failure: Failure, actual: _Chain, birth: int) -> tuple[Fact | None, Cause]:
         """Where the expected value got lost: overwritten, written for other threads only, or never moved."""
         goal = failure.goal
         grain = self.grain(failure)
-        if found.event < 0 and (missed := self._masked_write(*found.places[-1], failure)) is not None:
-            return self._left_out(found.places[-1][0], missed, grain)
-        for key, before in self._suspects(found, made):
+        if actual.event < 0 and (masked_event := self._masked_write(*actual.places[-1], failure)) is not None:
+            return self._masked_out(actual.places[-1][0], masked_event, grain)
+        for key, before in self._suspects(actual, birth):
             writes = self.run.table("post", key, failure).writes(key, before)
-            held = [n for n, (_, term) in enumerate(writes) if self.run.same(term, goal.pre)]
-            if held and held[-1] + 1 < len(writes):
-                event = writes[held[-1] + 1][0]
-                what = f"{key_name(key, grain)} held it until overwritten by"
-                return Fact(what, self.site(event, "post")), ("overwritten", self._step(event), 0)
-        for key, before in found.places:
-            missed = self._masked_write(key, before, failure)
-            if missed is not None:
-                return self._left_out(key, missed, grain)
+            holding = [n for n, (_, term) in enumerate(writes) if self.run.same(term, goal.pre)]
+            if holding and holding[-1] + 1 < len(writes):
+                event = writes[holding[-1] + 1][0]
+                text = f"{key_name(key, grain)} held it until overwritten by"
+                return Fact(text, self.site(event, "post")), ("overwritten", self._step(event), 0)
+        for key, before in actual.places:
+            masked_event = self._masked_write(key, before, failure)
+            if masked_event is not None:
+                return self._masked_out(key, masked_event, grain)
         place = key_name(goal.post_key, grain)
-        entered = [(to, event) for to, event in found.moves if event > made]
-        if entered:
-            to, event = entered[-1]
-            what = f"{key_name(to, grain)} gets that other value by"
-            return Fact(what, self.site(event, "post")), ("moved", self._step(event), 0)
-        cause: Cause = ("missing", self._step(made), goal.post_key)
+        later_moves = [(to, event) for to, event in actual.moves if event > birth]
+        if later_moves:
+            to, event = later_moves[-1]
+            text = f"{key_name(to, grain)} gets that other value by"
+            return Fact(text, self.site(event, "post")), ("moved", self._step(event), 0)
+        cause: Cause = ("missing", self._step(birth), goal.post_key)
         elsewhere = self._move_elsewhere(goal.post_key)
         if elsewhere is not None:
             return Fact(f"nothing on this path moves it to {place} after that; another path does by", elsewhere), cause
         return Fact(f"nothing moves it to {place} between there and here"), cause
 
-    def _left_out(self, key: int, missed: int, grain: int) -> tuple[Fact, Cause]:
+    def _masked_out(self, key: int, masked_event: int, grain: int) -> tuple[Fact, Cause]:
         """A place is written, but not for the threads that fail."""
-        what = f"{key_name(key, grain)} is written for the threads active there only, by"
-        return Fact(what, self.site(missed, "post")), ("exec", self._step(missed), 0)
+        text = f"{key_name(key, grain)} is written for the threads active there only, by"
+        return Fact(text, self.site(masked_event, "post")), ("exec", self._step(masked_event), 0)
 
     def _move_elsewhere(self, key: int) -> Site | None:
         """A move to a place in a block that is not on the path."""
@@ -223,10 +225,10 @@ class Tracer:
         return None
 
     @staticmethod
-    def _suspects(found: _Chain, made: int) -> list[tuple[int, int]]:
+    def _suspects(actual: _Chain, birth: int) -> list[tuple[int, int]]:
         """Places that may have held the value: where the value found was made, and where it entered after that."""
-        entered = [(to, event + 1) for to, event in found.moves if event > made]
-        return [found.places[-1], *entered[-1:]]
+        later_moves = [(to, event + 1) for to, event in actual.moves if event > birth]
+        return [actual.places[-1], *later_moves[-1:]]
 
     def _masked_write(self, key: int, before: int, failure: Failure) -> int | None:
         """An event that writes a place, but not for the threads of the failure."""

@@ -57,40 +57,47 @@ class PathSearch:
         modes = (True, False) if self.diverges else (True,)
         queue = deque(_Walk(block, index, pre, post, mode, (block,)) for mode in modes)
         visits: Counter[tuple[int, int, int, int | None, bool]] = Counter()
-        known: set[_Walk] = set(queue)
+        queued: set[_Walk] = set(queue)
         proposed: set[tuple[int, ...]] = set()
-        while queue and len(known) < _MAX_STATES:
-            found, following, sideways = self._back(queue.popleft())
-            if found is not None and found not in proposed:
-                proposed.add(found)
-                yield self._prefix[found[0]] + found
-            for add, walks in ((queue.appendleft, sideways), (queue.append, following)):
+        while queue and len(queued) < _MAX_STATES:
+            path, following, sideways = self._back(queue.popleft())
+            if path is not None and path not in proposed:
+                proposed.add(path)
+                yield self._prefix[path[0]] + path
+            for enqueue, walks in ((queue.appendleft, sideways), (queue.append, following)):
                 for walk in walks:
                     state = (walk.block, walk.index, walk.pre, walk.post, walk.active)
-                    if walk not in known and visits[state] < _MAX_VISITS:
-                        known.add(walk)
+                    if walk not in queued and visits[state] < _MAX_VISITS:
+                        queued.add(walk)
                         visits[state] += 1
-                        add(walk)
+                        enqueue(walk)
 
     def _back(self, walk: _Walk) -> tuple[tuple[int, ...] | None, list[_Walk], list[_Walk]]:
-        """Back to the block's start: a path if the two parted, walks over its predecessors, and in other modes."""
+        """Walk back to the block's start.
+
+        Returns:
+            A path, if the two lanes parted in this block; walks that go on in its predecessors; walks of the other
+            set of threads, where EXEC changes.
+        """
         block, pre, post = walk.block, walk.pre, walk.post
         sideways: list[_Walk] = []
         for index in range(walk.index - 1, -1, -1):
             effect = self.effects.of(self.product.steps[block][index])
-            left = effect.written("pre", pre)
-            right = None if post is None else effect.written("post", post)
-            left = None if left is not None and left.masked and not walk.active else left
-            right = None if right is not None and right.masked and not walk.active else right
-            if left is not None and left.undefined:
+            pre_write = effect.written("pre", pre)
+            post_write = None if post is None else effect.written("post", post)
+            pre_write = None if pre_write is not None and pre_write.masked and not walk.active else pre_write
+            post_write = None if post_write is not None and post_write.masked and not walk.active else post_write
+            if pre_write is not None and pre_write.undefined:
                 return None, [], sideways
-            if left is not None and left.source is None:
-                same = right is not None and right.result is not None and right.result == left.result
+            if pre_write is not None and pre_write.source is None:
+                same = (
+                    post_write is not None and post_write.result is not None and post_write.result == pre_write.result
+                )
                 return (None if same else walk.blocks), [], sideways
-            if left is not None and left.source is not None:
-                pre = left.source
-            if right is not None:
-                post = right.source
+            if pre_write is not None and pre_write.source is not None:
+                pre = pre_write.source
+            if post_write is not None:
+                post = post_write.source
             if effect.changes_exec and self.diverges:
                 sideways.append(_Walk(block, index, pre, post, not walk.active, walk.blocks))
         if block == 0:
@@ -105,14 +112,14 @@ class PathSearch:
     def _shortest(self) -> list[tuple[int, ...]]:
         """For each block, a shortest path from the entry up to it, itself left out; threads stay active if they can."""
         prefix: list[tuple[int, ...]] = [()] * len(self.product.steps)
-        seen = {0}
+        reached = {0}
         for idle in (False, True):
-            queue = deque(sorted(seen))
+            queue = deque(sorted(reached))
             while queue:
                 block = queue.popleft()
                 for successor in self.product.successors[block]:
-                    if successor not in seen and (idle or not self.product.is_idle(block, successor)):
-                        seen.add(successor)
+                    if successor not in reached and (idle or not self.product.is_idle(block, successor)):
+                        reached.add(successor)
                         prefix[successor] = (*prefix[block], block)
                         queue.append(successor)
         return prefix

@@ -27,12 +27,12 @@ def explain_faults(product: Product, faults: dict[Place, Finding]) -> list[Findi
 def _explained(product: Product, finding: Finding, keys: list[int], where: int, reads: _Reads) -> Finding:
     grain = product.post_lanes.grain
     names = list(dict.fromkeys(key_name(k, 2 if other_half(k) in keys else grain) for k in sorted(keys, reverse=True)))
-    _, verb, what = finding.message.partition(" is ")
-    message = f"{', '.join(names)} {'are' if len(names) > 1 else verb.strip()} {what}"
-    found = reads.after(finding.block, -1 if finding.rule == "live-in" else where, keys[0])
-    if found is None:
+    _, verb, predicate = finding.message.partition(" is ")
+    message = f"{', '.join(names)} {'are' if len(names) > 1 else verb.strip()} {predicate}"
+    first_read = reads.after(finding.block, -1 if finding.rule == "live-in" else where, keys[0])
+    if first_read is None:
         return replace(finding, message=message)
-    site, path = found
+    site, path = first_read
     value = Value(names[0], (Fact(f"{key_name(keys[0], 2)} is read by", site),))
     return replace(finding, message=message, found=value, path=path)
 
@@ -50,7 +50,7 @@ class _Reads:
         row = blocks[block].instructions
         start = next((n + 1 for n, i in enumerate(row) if id(i) == instruction), 0)
         queue = deque[tuple[int, int, tuple[str, ...]]]([(block, start, (f"bb.{blocks[block].number}",))])
-        seen: set[int] = set()
+        visited: set[int] = set()
         while queue:
             here, start, path = queue.popleft()
             reader, ended = self._scan(blocks[here].instructions[start:], key)
@@ -58,8 +58,8 @@ class _Reads:
             if reader is not None:
                 return Site("post", here, label, reader.line, str(reader).partition(" :: ")[0]), path
             for successor in () if ended else self._product.successors[here]:
-                if successor not in seen:
-                    seen.add(successor)
+                if successor not in visited:
+                    visited.add(successor)
                     queue.append((successor, 0, (*path, f"bb.{blocks[successor].number}")))
         return None
 
@@ -70,12 +70,12 @@ class _Reads:
             if instruction.opcode in DEBUG or instruction.opcode == "BUNDLE":
                 continue
             real = self._real.get(id(instruction))
-            read = (
+            is_read = (
                 any(key == k for k, _ in real)
                 if real is not None
                 else any(op.is_use and not op.undef and key in keys(op) for op in instruction.all_operands)
             )
-            if read and instruction.opcode not in NO_CODE:
+            if is_read and instruction.opcode not in NO_CODE:
                 return instruction, True
             if any(op.is_def and op.is_reg and key in keys(op) for op in instruction.all_operands):
                 return None, True

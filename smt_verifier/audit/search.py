@@ -37,61 +37,65 @@ def search_proof(
         UnsupportedError: the code does something the audit does not follow.
         VeriloccError: a text is not what it claims to be.
     """
-    judged = _by_pairing(file, pre, post, target, timeout_s, solver)
-    if rests_on_values(judged):
+    function_audit = _try_pairings(file, pre, post, target, timeout_s, solver)
+    if rests_on_values(function_audit):
         before, after = with_equal_undefined_inputs(pre), with_equal_undefined_inputs(post)
         if before is not None and after is not None:
-            assumed = _by_pairing(file, before, after, target, timeout_s, solver)
-            return undecided(judged, assumed)
-    return judged
+            assumed = _try_pairings(file, before, after, target, timeout_s, solver)
+            return undecided(function_audit, assumed)
+    return function_audit
 
 
-def _by_pairing(
+def _try_pairings(
     file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, timeout_s: float, solver: Solver
 ) -> FunctionAudit:
     sides = sides_of(file, pre, post, target)
     if sides.findings:
         outcome = combine(f.outcome for f in sides.findings)
         return FunctionAudit(pre.name, outcome, len(sides.findings), sides.findings, MoveCounts())
-    judged = _by_classes(sides, timeout_s, solver, frozenset())
+    function_audit = _try_precisions(sides, timeout_s, solver, frozenset())
     # Any pairing will do if it is proved; equal instructions in a row may have been paired the wrong way.
-    lines = _perhaps_mispaired(pre, post, judged) if rests_on_values(judged) else frozenset[int]()
+    lines = _maybe_mispaired(pre, post, function_audit) if rests_on_values(function_audit) else frozenset[int]()
     if lines:
-        again = _by_classes(sides, timeout_s, solver, lines)
-        return again if again.outcome is again.outcome.PROVED else judged
-    return judged
+        again = _try_precisions(sides, timeout_s, solver, lines)
+        return again if again.outcome is again.outcome.PROVED else function_audit
+    return function_audit
 
 
-def _by_classes(sides: Sides, timeout_s: float, solver: Solver, apart: frozenset[int]) -> FunctionAudit:
-    """By every comparison where that is little work; else by few, which proves most functions with many; else by every
-    comparison again. What was told apart by few only, and is not proved so, is left open.
+def _try_precisions(sides: Sides, timeout_s: float, solver: Solver, unpaired_lines: frozenset[int]) -> FunctionAudit:
+    """Try each precision: all comparisons of masks where that is little work; else a few comparisons, which prove most
+    functions with many classes; else all comparisons again. What fails with a few comparisons only is undecided.
     """
-    left_open: FunctionAudit | None = None
+    coarse_audit: FunctionAudit | None = None
     outside = False
     for precision in Precision:
         while True:
             try:
-                judged = _attempt(sides, timeout_s, solver, apart, precision=precision, outside=outside)
+                function_audit = _attempt(
+                    sides, timeout_s, solver, unpaired_lines, precision=precision, outside=outside
+                )
             except OutsideError:
                 outside = True
                 continue
             except TooManyClassesError:
-                if precision is Precision.FINE and left_open is None:
+                if precision is Precision.FINE and coarse_audit is None:
                     raise
                 break
-            if precision is not Precision.COARSE or judged.outcome is Outcome.PROVED:
-                return judged
-            left_open = judged
+            if precision is not Precision.COARSE or function_audit.outcome is Outcome.PROVED:
+                return function_audit
+            coarse_audit = function_audit
             break
-    assert left_open is not None
-    return left_open
+    assert coarse_audit is not None
+    return coarse_audit
 
 
-def _perhaps_mispaired(pre: MachineFunction, post: MachineFunction, judged: FunctionAudit) -> frozenset[int]:
-    """Lines of pure pre-RA instructions of operations that one of them reads a wrong value in, where a block has more
-    than one of the operation on either side: unpaired, each result goes by what it is computed from.
+def _maybe_mispaired(pre: MachineFunction, post: MachineFunction, function_audit: FunctionAudit) -> frozenset[int]:
+    """Lines of pure pre-RA instructions that may be paired with the wrong one.
+
+    Such an instruction reads a wrong value, and one side of its block has the same operation more than once. Without a
+    partner, a result is identified by what it is computed from.
     """
-    wrong = {f.pre_line: f.block for f in judged.findings if f.rule == "value" and f.pre_line and f.block >= 0}
+    wrong = {f.pre_line: f.block for f in function_audit.findings if f.rule == "value" and f.pre_line and f.block >= 0}
     lines: set[int] = set()
     for line, block in wrong.items():
         before, after = ([i for i in side.blocks[block].instructions if is_pure(i)] for side in (pre, post))
@@ -104,14 +108,20 @@ def _perhaps_mispaired(pre: MachineFunction, post: MachineFunction, judged: Func
 
 
 def _attempt(
-    sides: Sides, timeout_s: float, solver: Solver, apart_lines: frozenset[int], *, precision: Precision, outside: bool
+    sides: Sides,
+    timeout_s: float,
+    solver: Solver,
+    unpaired_lines: frozenset[int],
+    *,
+    precision: Precision,
+    outside: bool,
 ) -> FunctionAudit:
-    apart = frozenset(id(i) for b in sides.pre.blocks for i in b.instructions if i.line in apart_lines)
-    product = sides.product(_paired(sides, apart), precision=precision, outside=outside)
+    unpaired = frozenset(id(i) for b in sides.pre.blocks for i in b.instructions if i.line in unpaired_lines)
+    product = sides.product(_paired(sides, unpaired), precision=precision, outside=outside)
     rules = sides.rules(product)
     misfits = _wrongly_paired(sides.pre, product, rules)
     if misfits:
-        product = sides.product(_paired(sides, apart | misfits), precision=precision, outside=outside)
+        product = sides.product(_paired(sides, unpaired | misfits), precision=precision, outside=outside)
         rules = sides.rules(product)
     obligations, findings = judge_structure(sides, product, rules)
     goals = GoalCounts()
@@ -130,34 +140,34 @@ def _attempt(
         findings += [*checked.findings, *explain_faults(product, flagged.faults)]
         explained = explain_failures(product, list(checked.failed))
         findings = by_cause(
-            [_left_open(f) for f in explained] if precision is Precision.COARSE else explained, findings
+            [_as_unknown(f) for f in explained] if precision is Precision.COARSE else explained, findings
         )
     outcome = combine(f.outcome for f in findings)
     return FunctionAudit(sides.pre.name, outcome, obligations, tuple(findings), _moves(product), goals)
 
 
-def _left_open(finding: Finding) -> Finding:
+def _as_unknown(finding: Finding) -> Finding:
     """A goal that fails where threads are told apart less finely than the masks do decides nothing."""
     message = f"there are too many classes of threads to tell them all apart, and without that: {finding.message}"
     return replace(finding, outcome=Outcome.UNKNOWN, message=message)
 
 
-def _paired(sides: Sides, apart: frozenset[int]) -> list[list[Step]]:
+def _paired(sides: Sides, unpaired: frozenset[int]) -> list[list[Step]]:
     """A pairing of each block; pre-RA instructions of ``apart``, by ``id``, stand alone."""
     return [
-        [alone for step in align(a.instructions, b.instructions) for alone in _taken_apart(step, apart)]
+        [part for step in align(a.instructions, b.instructions) for part in _split(step, unpaired)]
         for a, b in zip(sides.pre.blocks, sides.post.blocks, strict=True)
     ]
 
 
-def _taken_apart(step: Step, apart: frozenset[int]) -> list[Step]:
-    return [Step(step.pre, None), Step(None, step.post)] if id(step.pre) in apart and step.post else [step]
+def _split(step: Step, unpaired: frozenset[int]) -> list[Step]:
+    return [Step(step.pre, None), Step(None, step.post)] if id(step.pre) in unpaired and step.post else [step]
 
 
 def _wrongly_paired(pre: MachineFunction, product: Product, rules: MachineRules) -> frozenset[int]:
-    """Pre-RA instructions, by ``id``, whose partner rather repeats another one of the same operation.
+    """Pre-RA instructions, by ``id``, whose partner repeats another instruction of the same operation.
 
-    Equal instructions in a row (constants, for the lanes of a tuple) pair in order; that may be the wrong order.
+    Equal instructions in a row (constants for the lanes of a tuple) pair in order; that may be the wrong order.
     """
     misfits = [s for steps in product.steps for s in steps if rules.misfits(s)]
     originals = instructions_of(pre, {operation_name(s.post) for s in misfits if s.post})
@@ -179,7 +189,7 @@ def _moves(product: Product) -> MoveCounts:
                 count["after"] += 1
             elif kind is not None:
                 count["saves" if kind[2] else "reloads"] += 1
-    alone = [
+    rematerialised = [
         s for steps in product.steps for s in steps if s.pre is None and s.post is not None and not acts_alone(s.post)
     ]
-    return MoveCounts(count["before"], count["after"], count["saves"], count["reloads"], len(alone))
+    return MoveCounts(count["before"], count["after"], count["saves"], count["reloads"], len(rematerialised))

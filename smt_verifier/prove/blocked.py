@@ -34,7 +34,7 @@ class Blocked:
 
 def why_blocked(case: Case, range_id: int) -> Blocked | None:
     """Why ``range_id`` has no register among the ranges of ``case.occupancy``; None where one is free."""
-    open_: dict[str, frozenset[int]] = {}
+    movable: dict[str, frozenset[int]] = {}
     fixed = candidates = 0
     for unit, name in places(case, range_id):
         candidates += 1
@@ -42,17 +42,17 @@ def why_blocked(case: Case, range_id: int) -> Blocked | None:
         if is_fixed:
             fixed += 1
         elif owners:
-            open_[name] = owners
+            movable[name] = owners
         else:
             return None
     problem = case.problem
-    cheapest = min(open_, key=lambda name: (_weight(problem, open_[name]), len(open_[name]), name), default="")
+    cheapest = min(movable, key=lambda name: (_weight(problem, movable[name]), len(movable[name]), name), default="")
     return Blocked(
         candidates,
         fixed,
-        _hitting_set(list(open_.values()), problem),
+        _hitting_set(list(movable.values()), problem),
         cheapest,
-        tuple(sorted(open_.get(cheapest, ()))),
+        tuple(sorted(movable.get(cheapest, ()))),
     )
 
 
@@ -67,13 +67,13 @@ def _hitting_set(sets: list[frozenset[int]], problem: AllocationProblem) -> tupl
         for i in ids:
             members.setdefault(i, set()).add(number)
     chosen: list[int] = []
-    left = set(range(len(sets)))
-    while left:
-        best = max(members, key=lambda i: (len(members[i] & left), -problem.ranges[i].weight, -i))
+    remaining = set(range(len(sets)))
+    while remaining:
+        best = max(members, key=lambda i: (len(members[i] & remaining), -problem.ranges[i].weight, -i))
         chosen.append(best)
-        left -= members[best]
+        remaining -= members[best]
     for i in list(chosen):
-        others = set[int]().union(*(members[k] for k in chosen if k != i))
-        if len(others) == len(sets):
+        covered_by_others = set[int]().union(*(members[k] for k in chosen if k != i))
+        if len(covered_by_others) == len(sets):
             chosen.remove(i)
     return tuple(sorted(chosen))

@@ -22,33 +22,33 @@ from verilocc_mlir.problem.model import Segment
 def correction_set(case: Case) -> tuple[int, ...]:
     """Ids of the live ranges that must move, ascending; empty for a proposal that is right."""
     ranges = case.problem.ranges
-    alone = {i for i in case.located if not is_legal(case.problem, ranges[i], case.first_unit(i))}
-    alone.update(owner for owner, _, _ in case.occupancy.fixed_overlaps())
-    held: dict[int, list[Segment]] = {}
-    kept: set[int] = set()
-    for i in sorted(set(case.located) - alone, key=lambda i: (-ranges[i].weight, i)):
+    misplaced = {i for i in case.located if not is_legal(case.problem, ranges[i], case.first_unit(i))}
+    misplaced.update(owner for owner, _, _ in case.occupancy.fixed_overlaps())
+    occupied: dict[int, list[Segment]] = {}
+    staying: set[int] = set()
+    for i in sorted(set(case.located) - misplaced, key=lambda i: (-ranges[i].weight, i)):
         rectangles = case.occupancy.of_owner.get(i, [])
-        if _fits(rectangles, held):
-            kept.add(i)
+        if _fits(rectangles, occupied):
+            staying.add(i)
             for r in rectangles:
                 for unit in range(r.unit, r.unit + r.high - r.low):
-                    insort(held.setdefault(unit, []), (r.start, r.end))
-    return tuple(live.id for live in ranges if live.id not in kept)
+                    insort(occupied.setdefault(unit, []), (r.start, r.end))
+    return tuple(live.id for live in ranges if live.id not in staying)
 
 
 def without(case: Case, moved: Iterable[int]) -> Case:
     """The case in which some live ranges are nowhere; every other one stays."""
-    gone = set(moved)
-    located = tuple(i for i in case.located if i not in gone)
+    removed = set(moved)
+    located = tuple(i for i in case.located if i not in removed)
     units = {i: case.first_unit(i) for i in located}
     return replace(case, located=located, occupancy=Occupancy(case.problem, units))
 
 
-def _fits(rectangles: list[Rectangle], held: dict[int, list[Segment]]) -> bool:
+def _fits(rectangles: list[Rectangle], occupied: dict[int, list[Segment]]) -> bool:
     for r in rectangles:
         for unit in range(r.unit, r.unit + r.high - r.low):
-            there = held.get(unit, [])
-            at = bisect_left(there, (r.end, 0)) - 1
-            if at >= 0 and there[at][1] > r.start:
+            segments = occupied.get(unit, [])
+            before = bisect_left(segments, (r.end, 0)) - 1
+            if before >= 0 and segments[before][1] > r.start:
                 return False
     return True

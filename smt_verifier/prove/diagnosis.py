@@ -1,7 +1,7 @@
-"""What a refutation says to whoever tries again: the minimal violations, which live ranges must move, and where to.
+"""A refutation, prepared for the next attempt: the minimal violations, which live ranges must move, and where to.
 
-For a regeneration loop: keep every register but those of ``moves``, and choose for each of these one of ``free``, or
-make room as ``blocked`` says.
+The next attempt keeps every register but those of ``moves``. For each of these it takes one of ``free``, or makes room
+as ``blocked`` says.
 """
 
 from __future__ import annotations
@@ -83,19 +83,19 @@ def diagnose(problem: AllocationProblem, proposal: Proposal, result: ProofResult
         return Diagnosis(problem, result, (), (), ())
     case = build_case(problem, proposal)
     core = result.core
-    moved = correction_set(case)
-    staying = without(case, moved)
+    moving = correction_set(case)
+    staying = without(case, moving)
     reasons: dict[int, list[str]] = {}
     for violation in core:
         for i in violation.ranges:
             reasons.setdefault(i, []).append(violation.name)
     moves: list[Relocation] = []
-    for i in moved:
+    for i in moving:
         free = free_registers(staying, i)
         blocked = None if free else why_blocked(staying, i)
         moves.append(Relocation(i, proposal.registers[i], tuple(reasons.get(i, ())), free, blocked))
-    named = {violation.name for violation in core}
-    implied = tuple(v.name for v in result.violations if v.name not in named)
+    core_names = {violation.name for violation in core}
+    implied = tuple(v.name for v in result.violations if v.name not in core_names)
     return Diagnosis(problem, result, core, implied, tuple(moves))
 
 

@@ -117,7 +117,7 @@ def unit_mask(live: LiveRange) -> int:
 def is_legal(problem: AllocationProblem, live: LiveRange, unit: int) -> bool:
     """Whether the live range may start at a unit, as far as everything but occupation goes (for messages only)."""
     end = unit + live.lanes
-    wanted = (class_intervals(live.register_class, live.banks, live.limit), allocatable(problem))
+    allowed = (class_intervals(live.register_class, live.banks, live.limit), allocatable(problem))
     return (unit >= SPECIAL_BASE or unit & unit_mask(live) == 0) and all(
-        any(first <= unit and end <= last for first, last in intervals) for intervals in wanted
+        any(first <= unit and end <= last for first, last in intervals) for intervals in allowed
     )

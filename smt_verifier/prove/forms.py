@@ -124,8 +124,8 @@ def to_text(diagnosis: Diagnosis) -> str:
         where = f" at instruction {point.instruction} of block {point.block} ({point.stage})" if point else ""
         lines.append(f"  {violation.name}{where}: {violation.message}")
         for row in _ranges(diagnosis, violation):
-            kept = ", ".join(f"[{start}, {end})" for start, end in row.segments[:_SHOWN])
-            lines.append(f"    {_place(row)}: kept during {kept or 'nothing'}{_more(row.segments)}")
+            times = ", ".join(f"[{start}, {end})" for start, end in row.segments[:_SHOWN])
+            lines.append(f"    {_place(row)}: kept during {times or 'nothing'}{_more(row.segments)}")
     if diagnosis.implied:
         lines.append(f"  {len(diagnosis.implied)} more follow from these")
     if result.truncated:
@@ -178,10 +178,11 @@ def _advice(diagnosis: Diagnosis, move: Relocation) -> str:
         return "no register of its class is handed out in this function"
     if not blocked.cheapest:
         return f"all {blocked.candidates} registers it could have are held by something fixed"
-    return f"none is free: {_names(diagnosis, blocked.core)} block {_of(blocked)}; {_room(diagnosis, blocked)}"
+    owners = _names(diagnosis, blocked.core)
+    return f"none is free: {owners} block {_blocked_registers(blocked)}; {_room(diagnosis, blocked)}"
 
 
-def _of(blocked: Blocked) -> str:
+def _blocked_registers(blocked: Blocked) -> str:
     fixed = f", {blocked.fixed} more are held by something fixed" if blocked.fixed else ""
     return f"{blocked.candidates - blocked.fixed} registers{fixed}"
 

@@ -90,11 +90,11 @@ class Occupancy:
         files: dict[int, list[int]] = {}
         for index, rectangle in enumerate(rectangles):
             unit = rectangle.unit
-            for held in range(unit, unit + rectangle.high - rectangle.low):
-                if held in files:
-                    files[held].append(index)
+            for covered in range(unit, unit + rectangle.high - rectangle.low):
+                if covered in files:
+                    files[covered].append(index)
                 else:
-                    files[held] = [index]
+                    files[covered] = [index]
         self._files = files
 
     @cached_property
@@ -131,8 +131,8 @@ class Occupancy:
                 if left[2] >= 0 and right[2] >= 0:
                     pairs[left[2], right[2]] = None
                 elif left[2] >= 0 or right[2] >= 0:
-                    held, other = (left, right) if left[2] >= 0 else (right, left)
-                    beside.setdefault((held[2], other[0], other[1]), []).append(unit)
+                    lanes_entry, fixed_entry = (left, right) if left[2] >= 0 else (right, left)
+                    beside.setdefault((lanes_entry[2], fixed_entry[0], fixed_entry[1]), []).append(unit)
         between = [(a, b) for a, b in pairs if rectangles[a].owner != rectangles[b].owner]
         with_fixed = [
             FixedPair(index, start, end, first, last)
@@ -181,26 +181,26 @@ class Occupancy:
 
     def fixed_overlaps(self) -> Iterator[tuple[int, int, int]]:
         """``(live range, lanes, first slot)`` for each live range that sits in a fixed occupation."""
-        found: dict[int, tuple[int, int]] = {}
+        lanes_and_slot: dict[int, tuple[int, int]] = {}
         for unit, fixed in sorted(self._fixed.items()):
             starts = [start for start, _ in fixed]
             for index in self._files.get(unit, ()):
-                held = self.rectangles[index]
-                k = max(0, bisect_left(starts, held.start) - 1)
-                while k < len(fixed) and fixed[k][1] <= held.start:
+                rectangle = self.rectangles[index]
+                k = max(0, bisect_left(starts, rectangle.start) - 1)
+                while k < len(fixed) and fixed[k][1] <= rectangle.start:
                     k += 1
-                if k < len(fixed) and fixed[k][0] < held.end:
-                    lanes, slot = found.get(held.owner, (0, held.end))
-                    lane = 1 << (held.low + unit - held.unit)
-                    found[held.owner] = (lanes | lane, min(slot, max(fixed[k][0], held.start)))
-        return ((owner, lanes, slot) for owner, (lanes, slot) in sorted(found.items()))
+                if k < len(fixed) and fixed[k][0] < rectangle.end:
+                    lanes, slot = lanes_and_slot.get(rectangle.owner, (0, rectangle.end))
+                    lane = 1 << (rectangle.low + unit - rectangle.unit)
+                    lanes_and_slot[rectangle.owner] = (lanes | lane, min(slot, max(fixed[k][0], rectangle.start)))
+        return ((owner, lanes, slot) for owner, (lanes, slot) in sorted(lanes_and_slot.items()))
 
     def is_free(self, range_id: int, unit: int) -> bool:
         """Whether the live range could start at ``unit`` for its whole life, everything else staying where it is."""
         for group in self._problem.ranges[range_id].groups:
             for lane in lane_list(group.lanes):
-                held = self._held(unit + lane, range_id)
-                if held and any(_meets(held, segment) for segment in group.segments):
+                busy = self._busy_segments(unit + lane, range_id)
+                if busy and any(_meets(busy, segment) for segment in group.segments):
                     return False
         return True
 
@@ -210,9 +210,9 @@ class Occupancy:
         fixed = False
         for number, group in enumerate(self._problem.ranges[range_id].groups):
             for lane in lane_list(group.lanes):
-                at = self._holders(range_id, number, unit + lane)
-                owners |= at[0]
-                fixed = fixed or at[1]
+                unit_holders = self._holders(range_id, number, unit + lane)
+                owners |= unit_holders[0]
+                fixed = fixed or unit_holders[1]
         return frozenset(owners - {range_id}), fixed
 
     def _holders(self, range_id: int, number: int, unit: int) -> tuple[frozenset[int], bool]:
@@ -230,23 +230,23 @@ class Occupancy:
     def _holders_cache(self) -> dict[tuple[int, int, int], tuple[frozenset[int], bool]]:
         return {}
 
-    def _held(self, unit: int, but: int) -> tuple[Segment, ...]:
+    def _busy_segments(self, unit: int, but: int) -> tuple[Segment, ...]:
         """When the unit is held by anything but the live range ``but``."""
         if not any(self.rectangles[index].owner == but for index in self._files.get(unit, ())):
             but = -1
         key = (unit, but)
-        if key not in self._held_cache:
+        if key not in self._busy_cache:
             file = [self.rectangles[index] for index in self._files.get(unit, ())]
             segments = [(r.start, r.end) for r in file if r.owner != but]
-            self._held_cache[key] = merged([*segments, *self._fixed.get(unit, ())])
-        return self._held_cache[key]
+            self._busy_cache[key] = merged([*segments, *self._fixed.get(unit, ())])
+        return self._busy_cache[key]
 
     @cached_property
-    def _held_cache(self) -> dict[tuple[int, int], tuple[Segment, ...]]:
+    def _busy_cache(self) -> dict[tuple[int, int], tuple[Segment, ...]]:
         return {}
 
 
-def _meets(held: tuple[Segment, ...], segment: Segment) -> bool:
+def _meets(segments: tuple[Segment, ...], segment: Segment) -> bool:
     """Whether a segment overlaps one of sorted, disjoint ones."""
-    k = bisect_left(held, (segment[1], 0)) - 1
-    return k >= 0 and held[k][1] > segment[0]
+    k = bisect_left(segments, (segment[1], 0)) - 1
+    return k >= 0 and segments[k][1] > segment[0]

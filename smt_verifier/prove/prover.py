@@ -54,7 +54,7 @@ def prove(
     if fault := input_fault(problem, proposal):
         return ProofResult(Outcome.INVALID, 0, reason=fault)
     case = build_case(problem, proposal)
-    if reason := _lost_lanes(case):
+    if reason := _unfiled_lanes(case):
         return ProofResult(Outcome.UNKNOWN, 0, reason=reason)
     goals = [rule.goals(case) for rule in RULES]
     obligation = _obligation(case, goals)
@@ -83,12 +83,12 @@ def _obligation(case: Case, goals: list[list[Goal]]) -> Obligation:
     return Obligation(
         name=f"prove/{case.problem.function}/{case.problem.phase}",
         logic="QF_BV",
-        script=_proposed(case) + definitions,
+        script=_proposal_definitions(case) + definitions,
         goals=tuple((goal.name, goal.term) for of_rule in goals for goal in of_rule),
     )
 
 
-def _proposed(case: Case) -> str:
+def _proposal_definitions(case: Case) -> str:
     """What the proposal says. Defined, not declared and asserted: Z3 then decides ten times as fast."""
     lines: list[str] = []
     for i, (name, register) in enumerate(zip(case.proposal.registers, case.registers, strict=True)):
@@ -105,7 +105,7 @@ def _truth(holds: bool) -> str:
     return "true" if holds else "false"
 
 
-def _lost_lanes(case: Case) -> str:
+def _unfiled_lanes(case: Case) -> str:
     """The premise of the lemma: as many entries in the files as there are (lane, segment) pairs to place."""
     expected = sum(
         group.lanes.bit_count() * len(group.segments) for live in case.located_ranges() for group in live.groups
@@ -118,6 +118,6 @@ def _explain(case: Case, goals: list[list[Goal]], violated: frozenset[str]) -> t
     result: list[Violation] = []
     for rule, of_rule in zip(RULES, goals, strict=True):
         false = [goal for goal in of_rule if goal.name in violated]
-        found = rule.explain(case, false, MAX_VIOLATIONS + 1 - len(result))
-        result += sorted(found, key=lambda v: (v.slot, v.ranges))
+        violations = rule.explain(case, false, MAX_VIOLATIONS + 1 - len(result))
+        result += sorted(violations, key=lambda v: (v.slot, v.ranges))
     return tuple(result[:MAX_VIOLATIONS]), len(result) > MAX_VIOLATIONS

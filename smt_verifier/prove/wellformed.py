@@ -1,4 +1,4 @@
-"""Is the problem a problem, and the proposal an answer to it? Everything the theorem assumes about their shape."""
+"""Whether problem and proposal have the shape that the theorem assumes."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def _shape_fault(live: LiveRange) -> str:
 
 
 def _groups_fault(live: LiveRange, slots: int) -> str:
-    seen = 0
+    grouped = 0
     for group in live.groups:
         if group.lanes <= 0 or group.lanes >> live.lanes:
             return f"lane mask {group.lanes:#x} of {live.lanes} lanes"
-        if group.lanes & seen:
-            return f"lanes {group.lanes & seen:#x} are in two groups"
-        seen |= group.lanes
+        if group.lanes & grouped:
+            return f"lanes {group.lanes & grouped:#x} are in two groups"
+        grouped |= group.lanes
         if fault := _segments_fault(group.segments, slots):
             return fault
     return ""

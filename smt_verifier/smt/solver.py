@@ -129,13 +129,13 @@ class _Contexts(threading.local):
 
     def __init__(self) -> None:
         self._context: Any = None
-        self._left = 0
+        self._questions_left = 0
 
     def get(self, z3: Any) -> Any:
         """The context for the next question."""
-        if self._context is None or self._left <= 0:
-            self._context, self._left = z3.Context(), _MOST_QUESTIONS
-        self._left -= 1
+        if self._context is None or self._questions_left <= 0:
+            self._context, self._questions_left = z3.Context(), _MOST_QUESTIONS
+        self._questions_left -= 1
         return self._context
 
     def drop(self) -> None:

@@ -77,8 +77,8 @@ class TestAgainstEnumeration:
         layout = Layout(tables)
         for total in range(1, layout.top + 1):
             answer = PackingModel(layout, total).ask(Budget(5, 5), 5)
-            assert answer.found == (min(totals, default=total + 1) <= total)
-            assert answer.refuted == (not answer.found)
+            assert answer.has_solution == (min(totals, default=total + 1) <= total)
+            assert answer.refuted == (not answer.has_solution)
 
 
 class TestNoPlacement:

@@ -29,7 +29,7 @@ from verilocc_mlir.target.targets import target
 def recorded(pair: Pair, directory: Path) -> Outcome:
     solver = RecordingSolver()
     report = audit(parse_mir(pair.pre), parse_mir(pair.post), target(pair.cpu), solver=solver)
-    write_artefacts(directory, {"before": pair.pre.encode(), "after": pair.post.encode()}, solver.asked)
+    write_artefacts(directory, {"before": pair.pre.encode(), "after": pair.post.encode()}, solver.answers)
     return report.outcome
 
 

@@ -360,7 +360,7 @@ def test_many_causes_are_cut_off_and_said_to_be() -> None:
     )
     found = findings(Pair(pair.cpu, pair.pre, pair.post[:start] + body), "value")
     assert len(found) == 21
-    assert found[-1].message == "more is wrong; mend what is named here first"
+    assert found[-1].message == "there are more findings; fix the ones listed here first"
 
 
 def test_two_causes_are_two_findings_and_one_cause_is_one() -> None:

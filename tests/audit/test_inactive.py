@@ -9,7 +9,7 @@ import pytest
 from support import TEST_DATA
 
 from smt_verifier.audit.core.inactive import REVIEWED, Reach, exec_unclear, ignores_exec, reach, reads_inactive_lanes
-from smt_verifier.audit.core.semantics import asks_exec
+from smt_verifier.audit.core.semantics import result_depends_on_exec
 from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 from verilocc_mlir.target.instructions import instruction, opcodes
 
@@ -36,7 +36,7 @@ def test_each_entry_matches_the_opcodes_that_were_reviewed() -> None:
 
 
 def test_the_opcodes_whose_result_depends_on_the_active_threads_were_reviewed() -> None:
-    asking = {re.sub(r"\d+", "#", o) for o in opcodes() if asks_exec(o) and not _OF_ONE_GPU.search(o)}
+    asking = {re.sub(r"\d+", "#", o) for o in opcodes() if result_depends_on_exec(o) and not _OF_ONE_GPU.search(o)}
     assert "".join(f"{name}\n" for name in sorted(asking)) == PINNED_EXEC.read_text()
 
 

@@ -120,8 +120,8 @@ def test_what_is_so_for_some_classes_only_is_asked_class_by_class(read_under: in
     solver = RecordingSolver()
     report = audit(parse_mir(before), parse_mir(after), target("gfx942"), solver=solver)
     assert {f.rule for f in report.functions[0].findings} == (set() if proved else {"value"})
-    united = [verdict.outcome for question, verdict in solver.asked if question.name.endswith("/united")]
-    each = [verdict.outcome for question, verdict in solver.asked if not question.name.endswith("/united")]
+    united = [verdict.outcome for question, verdict in solver.answers if question.name.endswith("/united")]
+    each = [verdict.outcome for question, verdict in solver.answers if not question.name.endswith("/united")]
     # What all classes share is not enough, and decides nothing.
     assert united[-1] is Outcome.REFUTED
     assert set(united[:-1]) == {Outcome.PROVED}
@@ -141,8 +141,8 @@ def test_what_is_so_for_all_classes_is_asked_once() -> None:
     solver = RecordingSolver()
     report = audit(parse_mir(before), parse_mir(after), target("gfx942"), solver=solver)
     assert report.outcome is Outcome.PROVED
-    assert all(question.name.endswith("/united") for question, _ in solver.asked)
-    reads = next(question for question, _ in solver.asked if question.name == "masks/block-5/united")
+    assert all(question.name.endswith("/united") for question, _ in solver.answers)
+    reads = next(question for question, _ in solver.answers if question.name == "masks/block-5/united")
     assert len(reads.goals) < 16
 
 

@@ -290,7 +290,7 @@ def test_what_repeats_is_left_out_and_never_crosses_parts(monkeypatch: pytest.Mo
     parts = {"a": "train", "b": "train", "c": "test"}
     monkeypatch.setattr(build, "split_of", lambda cell: parts[cell.family])
     a, b, c = (Cell.of("mlir", family, "gfx942", {}, {}) for family in "abc")
-    seen = build._Seen([])
+    seen = build._EarlierProblems([])
     assert seen.outcome("1", a) == "kept"
     assert seen.outcome("1", b) == "duplicate"
     assert seen.outcome("1", c) == "leak"
@@ -298,7 +298,7 @@ def test_what_repeats_is_left_out_and_never_crosses_parts(monkeypatch: pytest.Mo
     assert seen.outcome("1", replace(c, target="gfx950")) == "leak"
     assert seen.outcome("2", c) == "kept"
     row = {"split": "test", "target": "gfx942", "records": [{"outcome": "kept", "structure": "2"}]}
-    again = build._Seen([row])
+    again = build._EarlierProblems([row])
     assert again.outcome("2", c) == "duplicate"
     assert again.outcome("2", a) == "leak"
 

@@ -18,7 +18,7 @@ from verilocc_model.decoding.decoder import decode
 from verilocc_model.decoding.scorer import RandomChoice
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.examples import Turn, Window, cells_of, sure_windows, told, windows_of
+from verilocc_model.encoding.examples import Turn, Window, cells_of, explained_turns, sure_windows, windows_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import FIRST, HINT, JOIN, words
 from verilocc_model.price import Price, price_of
@@ -39,7 +39,7 @@ def turns_of(problem: AllocationProblem, proposal: Proposal, order: int) -> list
     """An assignment as questions and answers."""
     form = canonical(problem)
     table = Table(form.problem)
-    return [turn for _, turn in told(table, cells_of(table, form.permuted(proposal.registers)), order)]
+    return [turn for _, turn in explained_turns(table, cells_of(table, form.permuted(proposal.registers)), order)]
 
 
 def replay(problem: AllocationProblem, answers: list[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.target.registers import physical_register
-from verilocc_model.advice import told_of
+from verilocc_model.advice import guidance_of
 from verilocc_model.decoding.decoder import decode
 from verilocc_model.decoding.scorer import FirstFit
 from verilocc_model.encoding.canonical import canonical
@@ -142,7 +142,7 @@ def test_the_plan_is_stated_where_first_fit_goes_through(name: str, phase: Phase
     part, _ = remainders(problem, (refutation,))
     form = canonical(part.problem)
     table = Table(form.problem)
-    told = told_of(part.refuted, form, table)
+    told = guidance_of(part.refuted, form, table)
     episode = Episode(table, mask=False, advice=told.advice, refuted=told.grants, sure=True)
     done = decode(episode, FirstFit())
     whole = Proposal(PROBLEM_VERSION, "test", part.whole(form.restored(done.registers)))

@@ -33,7 +33,7 @@ from verilocc_model.decoding.decoder import Sampling, decode
 from verilocc_model.decoding.scorer import Scores
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.episode import Episode
-from verilocc_model.encoding.examples import cells_of, told, windows_of
+from verilocc_model.encoding.examples import cells_of, explained_turns, windows_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.text import Text, answers
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
@@ -57,7 +57,7 @@ def tokenizer() -> Tokenizer:
     problem, proposal = answered("gemm_mma_lds.gfx942", "sgpr")
     form = canonical(problem)
     table = Table(form.problem)
-    turns = [turn for _, turn in told(table, cells_of(table, form.permuted(proposal.registers)), 0)]
+    turns = [turn for _, turn in explained_turns(table, cells_of(table, form.permuted(proposal.registers)), 0)]
     trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     found.train_from_iterator([" ".join((*t.facts, t.answer)) for t in turns], trainer)
     return found
@@ -65,7 +65,7 @@ def tokenizer() -> Tokenizer:
 
 @lru_cache(maxsize=1)
 def text() -> Text:
-    return Text(lambda told: tokenizer().encode(told, add_special_tokens=False).ids)
+    return Text(lambda text: tokenizer().encode(text, add_special_tokens=False).ids)
 
 
 def hashed() -> Hashed:
@@ -265,7 +265,7 @@ def test_an_adapter_on_a_pretrained_model(pretrained: Path, data: Path, tmp_path
 
 
 def test_windows_of_a_large_vocabulary_are_kept_whole(data: Path, tmp_path: Path) -> None:
-    shifted = Text(lambda told: [t + 150_000 for t in tokenizer().encode(told, add_special_tokens=False).ids])
+    shifted = Text(lambda text: [t + 150_000 for t in tokenizer().encode(text, add_special_tokens=False).ids])
     entry = entries([data], 0.0)[0]
     first = encoded(entry, 600, tmp_path, writing=shifted)
     assert encoded(entry, 600, tmp_path, writing=shifted) == first
@@ -276,7 +276,7 @@ def test_windows_of_a_large_vocabulary_are_kept_whole(data: Path, tmp_path: Path
 
 def test_errors_say_what_is_wrong(pretrained: Path, data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot tell"):
-        Text(lambda told: [len(told)])
+        Text(lambda text: [len(text)])
     with pytest.raises(InputError, match="text is for pretrained models"):
         train_base([data], replace(SMALL, encoding="text"), tmp_path / "a", lambda line: None)
     with pytest.raises(InputError, match="encoding is 'prose', not one of words, text"):

@@ -26,7 +26,7 @@ from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_model import lm
-from verilocc_model.advice import told_of
+from verilocc_model.advice import guidance_of
 from verilocc_model.allocator import ModelAllocator, family_of
 from verilocc_model.card import CARD, read_card
 from verilocc_model.decoding.scorer import FirstFit, Scores
@@ -200,7 +200,7 @@ def test_refutations_become_facts() -> None:
     form = canonical(problem)
     table = Table(form.problem)
     example = Counterexample("interference", (2, 3), 4, (3, 3), (proposal.registers[2], "vgpr0"), ("vgpr9", "vgpr10"))
-    told = told_of([Refutation(proposal, (example,))], form, table)
+    told = guidance_of([Refutation(proposal, (example,))], form, table)
     (number,) = told.advice
     assert form.original[number] == 2
     assert told.advice[number].refuted == table.cells.cells_of(proposal.registers[2])[:1]

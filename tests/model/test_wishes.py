@@ -19,7 +19,7 @@ from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.places import place_of
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import APART, CHAIN, JOIN, MEETS, MEETS_AT
-from verilocc_model.encoding.wishes import Asked, Rule
+from verilocc_model.encoding.wishes import Demands, Rule
 from verilocc_model.price import price_of
 
 PAIRED, CHAINED = "attn_d64.gfx1100", "attn_d64.gfx942"
@@ -162,7 +162,7 @@ ALIKE, BANKS = Rule(8, 0), Rule(3, 4)
 def test_rules_of_one_preference_count_together() -> None:
     assert [ALIKE.holds(k) for k in (7, 8)] == [False, True]
     assert [BANKS.holds(k) for k in (3, 4, 7, 11)] == [False, True, False, False]
-    asked = Asked({5: 2.0}, [((ALIKE, BANKS), 0.5)])
+    asked = Demands({5: 2.0}, [((ALIKE, BANKS), 0.5)])
     assert [asked.unmet(k) for k in (5, 8, 9)] == [0.5, 2.0, 2.5]
     assert asked.better(9, (7, 8, 5), lambda start: start != 5) == 8
     assert asked.better(9, (7, 8, 5), lambda _: True) == 5
@@ -180,7 +180,7 @@ def test_a_preference_that_is_lost_asks_for_nothing() -> None:
     third = table.singles[2]
     base, step = table.cells.base["vgpr"], table.cells.halves
 
-    def of(*registers: int) -> Asked:
+    def of(*registers: int) -> Demands:
         return table.wishes.of(third, [base + r * step if r >= 0 else -1 for r in registers])
 
     same, other = base + 5 * step, base + 6 * step

@@ -224,7 +224,7 @@ def test_goals_that_stand_among_the_hypotheses_are_literal_and_asked_all_the_sam
     pair = phases_of_ir((DATA / "audit" / "divergent.ll").read_text(), "gfx942")[1]
     report = audit(parse_mir(pair.pre), parse_mir(pair.post), target("gfx942"), solver=solver)
     literal = decided = 0
-    for asked, _ in solver.asked:
+    for asked, _ in solver.answers:
         hypotheses = set(re.findall(r"^\(assert (.*)\)$", asked.script, re.MULTILINE))
         for _, term in asked.goals:
             if term in hypotheses or re.search(r"\(= (t\d+) \1\)", term):

@@ -1,4 +1,4 @@
-"""Register allocators: an ``AllocationProblem`` in, a ``Proposal`` out, which is proved elsewhere and never trusted."""
+"""Register allocators: from an ``AllocationProblem`` to a ``Proposal``, which others prove; none is trusted."""
 
 from __future__ import annotations
 

@@ -67,19 +67,19 @@ def _demand(
         specials = {c for start, _, width in cells.specials for c in range(start, start + width * cells.halves)}
         usable += sorted(specials)
         total += len(specials)
-    held = [0] * (bits + 1)
+    blocked_change = [0] * (bits + 1)
     for cell in usable:
-        _mark(held, fixed[cell], 1)
+        _mark(blocked_change, fixed[cell], 1)
     most, peak = 0, 0
     worst, over, free_there = 0, -1, total
-    live = taken = 0
+    live = blocked = 0
     for bit in range(bits):
         live += change[bit]
-        taken += held[bit]
+        blocked += blocked_change[bit]
         if live > most:
             most, peak = live, bit
-        if live + taken - total > worst:
-            worst, over, free_there = live + taken - total, bit, total - taken
+        if live + blocked - total > worst:
+            worst, over, free_there = live + blocked - total, bit, total - blocked
     halves = cells.halves
     if over >= 0:
         return Demand(banks, -(-(worst + free_there) // halves), free_there // halves, timeline.slot(over))
@@ -117,10 +117,10 @@ class Room:
         return max((n for banks, n in self.least.items() if "sgpr" not in banks), default=0)
 
 
-def room(problem: AllocationProblem, found: tuple[Demand, ...]) -> Room:
+def room(problem: AllocationProblem, by_banks: tuple[Demand, ...]) -> Room:
     """Room and need of a problem."""
     top = {b.bank: max(b.registers, default=-1) + 1 for b in problem.budgets}
-    return Room(top, {d.banks: d.registers for d in found})
+    return Room(top, {d.banks: d.registers for d in by_banks})
 
 
 def ceilings(problem: AllocationProblem, where: Room) -> tuple[Ceiling, ...]:
@@ -129,10 +129,10 @@ def ceilings(problem: AllocationProblem, where: Room) -> tuple[Ceiling, ...]:
         least, budget = where.least.get(("sgpr",), 0), where.top.get("sgpr", 0)
         return tuple({"sgpr": total} for total in _scalar_steps(problem, budget) if total >= least)
     budget = sum(where.top.get(b, 0) for b in ("vgpr", "agpr"))
-    found: list[Ceiling] = []
+    result: list[Ceiling] = []
     for total in _vector_steps(problem, budget):
-        found += [c for c in splits(problem, where, total) if c not in found]
-    return tuple(found)
+        result += [c for c in splits(problem, where, total) if c not in result]
+    return tuple(result)
 
 
 def _scalar_steps(problem: AllocationProblem, budget: int) -> Iterator[int]:
@@ -165,8 +165,8 @@ def splits(problem: AllocationProblem, where: Room, total: int) -> Iterator[Ceil
             yield {"vgpr": min(total, vgprs), "agpr": min(total, agprs)}
         return
     # No more AGPRs than must be; or so many that every VGPR can be used; or as few VGPRs as must be.
-    for wanted in (need_a, total - vgprs, total - align_up(need_v, 4)):
-        a = min(max(wanted, need_a), agprs)
+    for agpr_count in (need_a, total - vgprs, total - align_up(need_v, 4)):
+        a = min(max(agpr_count, need_a), agprs)
         v = min(vgprs, total - a if a == 0 else (total - a) // 4 * 4)
         if v >= need_v and v + a >= need_both:
             yield {"vgpr": v, "agpr": a}

@@ -65,12 +65,12 @@ class CellMap:
 
     def cells_of_units(self, units: tuple[int, ...]) -> tuple[int, ...]:
         """Cells that 16-bit ``units`` (target/registers.py) touch, each once."""
-        found: dict[int, None] = {}
+        cells: dict[int, None] = {}
         for unit in units:
             cell = self._cell_of_unit(unit)
             if cell is not None:
-                found[cell] = None
-        return tuple(found)
+                cells[cell] = None
+        return tuple(cells)
 
     def _cell_of_unit(self, unit: int) -> int | None:
         for bank in _FILES:
@@ -103,9 +103,9 @@ def cell_map(problem: AllocationProblem) -> CellMap:
     units = sorted({u for name in problem.special for u in physical_register(name).units})
     special_units = {unit: size + k * halves // 2 for k, unit in enumerate(units)}
     specials = tuple(
-        (special_units[found[0]], name, len(found) // 2)
+        (special_units[register_units[0]], name, len(register_units) // 2)
         for name in problem.special
-        if (found := physical_register(name).units)
+        if (register_units := physical_register(name).units)
     )
     size += len(units) * halves // 2
     return CellMap(halves, base, stop, size, frozenset(allocatable), frozenset(expensive), specials, special_units)

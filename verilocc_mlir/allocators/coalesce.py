@@ -39,8 +39,8 @@ def coalesce(problem: AllocationProblem, singles: list[Item], table: CandidateTa
 
 def meet(first: Item, second: Item, distance: int) -> bool:
     """Whether ``second``, ``distance`` cells above ``first``, would hold a cell of it at the same time."""
-    held = dict(first.cells)
-    return any(held.get(offset + distance, 0) & mask for offset, mask in second.cells)
+    first_cells = dict(first.cells)
+    return any(first_cells.get(offset + distance, 0) & mask for offset, mask in second.cells)
 
 
 def lane_offset(lanes: int, halves: int) -> int | None:
@@ -59,14 +59,12 @@ def fixed_start(cells: CellMap, affinity: Affinity) -> int | None:
 
 
 def join_items(first: Item, second: Item, shift: int) -> Item | None:
-    """Both as one item, the second starting ``shift`` cells after the first; None where they are live together in a
-    cell.
-    """
-    held = dict(first.cells)
+    """The two items as one, with the second ``shift`` cells after the first; None if they interfere in some cell."""
+    joined = dict(first.cells)
     for offset, mask in second.cells:
-        mine = held.get(offset + shift, 0)
-        if mine & mask:
+        mask_there = joined.get(offset + shift, 0)
+        if mask_there & mask:
             return None
-        held[offset + shift] = mine | mask
+        joined[offset + shift] = mask_there | mask
     members = first.members + tuple((member, offset + shift) for member, offset in second.members)
-    return make_item(members, held, max(first.width, second.width), max(first.reach, second.reach + shift))
+    return make_item(members, joined, max(first.width, second.width), max(first.reach, second.reach + shift))

@@ -1,4 +1,4 @@
-"""What a complete placement costs: waves first, then callee-saved registers, copies left, registers."""
+"""The cost of a complete placement: lost waves first, then saves and copies, then registers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def file_total(vgprs: int, agprs: int, occupancy: Occupancy) -> int:
 
 def vector_waves(total: int, occupancy: Occupancy) -> int:
     """Waves a SIMD holds when each takes ``total`` registers (AMDGPUBaseInfo.cpp, getNumWavesPerEUWithNumVGPRs)."""
-    taken = align_up(max(total, 1), occupancy.granule)
-    return min(occupancy.max_waves, max(occupancy.file // taken, 1))
+    allocated = align_up(max(total, 1), occupancy.granule)
+    return min(occupancy.max_waves, max(occupancy.file // allocated, 1))
 
 
 def scalar_waves(problem: AllocationProblem, count: int) -> int:
@@ -56,8 +56,8 @@ class Cost(NamedTuple):
 
 
 class CellRelation(NamedTuple):
-    """A ``Relation`` in cells: ``b`` at ``distance`` from ``a`` where ``modulus`` is 0, else anywhere but there, modulo
-    ``modulus``."""
+    """A ``Relation`` in cells. With ``modulus`` 0, ``b`` must be at ``distance`` from ``a``; else its distance must
+    differ from ``distance`` modulo ``modulus``."""
 
     a: int
     b: int
@@ -107,20 +107,22 @@ class CostModel:
         """Cost when range *i* starts at cell ``starts[i]``."""
         cells = self._cells
         highest = {"vgpr": 0, "agpr": 0, "sgpr": 0}
-        dear: set[int] = set()
+        saved_cells: set[int] = set()
         for live_range, start in zip(self._problem.ranges, starts, strict=True):
             span = live_range.lanes if cells.halves == 2 else live_range.width
             bank, number = cells.register_of(start + span - 1)
             if number + 1 > highest[bank] and start < cells.stop[bank]:
                 highest[bank] = number + 1
             if cells.expensive:
-                dear.update(cells.expensive.intersection(range(start, start + span)))
-        left = sum(w for a, b, distance, w in self.pairs if distance is None or starts[b] != starts[a] + distance)
-        left += sum(w for a, goal, w in self.fixed if starts[a] != goal)
+                saved_cells.update(cells.expensive.intersection(range(start, start + span)))
+        copies_left = sum(
+            w for a, b, distance, w in self.pairs if distance is None or starts[b] != starts[a] + distance
+        )
+        copies_left += sum(w for a, goal, w in self.fixed if starts[a] != goal)
         for relations, weight in self.preferences:
             if not all(r.holds(starts[r.a], starts[r.b]) for r in relations):
-                left += weight
-        copies = left + SAVE_AND_RESTORE * len(dear) / cells.halves
+                copies_left += weight
+        copies = copies_left + SAVE_AND_RESTORE * len(saved_cells) / cells.halves
         if self._problem.phase == "sgpr":
             total = highest["sgpr"]
         else:

@@ -86,20 +86,20 @@ class _Search(Tables):
         Raises:
             AllocationFailure: as for ``allocate``.
         """
-        found = demands(self.problem, self.timeline, self.cells, self.singles, self.fixed)
-        for demand in found:
+        all_demands = demands(self.problem, self.timeline, self.cells, self.singles, self.fixed)
+        for demand in all_demands:
             if demand.registers > demand.available:
                 raise self._pressure(demand)
-        where = room(self.problem, found)
-        tries = ceilings(self.problem, where)
+        space = room(self.problem, all_demands)
+        tries = ceilings(self.problem, space)
         stuck: Item | None = None
         for number, ceiling in enumerate(tries, 1):
             best, partial = self._best_of_strategies((ceiling,))
             if best is not None:
-                return self._tighten(best, where).starts
+                return self._tighten(best, space).starts
             if not partial:
                 continue
-            closest, *others = partial
+            closest, *other_placements = partial
             last = number == len(tries)
             steps = (LAST_REPAIR_STEPS if last else REPAIR_STEPS) if repair_steps is None else repair_steps
             if closest.repair(self._parts, steps):
@@ -107,14 +107,14 @@ class _Search(Tables):
             stuck = closest.waiting[-1]
             if last:
                 # Else something is spilled. What is mended in the end is mended soon: a few steps for each.
-                for placement in sorted(others, key=lambda p: len(p.waiting)):
+                for placement in sorted(other_placements, key=lambda p: len(p.waiting)):
                     if placement.repair(self._parts, min(steps, OTHER_REPAIR_STEPS)):
                         return placement.starts
         raise self._fragmented(stuck)
 
     def _best_of_strategies(self, under: Iterable[Ceiling]) -> tuple[_Answer | None, list[Placement]]:
-        """The cheapest complete placement under any of the ceilings; and those that are not complete, different ones,
-        the least area left over first.
+        """The cheapest complete placement under any of the ceilings, and the different incomplete ones, ordered by the
+        area that found no place.
         """
         best: _Answer | None = None
         partial: list[tuple[int, Placement]] = []
@@ -127,9 +127,9 @@ class _Search(Tables):
                     answer = _Answer(self.cost.of(placement.starts), placement.starts)
                     if best is None or answer.cost < best.cost:
                         best = answer
-                elif all(placement.starts != other.starts for _, other in partial):
+                elif all(placement.starts != known.starts for _, known in partial):
                     partial.append((missing, placement))
-        return best, [placement for _, placement in sorted(partial, key=lambda found: found[0])]
+        return best, [placement for _, placement in sorted(partial, key=lambda entry: entry[0])]
 
     def _tighten(self, best: _Answer, where: Room) -> _Answer:
         """Fewer granules of vector registers at no cost in copies, by bisection, without repair.
@@ -163,9 +163,9 @@ class _Search(Tables):
 
     def _fragmented(self, item: Item | None) -> AllocationFailure:
         who = self.problem.ranges[item.members[0][0]] if item is not None else None
-        what = f"no place found for {who.name} ({who.register_class})" if who else "no ceiling fits the demand"
+        problem = f"no place found for {who.name} ({who.register_class})" if who else "no ceiling fits the demand"
         return AllocationFailure(
-            what,
+            problem,
             reason="fragmentation",
             where=f"function {self.problem.function}",
             hint="this allocator does not spill; another one must",

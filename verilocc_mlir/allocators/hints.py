@@ -1,4 +1,4 @@
-"""Where an item would like to start: beside ranges it is copied to or from, in argument registers, where LLVM hints."""
+"""Preferred starts of an item: beside the ranges it is copied to or from, in argument registers, at LLVM's hints."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Hints:
 
     def starts(self, item: Item, placed: list[int]) -> list[int]:
         """Preferred starts of ``item``, best first; ``placed`` has each range's start, -1 where it has none yet."""
-        wanted: dict[int, float] = {}
+        weights: dict[int, float] = {}
         for member, offset in item.members:
-            for other, distance, weight in self._partners[member]:
-                if placed[other] >= 0:
-                    start = placed[other] - distance - offset
-                    wanted[start] = wanted.get(start, 0.0) + weight
+            for partner, distance, weight in self._partners[member]:
+                if placed[partner] >= 0:
+                    start = placed[partner] - distance - offset
+                    weights[start] = weights.get(start, 0.0) + weight
             for cell, weight in self._cells[member]:
-                wanted[cell - offset] = wanted.get(cell - offset, 0.0) + weight
-        if len(wanted) < 2:
-            return list(wanted)
-        return sorted(wanted, key=lambda start: (-wanted[start], start))
+                weights[cell - offset] = weights.get(cell - offset, 0.0) + weight
+        if len(weights) < 2:
+            return list(weights)
+        return sorted(weights, key=lambda start: (-weights[start], start))

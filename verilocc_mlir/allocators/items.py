@@ -39,7 +39,7 @@ def single_items(problem: AllocationProblem, timeline: Timeline, cells: CellMap)
 
 
 def _single(live_range: LiveRange, timeline: Timeline, halves: int) -> Item:
-    held: dict[int, int] = {}
+    masks: dict[int, int] = {}
     for group in live_range.groups:
         mask = timeline.mask(group.segments)
         lanes = group.lanes
@@ -47,14 +47,14 @@ def _single(live_range: LiveRange, timeline: Timeline, halves: int) -> Item:
             low = lanes & -lanes
             lanes ^= low
             cell = (low.bit_length() - 1) * halves // 2
-            held[cell] = held.get(cell, 0) | mask
+            masks[cell] = masks.get(cell, 0) | mask
     width = live_range.lanes if halves == 2 else live_range.width
-    return make_item(((live_range.id, 0),), held, width, width)
+    return make_item(((live_range.id, 0),), masks, width, width)
 
 
-def make_item(members: tuple[tuple[int, int], ...], held: dict[int, int], width: int, reach: int) -> Item:
+def make_item(members: tuple[tuple[int, int], ...], masks: dict[int, int], width: int, reach: int) -> Item:
     """An item from the mask of each cell it holds; see ``Item`` for the rest."""
-    cells = tuple(sorted((offset, mask) for offset, mask in held.items() if mask))
+    cells = tuple(sorted((offset, mask) for offset, mask in masks.items() if mask))
     start = min(((m & -m).bit_length() - 1 for _, m in cells), default=0)
     return Item(members, cells, start, sum(m.bit_count() for _, m in cells), width, reach)
 
@@ -71,11 +71,11 @@ class CandidateTable:
     def of(self, item: Item) -> Candidates:
         """Cells at which the whole item may start."""
         (first, _), *others = item.members
-        found = self.by_range[first]
+        candidates = self.by_range[first]
         for member, offset in others:
             allowed = self._sets[self.by_range[member]]
-            found = tuple(c for c in found if c + offset in allowed)
-        return found
+            candidates = tuple(c for c in candidates if c + offset in allowed)
+        return candidates
 
     def allows(self, range_id: int, start: int) -> bool:
         """Whether the range may start at cell ``start``."""
@@ -83,10 +83,10 @@ class CandidateTable:
 
     def _of(self, live_range: LiveRange) -> Candidates:
         key = (live_range.banks, live_range.width, live_range.lanes, live_range.align, live_range.limit)
-        found = self._cache.get(key)
-        if found is None:
-            found = self._cache[key] = self._enumerate(live_range)
-        return found
+        candidates = self._cache.get(key)
+        if candidates is None:
+            candidates = self._cache[key] = self._enumerate(live_range)
+        return candidates
 
     def _enumerate(self, live_range: LiveRange) -> Candidates:
         cells = self._cells

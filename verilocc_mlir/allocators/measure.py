@@ -36,9 +36,9 @@ def measure(problem: AllocationProblem, proposal: Proposal) -> Measured:
             highest[bank] = max(highest[bank], register.first + -(-len(register.units) // 2))
     copies = 0.0
     for affinity in problem.affinities:
-        own = registers[affinity.a]
-        other = registers[affinity.b] if affinity.b >= 0 else physical_register(affinity.fixed)
-        if own is None or other is None or own.units[0] + affinity.a_lane != other.units[0] + affinity.b_lane:
+        source = registers[affinity.a]
+        partner = registers[affinity.b] if affinity.b >= 0 else physical_register(affinity.fixed)
+        if source is None or partner is None or source.units[0] + affinity.a_lane != partner.units[0] + affinity.b_lane:
             copies += affinity.weight
     if problem.phase == "sgpr":
         waves = min(scalar_waves(problem, highest["sgpr"]), problem.occupancy.max_waves)

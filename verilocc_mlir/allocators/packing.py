@@ -1,4 +1,4 @@
-"""Which cell is taken when, and finding room."""
+"""Which cells are occupied at which times, and the search for free ones."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class Packing:
 
     def conflicts(self, item: Item, start: int) -> list[Item]:
         """Placed items that stand in the way at ``start``, in the order in which they were placed."""
-        found: dict[Item, None] = {}
+        conflicting: dict[Item, None] = {}
         for offset, mask in item.cells:
             if self.occupied[start + offset] & mask:
-                for other, theirs in self.residents[start + offset].items():
-                    if theirs & mask:
-                        found[other] = None
-        return list(found)
+                for resident, resident_mask in self.residents[start + offset].items():
+                    if resident_mask & mask:
+                        conflicting[resident] = None
+        return list(conflicting)
 
 
 def below(candidates: Candidates, cells: CellMap, ceiling: dict[str, int], reach: int) -> Candidates:

@@ -51,8 +51,8 @@ class Allocator(Protocol):
 
 @runtime_checkable
 class Patient(Protocol):
-    """An allocator that goes to some lengths before it gives up; ``hurried`` is the same one giving up sooner, for
-    when a problem with more room can be made.
+    """An allocator with a long search. ``hurried`` gives the same allocator with a short search, for callers that can
+    make a problem with more room instead.
     """
 
     def hurried(self) -> Allocator: ...
@@ -68,7 +68,7 @@ class Remote(Protocol):
 
 @runtime_checkable
 class Loading(Protocol):
-    """An allocator with something to load, which the first answer waits for unless ``load`` was called before."""
+    """An allocator that loads something before its first answer; ``load`` does it ahead of time."""
 
     def load(self) -> None:
         """Load it.

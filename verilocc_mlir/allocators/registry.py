@@ -102,8 +102,8 @@ def model_is_there() -> bool:
 
 def _installed() -> Path:
     """The model that came with the package."""
-    found = find_spec("verilocc_model")
-    for place in (found and found.submodule_search_locations) or ():
+    spec = find_spec("verilocc_model")
+    for place in (spec and spec.submodule_search_locations) or ():
         directory = Path(place, "weights", "base")
         if directory.is_dir():
             return directory
@@ -112,13 +112,13 @@ def _installed() -> Path:
     )
 
 
-def _samples(wanted: int | None) -> int:
-    where, told = "", str(wanted)
-    if wanted is None:
-        where, told = SAMPLES_VARIABLE, os.environ.get(SAMPLES_VARIABLE, "") or "1"
-    if not told.isdecimal() or not 1 <= int(told) <= MOST_SAMPLES:
-        raise InputError(f"{told} samples of the model are wanted, not between 1 and {MOST_SAMPLES}", where=where)
-    return int(told)
+def _samples(count: int | None) -> int:
+    where, text = "", str(count)
+    if count is None:
+        where, text = SAMPLES_VARIABLE, os.environ.get(SAMPLES_VARIABLE, "") or "1"
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_SAMPLES:
+        raise InputError(f"{text} samples of the model are wanted, not between 1 and {MOST_SAMPLES}", where=where)
+    return int(text)
 
 
 def _model(directory: str, seconds: float, samples: int) -> Allocator:

@@ -76,41 +76,41 @@ class Placement:
         """Where the item may start under the ceiling; ``multiple``: registers whose multiples come first."""
         every = self._table.of(item)
         key = (every, item.reach, down, multiple)
-        found = self._cache.get(key)
-        if found is None:
-            found = below(every, self._cells, self._ceiling, item.reach)
+        starts = self._cache.get(key)
+        if starts is None:
+            starts = below(every, self._cells, self._ceiling, item.reach)
             if down:
                 # VCC stays the last resort, where nothing hints at it.
                 numbered = self._cells.stop["sgpr"]
-                found = (*(c for c in found[::-1] if c < numbered), *(c for c in found if c >= numbered))
+                starts = (*(c for c in starts[::-1] if c < numbered), *(c for c in starts if c >= numbered))
             if multiple > 1:
                 grid = multiple * self._cells.halves
                 base = self._cells.base
-                ahead = {c for c in found if not (c - base[self._cells.register_of(c)[0]]) % grid}
-                found = (*(c for c in found if c in ahead), *(c for c in found if c not in ahead))
-            self._cache[key] = found
-            self._sets[found] = frozenset(found)
-        return found
+                ahead = {c for c in starts if not (c - base[self._cells.register_of(c)[0]]) % grid}
+                starts = (*(c for c in starts if c in ahead), *(c for c in starts if c not in ahead))
+            self._cache[key] = starts
+            self._sets[starts] = frozenset(starts)
+        return starts
 
     def run(self, strategy: Strategy) -> int:
-        """Place what fits in the strategy's order; returns the area that found no place."""
-        left: list[Item] = []
+        """Place the items that fit, in the strategy's order; returns the area of those left over."""
+        unplaced: list[Item] = []
         for item in sorted(self.waiting, key=strategy.order):
             width = item.width // self._cells.halves
             down = strategy.narrow_down and width <= 1
             multiple = 1 << (width - 1).bit_length() if strategy.snug and width > 1 else 1
             if not self.place(item, self.candidates(item, down=down, multiple=multiple)):
-                left.append(item)
-        self.waiting = left
-        return sum(item.area for item in left)
+                unplaced.append(item)
+        self.waiting = unplaced
+        return sum(item.area for item in unplaced)
 
     def place(self, item: Item, candidates: Candidates) -> bool:
         """Place one item, at a preferred start if one is free."""
         allowed = self._sets[candidates]
         start = -1
-        for wanted in self._hints.starts(item, self.starts):
-            if wanted in allowed and self.packing.fits(item, wanted):
-                start = wanted
+        for preferred in self._hints.starts(item, self.starts):
+            if preferred in allowed and self.packing.fits(item, preferred):
+                start = preferred
                 break
         else:
             start = self.packing.first_fit(item, candidates)
@@ -164,10 +164,10 @@ class Placement:
             if start < 0:
                 waiting.append(item)
                 return False
-            for other in self.packing.conflicts(item, start):
-                self.lift(other)
-                evicted[other.members[0][0]] = evicted.get(other.members[0][0], 0) + 1
-                waiting.extend(split(other))
+            for conflicting in self.packing.conflicts(item, start):
+                self.lift(conflicting)
+                evicted[conflicting.members[0][0]] = evicted.get(conflicting.members[0][0], 0) + 1
+                waiting.extend(split(conflicting))
             self.put(item, start)
         return True
 

@@ -48,12 +48,12 @@ class Tables:
         ranges = self.problem.ranges
         if len(proposal.registers) != len(ranges):
             raise InputError(f"{len(proposal.registers)} registers for {len(ranges)} ranges", where="proposal")
-        found: list[int] = []
+        starts: list[int] = []
         for live_range, name in zip(ranges, proposal.registers, strict=True):
             cells = self.cells.cells_of(name) if name else ()
             if not cells or not self.table.allows(live_range.id, cells[0]):
                 raise InputError(
                     f"{live_range.name} cannot be in {f'${name}' if name else 'no register'}", where="proposal"
                 )
-            found.append(cells[0])
-        return found
+            starts.append(cells[0])
+        return starts

@@ -61,15 +61,15 @@ def reverse_post_order(successors: tuple[tuple[int, ...], ...]) -> tuple[int, ..
     """Nodes reachable from node 0, every node before those it leads to unless by a retreating edge."""
     if not successors:
         return ()
-    seen = [False] * len(successors)
-    seen[0] = True
+    visited = [False] * len(successors)
+    visited[0] = True
     finished: list[int] = []
     stack = [(0, iter(successors[0]))]
     while stack:
         node, targets = stack[-1]
         for target in targets:
-            if not seen[target]:
-                seen[target] = True
+            if not visited[target]:
+                visited[target] = True
                 stack.append((target, iter(successors[target])))
                 break
         else:

@@ -1,4 +1,4 @@
-"""Under which EXEC each instruction runs, as far as placing and spilling must know.
+"""Which EXEC mask each instruction runs under, as far as placing and spilling must know.
 
 A reload fills the threads in EXEC only, so a value reloaded here may be read there only if no more threads are active
 there. EXEC masks are numbered: 0 is the mask at function entry, every write of EXEC makes a new one, and so does a join

@@ -67,27 +67,28 @@ def virtual_classes(function: MachineFunction) -> dict[int, RegisterClass]:
         InputError: no class anywhere, or the class of an operand contradicts the table.
         UnsupportedError: a class that is not AMDGPU's (a generic register, for example).
     """
-    found: dict[int, str] = {}
+    class_names: dict[int, str] = {}
     table = function.registers
-    seen: set[int] = set()
+    seen_operands: set[int] = set()
     for block in function.blocks:
         for instruction in block.instructions:
             for operand in instruction.all_operands:
                 vreg = operand.vreg
                 # The parser shares operands of equal text, so most are dismissed by identity.
-                if vreg < 0 or id(operand) in seen:
+                if vreg < 0 or id(operand) in seen_operands:
                     continue
-                seen.add(id(operand))
-                known = found.get(vreg) or (table[vreg].cls if vreg in table else "")
-                if operand.cls and known and operand.cls != known:
+                seen_operands.add(id(operand))
+                class_name = class_names.get(vreg) or (table[vreg].cls if vreg in table else "")
+                if operand.cls and class_name and operand.cls != class_name:
                     raise InputError(
-                        f"%{vreg} is of class {known} and of class {operand.cls}", where=_where(function, instruction)
+                        f"%{vreg} is of class {class_name} and of class {operand.cls}",
+                        where=_where(function, instruction),
                     )
-                found[vreg] = known or operand.cls
-    for vreg, name in found.items():
+                class_names[vreg] = class_name or operand.cls
+    for vreg, name in class_names.items():
         if not name:
             raise InputError(f"%{vreg} has no register class", where=f"function {function.name}")
-    return {vreg: register_class(name) for vreg, name in found.items()}
+    return {vreg: register_class(name) for vreg, name in class_names.items()}
 
 
 def is_debug(instruction: Instruction) -> bool:
@@ -134,16 +135,16 @@ def lane_accesses(
     owner: list[int] = []
     lanes: list[int] = []
     atoms: dict[int, Atoms] = {}
-    named: dict[tuple[int, int], Atoms] = {}
-    for vreg, wanted in masks.items():
-        parts = _refine(full_lanes(classes[vreg].bits), wanted)
+    atoms_of: dict[tuple[int, int], Atoms] = {}
+    for vreg, register_masks in masks.items():
+        parts = _refine(full_lanes(classes[vreg].bits), register_masks)
         base = len(owner)
         owner += [vreg] * len(parts)
         lanes += parts
         atoms[vreg] = tuple(range(base, base + len(parts)))
-        for mask in wanted:
-            named[vreg, mask] = tuple(base + k for k, part in enumerate(parts) if part & mask)
-    by_operand = {key: None if value is None else (value[0], named[value]) for key, value in resolved.items()}
+        for mask in register_masks:
+            atoms_of[vreg, mask] = tuple(base + k for k, part in enumerate(parts) if part & mask)
+    by_operand = {key: None if value is None else (value[0], atoms_of[value]) for key, value in resolved.items()}
     blocks = tuple(
         tuple(_block_accesses(block.instructions, start, by_operand, atoms))
         for block, start in zip(function.blocks, cfg.first, strict=False)
@@ -166,7 +167,7 @@ def _block_accesses(
     by_operand: dict[int, tuple[int, Atoms] | None],
     atoms: dict[int, Atoms],
 ) -> list[Access]:
-    found: list[Access] = []
+    accesses: list[Access] = []
     for index, instruction in enumerate(instructions, start):
         # A BUNDLE header repeats its members' operands; the members are accounted for one by one.
         if instruction.opcode == "BUNDLE" or is_debug(instruction):
@@ -193,8 +194,8 @@ def _block_accesses(
             else:
                 writes += touched
         if reads or early or writes or undefines or implicit:
-            found.append(Access(index, reads, early, writes, undefines, implicit))
-    return found
+            accesses.append(Access(index, reads, early, writes, undefines, implicit))
+    return accesses
 
 
 def _where(function: MachineFunction, instruction: Instruction) -> str:

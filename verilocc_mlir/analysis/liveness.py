@@ -68,11 +68,11 @@ class LaneLiveness:
         return self._lanes(self.live_out[block])
 
     def _lanes(self, bits: int) -> dict[int, int]:
-        found: dict[int, int] = {}
+        lanes: dict[int, int] = {}
         for atom in set_bits(bits):
             vreg = self.accesses.owner[atom]
-            found[vreg] = found.get(vreg, 0) | self.accesses.lanes[atom]
-        return found
+            lanes[vreg] = lanes.get(vreg, 0) | self.accesses.lanes[atom]
+        return lanes
 
 
 def lane_liveness(
@@ -108,12 +108,12 @@ def lane_liveness(
 def set_bits(bits: int) -> list[int]:
     """Positions of the ones of ``bits``, ascending."""
     text = bin(bits)[:1:-1]
-    found: list[int] = []
+    positions: list[int] = []
     at = text.find("1")
     while at >= 0:
-        found.append(at)
+        positions.append(at)
         at = text.find("1", at + 1)
-    return found
+    return positions
 
 
 def bit_set(members: set[int]) -> int:
@@ -144,19 +144,19 @@ def _solve(
                     reads.difference_update(atoms)
                     closes.update(atoms)
             reads.update(access.reads)
-        has: set[int] = set()
-        gone: set[int] = set()
+        defined_here: set[int] = set()
+        undefined_here: set[int] = set()
         for access in block:
             ended_here = access.undefines + access.implicit if implicit_def_ends else access.undefines
-            gone.update(ended_here)
-            has.difference_update(ended_here)
+            undefined_here.update(ended_here)
+            defined_here.difference_update(ended_here)
             for atoms in (access.early, access.writes, access.implicit if implicit_def_holds else ()):
-                has.update(atoms)
-                gone.difference_update(atoms)
+                defined_here.update(atoms)
+                undefined_here.difference_update(atoms)
         exposed.append(bit_set(reads))
         ended.append(bit_set(closes))
-        defined.append(bit_set(has))
-        undefined.append(bit_set(gone))
+        defined.append(bit_set(defined_here))
+        undefined.append(bit_set(undefined_here))
     needed_in = solve_backward(cfg, exposed, ended)
     defined_out = solve_forward(cfg, defined, undefined)
     live_in: list[int] = []
@@ -230,7 +230,7 @@ def _segments(
 ) -> list[list[Segment]]:
     """Segments of every atom, latest first; they may touch or overlap."""
     count = len(accesses.owner)
-    found: list[list[Segment]] = [[] for _ in range(count)]
+    segments: list[list[Segment]] = [[] for _ in range(count)]
     end = [-1] * count
     for position in range(len(accesses.blocks) - 1, -1, -1):
         boundary = 4 * cfg.first[position + 1]
@@ -250,7 +250,7 @@ def _segments(
                     end[atom] = -1
                     open_atoms.discard(atom)
                     if not implicit_def_ends:
-                        found[atom].append((slot + 2, slot + 3))
+                        segments[atom].append((slot + 2, slot + 3))
             for start, atoms in written:
                 for atom in atoms:
                     stop = end[atom]
@@ -259,7 +259,7 @@ def _segments(
                     else:
                         end[atom] = -1
                         open_atoms.discard(atom)
-                    found[atom].append((start, stop))
+                    segments[atom].append((start, stop))
             for atom in access.undefines:
                 end[atom] = -1
                 open_atoms.discard(atom)
@@ -271,9 +271,9 @@ def _segments(
         entering = set(set_bits(live_in[position]))
         for atom in open_atoms:
             if atom in entering and start < end[atom]:
-                found[atom].append((start, end[atom]))
+                segments[atom].append((start, end[atom]))
             end[atom] = -1
-    return found
+    return segments
 
 
 def _implicit_holds(block: tuple[Access, ...], defined_in: int, always: bool, *, ends: bool) -> dict[int, set[int]]:

@@ -128,7 +128,7 @@ def _depth_first(cfg: ControlFlow) -> tuple[list[int], list[int]]:
 
 
 def _find(leader: list[int], node: int) -> int:
-    """Header that stands for ``node``'s collapsed loop, halving paths on the way."""
+    """The header that represents ``node``'s collapsed loop (union-find with path halving)."""
     while leader[node] != node:
         leader[node] = leader[leader[node]]
         node = leader[node]

@@ -34,8 +34,10 @@ class PhysicalLiveness:
     live_in: tuple[frozenset[int], ...]
 
 
-def physical_liveness(function: MachineFunction, cfg: ControlFlow, wanted: Callable[[int], bool]) -> PhysicalLiveness:
-    """Fixed uses of the units for which ``wanted`` is true; reserved registers, always busy, are best left out.
+def physical_liveness(
+    function: MachineFunction, cfg: ControlFlow, is_selected: Callable[[int], bool]
+) -> PhysicalLiveness:
+    """Fixed uses of the units for which ``is_selected`` is true; reserved registers, always busy, are best left out.
 
     Raises:
         UnsupportedError: a physical register this project does not know.
@@ -60,7 +62,7 @@ def physical_liveness(function: MachineFunction, cfg: ControlFlow, wanted: Calla
                     continue
                 key = id(operand)
                 if key not in units:
-                    units[key] = tuple(u for u in physical_register(operand.phys).units if wanted(u))
+                    units[key] = tuple(u for u in physical_register(operand.phys).units if is_selected(u))
                     for unit in units[key]:
                         names.setdefault(unit, operand.phys)
                 touched = units[key]
@@ -88,7 +90,7 @@ def physical_liveness(function: MachineFunction, cfg: ControlFlow, wanted: Calla
         kill.append(bit_set(ended))
     needed_in = solve_backward(cfg, gen, kill)
 
-    found: dict[int, list[Segment]] = {}
+    segments_of: dict[int, list[Segment]] = {}
     for position, events in enumerate(blocks):
         boundary = 4 * cfg.first[position + 1]
         leaving = 0
@@ -98,15 +100,15 @@ def physical_liveness(function: MachineFunction, cfg: ControlFlow, wanted: Calla
         for index, reads, early, writes in reversed(events):
             for start, touched in ((4 * index + 2, writes), (4 * index + 1, early)):
                 for unit in touched:
-                    found.setdefault(unit, []).append((start, end.pop(unit, 4 * index + 3)))
+                    segments_of.setdefault(unit, []).append((start, end.pop(unit, 4 * index + 3)))
             for unit in reads:
                 end.setdefault(unit, 4 * index + 2)
         start = 4 * cfg.first[position]
         for unit, stop in end.items():
             if start < stop:
-                found.setdefault(unit, []).append((start, stop))
+                segments_of.setdefault(unit, []).append((start, stop))
     return PhysicalLiveness(
-        ranges={unit: join_segments(segments) for unit, segments in sorted(found.items())},
+        ranges={unit: join_segments(segments) for unit, segments in sorted(segments_of.items())},
         clobbers=tuple(clobbers),
         names=names,
         live_in=tuple(frozenset(set_bits(bits)) for bits in needed_in),

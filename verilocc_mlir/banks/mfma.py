@@ -36,10 +36,10 @@ def in_vgprs(function: MachineFunction, classes: Mapping[int, RegisterClass]) ->
     Returns:
         None where there is nothing to change.
     """
-    moved = _movable(function, classes)
-    if not moved:
+    movable = _movable(function, classes)
+    if not movable:
         return None
-    names = {v: _CLASS.sub(lambda m: "vgpr_32" if m[0] == "agpr_32" else "vreg_", classes[v].name) for v in moved}
+    names = {v: _CLASS.sub(lambda m: "vgpr_32" if m[0] == "agpr_32" else "vreg_", classes[v].name) for v in movable}
     registers = dict(function.registers)
     for vreg, name in names.items():
         row = registers.get(vreg)
@@ -52,32 +52,32 @@ def in_vgprs(function: MachineFunction, classes: Mapping[int, RegisterClass]) ->
 
 def _movable(function: MachineFunction, classes: Mapping[int, RegisterClass]) -> set[int]:
     """Registers of AGPR classes that every instruction would take as VGPRs; those of one MFMA move together."""
-    wanted = {v for v, cls in classes.items() if cls.banks == frozenset({Bank.AGPR}) and _CLASS.match(cls.name)}
+    movable = {v for v, cls in classes.items() if cls.banks == frozenset({Bank.AGPR}) and _CLASS.match(cls.name)}
     together: list[set[int]] = []
     for block in function.blocks:
         for instruction in block.instructions:
-            named = {op.vreg for op in instruction.all_operands if op.vreg in wanted}
-            if not named:
+            touched = {op.vreg for op in instruction.all_operands if op.vreg in movable}
+            if not touched:
                 continue
             if instruction.bundled or instruction.opens_bundle:
-                wanted -= named
+                movable -= touched
             elif _AGPR_FORM.match(instruction.opcode):
                 pair = {op.vreg for op in _accumulators(instruction) if op.vreg >= 0}
                 # With one of C and D in a fixed register, or of a class that stays, the form must stay.
-                if pair <= wanted and not any(op.phys for op in _accumulators(instruction)):
+                if pair <= movable and not any(op.phys for op in _accumulators(instruction)):
                     together.append(pair)
                 else:
-                    wanted -= pair
+                    movable -= pair
             elif not _ANY_BANK.match(instruction.opcode):
-                wanted -= named
+                movable -= touched
     changed = True
     while changed:
         changed = False
         for pair in together:
-            if pair & wanted and not pair <= wanted:
-                wanted -= pair
+            if pair & movable and not pair <= movable:
+                movable -= pair
                 changed = True
-    return wanted
+    return movable
 
 
 def _accumulators(instruction: Instruction) -> list[Operand]:

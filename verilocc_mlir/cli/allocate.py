@@ -75,15 +75,15 @@ def allocate_command(
 
         start = time.monotonic()
         chosen = "sgpr" if phase == "sgpr" else "vgpr"
-        asked = [question(text, source, cpu, chosen) for text, source in zip(data, sources, strict=True)]
-        answers = client.allocate_all([q.request(allocator, attempts or 0) for q in asked])
+        questions = [question(text, source, cpu, chosen) for text, source in zip(data, sources, strict=True)]
+        answers = client.allocate_all([q.request(allocator, attempts or 0) for q in questions])
         files: list[AllocatedFile] = []
-        for one, answer, path in zip(asked, answers, outputs, strict=True):
-            judged = judge(one, answer)
-            if judged.text is not None and path:
-                write(path, judged.text)
-                judged = replace(judged, report=replace(judged.report, output=path))
-            files.append(judged.report)
+        for question_asked, answer, path in zip(questions, answers, outputs, strict=True):
+            judgement = judge(question_asked, answer)
+            if judgement.text is not None and path:
+                write(path, judgement.text)
+                judgement = replace(judgement, report=replace(judgement.report, output=path))
+            files.append(judgement.report)
         version = server_version(answers)
     report = AllocateReport(__version__, server, version, phase, tuple(files), time.monotonic() - start)
     if report_path:
@@ -109,9 +109,9 @@ def _outputs(sources: tuple[str, ...], output: str) -> list[str]:
     else:
         make_directory(output)
         outputs = [str(Path(output) / Path(source).name) for source in sources]
-    named = [path for path in outputs if path not in ("", STDIO)]
-    for path in named:
-        if named.count(path) > 1:
+    files = [path for path in outputs if path not in ("", STDIO)]
+    for path in files:
+        if files.count(path) > 1:
             raise InputError("two results would have this name", where=path, hint="allocate them one by one")
         if Path(path).resolve() in {Path(source).resolve() for source in sources if source != STDIO}:
             raise InputError("the result would overwrite an input", where=path, hint="give another name with -o")

@@ -106,10 +106,10 @@ def audit_command(
     from verilocc_mlir.pipeline.audit import SolverLimits, audit_llvm, audit_texts
     from verilocc_mlir.pipeline.settings import Settings
 
-    asked: dict[str, RecordingSolver] = {}
+    recorders: dict[str, RecordingSolver] = {}
 
     def record(phase: str, solver: Solver) -> Solver:
-        return asked.setdefault(phase, RecordingSolver(solver)) if smt_dir is not None else solver
+        return recorders.setdefault(phase, RecordingSolver(solver)) if smt_dir is not None else solver
 
     limits = SolverLimits(solver_seconds, solver_memory)
     if kernel:
@@ -128,7 +128,7 @@ def audit_command(
     else:
         run = audit_texts(listing(before or ""), listing(after or ""), cpu, limits=limits, record=record)
     if smt_dir is not None:
-        _write_obligations(smt_dir, run, asked)
+        _write_obligations(smt_dir, run, recorders)
     render = _renderer(chosen)
     if report:
         write(report, render(run).encode())
@@ -178,7 +178,7 @@ class _Temps:
                 write(listing.path, listing.text.encode())
 
 
-def _write_obligations(directory: Path, run: AuditRun, asked: dict[str, RecordingSolver]) -> None:
+def _write_obligations(directory: Path, run: AuditRun, recorders: dict[str, RecordingSolver]) -> None:
     """Every obligation of the run; where there are phases, their names go before those of inputs and obligations."""
     from smt_verifier.artefacts import write_artefacts
 
@@ -188,8 +188,8 @@ def _write_obligations(directory: Path, run: AuditRun, asked: dict[str, Recordin
         inputs[f"{prefix}before"], inputs[f"{prefix}after"] = pair.before.text.encode(), pair.after.text.encode()
     rows = [
         (replace(obligation, name=f"{phase}/{obligation.name}") if phase else obligation, verdict)
-        for phase, recorder in asked.items()
-        for obligation, verdict in recorder.asked
+        for phase, recorder in recorders.items()
+        for obligation, verdict in recorder.answers
     ]
     write_artefacts(directory, inputs, rows)
 

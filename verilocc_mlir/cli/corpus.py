@@ -46,10 +46,10 @@ def _cells(seed: int, targets: tuple[str, ...], sources: tuple[str, ...], famili
     from verilocc_model.corpus.stream import cells
 
     checks = ((targets, TARGETS, "target"), (sources, SOURCES, "source"), (families, FAMILIES, "family"))
-    for given, known, what in checks:
-        for name in given:
-            if name not in known:
-                raise InputError(f"there is no {what} {name!r}", hint=f"choose of: {', '.join(known)}")
+    for names, choices, kind in checks:
+        for name in names:
+            if name not in choices:
+                raise InputError(f"there is no {kind} {name!r}", hint=f"choose of: {', '.join(choices)}")
     return cells(seed, targets=targets or TARGETS, sources=sources or SOURCES, families=families or None)
 
 
@@ -131,11 +131,11 @@ def make_command(
 
     def show(row: Any, left: int) -> None:
         if not quiet:
-            said = row["failure"] or ", ".join(
-                f"{one['phase']} {one['ranges']} ranges {one['outcome']}, {len(one['ranks'])} labels"
-                for one in row["records"]
+            outcome = row["failure"] or ", ".join(
+                f"{record['phase']} {record['ranges']} ranges {record['outcome']}, {len(record['ranks'])} labels"
+                for record in row["records"]
             )
-            click.echo(f"{left} left  {row['cell']} {row['seconds']:.1f} s: {said}", err=True)
+            click.echo(f"{left} left  {row['cell']} {row['seconds']:.1f} s: {outcome}", err=True)
 
     # On a node, a relative path would be one of Ray's directories there.
     store = Store(store_path.absolute()) if store_path else None
@@ -150,8 +150,8 @@ def make_command(
     except KeyboardInterrupt:
         click.echo(f"interrupted; what is done is kept in {out}, and the same command goes on from there", err=True)
         return ExitCode.INTERRUPTED
-    kept = sum(one["outcome"] == "kept" for row in journal for one in row["records"])
-    click.echo(f"{out}: {kept} problems of {len(journal)} kernels")
+    kept_problems = sum(record["outcome"] == "kept" for row in journal for record in row["records"])
+    click.echo(f"{out}: {kept_problems} problems of {len(journal)} kernels")
     return ExitCode.PROVED
 
 
@@ -164,20 +164,22 @@ def show_command(directory: Path, as_json: bool) -> None:
     from verilocc_model.corpus.summary import summary
 
     read_manifest(directory)
-    found = summary(list(read_journal(directory)))
+    counts = summary(list(read_journal(directory)))
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(counts, indent=1))
         return
-    left_out = f"{found['duplicates']} duplicates, {found['leaks']} that are in another part too"
-    click.echo(f"{found['problems']} problems of {found['kernels']} kernels, {found['kernels_failed']} failed")
+    left_out = f"{counts['duplicates']} duplicates, {counts['leaks']} that are in another part too"
+    click.echo(f"{counts['problems']} problems of {counts['kernels']} kernels, {counts['kernels_failed']} failed")
     click.echo(f"left out: {left_out}")
-    click.echo(f"parts: {found['splits']}; base model's training: {found['base_training']}")
-    for phase, facts in found["phases"].items():
+    click.echo(f"parts: {counts['splits']}; base model's training: {counts['base_training']}")
+    for phase, facts in counts["phases"].items():
         click.echo(f"{phase}: {facts['problems']} problems, {facts['fit']} fit, {facts['without_label']} without label")
-        for name, one in facts["teachers"].items():
-            where = one["labels_where_it_fits"]
-            click.echo(f"  {name}: {one['labels']} labels, {one['best']} best; of those that fit {where}")
-    cells: list[dict[str, Any]] = found["cells"]
+        for name, teacher_row in facts["teachers"].items():
+            share = teacher_row["labels_where_it_fits"]
+            click.echo(
+                f"  {name}: {teacher_row['labels']} labels, {teacher_row['best']} best; of those that fit {share}"
+            )
+    cells: list[dict[str, Any]] = counts["cells"]
     if cells:
         click.echo("  ".join(f"{name:>11}" for name in cells[0]))
     for row in cells:

@@ -105,14 +105,14 @@ def _costed(source: str, options: dict[str, Any]) -> CostedFile:
     from verilocc_mlir.toolchain.inputs import decode
 
     ir = options["ir"]
-    asked = ReadOptions(
+    read_options = ReadOptions(
         options["cpu"],
         options["features"],
         decode(_read(ir), ir) if ir else "",
         options["llvm"],
         options["tool_seconds"],
     )
-    return cost_of_file(_read(source), "<stdin>" if source == STDIO else source, asked)
+    return cost_of_file(_read(source), "<stdin>" if source == STDIO else source, read_options)
 
 
 def _read(source: str) -> bytes:

@@ -70,18 +70,18 @@ def _packages() -> Iterator[Check]:
             continue
         match = re.match(r"[\w.-]+", specification)
         name = match[0] if match else specification.strip()
-        what = "package " + name + (" (cross-checks verdicts)" if extra else "")
+        title = "package " + name + (" (cross-checks verdicts)" if extra else "")
         mend = "pip install '.[solvers]'" if extra else "make venv"
-        wanted = specification.partition("==")[2].strip()
+        pinned = specification.partition("==")[2].strip()
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield Check(what, False, "not installed", mend, needed=not extra)
+            yield Check(title, False, "not installed", mend, needed=not extra)
             continue
-        if wanted and version != wanted:
-            yield Check(what, False, f"{version} instead of {wanted}", mend, needed=not extra)
+        if pinned and version != pinned:
+            yield Check(title, False, f"{version} instead of {pinned}", mend, needed=not extra)
         else:
-            yield Check(what, True, version)
+            yield Check(title, True, version)
 
 
 _WAYS_IN = (

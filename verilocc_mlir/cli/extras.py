@@ -19,11 +19,6 @@ _SERVICE = (
 _MODEL = ("numpy", "torch", "transformers", "peft", "safetensors")
 
 
-def has_service() -> bool:
-    """Whether the gRPC service and its client can run here."""
-    return all(_found(name) for name in _SERVICE)
-
-
 def needs_service() -> None:
     """Raises UnsupportedError, naming the extra, if the gRPC service cannot run here."""
     missing = [name for name in _SERVICE if not _found(name)]

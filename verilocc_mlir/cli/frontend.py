@@ -62,8 +62,8 @@ def settings_taken(options: dict[str, Any]) -> Settings:
         "output", "report_path", "html", "save_temps", "only_proved", "jobs", "replace", "cache", "no_cache", "quiet",
         "iree_path", "flags",
     )  # fmt: skip
-    asked = {name: options.pop(name) for name in [*options] if name not in own}
-    settings = settings_of(asked_of_server(asked))
+    kernel_settings = {name: options.pop(name) for name in [*options] if name not in own}
+    settings = settings_of(asked_of_server(kernel_settings))
     if settings.server == LOCAL:
         raise click.UsageError("--server=local is for one file; start a server: verilocc serve --listen=unix:PATH")
     return settings
@@ -103,10 +103,10 @@ def progress_of(options: dict[str, Any]) -> Callable[[str], None]:
 def finish(result: IreeResult, options: dict[str, Any], settings: Settings) -> int:
     """Write the file, the report and what else was asked for; show the table. Returns the exit code."""
     output, report = options["output"], options["report_path"]
-    written = result.proved or not options["only_proved"]
+    is_written = result.proved or not options["only_proved"]
     if options["save_temps"]:
         result.save_temps(Path(options["save_temps"]))
-    if written:
+    if is_written:
         write(output, result.vmfb)
     if report:
         write(report, result.to_json().encode())
@@ -116,7 +116,7 @@ def finish(result: IreeResult, options: dict[str, Any], settings: Settings) -> i
         from verilocc_mlir.hooks.iree_table import print_result
         from verilocc_mlir.report.text import console
 
-        print_result(result, output if written else "", console(stderr=STDIO in (output, report)))
+        print_result(result, output if is_written else "", console(stderr=STDIO in (output, report)))
     return int(result.exit_code)
 
 

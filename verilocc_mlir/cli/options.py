@@ -29,11 +29,11 @@ _EFFORTS = [e.value for e in Effort]
 
 def _checked_levels(_context: click.Context, _parameter: click.Parameter, levels: tuple[str, ...]) -> tuple[str, ...]:
     """``-O3`` and ``-O=best`` alike: a short option keeps the sign."""
-    found = tuple(level.removeprefix("=") for level in levels)
-    for level in found:
+    bare = tuple(level.removeprefix("=") for level in levels)
+    for level in bare:
         if level not in ("1", "2", "3", *_EFFORTS):
             raise click.BadParameter(f"{level!r} is none of 1, 2, 3, {', '.join(_EFFORTS)}")
-    return found
+    return bare
 
 
 def _checked_efforts(_context: click.Context, _parameter: click.Parameter, levels: tuple[str, ...]) -> tuple[str, ...]:
@@ -156,15 +156,15 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
     Raises:
         click.UsageError: a model and another allocator.
     """
-    given: dict[str, Any] = {**options, "allocator": options["allocator"] or DEFAULT_ALLOCATOR}
-    model: Path | None = given.pop("model", None)
+    values: dict[str, Any] = {**options, "allocator": options["allocator"] or DEFAULT_ALLOCATOR}
+    model: Path | None = values.pop("model", None)
     if model is not None:
         if options["allocator"]:
             raise click.UsageError("--model: leave --allocator out, or name the model there: --allocator=model:DIR")
-        given["allocator"] = f"{MODEL}:{model}"
-    for level in given.pop("levels"):
+        values["allocator"] = f"{MODEL}:{model}"
+    for level in values.pop("levels"):
         if level.isdigit():
-            given["opt_level"] = int(level)
+            values["opt_level"] = int(level)
         else:
-            given["effort"] = level
-    return Settings.from_data(given)
+            values["effort"] = level
+    return Settings.from_data(values)

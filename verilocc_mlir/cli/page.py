@@ -60,12 +60,12 @@ def write_obligations(directory: Path, recording: Recording) -> tuple[str, ...]:
         for side, function in (("before", record.before), ("after", record.after)):
             if function is not None:
                 inputs[f"{record.phase}/{record.function}/{side}"] = print_function(function).encode()
-    asked = [
+    answers = [
         (replace(obligation, name=f"{record.phase}/{obligation.name}"), verdict)
         for record in recording.phases
         for obligation, verdict in record.asked
     ]
-    return write_artefacts(directory, inputs, asked)
+    return write_artefacts(directory, inputs, answers)
 
 
 def write_page(
@@ -96,5 +96,5 @@ def write_page(
         start = Path.cwd() if path == STDIO else Path(path).resolve().parent
         directory = Path(os.path.relpath(obligations.resolve(), start)).as_posix()
         links = tuple(f"{quote(directory)}/{name}" for name in files)
-    given = PageInput(target(report.target), tuple(recording.phases), links, recording.costs)
-    write(path, to_html(report, given).encode())
+    page_input = PageInput(target(report.target), tuple(recording.phases), links, recording.costs)
+    write(path, to_html(report, page_input).encode())

@@ -107,4 +107,4 @@ class _Again:
         self._asked += 2
         limits = SolverLimits(self._seconds, self._memory_mib)
         self.outcomes.append(audit_texts(before, after, self._cpu, limits=limits, record=record).outcome)
-        return [obligation for recorder in recorders for obligation, _ in recorder.asked]
+        return [obligation for recorder in recorders for obligation, _ in recorder.answers]

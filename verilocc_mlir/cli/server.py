@@ -62,10 +62,10 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError("--model is of an allocation here; leave --server out, or give the model to the server")
     # One that is the server's alone has the usual one behind it, and so has a model, which may not be here; LLVM's is
     # nobody's to ask for.
-    asked: str = options["allocator"]
-    known = asked in (*allocator_names(), LLVM_ALLOCATOR) and asked != MODEL
-    local = asked if known else DEFAULT_ALLOCATOR
-    return {**options, "allocator": local, "server": server, "server_allocator": asked, "access": access}
+    requested: str = options["allocator"]
+    is_allocator_here = requested in (*allocator_names(), LLVM_ALLOCATOR) and requested != MODEL
+    local = requested if is_allocator_here else DEFAULT_ALLOCATOR
+    return {**options, "allocator": local, "server": server, "server_allocator": requested, "access": access}
 
 
 @contextlib.contextmanager

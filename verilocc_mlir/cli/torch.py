@@ -40,13 +40,13 @@ def torch_command(source: str, target: str, **options: Any) -> int:
 
     front_end("torch")
     iree = find_iree_compile(options["iree_path"])
-    made = _made(Path(file), factory)
+    program = _made(Path(file), factory)
     settings = settings_taken(options)
     compiled = compile(
-        made[0],
-        made[1],
+        program[0],
+        program[1],
         target=target,
-        dynamic_shapes=made[2] if len(made) > 2 else None,
+        dynamic_shapes=program[2] if len(program) > 2 else None,
         flags=options["flags"],
         settings=settings,
         jobs=options["jobs"],
@@ -73,14 +73,14 @@ def _made(file: Path, factory: str) -> tuple[Any, ...]:
         spec.loader.exec_module(module)
         if not hasattr(module, factory):
             raise InputError(f"it has no {factory}", where=str(file), hint=_FORM)
-        made = getattr(module, factory)()
+        returned = getattr(module, factory)()
     except VeriloccError:
         raise
     except Exception as error:
         raise InputError(f"it raised {type(error).__name__}: {error}", where=_place(file, error)) from error
-    if not isinstance(made, tuple) or len(made) not in (2, 3):  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(returned, tuple) or len(returned) not in (2, 3):  # pyright: ignore[reportUnknownArgumentType]
         raise InputError(f"{factory}() did not return two or three things", where=str(file), hint=_FORM)
-    return made  # pyright: ignore[reportUnknownVariableType]
+    return returned  # pyright: ignore[reportUnknownVariableType]
 
 
 def _place(file: Path, error: BaseException) -> str:

@@ -39,16 +39,16 @@ def _resumable(out: Path, work: Callable[[], int]) -> int:
 
 def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     """``NAME=VALUE`` as settings; a value is JSON, or a text."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise click.UsageError(f"--set {pair}: NAME=VALUE is wanted")
         try:
-            found[name] = json.loads(value)
+            settings[name] = json.loads(value)
         except json.JSONDecodeError:
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 @click.group("train", cls=RichGroup, context_settings=HELP)
@@ -71,8 +71,8 @@ def _options(command: Any) -> Any:
 @_options
 def train_base_command(data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...]) -> int:
     """Train a base model from scratch on the labelled problems in DIR."""
-    done = _commands().train("base", data, out, config=config, settings=_settings(pairs), base=None, say=_say)
-    return int(done)
+    code = _commands().train("base", data, out, config=config, settings=_settings(pairs), base=None, say=_say)
+    return int(code)
 
 
 @train_command.command("adapter", cls=RichCommand, context_settings=HELP)
@@ -82,8 +82,8 @@ def train_adapter_command(
     data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...], base: Path
 ) -> int:
     """Train a LoRA adapter for one architecture family on a base model."""
-    done = _commands().train("adapter", data, out, config=config, settings=_settings(pairs), base=base, say=_say)
-    return int(done)
+    code = _commands().train("adapter", data, out, config=config, settings=_settings(pairs), base=base, say=_say)
+    return int(code)
 
 
 @train_command.command("labels", cls=RichCommand, context_settings=HELP)
@@ -104,9 +104,9 @@ def labels_command(
     Train on OUT next: that is a round of expert iteration.
     """
     commands = _commands()
-    wanted = commands.Effort(**effort)
+    settings = commands.Effort(**effort)
     return _resumable(
-        out, lambda: commands.relabel_command(data, out, model=model, targets=targets, effort=wanted, say=_say)
+        out, lambda: commands.relabel_command(data, out, model=model, targets=targets, effort=settings, say=_say)
     )
 
 
@@ -177,8 +177,8 @@ def adapt_command(
     target: str, base: Path, minutes: float, kernels: int | None, out: Path, data: tuple[Path, ...]
 ) -> int:
     """Adapt a model to a GPU that it has not seen, with the labelled problems for it in DIR."""
-    done = _commands().adapt_command(target, base, data, out, minutes=minutes, kernels=kernels or 0, say=_say)
-    return int(done)
+    code = _commands().adapt_command(target, base, data, out, minutes=minutes, kernels=kernels or 0, say=_say)
+    return int(code)
 
 
 @click.command("eval", cls=RichCommand, context_settings=HELP)

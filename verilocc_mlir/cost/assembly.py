@@ -109,7 +109,7 @@ def parse_assembly(text: str, target: Target, *, where: str = "") -> list[Functi
     _check(text, target, where)
     figures = figures_of_text(text, target)
     functions: list[Function] = []
-    named: set[str] = set()
+    function_names: set[str] = set()
     builder: _Builder | None = None
     for line in text.splitlines():
         if not line or line.isspace():
@@ -129,11 +129,11 @@ def parse_assembly(text: str, target: Target, *, where: str = "") -> list[Functi
         label = _LABEL.match(line)
         if label is None:
             if line.lstrip().startswith(".type") and "@function" in line:
-                named.add(line.split(None, 1)[1].rpartition(",")[0].strip())
+                function_names.add(line.split(None, 1)[1].rpartition(",")[0].strip())
             continue
         name = label["name"]
-        if name in named:
-            named.discard(name)
+        if name in function_names:
+            function_names.discard(name)
             builder = _Builder(name.strip('"'), target.major)
         elif name.startswith(".Lfunc_end"):
             if builder is not None:
@@ -156,14 +156,14 @@ def parse_disassembly(
     Raises:
         InputError: none of them is there.
     """
-    wanted = set(names)
+    requested = set(names)
     functions: list[Function] = []
     code: list[re.Match[str]] = []
     name = ""
     starts: dict[str, int] = {}
 
     def close() -> None:
-        if name in wanted and code:
+        if name in requested and code:
             functions.append(_disassembled(name, code, starts, figures, target))
 
     lines = text.splitlines()
@@ -174,8 +174,8 @@ def parse_disassembly(
         if symbol := _SYMBOL.match(line):
             close()
             name, code = symbol["name"], []
-        elif shown := _SHOWN.match(line):
-            code.append(shown)
+        elif line_match := _SHOWN.match(line):
+            code.append(line_match)
     close()
     if not functions:
         raise InputError("no function could be disassembled", where=where)
@@ -190,11 +190,11 @@ def _disassembled(
     ]
     leaders = {goal for goal in goals if goal is not None}
     builder = _Builder(name, target.major)
-    for shown, goal in zip(code, goals, strict=True):
-        address = int(shown["address"], 16)
+    for line_match, goal in zip(code, goals, strict=True):
+        address = int(line_match["address"], 16)
         if address in leaders:
             builder.start(f"{address:x}")
-        builder.add(shown["text"], "" if goal is None else f"{goal:x}")
+        builder.add(line_match["text"], "" if goal is None else f"{goal:x}")
     blocks = builder.finished()
     last = code[sum(len(block.instructions) for block in blocks) - 1]
     size = int(last["address"], 16) + len(last["words"].replace(" ", "")) // 2 - starts[name]
@@ -204,9 +204,9 @@ def _disassembled(
 def _function(
     name: str, blocks: tuple[Block, ...], figures: Mapping[str, Figures], target: Target, size: int | None = None
 ) -> Function:
-    known = figures.get(name, Figures())
+    known_figures = figures.get(name, Figures())
     used = [u for b in blocks for i in b.instructions for group in (i.defs, i.uses) for u in group]
-    return Function(name, blocks, known.completed(used, target, size))
+    return Function(name, blocks, known_figures.completed(used, target, size))
 
 
 def named_target(text: str) -> str:
@@ -214,25 +214,25 @@ def named_target(text: str) -> str:
 
     ``amdgcn-amd-amdhsa--gfx942`` and, from LLVM 24, ``amdgpu9.42-amd-amdhsa-unknown-gfx942``.
     """
-    named = _TARGET.search(text)
-    return named[1] if named else ""
+    match = _TARGET.search(text)
+    return match[1] if match else ""
 
 
 def _check(text: str, target: Target, where: str) -> None:
-    named = named_target(text)
-    if not named:
-        what = "this is no AMDGPU assembly: it names no .amdgcn_target"
-        raise InputError(what, where=where, hint="give what llc -mtriple=amdgcn-amd-amdhsa -filetype=asm writes")
-    if named != target.name:
-        raise InputError(f"it is assembly for {named}, not for {target.name}", where=where, hint="change -mcpu")
+    name = named_target(text)
+    if not name:
+        message = "this is no AMDGPU assembly: it names no .amdgcn_target"
+        raise InputError(message, where=where, hint="give what llc -mtriple=amdgcn-amd-amdhsa -filetype=asm writes")
+    if name != target.name:
+        raise InputError(f"it is assembly for {name}, not for {target.name}", where=where, hint="change -mcpu")
 
 
 def _ir_name(line: str) -> str:
-    found = _IR_NAME.search(line)
-    return found["name"].strip('"') if found else ""
+    match = _IR_NAME.search(line)
+    return match["name"].strip('"') if match else ""
 
 
 def _spaced(code: str) -> str:
     """The instruction with a single blank after its mnemonic."""
-    mnemonic, _, rest = code.partition("\t") if "\t" in code else code.partition(" ")
-    return f"{mnemonic} {rest.strip()}" if rest else mnemonic
+    mnemonic, _, operands = code.partition("\t") if "\t" in code else code.partition(" ")
+    return f"{mnemonic} {operands.strip()}" if operands else mnemonic

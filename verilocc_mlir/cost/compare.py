@@ -85,29 +85,29 @@ def _explanation(first: KernelCost, second: KernelCost) -> str:
         return ""
     rises = second.cycles > first.cycles
     dearer = second if rises else first
-    said: list[str] = []
+    reasons: list[str] = []
     if dearer.bound == "latency":
-        said += _latency(first, second, rises)
+        reasons += _latency(first, second, rises)
     else:
-        said.append(_change(TITLES[dearer.bound], getattr(first, dearer.bound), getattr(second, dearer.bound)))
+        reasons.append(_change(TITLES[dearer.bound], getattr(first, dearer.bound), getattr(second, dearer.bound)))
     if first.bound != second.bound:
-        said.append(f"bound by {TITLES[first.bound]}, then by {TITLES[second.bound]}")
-    return "; ".join([*said, *_counted(first, second)])
+        reasons.append(f"bound by {TITLES[first.bound]}, then by {TITLES[second.bound]}")
+    return "; ".join([*reasons, *_counted(first, second)])
 
 
 def _latency(first: KernelCost, second: KernelCost, rises: bool) -> list[str]:
     """Occupancy or the part of L that moved most, in cycles of the total, in the direction of the total."""
     sign = 1 if rises else -1
     before, after = latency_parts(first), latency_parts(second)
-    moved = {name: sign * (after[name] - before[name]) / second.occupancy for name in LATENCY_PARTS}
+    changes = {name: sign * (after[name] - before[name]) / second.occupancy for name in LATENCY_PARTS}
     waves = sign * (first.latency / second.occupancy - first.latency / first.occupancy)
-    part = max(moved, key=lambda name: moved[name])
-    if waves >= moved[part]:
+    part = max(changes, key=lambda name: changes[name])
+    if waves >= changes[part]:
         return [f"occupancy {first.occupancy} to {second.occupancy}"]
-    said = [_change(TITLES[part], before[part], after[part])]
+    reasons = [_change(TITLES[part], before[part], after[part])]
     if first.occupancy != second.occupancy:
-        said.append(f"occupancy {first.occupancy} to {second.occupancy}")
-    return said
+        reasons.append(f"occupancy {first.occupancy} to {second.occupancy}")
+    return reasons
 
 
 def _counted(first: KernelCost, second: KernelCost) -> Sequence[str]:

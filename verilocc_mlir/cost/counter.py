@@ -77,10 +77,10 @@ class _Loop:
     def before(self, unit: int) -> Instruction | None:
         """The instruction whose value ``unit`` has on entry to the loop; None unless it is the only one possible."""
         outside = [p for p in self._flow.cfg.predecessors[self.header] if p not in self.blocks]
-        seen: set[int] = set()
-        while len(outside) == 1 and outside[0] not in seen:
+        visited: set[int] = set()
+        while len(outside) == 1 and outside[0] not in visited:
             (block,) = outside
-            seen.add(block)
+            visited.add(block)
             for instruction in reversed(self.code(block)):
                 if unit in instruction.defs:
                     return instruction
@@ -111,33 +111,40 @@ class _Loop:
 
 def counter_trips(function: Function, flow: Flow, loop: int) -> int | None:
     """Iterations of a loop by its index, or None where its counter is not recognised."""
-    seen = _Loop(function, flow, loop)
-    leaving = seen.exit()
+    machine_loop = _Loop(function, flow, loop)
+    leaving = machine_loop.exit()
     if leaving is None:
         return None
-    found = _comparison(seen.code(leaving))
-    stays = seen.goes_on_if_taken(leaving)
-    if found is None or stays is None:
+    comparison = _comparison(machine_loop.code(leaving))
+    continues = machine_loop.goes_on_if_taken(leaving)
+    if comparison is None or continues is None:
         return None
-    index, taken_if = found
-    compare = seen.code(leaving)[index]
+    index, taken_if = comparison
+    compare = machine_loop.code(leaving)[index]
     shape = _COMPARE.match(compare.base)
     assert shape is not None
-    left, right = compare.operands[-2:]
+    first, second = compare.operands[-2:]
     relation = shape["relation"]
     short = compare.base.startswith("s_cmpk") and shape["sign"] == "i"
-    bound, counter = _short(right) if short else seen.constant(right), left
+    bound, counter = _short(second) if short else machine_loop.constant(second), first
     if bound is None:
-        bound, counter, relation = seen.constant(left), right, _MIRRORED[relation]
+        bound, counter, relation = machine_loop.constant(first), second, _MIRRORED[relation]
     bits = int(shape["bits"])
     if bound is None or not units(counter) or len(units(counter)) * 32 != bits:
         return None
-    moved = _step(seen, units(counter), leaving, index)
-    if moved is None:
+    counter_step = _step(machine_loop, units(counter), leaving, index)
+    if counter_step is None:
         return None
-    start, step, updated = moved
+    start, step, updated = counter_step
     return _iterations(
-        start, step, bound, relation, bits, signed=shape["sign"] == "i", updated=updated, stays=stays == taken_if
+        start,
+        step,
+        bound,
+        relation,
+        bits,
+        signed=shape["sign"] == "i",
+        updated=updated,
+        continues=continues == taken_if,
     )
 
 
@@ -148,18 +155,18 @@ def _comparison(code: list[Instruction]) -> tuple[int, bool] | None:
         return None
     base = code[branch].base
     taken_if = base.endswith(("scc1", "vccnz"))
-    wanted = SCC if "scc" in base else VCC if "vcc" in base else -1
+    condition = SCC if "scc" in base else VCC if "vcc" in base else -1
     for _ in range(4):
-        index = next((k for k in range(branch - 1, -1, -1) if wanted in code[k].defs), None)
+        index = next((k for k in range(branch - 1, -1, -1) if condition in code[k].defs), None)
         if index is None:
             return None
         instruction = code[index]
         if _COMPARE.match(instruction.base):
             return index, taken_if
         if instruction.base in ("s_and_b64", "s_and_b32") and instruction.operands[1].startswith("exec"):
-            wanted = units(instruction.operands[2])[0] if units(instruction.operands[2]) else -1
+            condition = units(instruction.operands[2])[0] if units(instruction.operands[2]) else -1
         elif instruction.base in ("s_cselect_b64", "s_cselect_b32") and instruction.operands[1:] == ("-1", "0"):
-            wanted = SCC
+            condition = SCC
         else:
             return None
         branch = index
@@ -215,7 +222,7 @@ def _added(instruction: Instruction, unit: int, place: int, words: int) -> int |
 
 @lru_cache(maxsize=1024)
 def _iterations(
-    start: int, step: int, bound: int, relation: str, bits: int, *, signed: bool, updated: bool, stays: bool
+    start: int, step: int, bound: int, relation: str, bits: int, *, signed: bool, updated: bool, continues: bool
 ) -> int | None:
     """Iterations until the comparison says to leave; None beyond 131,072, in which no default would be far off."""
     mask = (1 << bits) - 1
@@ -225,19 +232,19 @@ def _iterations(
         return value - (mask + 1) if signed and value >> (bits - 1) else value
 
     limit = read(bound)
-    for done, value in enumerate(_values(start, step, updated), 1):
-        now = read(value)
+    for iterations, value in enumerate(_values(start, step, updated), 1):
+        current = read(value)
         holds = {
-            "eq": now == limit,
-            "lg": now != limit,
-            "ne": now != limit,
-            "lt": now < limit,
-            "le": now <= limit,
-            "gt": now > limit,
-            "ge": now >= limit,
+            "eq": current == limit,
+            "lg": current != limit,
+            "ne": current != limit,
+            "lt": current < limit,
+            "le": current <= limit,
+            "gt": current > limit,
+            "ge": current >= limit,
         }[relation]
-        if holds != stays:
-            return done
+        if holds != continues:
+            return iterations
     return None
 
 

@@ -1,7 +1,7 @@
 """What is known of a function besides its code: registers, LDS, scratch, spills, size, LLVM's own occupancy.
 
-From the metadata note first (what the loader goes by), else from the comments llc writes after a function, else counted
-in the code.
+The metadata note comes first, because the loader uses it; then the comments that llc writes after a function; else the
+figures are counted in the code.
 """
 
 from __future__ import annotations
@@ -111,34 +111,34 @@ _ITEM = re.compile(r"^      - (\d+)$", re.MULTILINE)
 
 def figures_of_text(text: str, target: Target) -> dict[str, Figures]:
     """Figures of every function of llc's assembly, by name."""
-    found: dict[str, Figures] = {}
+    by_name: dict[str, Figures] = {}
     ends = list(_END.finditer(text))
     for k, end in enumerate(ends):
         stop = ends[k + 1].start() if k + 1 < len(ends) else text.find("\n\t.amdgpu_metadata", end.end())
         body = text[end.end() : stop if stop >= 0 else len(text)]
         # Instructions of the next function may have comments, but none of this form.
-        said = {_COMMENTS[name]: int(value) for name, value in _COMMENT.findall(body) if name in _COMMENTS}
-        vgprs = said.pop("vgprs", None)
-        if vgprs is not None and "vectors" not in said:
-            said["vectors"] = vector_registers(target, vgprs, said.get("agprs", 0))
-        found[end["name"].strip('"')] = replace(Figures(is_kernel="; Kernel info:" in body), **said)
+        values = {_COMMENTS[name]: int(value) for name, value in _COMMENT.findall(body) if name in _COMMENTS}
+        vgprs = values.pop("vgprs", None)
+        if vgprs is not None and "vectors" not in values:
+            values["vectors"] = vector_registers(target, vgprs, values.get("agprs", 0))
+        by_name[end["name"].strip('"')] = replace(Figures(is_kernel="; Kernel info:" in body), **values)
     for note in _NOTE.findall(text):
         for entry in re.split(r"^(?=  - )", note, flags=re.MULTILINE)[1:]:
             keys = {m["key"]: (m["value"] or "").strip() for m in _ENTRY.finditer(entry)}
             name = keys.get("name", "").strip("'\"")
             if name and "vgpr_count" in keys:
-                found[name] = _with_metadata(found.get(name, Figures()), keys, entry)
-    return found
+                by_name[name] = _with_metadata(by_name.get(name, Figures()), keys, entry)
+    return by_name
 
 
-def _with_metadata(known: Figures, keys: dict[str, str], entry: str) -> Figures:
+def _with_metadata(figures: Figures, keys: dict[str, str], entry: str) -> Figures:
     def number(key: str) -> int | None:
         return int(keys[key]) if keys.get(key, "").isdecimal() else None
 
     required = re.search(r"\.reqd_workgroup_size:\n((?:      - \d+\n)+)", entry)
     extents = [int(extent) for extent in _ITEM.findall(required[1])] if required else []
     return replace(
-        known,
+        figures,
         is_kernel=True,
         vectors=number("vgpr_count"),
         agprs=number("agpr_count") or 0,

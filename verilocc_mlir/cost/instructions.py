@@ -116,20 +116,20 @@ _RETURNS = re.compile(r"\b(?:glc|sc0)\b|TH_ATOMIC_RETURN")
 @lru_cache(maxsize=1 << 16)
 def decode(text: str, generation: int) -> Instruction:
     """The instruction that ``text`` (no comment, no label) spells, for a target of ISA ``generation``."""
-    mnemonic, _, rest = text.partition(" ")
+    mnemonic, _, operand_text = text.partition(" ")
     if "::" in text:
         return _dual(text, mnemonic, generation)
-    operands = tuple(split_operands(rest))
+    operands = tuple(split_operands(operand_text))
     base = _SUFFIX.sub("", _SUFFIX.sub("", mnemonic))
     kind = _kind(base)
-    results = _results(base, operands, rest, generation)
-    named = [units(operand) for operand in operands]
-    defs = [u for group in named[:results] for u in group]
-    uses = [u for group in named[results:] for u in group]
+    results = _results(base, operands, operand_text, generation)
+    operand_units = [units(operand) for operand in operands]
+    defs = [u for group in operand_units[:results] for u in group]
+    uses = [u for group in operand_units[results:] for u in group]
     if results and (_READ_DESTINATION.match(base) or "_dpp" in mnemonic or "d16" in base):
-        uses += named[0]
+        uses += operand_units[0]
     if base.startswith(("v_swap", "v_permlane16_swap", "v_permlane32_swap")):
-        defs += named[1]
+        defs += operand_units[1]
     _implicit(base, kind, defs, uses)
     store = kind in (Kind.VMEM, Kind.LDS, Kind.SMEM) and not results
     return Instruction(
@@ -154,7 +154,7 @@ def split_operands(text: str) -> list[str]:
     """Operands at the top-level commas of ``text``; modifiers stay with the last one."""
     if "[" not in text:
         return [part.strip() for part in text.split(",")] if text else []
-    found: list[str] = []
+    operands: list[str] = []
     depth = start = 0
     for k, ch in enumerate(text):
         if ch == "[":
@@ -162,10 +162,10 @@ def split_operands(text: str) -> list[str]:
         elif ch == "]":
             depth -= 1
         elif ch == "," and depth == 0:
-            found.append(text[start:k].strip())
+            operands.append(text[start:k].strip())
             start = k + 1
-    found.append(text[start:].strip())
-    return found
+    operands.append(text[start:].strip())
+    return operands
 
 
 def _dual(text: str, mnemonic: str, generation: int) -> Instruction:
@@ -226,7 +226,7 @@ def _rate(base: str, kind: Kind) -> Rate:
     return Rate.WIDE if _WIDE.match(base) else Rate.FULL
 
 
-def _results(base: str, operands: tuple[str, ...], rest: str, generation: int) -> int:
+def _results(base: str, operands: tuple[str, ...], operand_text: str, generation: int) -> int:
     """How many of the first operands are written."""
     if not operands or not operands[0]:
         return 0
@@ -237,8 +237,8 @@ def _results(base: str, operands: tuple[str, ...], rest: str, generation: int) -
     if base.startswith("ds_"):
         return 1 if _lds_returns(base) else 0
     if "atomic" in base:
-        return 1 if _RETURNS.search(rest) else 0
-    if re.search(r"\blds\b", rest) or "_lds" in base:
+        return 1 if _RETURNS.search(operand_text) else 0
+    if re.search(r"\blds\b", operand_text) or "_lds" in base:
         return 0
     return 2 if _TWO_RESULTS.match(base) and len(operands) > 3 else 1
 

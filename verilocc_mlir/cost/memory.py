@@ -25,8 +25,8 @@ _COMBINED_MASK = 0x3F
 @lru_cache(maxsize=4096)
 def dwords(base: str) -> int:
     """32-bit words a lane moves, from the mnemonic; 1 where it does not say."""
-    found = [_DWORDS[part] for part in base.split("_") if part in _DWORDS]
-    words = found[-1] if found else 1
+    sizes = [_DWORDS[part] for part in base.split("_") if part in _DWORDS]
+    words = sizes[-1] if sizes else 1
     return words * 2 if "read2" in base or "write2" in base or "2addr" in base else words
 
 
@@ -61,10 +61,10 @@ def waits(text: str) -> tuple[tuple[str, int], ...]:
     ``s_wait_loadcnt_dscnt`` and ``s_wait_storecnt_dscnt`` carry the DS count in bits 0 to 5, the other from bit 8.
     Waits for ALU results (``s_waitcnt_depctr``, ``s_wait_alu``) wait for no memory.
     """
-    mnemonic, _, rest = text.partition(" ")
+    mnemonic, _, fields = text.partition(" ")
     if mnemonic == "s_waitcnt":
-        return tuple((name, int(count)) for name, count in _WAIT_FIELD.findall(rest))
-    number = re.search(r"(0x[0-9a-f]+|\d+)\s*$", rest)
+        return tuple((name, int(count)) for name, count in _WAIT_FIELD.findall(fields))
+    number = re.search(r"(0x[0-9a-f]+|\d+)\s*$", fields)
     if mnemonic in ("s_waitcnt_depctr", "s_wait_alu", "s_wait_idle", "s_wait_event") or number is None:
         return ()
     value = int(number[1], 0)
@@ -83,8 +83,8 @@ def scratch_resource(code: Iterable[Instruction]) -> str:
     Args:
         code: the first block.
     """
-    moved = {i.operands[1]: units(i.operands[0]) for i in code if i.base == "s_mov_b64"}
-    low, high = moved.get("s[0:1]", ()), moved.get("s[2:3]", ())
+    copied_to = {i.operands[1]: units(i.operands[0]) for i in code if i.base == "s_mov_b64"}
+    low, high = copied_to.get("s[0:1]", ()), copied_to.get("s[2:3]", ())
     if len(low) == len(high) == 2 and high[0] == low[1] + 1:
         return f"s[{low[0] - SGPR}:{high[1] - SGPR}]"
     return "s[0:3]"

@@ -148,11 +148,6 @@ class KernelCost:
         return self.spill_stores + self.spill_reloads + self.lane_saves + self.lane_reloads
 
     @property
-    def all_copies(self) -> Count:
-        """Copies of every kind."""
-        return self.copies + self.accumulator_copies + self.scalar_copies
-
-    @property
     def bounds(self) -> dict[str, float]:
         """What ``cycles`` is the greatest of."""
         return {
@@ -211,15 +206,15 @@ def costs(
     functions: Sequence[Function], target: Target, trip_counts: Mapping[str, Sequence[IrLoop]] | None = None
 ) -> dict[str, KernelCost]:
     """Costs of parsed functions by name."""
-    known = trip_counts or {}
-    return {f.name: cost_of_function(f, target, known.get(f.name, ())) for f in functions}
+    loops_by_function = trip_counts or {}
+    return {f.name: cost_of_function(f, target, loops_by_function.get(f.name, ())) for f in functions}
 
 
 def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLoop] = ()) -> KernelCost:
     """Cost of one function."""
     flow = control_flow(function)
-    found = find_trips(function, flow, ir_loops)
-    counts = executions(flow, {k: trips for k, (trips, _) in found.items()})
+    trips_by_loop = find_trips(function, flow, ir_loops)
+    counts = executions(flow, {k: trips for k, (trips, _) in trips_by_loop.items()})
     time = _latency(function, flow, counts, target)
     work = _work(function, counts, target)
     figures = function.figures
@@ -233,7 +228,7 @@ def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLo
             function.blocks[loop.header].label,
             function.blocks[loop.header].ir_name,
             loop.depth,
-            *found.get(k, (DEFAULT_TRIPS, "default")),
+            *trips_by_loop.get(k, (DEFAULT_TRIPS, "default")),
         )
         for k, loop in enumerate(flow.loops.loops)
     )
@@ -311,12 +306,12 @@ def _work(function: Function, counts: Sequence[float], target: Target) -> dict[s
     total = {"valu": 0.0, "mfma": 0.0, "lds": 0.0, "memory": 0.0, "salu": 0.0}
     for block, times in zip(function.blocks, counts, strict=True):
         for instruction in block.instructions:
-            asked: Work = work_of(instruction, target)
-            total["valu"] += times * asked.valu
-            total["mfma"] += times * asked.matrix
-            total["lds"] += times * asked.lds
-            total["memory"] += times * asked.vmem
-            total["salu"] += times * asked.salu
+            needed: Work = work_of(instruction, target)
+            total["valu"] += times * needed.valu
+            total["mfma"] += times * needed.matrix
+            total["lds"] += times * needed.lds
+            total["memory"] += times * needed.vmem
+            total["salu"] += times * needed.salu
     return total
 
 
@@ -326,16 +321,16 @@ def _latency(function: Function, flow: Flow, counts: Sequence[float], target: Ta
     Two passes, so that the header of a loop starts with what its latch leaves outstanding, as in a steady iteration.
     """
     after: dict[int, State] = {}
-    spent: dict[int, Time] = {}
+    time_of: dict[int, Time] = {}
     for _ in range(2):
         for block in flow.cfg.order:
             leading = [p for p in flow.cfg.predecessors[block] if p in after]
             before = after[max(leading, key=lambda p: counts[p])] if leading else State()
-            spent[block], after[block] = run_block(
+            time_of[block], after[block] = run_block(
                 function.blocks[block], target, before.after(0.0), taken=_is_taken(function, flow, counts, block)
             )
     total = Time()
-    for block, time in spent.items():
+    for block, time in time_of.items():
         total.add(time, counts[block])
     return total
 

@@ -63,11 +63,11 @@ def cost_of_file(data: bytes, path: str, options: ReadOptions | None = None) -> 
         UnsupportedError: it is for a wave size or GPU that the model does not know.
         ToolchainError: a tool that is needed is missing or fails; no AMDGPU ELF file.
     """
-    asked = options or ReadOptions()
+    settings = options or ReadOptions()
     if not data.strip():
         raise InputError("the input is empty", where=path)
     if data.startswith(_ELF):
-        return _code_object(data, path, asked)
+        return _code_object(data, path, settings)
     for magic, name in _NOT_TAKEN.items():
         if data.startswith(magic):
             raise InputError(f"this is {name}", where=path, hint=_HINT)
@@ -76,13 +76,13 @@ def cost_of_file(data: bytes, path: str, options: ReadOptions | None = None) -> 
     except UnicodeDecodeError as error:
         raise InputError(f"this is not text: byte {error.start} is not UTF-8", where=path, hint=_HINT) from error
     if re.match(r"(?:\s*#.*\n)*\s*---(?: \||\n)", text):
-        return _machine_ir(text, path, asked)
+        return _machine_ir(text, path, settings)
     if ".amdgcn_target" in text:
-        return _assembly(text, path, asked)
+        return _assembly(text, path, settings)
     if re.search(r"^(?:define|declare|target triple)\b", text, re.MULTILINE):
         raise InputError("this is LLVM IR, which has no registers yet", where=path, hint=_HINT)
-    what = "this is neither AMDGPU assembly (it names no .amdgcn_target) nor machine IR"
-    raise InputError(what, where=path, hint=_HINT)
+    message = "this is neither AMDGPU assembly (it names no .amdgcn_target) nor machine IR"
+    raise InputError(message, where=path, hint=_HINT)
 
 
 def loops_of_ir(text: str, toolchain: Toolchain, *, where: str, timeout: float) -> dict[str, tuple[IrLoop, ...]]:
@@ -99,49 +99,49 @@ def loops_of_ir(text: str, toolchain: Toolchain, *, where: str, timeout: float) 
     return parse_loops(run.stderr)
 
 
-def _assembly(text: str, path: str, asked: ReadOptions) -> CostedFile:
-    gpu = _target(named_target(text), path, asked)
+def _assembly(text: str, path: str, options: ReadOptions) -> CostedFile:
+    gpu = _target(named_target(text), path, options)
     if gpu.major >= 10 and re.search(r"^\s*\.amdhsa_wavefront_size32 0\b", text, re.MULTILINE):
         raise _other_wave(gpu, path)
     functions = parse_assembly(text, gpu, where=path)
-    loops, llvm, notes = _given_loops(asked)
+    loops, llvm, notes = _given_loops(options)
     return _result(path, "assembly", gpu, llvm, functions, loops, notes)
 
 
-def _code_object(data: bytes, path: str, asked: ReadOptions) -> CostedFile:
+def _code_object(data: bytes, path: str, options: ReadOptions) -> CostedFile:
     try:
         image = read_elf(data)
         metadata = read_code_object(image)
     except ToolchainError as error:
         raise InputError(error.what, where=path, hint=_HINT) from error
-    gpu = _target(image.machine, path, asked)
+    gpu = _target(image.machine, path, options)
     if any(k.wavefront_size not in (0, gpu.wave_size) for k in metadata.kernels.values()):
         raise _other_wave(gpu, path)
     names = [s.name for s in image.symbols.values() if s.kind == "STT_FUNC" and s.defined]
     if not names:
         raise InputError("the code object has no function", where=path)
-    toolchain = find_toolchain(asked.llvm)
+    toolchain = find_toolchain(options.llvm)
     if toolchain.objdump is None:
         raise ToolchainError("llvm-objdump was not found beside llc", where=path, hint=INSTALL_HINT)
     command = [toolchain.objdump, "-d", f"--mcpu={gpu.name}", "-"]
-    shown = run_tool(command, stdin=data, timeout=asked.timeout, stage="disassemble", where=path)
+    disassembly = run_tool(command, stdin=data, timeout=options.timeout, stage="disassemble", where=path)
     figures = {name: _figures(kernel) for name, kernel in metadata.kernels.items()}
-    functions = parse_disassembly(shown.stdout.decode(), gpu, figures, names, where=path)
-    loops, _, notes = _given_loops(asked)
+    functions = parse_disassembly(disassembly.stdout.decode(), gpu, figures, names, where=path)
+    loops, _, notes = _given_loops(options)
     return _result(path, "code object", gpu, toolchain.version_text, functions, loops, notes)
 
 
-def _machine_ir(text: str, path: str, asked: ReadOptions) -> CostedFile:
+def _machine_ir(text: str, path: str, options: ReadOptions) -> CostedFile:
     documents = re.split(r"^(?=---\nname:)", text, flags=re.MULTILINE)[1:]
     if not documents or not re.search(r"^\.\.\. *$", documents[-1], re.MULTILINE):
         raise InputError("the machine IR is truncated: it has no function that ends", where=path)
-    named = named_processors(text)
-    if len(named) > 1:
-        raise InputError(f"it names several processors: {', '.join(named)}", where=path)
-    gpu = _target(named[0] if named else "", path, asked)
-    toolchain = find_toolchain(asked.llvm)
-    features = ",".join(filter(None, (asked.features, split_target_id(asked.cpu)[1] if asked.cpu else "")))
-    compiler = StagedCompiler(toolchain, CompileOptions(gpu.name, features, timeout=asked.timeout, input_name=path))
+    processors = named_processors(text)
+    if len(processors) > 1:
+        raise InputError(f"it names several processors: {', '.join(processors)}", where=path)
+    gpu = _target(processors[0] if processors else "", path, options)
+    toolchain = find_toolchain(options.llvm)
+    features = ",".join(filter(None, (options.features, split_target_id(options.cpu)[1] if options.cpu else "")))
+    compiler = StagedCompiler(toolchain, CompileOptions(gpu.name, features, timeout=options.timeout, input_name=path))
     notes: list[str] = []
     allocated = {bool(re.search(r"^noVRegs: +true", d, re.MULTILINE)) or not _virtual(d) for d in documents}
     if allocated == {True}:
@@ -149,30 +149,30 @@ def _machine_ir(text: str, path: str, asked: ReadOptions) -> CostedFile:
     else:
         if True in allocated:
             raise InputError("some of its functions are allocated, others are not", where=path)
-        done = not any(map(_SCALAR_REGISTER.search, documents))
-        assembly = compiler.finish_from(text, LlvmPhase.VGPR if done else LlvmPhase.SGPR, "asm")
-        what = "vector registers" if done else "registers"
-        notes.append(f"it came without {what} assigned: LLVM's greedy allocator assigned them")
+        scalars_placed = not any(map(_SCALAR_REGISTER.search, documents))
+        assembly = compiler.finish_from(text, LlvmPhase.VGPR if scalars_placed else LlvmPhase.SGPR, "asm")
+        unplaced = "vector registers" if scalars_placed else "registers"
+        notes.append(f"it came without {unplaced} assigned: LLVM's greedy allocator assigned them")
     functions = parse_assembly(assembly.decode(), gpu, where=path)
     module = re.match(r"--- \|\n(.*?)^\.\.\.$", text, re.MULTILINE | re.DOTALL)
-    loops, _, more = _given_loops(asked)
-    if not asked.ir and module is not None and "\n  define " in module[1]:
+    loops, _, loop_notes = _given_loops(options)
+    if not options.ir and module is not None and "\n  define " in module[1]:
         try:
-            loops = loops_of_ir(module[1], toolchain, where=path, timeout=asked.timeout)
+            loops = loops_of_ir(module[1], toolchain, where=path, timeout=options.timeout)
         except ToolchainError as error:
             notes.append(f"no trip counts from its IR: {error.what}")
-    return _result(path, "machine IR", gpu, toolchain.version_text, functions, loops, (*notes, *more))
+    return _result(path, "machine IR", gpu, toolchain.version_text, functions, loops, (*notes, *loop_notes))
 
 
 def _virtual(document: str) -> bool:
     return bool(re.search(r"^registers:\s*\n\s+- ", document, re.MULTILINE)) or "virtual-reg: '%" in document
 
 
-def _given_loops(asked: ReadOptions) -> tuple[dict[str, tuple[IrLoop, ...]], str, tuple[str, ...]]:
-    if not asked.ir:
+def _given_loops(options: ReadOptions) -> tuple[dict[str, tuple[IrLoop, ...]], str, tuple[str, ...]]:
+    if not options.ir:
         return {}, "", ()
-    toolchain = find_toolchain(asked.llvm)
-    loops = loops_of_ir(asked.ir, toolchain, where="--ir", timeout=asked.timeout)
+    toolchain = find_toolchain(options.llvm)
+    loops = loops_of_ir(options.ir, toolchain, where="--ir", timeout=options.timeout)
     return loops, toolchain.version_text, ()
 
 
@@ -188,19 +188,21 @@ def _result(
     return CostedFile(path, kind, gpu.name, llvm, costs(functions, gpu, loops), notes)
 
 
-def _target(named: str, path: str, asked: ReadOptions) -> Target:
-    wanted = split_target_id(asked.cpu)[0] if asked.cpu else ""
-    named = named.split(":")[0]
-    if wanted and named and wanted != named:
-        raise InputError(f"it is for {named}, not for {wanted}", where=path, hint="leave -mcpu out, or change it")
-    if not (wanted or named):
+def _target(cpu_of_file: str, path: str, options: ReadOptions) -> Target:
+    cpu_requested = split_target_id(options.cpu)[0] if options.cpu else ""
+    cpu_of_file = cpu_of_file.split(":")[0]
+    if cpu_requested and cpu_of_file and cpu_requested != cpu_of_file:
+        raise InputError(
+            f"it is for {cpu_of_file}, not for {cpu_requested}", where=path, hint="leave -mcpu out, or change it"
+        )
+    if not (cpu_requested or cpu_of_file):
         raise InputError("it names no processor", where=path, hint="give one with -mcpu, for example -mcpu=gfx942")
-    return target(wanted or named)
+    return target(cpu_requested or cpu_of_file)
 
 
 def _other_wave(gpu: Target, path: str) -> UnsupportedError:
-    other = 32 if gpu.wave_size == 64 else 64
-    return UnsupportedError(f"{gpu.name} in wave{other} mode is not modelled", where=path)
+    wave_size = 32 if gpu.wave_size == 64 else 64
+    return UnsupportedError(f"{gpu.name} in wave{wave_size} mode is not modelled", where=path)
 
 
 def _figures(kernel: KernelMetadata) -> Figures:

@@ -46,18 +46,18 @@ def units(operand: str) -> tuple[int, ...]:
 
     A half (``v3.l``) counts as its register, a list (``[s4, s5]``) as all of its registers.
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for match in _REGISTER.finditer(operand):
         if match["high"]:
-            found += units(match["high"])
+            numbers += units(match["high"])
         elif match["special"]:
-            found += _SPECIAL[match["special"]]
+            numbers += _SPECIAL[match["special"]]
         else:
             base = _FILES[match["file"]]
             low = int(match["one"] or match["low"])
             top = int(match["top"]) if match["top"] else low
-            found += range(base + low, base + top + 1)
-    return tuple(found)
+            numbers += range(base + low, base + top + 1)
+    return tuple(numbers)
 
 
 def is_vgpr(unit: int) -> bool:

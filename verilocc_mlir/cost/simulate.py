@@ -130,8 +130,8 @@ def work_of(instruction: Instruction, target: Target) -> Work:
     if kind is Kind.VALU:
         return Work(valu=speed.valu_issue[instruction.rate])
     if kind is Kind.MFMA:
-        found = mfma(instruction.base, instruction.modifiers, target)
-        return Work(matrix=CYCLES_PER_PASS * found.passes if found else 0)
+        shape = mfma(instruction.base, instruction.modifiers, target)
+        return Work(matrix=CYCLES_PER_PASS * shape.passes if shape else 0)
     if kind is Kind.WMMA:
         return Work(matrix=wmma_cycles(instruction.base, target))
     if kind is Kind.LDS:
@@ -195,126 +195,126 @@ def run_block(block: Block, target: Target, state: State, *, taken: bool) -> tup
         the cycles it takes, and the state after it.
     """
     speed = rates(target)
-    spent = Time()
+    time = Time()
     now = 0.0
     for instruction in block.instructions:
-        it = timed(instruction, target)
-        if it.kind is Kind.FREE:
+        current = timed(instruction, target)
+        if current.kind is Kind.FREE:
             continue
-        if it.kind is Kind.NOP:
-            now += it.idle
-            spent.hazards += it.idle
+        if current.kind is Kind.NOP:
+            now += current.idle
+            time.hazards += current.idle
             continue
-        if it.kind is Kind.WAIT:
-            done = _done(it.waits, state)
-            if done > now:
-                spent.waits += done - now
-                now = done
+        if current.kind is Kind.WAIT:
+            waited_until = _wait_end(current.waits, state)
+            if waited_until > now:
+                time.waits += waited_until - now
+                now = waited_until
             now += speed.slot
             continue
-        ready = _ready(it, state, speed, target)
+        ready = _ready(current, state, speed, target)
         if ready > now:
-            spent.dependencies += ready - now
+            time.dependencies += ready - now
             now = ready
-        unit = _UNIT.get(it.kind)
+        unit = _UNIT.get(current.kind)
         if unit is not None and state.free[unit] > now:
-            spent.busy += state.free[unit] - now
+            time.busy += state.free[unit] - now
             now = state.free[unit]
-        _issue(it, now, state, speed)
+        _issue(current, now, state, speed)
         now += speed.slot
     if taken:
-        spent.branches += speed.taken_branch
+        time.branches += speed.taken_branch
         now += speed.taken_branch
-    spent.total = now
-    return spent, state.after(now)
+    time.total = now
+    return time, state.after(now)
 
 
-def _done(wanted: Sequence[tuple[str, int]], state: State) -> float:
+def _wait_end(wanted: Sequence[tuple[str, int]], state: State) -> float:
     """When the counters are down to what a wait asks for."""
     latest = 0.0
-    for name, left in wanted:
+    for name, outstanding in wanted:
         times = state.pending.get(name)
-        if times and len(times) > left:
-            latest = max(latest, max(times[: len(times) - left]))
-            del times[: len(times) - left]
+        if times and len(times) > outstanding:
+            latest = max(latest, max(times[: len(times) - outstanding]))
+            del times[: len(times) - outstanding]
     return latest
 
 
-def _ready(it: _Timed, state: State, speed: Rates, target: Target) -> float:
+def _ready(current: _Timed, state: State, speed: Rates, target: Target) -> float:
     """When everything that ``it`` reads or overwrites is there."""
     ready = 0.0
     writers = state.writers
-    for unit in it.uses:
+    for unit in current.uses:
         writer = writers.get(unit)
         if writer is not None:
             issued, producer = writer
-            when = issued + _distance(producer, it, unit, speed, target)
+            when = issued + _distance(producer, current, unit, speed, target)
             if when > ready:
                 ready = when
     if target.has_agprs:
-        for unit in it.defs:
+        for unit in current.defs:
             writer = writers.get(unit)
-            if writer is not None and writer[1].mfma is not None and it.mfma is None:
+            if writer is not None and writer[1].mfma is not None and current.mfma is None:
                 states = wait_states(writer[1].mfma, Use.WRITE, target)
                 ready = max(ready, writer[0] + speed.slot * (states + 1))
             reader = state.addends.get(unit)
-            if reader is not None and it.kind is Kind.VALU:
+            if reader is not None and current.kind is Kind.VALU:
                 ready = max(ready, reader[0] + speed.slot * (wait_states(reader[1], Use.OVERWRITE_C, target) + 1))
-    if speed.lds_after_read and it.kind is Kind.LDS:
-        for unit in it.defs:
-            read = state.readers.get(unit)
-            if read is not None:
-                ready = max(ready, read + speed.lds_after_read)
+    if speed.lds_after_read and current.kind is Kind.LDS:
+        for unit in current.defs:
+            read_at = state.readers.get(unit)
+            if read_at is not None:
+                ready = max(ready, read_at + speed.lds_after_read)
     return ready
 
 
-def _distance(producer: _Timed, it: _Timed, unit: int, speed: Rates, target: Target) -> float:
+def _distance(producer: _Timed, current: _Timed, unit: int, speed: Rates, target: Target) -> float:
     """Cycles from the issue of ``producer`` to the earliest issue of ``it``, which reads its result in ``unit``."""
     first = producer.mfma
     if first is None:
-        if it.mfma is not None and producer.kind is Kind.VALU and is_vector(unit):
+        if current.mfma is not None and producer.kind is Kind.VALU and is_vector(unit):
             return max(producer.latency, speed.slot * (VALU_BEFORE_MFMA + 1))
         return producer.latency
-    if it.mfma is not None:
-        if unit in it.addend:
-            states = wait_states(first, Use.ADDEND, target, same=it.addend == producer.defs, then=it.mfma)
+    if current.mfma is not None:
+        if unit in current.addend:
+            states = wait_states(first, Use.ADDEND, target, same=current.addend == producer.defs, then=current.mfma)
         else:
             states = wait_states(first, Use.FACTOR, target)
     else:
-        states = wait_states(first, Use.VALU if it.kind is Kind.VALU else Use.MEMORY, target)
+        states = wait_states(first, Use.VALU if current.kind is Kind.VALU else Use.MEMORY, target)
     return speed.slot * (states + 1)
 
 
-def _issue(it: _Timed, now: float, state: State, speed: Rates) -> None:
+def _issue(current: _Timed, now: float, state: State, speed: Rates) -> None:
     """Book what ``it`` does when it issues at ``now``."""
-    unit = _UNIT.get(it.kind)
+    unit = _UNIT.get(current.kind)
     if unit is not None:
-        state.free[unit] = now + it.issue
-    if it.counters:
-        where, cycles, latency = _memory_unit(it, speed)
-        start = max(now, state.free[where])
-        state.free[where] = start + cycles
-        for name in it.counters:
+        state.free[unit] = now + current.issue
+    if current.counters:
+        port, cycles, latency = _memory_unit(current, speed)
+        start = max(now, state.free[port])
+        state.free[port] = start + cycles
+        for name in current.counters:
             state.pending.setdefault(name, []).append(start + cycles + latency)
         # Waits guard what a load returns; the register is not tracked.
-        for register in it.defs:
+        for register in current.defs:
             state.writers.pop(register, None)
     else:
-        booked = (now, it)
-        for register in it.defs:
+        booked = (now, current)
+        for register in current.defs:
             state.writers[register] = booked
-    if it.mfma is not None:
-        for register in it.addend:
-            state.addends[register] = (now, it.mfma)
+    if current.mfma is not None:
+        for register in current.addend:
+            state.addends[register] = (now, current.mfma)
     if speed.lds_after_read:
-        for register in it.uses:
+        for register in current.uses:
             if is_vector(register):
                 state.readers[register] = now
 
 
-def _memory_unit(it: _Timed, speed: Rates) -> tuple[Unit, int, int]:
-    if it.kind is Kind.LDS:
-        return Unit.LDS, it.work.lds, speed.lds_latency
-    if it.kind is Kind.SMEM:
+def _memory_unit(current: _Timed, speed: Rates) -> tuple[Unit, int, int]:
+    if current.kind is Kind.LDS:
+        return Unit.LDS, current.work.lds, speed.lds_latency
+    if current.kind is Kind.SMEM:
         return Unit.SCALAR_CACHE, 0, speed.smem_latency
-    return Unit.VMEM, it.work.vmem, speed.vmem_latency
+    return Unit.VMEM, current.work.vmem, speed.vmem_latency

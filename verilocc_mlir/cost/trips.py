@@ -38,14 +38,14 @@ def parse_loops(text: str) -> dict[str, tuple[IrLoop, ...]]:
         text: what ``opt -passes='function(print<loops>,print<scalar-evolution>)'`` prints with
             ``-scalar-evolution-classify-expressions=0``.
     """
-    found: dict[str, tuple[IrLoop, ...]] = {}
+    by_function: dict[str, tuple[IrLoop, ...]] = {}
     nest: list[tuple[str, int]] = []
     counts: dict[str, int] = {}
     name = ""
 
     def close() -> None:
         if name:
-            found[name] = tuple(IrLoop(header, depth, counts.get(header)) for header, depth in nest)
+            by_function[name] = tuple(IrLoop(header, depth, counts.get(header)) for header, depth in nest)
 
     for line in text.splitlines():
         if line.startswith("Loop info for function"):
@@ -59,22 +59,22 @@ def parse_loops(text: str) -> dict[str, tuple[IrLoop, ...]]:
         elif (count := _COUNT.match(line)) and int(count["count"]) >= 0:
             counts[count["header"].strip('"')] = int(count["count"]) + 1
     close()
-    return found
+    return by_function
 
 
 def find_trips(function: Function, flow: Flow, ir_loops: Sequence[IrLoop]) -> dict[int, tuple[int, str]]:
     """Known trips of a function's loops by index, with where each comes from: ``"ir"`` or ``"code"``."""
-    found: dict[int, tuple[int, str]] = {}
+    trips: dict[int, tuple[int, str]] = {}
     by_name = _matched(function, flow, ir_loops)
     for k in range(len(flow.loops.loops)):
-        known = by_name.get(k)
-        if known is not None:
-            found[k] = (known, "ir")
+        ir_trips = by_name.get(k)
+        if ir_trips is not None:
+            trips[k] = (ir_trips, "ir")
             continue
-        counted = counter_trips(function, flow, k)
-        if counted is not None:
-            found[k] = (counted, "code")
-    return found
+        code_trips = counter_trips(function, flow, k)
+        if code_trips is not None:
+            trips[k] = (code_trips, "code")
+    return trips
 
 
 def _matched(function: Function, flow: Flow, ir_loops: Sequence[IrLoop]) -> dict[int, int]:
@@ -85,10 +85,10 @@ def _matched(function: Function, flow: Flow, ir_loops: Sequence[IrLoop]) -> dict
     """
     loops = flow.loops.loops
     headers = [function.blocks[loop.header].ir_name for loop in loops]
-    named = {loop.header: loop.trips for loop in ir_loops if loop.trips is not None}
-    found = {k: named[name] for k, name in enumerate(headers) if name in named}
-    if not found and not any(headers):
+    trips_by_header = {loop.header: loop.trips for loop in ir_loops if loop.trips is not None}
+    matched = {k: trips_by_header[name] for k, name in enumerate(headers) if name in trips_by_header}
+    if not matched and not any(headers):
         order = sorted(range(len(loops)), key=lambda k: loops[k].header)
         if [loops[k].depth for k in order] == [loop.depth for loop in ir_loops]:
-            found = {k: loop.trips for k, loop in zip(order, ir_loops, strict=True) if loop.trips is not None}
-    return found
+            matched = {k: loop.trips for k, loop in zip(order, ir_loops, strict=True) if loop.trips is not None}
+    return matched

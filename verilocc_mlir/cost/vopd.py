@@ -80,8 +80,8 @@ def halves(instruction: Instruction) -> tuple[str, str]:
 
 
 def _vgpr(operand: str) -> int | None:
-    found = units(re.sub(r"[-|]", "", operand))
-    return found[0] if found and is_vgpr(found[0]) and found[0] < AGPR else None
+    numbers = units(re.sub(r"[-|]", "", operand))
+    return numbers[0] if numbers and is_vgpr(numbers[0]) and numbers[0] < AGPR else None
 
 
 def fit(first: Instruction, second: Instruction) -> bool:

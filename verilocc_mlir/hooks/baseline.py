@@ -106,8 +106,8 @@ def compare_objects(ours: bytes | None, theirs: bytes, cpu: str, settings: Setti
 
 
 def _standings(code_object: bytes, cpu: str, settings: Settings) -> dict[str, Standing]:
-    asked = ReadOptions(cpu=cpu, llvm=settings.llvm, timeout=settings.tool_seconds)
-    functions = cost_of_file(code_object, "code object", asked).functions
+    read_options = ReadOptions(cpu=cpu, llvm=settings.llvm, timeout=settings.tool_seconds)
+    functions = cost_of_file(code_object, "code object", read_options).functions
     kernels = read_code_object(code_object).kernels
     return {name: _standing(functions[name]) for name in kernels if name in functions}
 

@@ -92,12 +92,12 @@ def rename_math(ir: str, *, library: bool) -> Renamed:
 
 def unselected_intrinsics(ir: str) -> tuple[str, ...]:
     """Math intrinsics of ``ir`` that the back end has no code for; llc stops at them."""
-    found: list[str] = []
+    intrinsics: list[str] = []
     for name in external_functions(ir):
         match = re.fullmatch(r"llvm\.([a-z0-9]+)\.(?:v\d+)?(f16|f32|f64)", name)
         if match and match[1] in UNSELECTED and match[2] in UNSELECTED[match[1]][1]:
-            found.append(name)
-    return tuple(found)
+            intrinsics.append(name)
+    return tuple(intrinsics)
 
 
 def external_functions(ir: str) -> tuple[str, ...]:
@@ -129,10 +129,10 @@ def _check_signature(ir: str, name: str, kind: str, operands: int) -> None:
     for function in _FUNCTION.finditer(ir):
         if function["name"].strip('"') != name:
             continue
-        given = [part.split()[0] for part in function["arguments"].split(",") if part.strip()]
+        argument_types = [part.split()[0] for part in function["arguments"].split(",") if part.strip()]
         result = function["head"].split()[-1]
-        if result != kind or given != [kind] * operands:
+        if result != kind or argument_types != [kind] * operands:
             raise UnsupportedError(
-                f"{name} is declared as {result} ({', '.join(given)}), "
+                f"{name} is declared as {result} ({', '.join(argument_types)}), "
                 f"the device library has {kind} ({', '.join([kind] * operands)})"
             )

@@ -75,8 +75,8 @@ class _Run:
 
     def iree_compile(self, source: Path, output: Path, flags: Sequence[str], stage: str) -> None:
         """One run of iree-compile; its CPU time is added up."""
-        done = self.iree.run(source, output, [*self.flags, *flags], stage=stage, shown_as=self.shown_as)
-        self.iree_seconds += done.cpu_seconds
+        run = self.iree.run(source, output, [*self.flags, *flags], stage=stage, shown_as=self.shown_as)
+        self.iree_seconds += run.cpu_seconds
 
 
 def compile_mlir(
@@ -169,9 +169,9 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     run.iree_compile(sources, first, [*FROM_SOURCES, *dump_flags(dump)], "dump")
     dispatches = read_dispatches(dump, run.kernels.toolchain.version[0])
     _refuse_repeated(dispatches, run.shown_as)
-    wanted = [d.source for d in dispatches if d.source is not None]
-    report = _Progress(len(wanted), progress)
-    results = {result.name: result for result in run.kernels.compile(wanted, report.add)}
+    sources_of_kernels = [d.source for d in dispatches if d.source is not None]
+    report = _Progress(len(sources_of_kernels), progress)
+    results = {result.name: result for result in run.kernels.compile(sources_of_kernels, report.add)}
     kernels = tuple(_kernel(d, results.get(d.executable), run) for d in dispatches)
     ours = [k for k in kernels if k.proved]
     if ours:
@@ -201,9 +201,9 @@ class _Progress:
     def add(self, result: KernelResult) -> None:
         """One more is ready."""
         self._done += 1
-        left = (time.monotonic() - self._start) / self._done * (self._total - self._done)
+        seconds_left = (time.monotonic() - self._start) / self._done * (self._total - self._done)
         verdict = "known" if result.kept else result.reason or "proved"
-        estimate = f" (about {left:.0f} s left)" if left >= 1 else ""
+        estimate = f" (about {seconds_left:.0f} s left)" if seconds_left >= 1 else ""
         self._say(f"[{self._done}/{self._total}] {result.name}: {verdict}{estimate}")
 
 

@@ -41,8 +41,8 @@ class IreeCompiler:
             ToolchainError: it cannot be run.
         """
         run = run_tool([self.path, "--version"], timeout=self.seconds, stage="version")
-        found = _VERSION.search(run.stdout.decode("utf-8", "replace"))
-        return found["version"] if found else "of unknown version"
+        match = _VERSION.search(run.stdout.decode("utf-8", "replace"))
+        return match["version"] if match else "of unknown version"
 
     def run(self, source: Path, output: Path, flags: Sequence[str], *, stage: str, shown_as: str = "") -> ToolRun:
         """Compile ``source`` to ``output``.
@@ -70,10 +70,10 @@ def find_iree_compile(path: str | Path | None = None) -> IreeCompiler:
     """
     named = path or os.environ.get(VARIABLE)
     if named:
-        found = shutil.which(str(named))
-        if found is None:
+        program = shutil.which(str(named))
+        if program is None:
             raise ToolchainError(f"{named} is no program that can be run", hint=EXTRA_HINT)
-        return IreeCompiler(Path(found))
+        return IreeCompiler(Path(program))
     candidate = _packaged()
     if candidate is not None:
         return IreeCompiler(candidate)

@@ -93,8 +93,8 @@ def _index(kernel: IreeKernel) -> dict[str, Any]:
 
 def _read(row: dict[str, Any], parts: dict[str, bytes], number: int) -> IreeKernel:
     own = parts[f"{number}.own"]
-    given: dict[str, Any] = row["comparison"]
-    ours, theirs = ({n: Standing(**s) for n, s in given[side].items()} for side in ("ours", "theirs"))
+    comparison: dict[str, Any] = row["comparison"]
+    ours, theirs = ({n: Standing(**s) for n, s in comparison[side].items()} for side in ("ours", "theirs"))
     source: dict[str, Any] | None = row["source"]
     if source is not None:
         source |= {"ir": parts[f"{number}.ir"], "llc_options": tuple(source["llc_options"])}
@@ -110,4 +110,4 @@ def _read(row: dict[str, Any], parts: dict[str, bytes], number: int) -> IreeKern
         declined=row["declined"],
         source=None if source is None else KernelSource(**source),
     )
-    return replace(kernel, comparison=Comparison(ours, theirs, given["reason"]))
+    return replace(kernel, comparison=Comparison(ours, theirs, comparison["reason"]))

@@ -227,5 +227,5 @@ def _report(kernel: IreeKernel) -> Mapping[str, Any] | None:
     """Under the executable's name: the file that was compiled is gone."""
     if not kernel.report:
         return None
-    given = {**kernel.report["input"], "path": kernel.executable}
-    return {**kernel.report, "input": given, "output": None}
+    input_row = {**kernel.report["input"], "path": kernel.executable}
+    return {**kernel.report, "input": input_row, "output": None}

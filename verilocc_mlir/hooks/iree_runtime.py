@@ -47,11 +47,11 @@ class Session:
         """
         try:
             arguments = [self._given(value) for value in values]
-            found: Any = self._module[function](*arguments)
+            output: Any = self._module[function](*arguments)
         except (RuntimeError, ValueError, TypeError) as error:
             raise ToolchainError(f"IREE's runtime: {_line(error)}", where=function) from error
-        several = isinstance(found, (tuple, list))
-        results: list[Any] = [*found] if several else [] if found is None else [found]
+        several = isinstance(output, (tuple, list))
+        results: list[Any] = [*output] if several else [] if output is None else [output]
         return [self._taken(result) for result in results]
 
     def _given(self, value: Any) -> Any:

@@ -139,23 +139,23 @@ class Bindings:
 
     def _translate_elsewhere(self, gpu_module: Any) -> str:
         try:
-            other = Bindings.find()
+            installed = Bindings.find()
         except MissingBindingsError as missing:
             raise MissingBindingsError(
                 f"the bindings of {self.package} do not translate to LLVM IR, and no others are installed"
             ) from missing
         text = gpu_module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
-        context = other.ir.Context()
+        context = installed.ir.Context()
         with context:
             try:
-                module = other.ir.Module.parse(text)
-            except other.ir.MLIRError as error:
+                module = installed.ir.Module.parse(text)
+            except installed.ir.MLIRError as error:
                 reason = str(error).strip().splitlines()[-1]
                 raise UnsupportedError(
-                    f"the bindings of {self.package} do not translate to LLVM IR, and those of {other.package} do not "
-                    f"read the module: {reason}"
+                    f"the bindings of {self.package} do not translate to LLVM IR, "
+                    f"and those of {installed.package} do not read the module: {reason}"
                 ) from error
-            return other.translate(next(iter(module.body.operations)))
+            return installed.translate(next(iter(module.body.operations)))
 
     def replace_with_binary(self, gpu_module: Any, objects: Sequence[tuple[Any, bytes]], handler: Any | None) -> Any:
         """Put a ``gpu.binary`` of the same name in the place of ``gpu_module``, which is erased.

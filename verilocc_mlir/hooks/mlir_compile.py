@@ -92,8 +92,10 @@ def prepare(
     text = renamed.text
     libraries = [Path(name) for name in target.link]
     if directory is not None:
-        wanted = [file for prefix, file in LIBRARIES.items() if any(n.startswith(prefix) for n in external_calls(text))]
-        libraries += [directory / file for file in wanted]
+        library_files = [
+            file for prefix, file in LIBRARIES.items() if any(n.startswith(prefix) for n in external_calls(text))
+        ]
+        libraries += [directory / file for file in library_files]
     if libraries:
         lowered = downgrade(text, where=where).text
         text = link_bitcode(toolchain, lowered, libraries, target.control_constants(), timeout=timeout, where=where)
@@ -124,13 +126,13 @@ def with_abi(ir: str, abi: str) -> str:
     Raises:
         UnsupportedError: the module has the flag already, with another value.
     """
-    given = _FLAG_VALUE.search(ir)
-    if given is None:
+    flag = _FLAG_VALUE.search(ir)
+    if flag is None:
         unused = 1 + max((int(number) for number in re.findall(r"^!(\d+) =", ir, re.MULTILINE)), default=0)
         # LLVM appends a second definition of named metadata to the first.
         return f'{ir}\n!llvm.module.flags = !{{!{unused}}}\n!{unused} = !{{i32 1, !"{ABI_FLAG}", i32 {abi}}}\n'
-    if given[1] != abi:
-        raise UnsupportedError(f"the module is for code-object version {given[1]}, the target's abi is {abi}")
+    if flag[1] != abi:
+        raise UnsupportedError(f"the module is for code-object version {flag[1]}, the target's abi is {abi}")
     return ir
 
 

@@ -90,7 +90,7 @@ class AllocatePass:
     def __call__(self, operation: Any, running: Any) -> None:
         """What the pass manager calls: the operation to work on, and the running pass."""
         bindings = Bindings.of(operation)
-        modules = [found for found in walk(operation) if str(found.name) == "gpu.module"]
+        modules = [nested for nested in walk(operation) if str(nested.name) == "gpu.module"]
         self.results = ()
         if modules and modules[0] == operation.operation:
             bindings.error(operation, f"{PASS_NAME} replaces gpu.module operations: run it on what holds them")
@@ -146,9 +146,9 @@ def _targets(bindings: Bindings, module: Any) -> list[RocdlTarget]:
     texts = [str(attribute) for attribute in _target_attributes(bindings, module)]
     if not texts:
         raise UnsupportedError("it has no targets", hint="run rocdl-attach-target{chip=…} before")
-    others = [text for text in texts if not text.startswith(_TARGET)]
-    if others:
-        raise UnsupportedError(f"it has a target that is no {_TARGET}: {', '.join(others)}")
+    foreign = [text for text in texts if not text.startswith(_TARGET)]
+    if foreign:
+        raise UnsupportedError(f"it has a target that is no {_TARGET}: {', '.join(foreign)}")
     return [RocdlTarget.parse(text) for text in texts]
 
 

@@ -106,12 +106,12 @@ def parse_options(text: str, options: PassOptions | None = None) -> PassOptions:
     """
     chosen = options or PassOptions()
     try:
-        given, own = options_in(text.split(), _OPTIONS)
-        settings = with_options(chosen.settings, given)
+        settings_given, own_options = options_in(text.split(), _OPTIONS)
+        settings = with_options(chosen.settings, settings_given)
         checked_allocator(settings)
     except InputError as error:
         raise InputError(f"{PASS_NAME}: {error.what}", hint=error.hint) from error
-    for key, value in own.items():
+    for key, value in own_options.items():
         try:
             chosen = _OPTIONS[key](chosen, value)
         except ValueError as error:

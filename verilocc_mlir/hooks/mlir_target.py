@@ -114,8 +114,8 @@ class RocdlTarget:
             )
         if self.wave64 != (target(self.chip).wave_size == 64):
             raise UnsupportedError(f"{self.chip} with waves of {64 if self.wave64 else 32} lanes is not supported")
-        for flag, wanted in (("wave64", True), ("no_wave64", False)):
-            if flag in self.flags and self.wave64 != wanted:
+        for flag, is_wave64 in (("wave64", True), ("no_wave64", False)):
+            if flag in self.flags and self.wave64 != is_wave64:
                 size = 64 if self.wave64 else 32
                 raise UnsupportedError(f"flag {flag}, but code for {self.chip} has waves of {size} lanes")
 

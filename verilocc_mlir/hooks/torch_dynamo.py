@@ -44,17 +44,17 @@ def backend(graph: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | N
     Raises:
         InputError: a wrong option, or no target. UnsupportedError: gradients are wanted.
     """
-    given = dict(options or {})
-    unknown = sorted(given.keys() - set(_OPTIONS))
+    backend_options = dict(options or {})
+    unknown = sorted(backend_options.keys() - set(_OPTIONS))
     if unknown:
         raise InputError(f"there is no option {unknown[0]!r}", hint=f"there are {', '.join(_OPTIONS)}")
-    target = given.pop("target", "") or os.environ.get(VARIABLE, "")
+    target = backend_options.pop("target", "") or os.environ.get(VARIABLE, "")
     if not target:
         raise InputError(
             "no target is named",
             hint=f'torch.compile(…, backend="verilocc", options={{"target": "gfx942"}}), or {VARIABLE}=gfx942',
         )
-    without_gpu = given.pop("without_gpu", "eager")
+    without_gpu = backend_options.pop("without_gpu", "eager")
     if without_gpu not in ("eager", "error"):
         raise InputError(f"without_gpu is {without_gpu!r}", hint='it is "eager" or "error"')
     torch = front_end("torch")
@@ -66,7 +66,7 @@ def backend(graph: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | N
     def compiled_for(values: Sequence[Any]) -> TorchModule:
         example = [_concrete(torch, value) for value in values]
         tensors = tuple(value for value in example if isinstance(value, torch.Tensor))
-        module = compile(_of_tensors(torch, graph, example), tensors, target=target, **given)
+        module = compile(_of_tensors(torch, graph, example), tensors, target=target, **backend_options)
         _compiled.append(module)
         return module
 
@@ -132,8 +132,8 @@ def _of_tensors(torch: Any, graph: Any, example: Sequence[Any]) -> Any:
 
     class Graph(torch.nn.Module):
         def forward(self, *tensors: Any) -> Any:
-            given = iter(tensors)
-            return graph(*(next(given) if isinstance(value, torch.Tensor) else value for value in example))
+            remaining = iter(tensors)
+            return graph(*(next(remaining) if isinstance(value, torch.Tensor) else value for value in example))
 
     module = Graph()
     # Registered, so that what it holds is exported with it.

@@ -161,25 +161,27 @@ def _refuse_training(torch: ModuleType, program: Any, where: str) -> None:
 
 def _trains(node: Any) -> bool:
     """Whether the operation drops elements, or normalises by the batch and keeps running statistics of it."""
-    given = {argument.name: argument.default_value for argument in node.target._schema.arguments}
-    given |= dict(zip(given, node.args, strict=False)) | node.kwargs
-    if "running_mean" in given:
-        return bool(given.get("training", given.get("use_input_stats"))) and given["running_mean"] is not None
-    if "dropout_p" in given:  # attention
-        return given["dropout_p"] > 0
-    if "upper" in given and "training" in given:  # rrelu
-        return bool(given["training"])
-    return bool(given.get("train")) and given.get("p", given.get("dropout", 0)) > 0
+    arguments = {argument.name: argument.default_value for argument in node.target._schema.arguments}
+    arguments |= dict(zip(arguments, node.args, strict=False)) | node.kwargs
+    if "running_mean" in arguments:
+        return (
+            bool(arguments.get("training", arguments.get("use_input_stats"))) and arguments["running_mean"] is not None
+        )
+    if "dropout_p" in arguments:  # attention
+        return arguments["dropout_p"] > 0
+    if "upper" in arguments and "training" in arguments:  # rrelu
+        return bool(arguments["training"])
+    return bool(arguments.get("train")) and arguments.get("p", arguments.get("dropout", 0)) > 0
 
 
 def _decompositions(torch: ModuleType, context: Any) -> dict[Any, Callable[..., Any]]:
     """What is decomposed, and how: all that Torch can decompose and the dialect lacks, or IREE cannot lower."""
     aten = torch.ops.aten
     attention = aten.scaled_dot_product_attention.default
-    known = {**front_end("torch._decomp").decomposition_table, **torch.export.default_decompositions()}
+    table = {**front_end("torch._decomp").decomposition_table, **torch.export.default_decompositions()}
     lacking = {
         operation: rule
-        for operation, rule in known.items()
+        for operation, rule in table.items()
         if isinstance(operation, torch._ops.OpOverload)
         and (not context.is_registered_operation(_in_dialect(operation)) or _base_name(operation) in _NOT_LOWERED)
     }
@@ -255,14 +257,18 @@ def _take_signature(program: Any) -> Signature:
     signature = Signature(
         in_spec=program.call_spec.in_spec,
         out_spec=program.call_spec.out_spec,
-        constant_arguments={n: given.value for n, given in enumerate(arguments) if isinstance(given, constant)},
-        constant_results={n: given.value for n, given in enumerate(results) if isinstance(given, constant)},
+        constant_arguments={
+            n: spec_argument.value for n, spec_argument in enumerate(arguments) if isinstance(spec_argument, constant)
+        },
+        constant_results={n: result.value for n, result in enumerate(results) if isinstance(result, constant)},
         changed_arguments=tuple(places[spec.target] for spec in changes),
     )
     for spec in changes:
         spec.kind, spec.target = kinds.OutputKind.USER_OUTPUT, None
-    kept = [spec for spec in own.output_specs if not isinstance(spec.arg, constant)]
-    own.output_specs[:] = [spec for spec in kept if spec in changes] + [spec for spec in kept if spec not in changes]
+    tensor_specs = [spec for spec in own.output_specs if not isinstance(spec.arg, constant)]
+    own.output_specs[:] = [spec for spec in tensor_specs if spec in changes] + [
+        spec for spec in tensor_specs if spec not in changes
+    ]
     return signature
 
 

@@ -140,7 +140,7 @@ def check_header(header: tuple[str, ...], *, where: str, line: int) -> None:
         InputError: another layout, a value that is none of the field's, or a field twice.
         UnsupportedError: a field that is not known here, or one whose value this package does not handle.
     """
-    seen: set[tuple[str, str]] = set()
+    fields: set[tuple[str, str]] = set()
     section, listing = "", ""
     for number, text in enumerate(header[1:], line + 1):
         if text.startswith(" ") and listing:
@@ -153,13 +153,13 @@ def check_header(header: tuple[str, ...], *, where: str, line: int) -> None:
         except (InputError, UnsupportedError) as error:
             raise type(error)(error.what, where=f"{where}:{number}") from None
         section = section if indent == _depth(section) else "" if indent == 0 else _NESTED[section]
-        if (section, key) in seen:
+        if (section, key) in fields:
             raise InputError(f"the field {key!r} stands twice in the header", where=f"{where}:{number}")
-        seen.add((section, key))
+        fields.add((section, key))
         listing = key if kind == _LIST else ""
         if kind == _MAP:
             section = key
-    if ("", "body") not in seen:
+    if ("", "body") not in fields:
         raise InputError("the header has no body", where=f"{where}:{line}")
 
 
@@ -196,31 +196,31 @@ def section(header: tuple[str, ...], key: str) -> tuple[str, ...]:
     """Lines that belong to a top-level key such as ``registers``, the key's own line left out."""
     prefix = f"{key}:"
     inside = False
-    found: list[str] = []
+    lines: list[str] = []
     for line in header:
         if inside:
             if not line.startswith(" "):
                 break
-            found.append(line)
+            lines.append(line)
         elif line.startswith(prefix):
             inside = True
-    return tuple(found)
+    return tuple(lines)
 
 
 def rows(header: tuple[str, ...], key: str) -> tuple[str, ...]:
     """Rows ``  - { … }`` of a section; LLVM's YAML writer breaks long ones over several lines, which stay joined by
     breaks.
     """
-    found: list[str] = []
+    complete: list[str] = []
     current: list[str] = []
     for line in section(header, key):
         current.append(line)
         if line.endswith(" }"):
-            found.append("\n".join(current))
+            complete.append("\n".join(current))
             current = []
     if current:
         raise InputError(f"a row of {key!r} does not end")
-    return tuple(found)
+    return tuple(complete)
 
 
 def virtual_registers(header: tuple[str, ...]) -> dict[int, VirtualRegister]:

@@ -74,8 +74,8 @@ def parse_operand(text: str, *, is_def: bool) -> Operand:
         if is_def:
             raise InputError(f"{text!r} stands left of '=' but is not a register")
         return Operand(text, _other_kind(text))
-    written, vreg, sub, cls, phys, tied, llt = match.groups()
-    flags = _register_flags(written, is_def)
+    flag_text, vreg, sub, cls, phys, tied, llt = match.groups()
+    flags = _register_flags(flag_text, is_def)
     if flags is None:
         raise InputError(f"{text!r}: register flags that do not go together")
     if tied and flags.is_def:
@@ -110,19 +110,19 @@ class _Flags(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _register_flags(written: str, left: bool) -> _Flags | None:
+def _register_flags(text: str, left: bool) -> _Flags | None:
     """``parseRegisterFlag`` and ``parseRegisterOperand``: no flag twice, no killed definition, no dead use. Left of
     ``=`` ``implicit-def`` would move behind the other operands (``MachineInstr::addOperand``), and a debug use reads
     nothing: neither is printed. None where they do not go together.
     """
-    flags = tuple(written.split())
+    flags = tuple(text.split())
     defines = left or "implicit-def" in flags or "def" in flags
     allowed = _LEFT if left else _RIGHT_DEF if defines else _RIGHT_USE
     if len(set(flags)) != len(flags) or not allowed.issuperset(flags) or {"def", "implicit-def"}.issubset(flags):
         return None
     implicit = "implicit" in flags or "implicit-def" in flags
-    rest = ("undef", "dead", "killed", "early-clobber", "internal", "renamable")
-    return _Flags(flags, defines, implicit, *(flag in flags for flag in rest))
+    plain_flags = ("undef", "dead", "killed", "early-clobber", "internal", "renamable")
+    return _Flags(flags, defines, implicit, *(flag in flags for flag in plain_flags))
 
 
 def _other_kind(text: str) -> OperandKind:

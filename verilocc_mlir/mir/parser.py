@@ -204,10 +204,10 @@ class _FunctionParser:
         numbers = [b.number for b in blocks]
         if len(set(numbers)) != len(numbers):
             raise self.fail("two blocks of one number", first)
-        known = set(numbers)
+        existing = set(numbers)
         for block, head in zip(blocks, heads, strict=True):
             for successor, _ in block.successors:
-                if successor not in known:
+                if successor not in existing:
                     raise self.fail(f"successor %bb.{successor} does not exist", head)
         return blocks
 
@@ -277,26 +277,26 @@ class _FunctionParser:
         )
 
     def parse_successors(self, text: str, line: int) -> tuple[tuple[int, str], ...]:
-        found: list[tuple[int, str]] = []
+        successors: list[tuple[int, str]] = []
         for part in text.split(", ") if text else []:
             match = _SUCCESSOR.match(part)
             if match is None:
                 raise self.fail(f"not a successor: {part!r}", line)
-            found.append((int(match[1]), match[2] or ""))
-        if len({number for number, _ in found}) != len(found):
+            successors.append((int(match[1]), match[2] or ""))
+        if len({number for number, _ in successors}) != len(successors):
             raise self.fail("a successor is named twice", line)
-        return tuple(found)
+        return tuple(successors)
 
     def parse_liveins(self, text: str, line: int) -> tuple[LiveIn, ...]:
-        found: list[LiveIn] = []
+        liveins: list[LiveIn] = []
         if not text:
             raise self.fail("'liveins:' without a register", line)
         for part in text.split(", "):
             match = _LIVEIN.match(part)
             if match is None:
                 raise self.fail(f"not a live-in: {part!r}", line)
-            found.append(LiveIn(match[1], int(match[2], 16) if match[2] else -1))
-        return tuple(found)
+            liveins.append(LiveIn(match[1], int(match[2], 16) if match[2] else -1))
+        return tuple(liveins)
 
     def parse_instruction(self, line: str, number: int, bundled: bool, leading: tuple[str, ...]) -> Instruction:
         try:
@@ -374,15 +374,15 @@ class _FunctionParser:
     def operand_list(self, text: str, plain: str, cache: dict[str, Operand], is_def: bool) -> tuple[Operand, ...]:
         if plain:
             return tuple(self.operand(p, cache, is_def) for p in split_top_level(text, plain))
-        found: list[Operand] = []
+        operands: list[Operand] = []
         for part in text.split(", "):
             operand = cache.get(part)
             if operand is None:
                 if not is_balanced(part):
                     return tuple(self.operand(p, cache, is_def) for p in split_top_level(text, text))
                 operand = self.operand(part, cache, is_def)
-            found.append(operand)
-        return tuple(found)
+            operands.append(operand)
+        return tuple(operands)
 
     def operand(self, text: str, cache: dict[str, Operand], is_def: bool) -> Operand:
         operand = cache.get(text)

@@ -44,7 +44,7 @@ def checked_allocator(settings: Settings) -> Allocator | None:
         InputError: there is no such allocator, triple or processor.
         UnsupportedError: the allocator needs a package that is not installed.
     """
-    found = (
+    chosen = (
         None
         if settings.allocator == LLVM_ALLOCATOR
         else allocator(settings.allocator, seconds=settings.allocator_seconds, samples=settings.model_samples)
@@ -53,4 +53,4 @@ def checked_allocator(settings: Settings) -> Allocator | None:
         raise InputError(f"-mtriple={settings.triple} is not an AMDGPU", hint="use amdgcn-amd-amdhsa")
     if settings.cpu:
         target(split_target_id(settings.cpu)[0])
-    return found
+    return chosen

@@ -103,25 +103,25 @@ def try_allocators(
 
     Errors that mean "not by this allocator" end an attempt with their reason; all others are raised.
     """
-    given = function if limits.same_text else _banked(function, target, phase)
+    source = function if limits.same_text else _banked(function, target, phase)
     try:
         with clock.measure("build"):
-            problem = build_problem(file, given, target, phase)
+            problem = build_problem(file, source, target, phase)
     except UnsupportedError as error:
         return Candidate((Attempt(allocators[0].name, "build", error.what),))
-    tried = _try(allocators, file, given, problem, target, clock, limits)
-    if tried.lacks_room and given is not function:
+    candidate = _try(allocators, file, source, problem, target, clock, limits)
+    if candidate.lacks_room and source is not function:
         # Both files together have more room.
-        given = function
+        source = function
         with clock.measure("build"):
-            problem = build_problem(file, given, target, phase)
-        tried = _after(tried, _try(allocators, file, given, problem, target, clock, limits))
-    if limits.same_text or not limits.spills.spare or not (tried.lacks_room or limits.spills.always):
-        return tried
+            problem = build_problem(file, source, target, phase)
+        candidate = _after(candidate, _try(allocators, file, source, problem, target, clock, limits))
+    if limits.same_text or not limits.spills.spare or not (candidate.lacks_room or limits.spills.always):
+        return candidate
     with clock.measure("spill"):
-        spiller = Spiller(given, problem, target)
+        spiller = Spiller(source, problem, target)
     for number, spare in enumerate(limits.spills.spare):
-        if not (tried.lacks_room or (limits.spills.always and not number)):
+        if not (candidate.lacks_room or (limits.spills.always and not number)):
             break
         with clock.measure("spill"):
             relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead, accumulators=limits.spills.accumulators)
@@ -134,8 +134,8 @@ def try_allocators(
         last = spare == limits.spills.spare[-1]
         chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
         again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
-        tried = replace(_after(tried, again), spills=relieved.actions)
-    return tried
+        candidate = replace(_after(candidate, again), spills=relieved.actions)
+    return candidate
 
 
 def _banked(function: MachineFunction, target: Target, phase: Phase) -> MachineFunction:
@@ -169,9 +169,9 @@ def _try(
         return prove(problem, proposal, timeout_s=limits.solver_seconds, solver=limits.solver)
 
     attempts: list[Attempt] = []
-    made: list[Proposed] = []
+    proposed_so_far: list[Proposed] = []
     for proposed in proposals(allocators, problem, check, clock, attempts=limits.attempts):
-        made.append(proposed)
+        proposed_so_far.append(proposed)
         whose = Attempt(proposed.allocator, "", server=proposed.server, version=proposed.version)
         proof = proof_verdict(proposed.proof) if proposed.proof is not None else None
         if proposed.proposal is None or proof is None:
@@ -187,8 +187,8 @@ def _try(
             attempts.append(replace(whose, ended="rewrite", reason=error.what, proof=proof))
             continue
         attempts.append(replace(whose, ended="audit", proof=proof))
-        return Candidate(tuple(attempts), tuple(made), problem, rewritten)
-    return Candidate(tuple(attempts), tuple(made), problem)
+        return Candidate(tuple(attempts), tuple(proposed_so_far), problem, rewritten)
+    return Candidate(tuple(attempts), tuple(proposed_so_far), problem)
 
 
 def proof_verdict(result: ProofResult) -> CheckResult:

@@ -74,17 +74,17 @@ def audit_texts(
     Raises:
         InputError: a text is not machine IR, is truncated, is for another processor, or names none.
     """
-    given = load_input(before.text.encode(), path=before.path, cpu=cpu or None)
-    if given.kind != "mir":
+    source = load_input(before.text.encode(), path=before.path, cpu=cpu or None)
+    if source.kind != "mir":
         raise InputError(
             "this is LLVM IR, not machine IR",
             where=before.path,
             hint=f"llc {STOP_BEFORE_ALL_PHASES}; or audit LLVM's own allocation of it: verilocc audit --llvm",
         )
-    _same_processor(after, given.cpu)
-    judge = _Judge(target(given.cpu), limits, record)
+    _same_processor(after, source.cpu)
+    judge = _Judge(target(source.cpu), limits, record)
     pair = judge.judge(Sides("", before, after))
-    return AuditRun(__version__, "", given.cpu, None, "", (pair,), tuple(judge.notes))
+    return AuditRun(__version__, "", source.cpu, None, "", (pair,), tuple(judge.notes))
 
 
 def audit_llvm(
@@ -115,18 +115,18 @@ def audit_llvm(
             this version handles.
     """
     toolchain = find_toolchain(settings.llvm)
-    given = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
-    found = target(given.cpu)
-    mattr = ",".join(filter(None, (settings.features, given.mattr)))
+    kernel = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
+    gpu = target(kernel.cpu)
+    mattr = ",".join(filter(None, (settings.features, kernel.mattr)))
     options = CompileOptions(
-        given.cpu, mattr, settings.opt_level, settings.verify is not False, settings.tool_seconds, input_name=path
+        kernel.cpu, mattr, settings.opt_level, settings.verify is not False, settings.tool_seconds, input_name=path
     )
     compiler = StagedCompiler(toolchain, options)
-    judge = _Judge(found, limits, record)
-    if given.kind == "mir":
-        pre = compiler.accept_mir(given.text, reprint=True)
+    judge = _Judge(gpu, limits, record)
+    if kernel.kind == "mir":
+        pre = compiler.accept_mir(kernel.text, reprint=True)
     else:
-        lowered = to_pre_ra(compiler, given.text)
+        lowered = to_pre_ra(compiler, kernel.text)
         pre = lowered.mir
         if lowered.changes:
             judge.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(lowered.changes)}")
@@ -144,8 +144,8 @@ def audit_llvm(
         if all(pair.report.outcome is Outcome.PROVED for pair in pairs):
             raise
         judge.notes.append(f"the phases after {pairs[-1].phase} were not audited: {error}")
-    source = Listing(path, given.text)
-    return AuditRun(__version__, toolchain.version_text, given.cpu, source, regalloc, tuple(pairs), tuple(judge.notes))
+    source = Listing(path, kernel.text)
+    return AuditRun(__version__, toolchain.version_text, kernel.cpu, source, regalloc, tuple(pairs), tuple(judge.notes))
 
 
 def _phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[tuple[str, str, str]]:
@@ -203,10 +203,10 @@ def _virtual_registers(function: MachineFunction) -> int:
 
 def _same_processor(after: Listing, cpu: str) -> None:
     """Refuse a text that names another processor than the one the text before it is for."""
-    others = [name for name in named_processors(after.text) if name != cpu]
-    if others:
+    other_processors = [name for name in named_processors(after.text) if name != cpu]
+    if other_processors:
         raise InputError(
-            f"it is for {', '.join(others)}, the text before allocation for {cpu}",
+            f"it is for {', '.join(other_processors)}, the text before allocation for {cpu}",
             where=after.path,
             hint="give both texts of one compilation",
         )

@@ -185,40 +185,42 @@ class _Compilation:
             self.file = parse_mir(pre, self.path)
         if not self.file.functions:
             raise InputError("no function has a body", where=self.path, hint="give a module that defines a function")
-        kept = self._ours(runs)
-        if self.allocators and self.settings.fallback and not self._all_proved(kept):
-            kept = self._with_llvms(kept, runs)
-        if not (self.allow_unproved or self._all_proved(kept)):
+        result = self._ours(runs)
+        if self.allocators and self.settings.fallback and not self._all_proved(result):
+            result = self._with_llvms(result, runs)
+        if not (self.allow_unproved or self._all_proved(result)):
             # Functions that are not proved cost the result, not the verdict on the others.
-            kept.text = None
+            result.text = None
         # Machine IR has no reference: what LLVM makes of it has lost the same fields.
         reference = None if self.input.kind == "mir" else greedy.result()
-        if kept.text is not None:
-            self._finish(kept, kept.text, pre, reference, greedy.result(), llvm)
-        others = variants(self.settings.effort, self.target, min((r.waves for r in kept.ours.values()), default=0))
+        if result.text is not None:
+            self._finish(result, result.text, pre, reference, greedy.result(), llvm)
+        tried_variants = variants(
+            self.settings.effort, self.target, min((r.waves for r in result.ours.values()), default=0)
+        )
         if self.settings.effort is Effort.BEST:
-            others += (MODELS,) if self._has_another_model() else ()
-            others += (PACKED,) if kept.fragmented and _exact_is_there() else ()
-        if self.allocators and others:
-            kept = self._cheapest(kept, others, runs, llvm("asm").result())
+            tried_variants += (MODELS,) if self._has_another_model() else ()
+            tried_variants += (PACKED,) if result.fragmented and _exact_is_there() else ()
+        if self.allocators and tried_variants:
+            result = self._cheapest(result, tried_variants, runs, llvm("asm").result())
         elif (
             self.allocators
             and self.settings.fallback
-            and kept.text is not None
-            and (kept.spills or fewer_waves(kept.ours, kept.greedy))
+            and result.text is not None
+            and (result.spills or fewer_waves(result.ours, result.greedy))
         ):
-            kept = self._unless_lost(kept, kept.text, runs, reference, greedy.result(), llvm)
-        self.phases = kept.phases
-        if self.recording is not None and kept.recording is not None:
-            self.recording.phases[:], self.recording.target = kept.recording.phases, kept.recording.target
-        if kept.text is None:
+            result = self._unless_lost(result, result.text, runs, reference, greedy.result(), llvm)
+        self.phases = result.phases
+        if self.recording is not None and result.recording is not None:
+            self.recording.phases[:], self.recording.target = result.recording.phases, result.recording.target
+        if result.text is None:
             return Compiled(None, self._report({}, {}, ()), before=pre)
-        checked = kept.checked or self._finish(kept, kept.text, pre, reference, greedy.result(), llvm)
+        checked = result.checked or self._finish(result, result.text, pre, reference, greedy.result(), llvm)
         if self.recording is not None:
-            self.recording.costs.update(self._costs(kept.text, llvm))
-        data = self._emit(kept.text, checked, self.settings.emit)
-        also = {emit: self._emit(kept.text, checked, emit) for emit in self.settings.also}
-        return Compiled(data, self._report(kept.ours, kept.greedy, checked.mended), also, pre)
+            self.recording.costs.update(self._costs(result.text, llvm))
+        data = self._emit(result.text, checked, self.settings.emit)
+        also = {emit: self._emit(result.text, checked, emit) for emit in self.settings.also}
+        return Compiled(data, self._report(result.ours, result.greedy, checked.mended), also, pre)
 
     def _has_another_model(self) -> bool:
         """Whether there is a language model that is not asked already, here or by the server."""
@@ -265,23 +267,23 @@ class _Compilation:
 
     def _with_llvms(self, ours: Result, runs: Runs) -> Result:
         """Ours; of a function that is not proved, LLVM's where that is: a plain compile's, else one of our text."""
-        kept = ours
+        best = ours
         for whose, allocate in runs.llvms():
-            missing = [f.name for f in self.file.functions if not kept.is_proved(f.name)]
+            missing = [f.name for f in self.file.functions if not best.is_proved(f.name)]
             if not missing:
                 break
             try:
                 other = allocate(missing)
-                taken = [name for name in missing if other.is_proved(name)]
-                mixed = self._mixed(kept, other, taken) if taken else None
+                proved_names = [name for name in missing if other.is_proved(name)]
+                mixed = self._mixed(best, other, proved_names) if proved_names else None
             except ToolchainError as error:
                 self.notes.append(f"LLVM's allocation was left out: {error.what}")
                 continue
             if mixed is not None:
-                kept = mixed
-                of = "" if len(taken) == len(self.file.functions) else f" of {', '.join(taken)}"
+                best = mixed
+                of = "" if len(proved_names) == len(self.file.functions) else f" of {', '.join(proved_names)}"
                 self.notes.append(f"LLVM's allocation{of} is that {whose}: of the text that was resumed none is proved")
-        return kept
+        return best
 
     def _mixed(self, ours: Result, other: Result, taken: Sequence[str]) -> Result | None:
         """Ours with some functions of LLVM's; None where ours has no text for the rest."""
@@ -290,8 +292,8 @@ class _Compilation:
             if ours.text is None or other.text is None:
                 return None
             text = with_functions(ours.text, other.text, taken, self.path)
-        theirs = self._with_reasons(other, ours).phases
-        phases = {f.name: (theirs if f.name in taken else ours.phases)[f.name] for f in self.file.functions}
+        llvm_phases = self._with_reasons(other, ours).phases
+        phases = {f.name: (llvm_phases if f.name in taken else ours.phases)[f.name] for f in self.file.functions}
         recording = ours.recording
         if recording is not None and other.recording is not None:
             records = [r for r in recording.phases if r.function not in taken]
@@ -368,11 +370,11 @@ class _Compilation:
             return results[0] if results else ours
         costs = [self._cost(text) for text in texts]
         chosen = cheapest(costs, self._cost(greedy.decode()))
-        said = ", ".join(
+        cycles = ", ".join(
             f"{r.variant.name} {sum(c.cycles for c in cost.values()):.0f}"
             for r, cost in zip(results, costs, strict=True)
         )
-        self.notes.append(f"modelled cycles of what was tried: {said}; kept: {results[chosen].variant.name}")
+        self.notes.append(f"modelled cycles of what was tried: {cycles}; kept: {results[chosen].variant.name}")
         return results[chosen]
 
     def _assembly(self, text: str) -> str:
@@ -388,13 +390,13 @@ class _Compilation:
         self, ours: bytes, greedy: bytes, done: str, llvm: Callable[[FileKind], Future[bytes]]
     ) -> tuple[dict[str, Resources], dict[str, Resources]]:
         """Ours and LLVM's, by function name."""
-        found = self._kernels(ours), self._kernels(greedy)
-        if not all(f.name in found[0] for f in self.file.functions):
+        by_side = self._kernels(ours), self._kernels(greedy)
+        if not all(f.name in by_side[0] for f in self.file.functions):
             texts = self.finisher.finish(done, "asm"), llvm("asm").result()
-            for kernels, text in zip(found, texts, strict=True):
+            for kernels, text in zip(by_side, texts, strict=True):
                 for name, resources in device_resources(text.decode(), self.target).items():
                     kernels.setdefault(name, resources)
-        return found
+        return by_side
 
     def _costs(self, done: str, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, tuple[CostRow, ...]]:
         """The cost model's figures for the page, by function."""

@@ -19,9 +19,9 @@ def cost_rows(ours: KernelCost, llvm: KernelCost | None) -> tuple[CostRow, ...]:
     rows = [CostRow("total", ours.cycles, llvm.cycles if llvm is not None else None, "cycles")]
     rows += [CostRow(TITLES[n], _component(ours, n), _component(llvm, n), "cycles") for n in COMPONENTS]
     for name, title in CAUSES:
-        mine, theirs = getattr(ours, name).weighted, getattr(llvm, name).weighted if llvm is not None else None
-        if mine or theirs:
-            rows.append(CostRow(title, mine, theirs))
+        our_value, llvm_value = getattr(ours, name).weighted, getattr(llvm, name).weighted if llvm is not None else None
+        if our_value or llvm_value:
+            rows.append(CostRow(title, our_value, llvm_value))
     return tuple(rows)
 
 

@@ -58,9 +58,9 @@ def variants(effort: Effort, target: Target, waves: int) -> tuple[Variant, ...]:
     """What is tried beside ``OURS``, which has ``waves`` waves; 0: it came to nothing."""
     if effort is Effort.FAST:
         return ()
-    found = [BESIDE, LLVM]
+    result = [BESIDE, LLVM]
     if effort is Effort.BEST:
-        found.append(Variant("improved", improved=True))
+        result.append(Variant("improved", improved=True))
         more = range(waves + 1, target.max_waves + 1) if waves else ()
         steps = [w for w in more if max_vectors(target, w) < max_vectors(target, w - 1)]
         # Two steps at most: what more waves need is spilled, and that soon costs more than it hides.
@@ -68,10 +68,10 @@ def variants(effort: Effort, target: Target, waves: int) -> tuple[Variant, ...]:
             room = min(target.addressable_vectors, 256) - max_vectors(target, count)
             if room > 0:
                 spare = tuple(room + s for s in SPARE_REGISTERS)
-                found.append(
+                result.append(
                     Variant(f"{count} waves", spills=SpillLimits(spare=spare, accumulators=False, always=True))
                 )
-    return tuple(found)
+    return tuple(result)
 
 
 def fewer_waves(ours: Mapping[str, Resources], greedy: Mapping[str, Resources]) -> bool:
@@ -108,10 +108,10 @@ def cheapest(costs: Iterable[Mapping[str, KernelCost]], greedy: Mapping[str, Ker
         return sum(map(spill_traffic, every[number].values())), sum(c.cycles for c in every[number].values())
 
     every = list(costs)
-    lost = [losses(found, greedy) for found in every]
-    left = [number for number, count in enumerate(lost) if count == min(lost)]
-    limit = (1 + _RESOLUTION) * min(price(number)[1] for number in left)
-    return min((number for number in left if price(number)[1] <= limit), key=price)
+    losses_of = [losses(costs_of_result, greedy) for costs_of_result in every]
+    least_losing = [number for number, count in enumerate(losses_of) if count == min(losses_of)]
+    limit = (1 + _RESOLUTION) * min(price(number)[1] for number in least_losing)
+    return min((number for number in least_losing if price(number)[1] <= limit), key=price)
 
 
 def spill_traffic(cost: KernelCost) -> float:

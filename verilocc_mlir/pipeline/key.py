@@ -41,9 +41,9 @@ class Keys:
 
     def __init__(self, settings: Settings, toolchain: Toolchain, server_version: str = "") -> None:
         self.server_version = server_version
-        asked = {k: v for k, v in settings.to_data().items() if k not in _NOT_IN_THE_RESULT}
+        values = {k: v for k, v in settings.to_data().items() if k not in _NOT_IN_THE_RESULT}
         self._parts: dict[str, Any] = {
-            "settings": {**asked, "verify": settings.verifies},
+            "settings": {**values, "verify": settings.verifies},
             "allocators": allocator_versions(settings),
             "server_version": server_version,
             "verilocc": {"version": version.__version__, "sources": source_digest()},

@@ -203,10 +203,10 @@ def option(name: str) -> Option:
     Raises:
         InputError: there is none; the hint lists those that there are.
     """
-    known = _BY_NAME.get(name.replace("-", "_"))
-    if known is None:
+    result = _BY_NAME.get(name.replace("-", "_"))
+    if result is None:
         raise InputError(f"there is no option {name!r}", hint=f"there are {', '.join(OPTION_NAMES)}")
-    return known
+    return result
 
 
 def with_options(settings: Settings | None, given: Mapping[str, Any]) -> Settings:
@@ -218,8 +218,8 @@ def with_options(settings: Settings | None, given: Mapping[str, Any]) -> Setting
     base = settings or Settings()
     changes: dict[bool, dict[str, Any]] = {False: {}, True: {}}
     for name, text in given.items():
-        known = option(name)
-        changes[known.of_access][known.field] = known.value(text)
+        setting = option(name)
+        changes[setting.of_access][setting.field] = setting.value(text)
     if changes[True]:
         changes[False]["access"] = replace(base.access, **changes[True])
     return replace(base, **changes[False])
@@ -246,21 +246,21 @@ def options_in(words: Iterable[str], others: Collection[str] = ()) -> tuple[dict
     Raises:
         InputError: a word that is none of them; the hint lists those that there are.
     """
-    given: dict[str, Any] = {}
-    rest: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    other_values: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
-        known = _BY_NAME.get(key.replace("-", "_"))
-        if not equals or (key not in others and known is None):
+        setting = _BY_NAME.get(key.replace("-", "_"))
+        if not equals or (key not in others and setting is None):
             there = ", ".join(sorted((*others, *(o.word for o in OPTIONS))))
             raise InputError(f"there is no option {word!r}", hint=f"options: {there}")
-        if key in others or known is None:
-            rest[key] = value
-        elif known.kind is Kind.FLAGS:
-            given[known.name] = (*given.get(known.name, ()), value)
+        if key in others or setting is None:
+            other_values[key] = value
+        elif setting.kind is Kind.FLAGS:
+            values[setting.name] = (*values.get(setting.name, ()), value)
         else:
-            given[known.name] = value
-    return given, rest
+            values[setting.name] = value
+    return values, other_values
 
 
 def fields_set_by_no_option() -> frozenset[str]:

@@ -129,19 +129,19 @@ class PhaseRunner:
             names: the functions to audit; None: all of them.
         """
         with self.clock.measure("parse"):
-            file, done = parse_mir(before, path), parse_mir(after, f"{path} after {phase}")
+            file, allocated = parse_mir(before, path), parse_mir(after, f"{path} after {phase}")
         pairs = [
-            (function, found)
-            for function, found in zip(self._functions(file), done.functions, strict=True)
-            if names is None or found.name in names
+            (function, llvm_function)
+            for function, llvm_function in zip(self._functions(file), allocated.functions, strict=True)
+            if names is None or llvm_function.name in names
         ]
         functions = [function for function, _ in pairs]
-        for function, found in pairs:
+        for function, llvm_function in pairs:
             if self.allocators:
                 function.attempts.append(Attempt(self.allocators[0].name, "build", reason))
             function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
-            function.chosen = function.llvm = found
-            self._audit(file, function, found)
+            function.chosen = function.llvm = llvm_function
+            self._audit(file, function, llvm_function)
             self.clock.absorb(function.clock)
         self._record(file, functions, phase)
         return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
@@ -175,7 +175,7 @@ class PhaseRunner:
                 llvm=function.llvm,
                 problem=exact.problem if exact is not None else None,
                 proposal=exact.proposed[-1].proposal if exact is not None and ours else None,
-                asked=tuple(function.solver.asked) if function.solver is not None else (),
+                asked=tuple(function.solver.answers) if function.solver is not None else (),
                 actions=[Action(s.kind, s.register, s.point, s.reason, s.cost) for s in function.spills],
             )
 
@@ -212,10 +212,10 @@ class PhaseRunner:
             after = print_mir(replace(file, functions=tuple(f.chosen or f.before for f in functions)))
         with self.clock.measure("parse"):
             read_again = parse_mir(after, f"{file.path} after {phase}")
-        for function, found in zip(functions, read_again.functions, strict=True):
+        for function, printed in zip(functions, read_again.functions, strict=True):
             if function.chosen is None or function.audit is not None:
                 continue
-            self._audit(file, function, found)
+            self._audit(file, function, printed)
         return after
 
     def _audit(self, file: MirFile, function: _Function, found: MachineFunction) -> None:
@@ -246,8 +246,8 @@ def with_functions(text: str, other: str, names: Collection[str], path: str) -> 
     """
     file, versions = parse_mir(text, path), parse_mir(other, path)
     _must_have_the_same_module(file, versions)
-    taken = {f.name: f for f in versions.functions if f.name in names}
-    return print_mir(replace(file, functions=tuple(taken.get(f.name, f) for f in file.functions)))
+    replacements = {f.name: f for f in versions.functions if f.name in names}
+    return print_mir(replace(file, functions=tuple(replacements.get(f.name, f) for f in file.functions)))
 
 
 def _must_have_the_same_module(file: MirFile, llvm: MirFile) -> None:

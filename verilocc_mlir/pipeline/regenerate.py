@@ -131,8 +131,8 @@ def refutation_of(problem: AllocationProblem, proposal: Proposal, proof: ProofRe
     """What an allocator is told of a proposal that is not proved: the verifier's violations, without those that others
     imply, and which live ranges must move.
     """
-    found = tuple(
+    counterexamples = tuple(
         Counterexample(v.rule, v.ranges, v.slot, v.lanes, v.registers, v.free) for v in proof.core or proof.violations
     )
     moves = tuple(move.range_id for move in diagnose(problem, proposal, proof).moves)
-    return Refutation(proposal, found, moves)
+    return Refutation(proposal, counterexamples, moves)

@@ -64,13 +64,13 @@ def device_resources(assembly: str, target: Target) -> dict[str, Resources]:
     for match in _SET.finditer(assembly):
         if number := _NUMBER.search(match["value"]):
             symbols.setdefault(match["name"], {})[match["what"]] = int(number[0])
-    return {name: _device(found, target) for name, found in symbols.items() if "num_vgpr" in found}
+    return {name: _device(values, target) for name, values in symbols.items() if "num_vgpr" in values}
 
 
-def _device(found: dict[str, int], target: Target) -> Resources:
-    vgprs, agprs = found["num_vgpr"], found.get("num_agpr", 0)
-    vcc, flat = bool(found.get("uses_vcc")), bool(found.get("uses_flat_scratch"))
-    sgprs = found.get("numbered_sgpr", 0) + extra_sgprs(target, vcc=vcc, flat_scratch=flat)
+def _device(values: dict[str, int], target: Target) -> Resources:
+    vgprs, agprs = values["num_vgpr"], values.get("num_agpr", 0)
+    vcc, flat = bool(values.get("uses_vcc")), bool(values.get("uses_flat_scratch"))
+    sgprs = values.get("numbered_sgpr", 0) + extra_sgprs(target, vcc=vcc, flat_scratch=flat)
     total = (vgprs + 3) // 4 * 4 + agprs if target.unified_vgpr and agprs else vgprs
-    scratch = found.get("private_seg_size", 0)
+    scratch = values.get("private_seg_size", 0)
     return Resources(sgprs, total, agprs, None, None, scratch, waves(target, vgprs, agprs, sgprs))

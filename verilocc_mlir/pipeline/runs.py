@@ -138,12 +138,12 @@ class Runs:
     def _direct_phases(self) -> list[tuple[Phase, str, str]]:
         """Name, text before and text after each phase of a plain compile."""
         vector = self.compiler.direct_before(self.ir, LlvmPhase.VGPR)
-        found: list[tuple[Phase, str, str]] = [("sgpr", self.pre, self.compiler.direct_after(self.ir, LlvmPhase.SGPR))]
+        phases: list[tuple[Phase, str, str]] = [("sgpr", self.pre, self.compiler.direct_after(self.ir, LlvmPhase.SGPR))]
         if has_wwm_registers(vector):
             ends = self.compiler.direct_before, self.compiler.direct_after
             before, after = (end(self.ir, LlvmPhase.WWM) for end in ends)
-            found.append(("wwm", before, after))
-        return [*found, ("vgpr", vector, self.compiler.direct_after(self.ir, LlvmPhase.VGPR))]
+            phases.append(("wwm", before, after))
+        return [*phases, ("vgpr", vector, self.compiler.direct_after(self.ir, LlvmPhase.VGPR))]
 
     def run(self, variant: Variant) -> Result:
         """All phases in one way; no text if what is not proved ends the run (``_goes_on``).
@@ -184,8 +184,8 @@ class Runs:
             text = self.compiler.resume(scalar.text, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
             if has_wwm_registers(text):
                 whole_wave = self.compiler.wwm_phase(scalar.text)
-                found = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", _WWM_REASON)
-                if not self._goes_on(result, found.reports):
+                audited_phase = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", _WWM_REASON)
+                if not self._goes_on(result, audited_phase.reports):
                     return result
             result.text = text
         except NoAllocation as stopped:

@@ -1,4 +1,4 @@
-"""Which registers want to coincide: the two ends of copies, and LLVM's register hints."""
+"""Which registers should coincide: the two ends of copies, and LLVM's register hints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def affinities(
         allowed: units that may be handed out; a copy with a physical register outside of them is none.
         hints: ``preferred-register`` of each virtual register, ``""`` where there is none.
     """
-    found: list[Affinity] = []
+    result: list[Affinity] = []
     joined: set[tuple[int, int]] = set()
     for block, start, depth in zip(function.blocks, cfg.first, depths, strict=False):
         for index, instruction in enumerate(block.instructions, start):
@@ -46,12 +46,12 @@ def affinities(
             target, source = instruction.defs[0], instruction.operands[0]
             affinity = _of_copy(target, source, classes, ids, allowed, 4 * index, float(10 ** min(depth, 6)))
             if affinity is not None:
-                found.append(affinity)
+                result.append(affinity)
                 joined.add((affinity.a, affinity.b))
                 joined.add((affinity.b, affinity.a))
-    found += _of_hints(classes, ids, hints, joined)
-    found.sort(key=lambda f: (f.slot, f.a, f.a_lane, f.b, f.b_lane))
-    return tuple(found)
+    result += _of_hints(classes, ids, hints, joined)
+    result.sort(key=lambda f: (f.slot, f.a, f.a_lane, f.b, f.b_lane))
+    return tuple(result)
 
 
 def _of_copy(
@@ -92,8 +92,8 @@ def _of_hints(
     for vreg, hint in hints.items():
         if not hint.startswith("%") or int(hint[1:]) not in ids:
             continue
-        other = int(hint[1:])
-        pair = (ids[vreg], ids[other])
+        hinted = int(hint[1:])
+        pair = (ids[vreg], ids[hinted])
         if pair[0] != pair[1] and pair not in joined:
             joined.update((pair, (pair[1], pair[0])))
-            yield Affinity(pair[0], 0, pair[1], 0, min(classes[vreg].lanes, classes[other].lanes), 0.0, 0)
+            yield Affinity(pair[0], 0, pair[1], 0, min(classes[vreg].lanes, classes[hinted].lanes), 0.0, 0)

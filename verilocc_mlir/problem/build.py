@@ -168,7 +168,7 @@ def _points(
 
     ``ends``: ``IMPLICIT_DEF`` ends what a register held (``lane_liveness``, no inactive lanes).
     """
-    found: dict[int, list[Point]] = {v: [] for v in members}
+    points_of: dict[int, list[Point]] = {v: [] for v in members}
     masks: dict[int, int] = {}
     for block, start, depth in zip(function.blocks, cfg.first, depths, strict=False):
         for index, instruction in enumerate(block.instructions, start):
@@ -190,8 +190,8 @@ def _points(
                 family = opcode_family(instruction.opcode)
                 for (vreg, kind), mask in touched.items():
                     slot = 4 * index + (2 if kind == "def" else 1)
-                    found[vreg].append(Point(slot, mask, kind, depth, family))
-    return {v: tuple(sorted(points, key=lambda p: (p.slot, p.kind))) for v, points in found.items()}
+                    points_of[vreg].append(Point(slot, mask, kind, depth, family))
+    return {v: tuple(sorted(points, key=lambda p: (p.slot, p.kind))) for v, points in points_of.items()}
 
 
 def _kind(operand: Operand) -> str:

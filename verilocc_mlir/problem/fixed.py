@@ -15,31 +15,31 @@ _WHOLE_WAVE = frozenset({"SI_SPILL_S32_TO_VGPR", "SI_RESTORE_S32_FROM_VGPR"})
 
 
 def fixed_occupations(
-    function: MachineFunction, cfg: ControlFlow, wanted: Callable[[int], bool], units: Iterable[int]
+    function: MachineFunction, cfg: ControlFlow, is_allocatable: Callable[[int], bool], units: Iterable[int]
 ) -> tuple[FixedOccupation, ...]:
-    """Occupations of the units for which ``wanted`` is true.
+    """Occupations of the units for which ``is_allocatable`` is true.
 
     Args:
         function: pre-RA machine code, physical registers of earlier phases included.
         cfg: its control flow.
-        wanted: whether a unit can be handed out in this phase.
+        is_allocatable: whether a unit can be handed out in this phase.
         units: all of those units; a call clobbers the ones its mask does not preserve.
 
     Raises:
         UnsupportedError: an unknown register or register mask.
     """
-    whole = _whole_wave_units(function, wanted)
-    physical = physical_liveness(function, cfg, lambda u: wanted(u) and u not in whole)
-    found = [*_ranges(function, physical), *_clobbers(physical, sorted(set(units) - whole))]
-    if whole and cfg.slots:
+    whole_wave = _whole_wave_units(function, is_allocatable)
+    physical = physical_liveness(function, cfg, lambda u: is_allocatable(u) and u not in whole_wave)
+    occupations = [*_ranges(function, physical), *_clobbers(physical, sorted(set(units) - whole_wave))]
+    if whole_wave and cfg.slots:
         # Lanes of inactive threads live in them, which no liveness of this text shows
         # (AMDGPUReserveWWMRegs.cpp reserves them for the rest of the function).
-        found.append(FixedOccupation(tuple(sorted(whole)), ((0, cfg.slots),), "whole-wave registers"))
-    found.sort(key=lambda f: (f.segments[0], f.units))
-    return tuple(found)
+        occupations.append(FixedOccupation(tuple(sorted(whole_wave)), ((0, cfg.slots),), "whole-wave registers"))
+    occupations.sort(key=lambda f: (f.segments[0], f.units))
+    return tuple(occupations)
 
 
-def _whole_wave_units(function: MachineFunction, wanted: Callable[[int], bool]) -> set[int]:
+def _whole_wave_units(function: MachineFunction, is_allocatable: Callable[[int], bool]) -> set[int]:
     """VGPRs whose lanes hold spilled SGPRs."""
     return {
         unit
@@ -49,7 +49,7 @@ def _whole_wave_units(function: MachineFunction, wanted: Callable[[int], bool]) 
         for operand in instruction.all_operands
         if operand.phys
         for unit in physical_register(operand.phys).units
-        if wanted(unit)
+        if is_allocatable(unit)
     }
 
 
@@ -68,12 +68,12 @@ def _clobbers(physical: PhysicalLiveness, units: list[int]) -> list[FixedOccupat
     by_mask: dict[str, list[int]] = {}
     for index, mask in physical.clobbers:
         by_mask.setdefault(mask, []).append(index)
-    found: list[FixedOccupation] = []
+    occupations: list[FixedOccupation] = []
     for mask, indices in by_mask.items():
         preserved = regmask(mask)
-        lost = tuple(u for u in units if u not in preserved)
-        if lost:
+        clobbered = tuple(u for u in units if u not in preserved)
+        if clobbered:
             segments = tuple((4 * i + 2, 4 * i + 3) for i in indices)
             slots = ", ".join(str(4 * i) for i in indices[:3]) + (", …" if len(indices) > 3 else "")
-            found.append(FixedOccupation(lost, segments, f"clobbered by call at slot {slots}"))
-    return found
+            occupations.append(FixedOccupation(clobbered, segments, f"clobbered by call at slot {slots}"))
+    return occupations

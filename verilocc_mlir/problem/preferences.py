@@ -73,14 +73,14 @@ def preferences(
         ranges: by id.
         target: the GPU.
     """
-    found: list[Preference] = []
+    result: list[Preference] = []
     for block, start, depth in zip(function.blocks, cfg.first, depths, strict=False):
         often = float(10 ** min(depth, 6))
         if target.major >= 11 and target.wave_size == 32:
-            found += _pairs(block.instructions, start, often * VOPD_WEIGHT, classes, ids, target)
+            result += _pairs(block.instructions, start, often * VOPD_WEIGHT, classes, ids, target)
         elif target.unified_vgpr:
-            found += _chains(block.instructions, start, often * CHAIN_WEIGHT, ids, ranges)
-    return tuple(found)
+            result += _chains(block.instructions, start, often * CHAIN_WEIGHT, ids, ranges)
+    return tuple(result)
 
 
 @dataclass(frozen=True)
@@ -106,18 +106,18 @@ def _pairs(
 ) -> Iterator[Preference]:
     """Each operation with the nearest one after it that it could pair with; each is in one pair at most."""
     halves = [None if is_debug(i) else _half(i, 4 * n, classes, ids) for n, i in enumerate(instructions, start)]
-    taken: set[int] = set()
-    for first, one in enumerate(halves):
-        if one is None or first in taken:
+    paired: set[int] = set()
+    for first, first_half in enumerate(halves):
+        if first_half is None or first in paired:
             continue
         for second in range(first + 1, min(first + WINDOW, len(halves))):
-            other = halves[second]
-            if other is None or second in taken or not _independent(instructions[first : second + 1]):
+            second_half = halves[second]
+            if second_half is None or second in paired or not _independent(instructions[first : second + 1]):
                 continue
-            relations = _relations(one, other, target)
+            relations = _relations(first_half, second_half, target)
             if relations:
-                taken.add(second)
-                yield Preference("vopd", relations, weight, other.slot)
+                paired.add(second)
+                yield Preference("vopd", relations, weight, second_half.slot)
                 break
 
 
@@ -125,15 +125,15 @@ def _half(instruction: Instruction, slot: int, classes: dict[int, RegisterClass]
     name = instruction.opcode.removesuffix("_e32").removesuffix("_e64")
     if name not in _EITHER | _SECOND or len(instruction.defs) != 1 or instruction.bundled:
         return None
-    given = [o for o in instruction.operands if not o.implicit]
+    explicit = [o for o in instruction.operands if not o.implicit]
     if instruction.opcode.endswith("_e64") and name in _FLOAT | {"V_FMAC_F32"}:
         # Modifiers stand before each source, clamp and omod at the end.
         count = 3 if name == "V_FMAC_F32" else 2
-        modifiers = [given[k] for k in (*range(0, 2 * count, 2), *range(2 * count, len(given)))]
-        sources = [given[k] for k in (1, 3)]
+        modifiers = [explicit[k] for k in (*range(0, 2 * count, 2), *range(2 * count, len(explicit)))]
+        sources = [explicit[k] for k in (1, 3)]
     else:
         count = 1 if name == "V_MOV_B32" else 2
-        sources, modifiers = given[:count], given[count:] if instruction.opcode.endswith("_e64") else []
+        sources, modifiers = explicit[:count], explicit[count:] if instruction.opcode.endswith("_e64") else []
     if any(m.text != "0" for m in modifiers):
         return None
     registers = [_register(o, classes, ids) for o in sources]
@@ -146,8 +146,8 @@ def _half(instruction: Instruction, slot: int, classes: dict[int, RegisterClass]
     defined = _register(instruction.defs[0], classes, ids)
     if defined is None or any(o.vreg >= 0 and r is None for o, r in zip(sources, registers, strict=True)):
         return None
-    others = [o for o, r in zip(sources, registers, strict=True) if r is None]
-    if any(o.phys and not o.phys.startswith(("sgpr", "vcc")) for o in others):
+    other_sources = [o for o, r in zip(sources, registers, strict=True) if r is None]
+    if any(o.phys and not o.phys.startswith(("sgpr", "vcc")) for o in other_sources):
         return None
     return _Half(
         name,
@@ -155,8 +155,8 @@ def _half(instruction: Instruction, slot: int, classes: dict[int, RegisterClass]
         instruction.defs[0],
         defined,
         tuple(registers),
-        frozenset(o.text for o in others if not o.phys and o.text not in _INLINE),
-        frozenset(o.phys for o in others if o.phys),
+        frozenset(o.text for o in other_sources if not o.phys and o.text not in _INLINE),
+        frozenset(o.phys for o in other_sources if o.phys),
     )
 
 
@@ -189,30 +189,32 @@ def _independent(between: Sequence[Instruction]) -> bool:
 
 
 def _other_lanes(operand: Operand, instruction: Instruction) -> bool:
-    mine = [o for o in instruction.all_operands if o.vreg == operand.vreg]
-    return all(o.sub and o.sub != operand.sub and "_" not in o.sub + operand.sub for o in mine)
+    same_register = [o for o in instruction.all_operands if o.vreg == operand.vreg]
+    return all(o.sub and o.sub != operand.sub and "_" not in o.sub + operand.sub for o in same_register)
 
 
-def _relations(one: _Half, other: _Half, target: Target) -> tuple[Relation, ...]:
+def _relations(first: _Half, second: _Half, target: Target) -> tuple[Relation, ...]:
     """What must hold for the two to pair; empty where they never can."""
-    if one.name in _SECOND and other.name in _SECOND:
+    if first.name in _SECOND and second.name in _SECOND:
         return ()
-    if len(one.literals | other.literals) > 1:
+    if len(first.literals | second.literals) > 1:
         return ()
-    if len(one.literals | other.literals) + len(one.scalars | other.scalars) > 2:
+    if len(first.literals | second.literals) + len(first.scalars | second.scalars) > 2:
         return ()
-    found = [Relation(*one.register, *other.register, _DESTINATIONS)]
+    relations = [Relation(*first.register, *second.register, _DESTINATIONS)]
     # On gfx12 the second of two moves reads through the third source's port.
-    if not (target.major >= 12 and one.name == other.name == "V_MOV_B32"):
-        found += [
-            Relation(*a, *b, _SOURCES) for a, b in zip(one.sources, other.sources, strict=False) if a and b and a != b
+    if not (target.major >= 12 and first.name == second.name == "V_MOV_B32"):
+        relations += [
+            Relation(*a, *b, _SOURCES)
+            for a, b in zip(first.sources, second.sources, strict=False)
+            if a and b and a != b
         ]
-        if any(a is not None and a == b for a, b in zip(one.sources, other.sources, strict=False)):
+        if any(a is not None and a == b for a, b in zip(first.sources, second.sources, strict=False)):
             return ()
     # Lanes of one range are at a known distance.
-    if any(r.a == r.b and (r.a_lane - r.b_lane) // 2 % r.modulus == 0 for r in found):
+    if any(r.a == r.b and (r.a_lane - r.b_lane) // 2 % r.modulus == 0 for r in relations):
         return ()
-    return tuple(r for r in found if r.a != r.b) or ()
+    return tuple(r for r in relations if r.a != r.b) or ()
 
 
 def _chains(
@@ -235,10 +237,10 @@ def _chains(
 
 def _live_together(a: LiveRange, b: LiveRange) -> bool:
     return any(
-        x[0] < y[1] and y[0] < x[1]
-        for one in a.groups
-        for other in b.groups
-        if one.lanes & other.lanes
-        for x in one.segments
-        for y in other.segments
+        a_segment[0] < b_segment[1] and b_segment[0] < a_segment[1]
+        for a_group in a.groups
+        for b_group in b.groups
+        if a_group.lanes & b_group.lanes
+        for a_segment in a_group.segments
+        for b_segment in b_group.segments
     )

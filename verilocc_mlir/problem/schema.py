@@ -109,10 +109,10 @@ def _reject_constant(name: str) -> object:
 
 
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("an object names a key twice")
-    return found
+    return members
 
 
 def _decode(kind: type[_T], value: object, path: str) -> _T:
@@ -155,36 +155,36 @@ def _as(kind: Any, value: object, path: str, field: tuple[str, str]) -> object:
 def _object(kind: type, value: object, path: str) -> object:
     if not isinstance(value, dict):
         raise _wrong("an object", value, path)
-    given = typing.cast("dict[str, object]", value)
+    members = typing.cast("dict[str, object]", value)
     fields = _fields(kind)
-    if "version" in fields and "version" in given and given["version"] != PROBLEM_VERSION:
-        _check_version(given["version"])
-    for name in given:
+    if "version" in fields and "version" in members and members["version"] != PROBLEM_VERSION:
+        _check_version(members["version"])
+    for name in members:
         if name not in fields:
             raise InputError(f"unknown field {name!r}", where=path)
     for name in fields:
-        if name not in given and (kind.__name__, name) not in _MAY_BE_MISSING:
+        if name not in members and (kind.__name__, name) not in _MAY_BE_MISSING:
             raise InputError(f"field {name!r} is missing", where=path)
-    return kind(**{n: _as(t, given[n], f"{path}.{n}", (kind.__name__, n)) for n, t in fields.items() if n in given})
+    return kind(**{n: _as(t, members[n], f"{path}.{n}", (kind.__name__, n)) for n, t in fields.items() if n in members})
 
 
 def _array(items: tuple[Any, ...], value: object, path: str, field: tuple[str, str]) -> object:
     if not isinstance(value, list):
         raise _wrong("an array", value, path)
-    given = typing.cast("list[object]", value)
+    elements = typing.cast("list[object]", value)
     if len(items) == 2 and items[1] is Ellipsis:
-        return tuple(_as(items[0], v, f"{path}[{k}]", field) for k, v in enumerate(given))
-    if len(given) != len(items):
-        raise InputError(f"expected {len(items)} items, found {len(given)}", where=path)
-    return tuple(_as(t, v, f"{path}[{k}]", field) for k, (t, v) in enumerate(zip(items, given, strict=True)))
+        return tuple(_as(items[0], v, f"{path}[{k}]", field) for k, v in enumerate(elements))
+    if len(elements) != len(items):
+        raise InputError(f"expected {len(items)} items, found {len(elements)}", where=path)
+    return tuple(_as(t, v, f"{path}[{k}]", field) for k, (t, v) in enumerate(zip(items, elements, strict=True)))
 
 
-def _wrong(wanted: str, value: object, path: str) -> InputError:
+def _wrong(expected: str, value: object, path: str) -> InputError:
     names: dict[type, str] = {
         dict: "an object", list: "an array", str: "a string", bool: "a truth value", int: "an integer",
         float: "a number", types.NoneType: "null",
     }  # fmt: skip
-    return InputError(f"expected {wanted}, found {names.get(type(value), 'something else')}", where=path)
+    return InputError(f"expected {expected}, found {names.get(type(value), 'something else')}", where=path)
 
 
 def _check_version(version: object) -> None:
@@ -243,13 +243,13 @@ def _check_range(live_range: LiveRange, number: int, slots: int) -> None:
     if live_range.align < 1:
         raise InputError("must be positive", where=f"{path}.align")
     full = (1 << live_range.lanes) - 1
-    seen = 0
+    grouped = 0
     for k, group in enumerate(live_range.groups):
-        if not group.lanes or group.lanes & ~full or group.lanes & seen:
+        if not group.lanes or group.lanes & ~full or group.lanes & grouped:
             raise InputError(
                 "lanes are none, outside of the register or in two groups", where=f"{path}.groups[{k}].lanes"
             )
-        seen |= group.lanes
+        grouped |= group.lanes
         _check_segments(group.segments, f"{path}.groups[{k}].segments", slots)
     for k, point in enumerate(live_range.points):
         if point.slot >= slots:

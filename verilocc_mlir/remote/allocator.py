@@ -28,7 +28,7 @@ _MAX_NAME = 512
 class RemoteAllocator:
     """Asks a server for each problem; its answer is checked for its form here, and proved by whoever takes it.
 
-    A server that was not there, or not in time, is left alone for a while: until then every problem fails at once.
+    After a server was unreachable or too slow, no request is sent for a while: every problem fails at once.
 
     Args:
         client: the channel.
@@ -52,12 +52,12 @@ class RemoteAllocator:
         """Name and version of the server's allocator, ``"unknown"`` as long as it has not said them."""
         if not self._version and time.monotonic() >= self._down_until:
             try:
-                said = self._client.capabilities(min(self._client.access.seconds, _VERSION_SECONDS))
+                capabilities = self._client.capabilities(min(self._client.access.seconds, _VERSION_SECONDS))
             except RemoteError as error:
                 self._noted(error)
             else:
-                offered = {a.name: a.version for a in said.allocators}
-                name = self._allocator or (said.allocators[0].name if said.allocators else "")
+                offered = {a.name: a.version for a in capabilities.allocators}
+                name = self._allocator or (capabilities.allocators[0].name if capabilities.allocators else "")
                 self._version = printable(f"{name} {offered.get(name, '')}")
                 if name not in offered:
                     listed = printable(", ".join(offered)) or "none"
@@ -101,18 +101,18 @@ class RemoteAllocator:
         """A register for each range, in the order of their ids."""
         if len(functions) != 1:
             raise self._failure(f"it answered one problem with {len(functions)}")
-        found = functions[0]
-        if found.outcome != verdict_pb2.OUTCOME_PROVED:
-            why = printable(found.reason) or "it does not say why"
+        answer = functions[0]
+        if answer.outcome != verdict_pb2.OUTCOME_PROVED:
+            why = printable(answer.reason) or "it does not say why"
             raise self._failure(f"no allocation: {why}", reason="declined")
         registers: dict[int, str] = {}
-        for one in found.assignments:
-            if not 0 <= one.range < len(problem.ranges) or one.range in registers:
-                raise self._failure(f"it answered twice, or what was not asked: range {one.range}")
-            if not _is_register(one.physical_register):
-                said = printable(one.physical_register)[:_SHOWN]
-                raise self._failure(f"it gave range {one.range} a register that there is not: {said!r}")
-            registers[one.range] = one.physical_register
+        for assignment in answer.assignments:
+            if not 0 <= assignment.range < len(problem.ranges) or assignment.range in registers:
+                raise self._failure(f"it answered twice, or what was not asked: range {assignment.range}")
+            if not _is_register(assignment.physical_register):
+                name = printable(assignment.physical_register)[:_SHOWN]
+                raise self._failure(f"it gave range {assignment.range} a register that there is not: {name!r}")
+            registers[assignment.range] = assignment.physical_register
         if len(registers) < len(problem.ranges):
             raise self._failure(f"it gave {len(registers)} of {len(problem.ranges)} ranges a register")
         return tuple(registers[number] for number in range(len(problem.ranges)))

@@ -70,8 +70,8 @@ class RemoteError(VeriloccError):
         self.retry_seconds = retry_seconds
         self.exit_code = ExitCode.BAD_INPUT if code in _BAD_INPUT else ExitCode.UNKNOWN
         self.status = code
-        said = f"{code.name}, {reason}" if reason else code.name
-        super().__init__(f"{said}: {message}" if message else said, where=address)
+        status_text = f"{code.name}, {reason}" if reason else code.name
+        super().__init__(f"{status_text}: {message}" if message else status_text, where=address)
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ class RetryPolicy:
 
     def again(self, error: RemoteError, tried: int, left: float) -> float | None:
         """Seconds to wait before the next call; None where there is none: it is no use, or ``left`` is not enough."""
-        told = error.retry_seconds
-        overloaded = error.status is StatusCode.RESOURCE_EXHAUSTED and told is not None
+        server_wait = error.retry_seconds
+        overloaded = error.status is StatusCode.RESOURCE_EXHAUSTED and server_wait is not None
         crowded = error.status is StatusCode.RESOURCE_EXHAUSTED and not error.reason and error.message == _CROWDED
         passes = (crowded or error.status is StatusCode.UNAVAILABLE) and tried < self.tries
-        wait = self.wait(tried, told)
+        wait = self.wait(tried, server_wait)
         return wait if (overloaded or passes) and wait < left else None
 
 
@@ -131,9 +131,9 @@ class Client:
         self.access = access
         self.policy = policy
         local = is_local(address)
-        wanted = (access.ca, access.certificate, access.key) != (None, None, None)
-        tls = not address.startswith(SOCKET) and (wanted or not (local or access.insecure))
-        if wanted and (access.insecure or not tls):
+        has_certificates = (access.ca, access.certificate, access.key) != (None, None, None)
+        tls = not address.startswith(SOCKET) and (has_certificates or not (local or access.insecure))
+        if has_certificates and (access.insecure or not tls):
             raise InputError(
                 "certificates are given, and TLS is not used there", where=address, hint="leave one of the two out"
             )
@@ -217,19 +217,19 @@ class Client:
         """
         end = time.monotonic() + (self.access.seconds * len(requests) if seconds is None else seconds)
         open_ = dict(enumerate(requests))
-        tried = 0
+        calls = 0
         while open_:
-            tried += 1
+            calls += 1
             failed: dict[int, RemoteError] = {}
-            for number, found in self._one_stream(open_, end - time.monotonic()):
-                if isinstance(found, RemoteError):
-                    failed[number] = found
+            for number, answer in self._one_stream(open_, end - time.monotonic()):
+                if isinstance(answer, RemoteError):
+                    failed[number] = answer
                 else:
                     del open_[number]
-                    yield Streamed(number, found)
+                    yield Streamed(number, answer)
             waits: list[float] = []
             for number, error in failed.items():
-                wait = self.policy.again(error, tried, end - time.monotonic())
+                wait = self.policy.again(error, calls, end - time.monotonic())
                 if wait is None:
                     del open_[number]
                     yield Streamed(number, error)
@@ -281,14 +281,14 @@ class Client:
 
     def _call(self, call: Callable[[float], _Answer], seconds: float | None) -> _Answer:
         end = time.monotonic() + (self.access.seconds if seconds is None else seconds)
-        tried = 0
+        calls = 0
         while True:
-            tried += 1
+            calls += 1
             try:
                 return call(max(end - time.monotonic(), 0.0))
             except grpc.RpcError as failed:
                 error = self._error(failed)
-                wait = self.policy.again(error, tried, end - time.monotonic())
+                wait = self.policy.again(error, calls, end - time.monotonic())
                 if wait is None:
                     raise error from failed
             time.sleep(wait)
@@ -342,8 +342,8 @@ def _read_token(path: Path) -> str:
 
 def printable(text: str) -> str:
     """What a server said, as one line that a terminal can be shown."""
-    shown = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(shown.split())[:_MAX_TEXT]
+    visible = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(visible.split())[:_MAX_TEXT]
 
 
 def _seconds(duration: Duration) -> float:

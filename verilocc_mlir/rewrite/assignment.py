@@ -43,7 +43,7 @@ def assignment(problem: AllocationProblem, proposal: Proposal) -> Mapping[int, P
     where = f"function {problem.function}, {problem.phase} phase, {proposal.allocator}"
     if len(proposal.registers) != len(problem.ranges):
         raise InputError(f"{len(proposal.registers)} registers proposed for {len(problem.ranges)} ranges", where=where)
-    found: dict[int, Placed] = {}
+    placed: dict[int, Placed] = {}
     for live_range, name in zip(problem.ranges, proposal.registers, strict=True):
         if not name:
             raise InputError(f"no register proposed for {live_range.name}", where=where)
@@ -52,5 +52,5 @@ def assignment(problem: AllocationProblem, proposal: Proposal) -> Mapping[int, P
             raise InputError(
                 f"${name} has {len(register.units)} 16-bit lanes, {live_range.name} has {live_range.lanes}", where=where
             )
-        found[int(live_range.name[1:])] = Placed(live_range, register)
-    return found
+        placed[int(live_range.name[1:])] = Placed(live_range, register)
+    return placed

@@ -49,15 +49,15 @@ def rewrite_function(
     blocks: list[BasicBlock] = []
     index = 0
     for position, (block, entering) in enumerate(zip(function.blocks, liveins, strict=True)):
-        kept: list[Instruction] = []
+        rewritten: list[Instruction] = []
         for instruction in block.instructions:
             added = undefined.definitions(instruction, position, index)
             changed = rewriter.rewrite(instruction, index, added)
             if changed is not None:
-                kept.append(changed)
+                rewritten.append(changed)
             index += 1
-        kept = undefined.at_end(position, kept)
-        blocks.append(replace(block, liveins=merge_liveins(block.liveins, entering), instructions=tuple(kept)))
+        rewritten = undefined.at_end(position, rewritten)
+        blocks.append(replace(block, liveins=merge_liveins(block.liveins, entering), instructions=tuple(rewritten)))
     header = rewrite_header(function.header_lines, places.keys(), last=problem.phase == "vgpr")
     return replace(
         function,

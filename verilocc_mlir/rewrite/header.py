@@ -17,8 +17,8 @@ def rewrite_header(header: tuple[str, ...], placed: Collection[int], *, last: bo
 
     Raises nothing: rows it does not know stay as they are.
     """
-    gone = _Gone(placed, every=last)
-    kept: list[str] = []
+    placed_names = _PlacedRegisters(placed, every=last)
+    lines: list[str] = []
     registers = rows(header, "registers")
     inside = False
     for line in header:
@@ -26,17 +26,17 @@ def rewrite_header(header: tuple[str, ...], placed: Collection[int], *, last: bo
             continue
         inside = False
         if line.startswith("registers:"):
-            left = [gone.drop_hint(row) for row in registers if not gone.row(row)]
-            kept += ["registers:", *left] if left else ["registers:       []"]
+            remaining = [placed_names.drop_hint(row) for row in registers if not placed_names.row(row)]
+            lines += ["registers:", *remaining] if remaining else ["registers:       []"]
             inside = True
         elif line.startswith("noVRegs:") and last:
-            kept.append("noVRegs:         true")
+            lines.append("noVRegs:         true")
         else:
-            kept.append(gone.drop_livein(line))
-    return tuple("\n".join(kept).split("\n"))
+            lines.append(placed_names.drop_livein(line))
+    return tuple("\n".join(lines).split("\n"))
 
 
-class _Gone:
+class _PlacedRegisters:
     """The virtual registers that no longer exist."""
 
     def __init__(self, placed: Collection[int], *, every: bool) -> None:

@@ -81,10 +81,10 @@ class InstructionRewriter:
         elif not undef:
             undef = not place.live_lanes(4 * index + 1) & self._touched(operand, place)
         key = (operand.text, operand.is_def, undef)
-        found = self._cache.get(key)
-        if found is None:
-            found = self._cache[key] = _physical(operand, place, undef=undef)
-        return found
+        physical = self._cache.get(key)
+        if physical is None:
+            physical = self._cache[key] = _physical(operand, place, undef=undef)
+        return physical
 
     def _debug(self, operand: Operand, index: int) -> Operand:
         place = self._places.get(operand.vreg)

@@ -42,36 +42,36 @@ class UndefinedLanes:
         missing = self._missing.get(block)
         if not missing or instruction.bundled or instruction.opens_bundle or instruction.opcode == "INLINEASM":
             return ()
-        found: list[Operand] = []
+        operands: list[Operand] = []
         for operand in instruction.defs:
             lanes = missing.get(operand.vreg, 0)
             if lanes and operand.undef and operand.sub:
                 place = self._places[operand.vreg]
                 added = self._free(place, lanes & ~subregister_lanes(operand.sub), 4 * index, 4 * index + 3)
                 missing[operand.vreg] &= ~added
-                found += [register_operand(phys=r, flags=("implicit-def",)) for r in _registers(place, added)]
-        return tuple(found)
+                operands += [register_operand(phys=r, flags=("implicit-def",)) for r in _registers(place, added)]
+        return tuple(operands)
 
-    def at_end(self, block: int, kept: list[Instruction]) -> list[Instruction]:
+    def at_end(self, block: int, instructions: list[Instruction]) -> list[Instruction]:
         """A block after rewriting, with an ``IMPLICIT_DEF`` before its terminators for what is still missing."""
         missing = self._missing.get(block)
         if not missing:
-            return kept
-        last = len(kept)
-        while last and is_terminator(kept[last - 1]):
+            return instructions
+        last = len(instructions)
+        while last and is_terminator(instructions[last - 1]):
             last -= 1
         end = 4 * self._cfg.first[block + 1]
-        has = {op.phys for i in kept if i.opcode == "IMPLICIT_DEF" for op in i.defs}
+        defined_names = {op.phys for i in instructions if i.opcode == "IMPLICIT_DEF" for op in i.defs}
         added: list[Instruction] = []
         for vreg, lanes in missing.items():
             place = self._places[vreg]
-            if place.register.name in has:
+            if place.register.name in defined_names:
                 continue
-            registers = _registers(place, self._free(place, lanes, end - 4 * (len(kept) - last) - 1, end))
-            has.update(registers)
+            registers = _registers(place, self._free(place, lanes, end - 4 * (len(instructions) - last) - 1, end))
+            defined_names.update(registers)
             defined = [register_operand(phys=register, flags=("renamable",)) for register in registers]
             added += [Instruction("IMPLICIT_DEF", defs=(register,), operands=()) for register in defined]
-        return [*kept[:last], *added, *kept[last:]]
+        return [*instructions[:last], *added, *instructions[last:]]
 
     def _all_missing(self) -> dict[int, dict[int, int]]:
         """For each block, the virtual registers of which lanes are live in a successor, but not at its own end."""
@@ -80,26 +80,26 @@ class UndefinedLanes:
         # An empty block ends where it starts; what it lets through is not told apart from what the next one holds.
         sources = sorted({p for join in joins for p in predecessors[join] if first[p] < first[p + 1]})
         entered = self._live_at([4 * first[join] for join in joins])
-        left = dict(zip(sources, self._live_at([4 * first[source + 1] - 1 for source in sources]), strict=True))
+        at_exit = dict(zip(sources, self._live_at([4 * first[source + 1] - 1 for source in sources]), strict=True))
         missing: dict[int, dict[int, int]] = {}
         for join, live in zip(joins, entered, strict=True):
             for source in predecessors[join]:
-                held = left.get(source, live)
+                live_at_exit = at_exit.get(source, live)
                 for vreg, lanes in live.items():
-                    if lost := lanes & ~held.get(vreg, 0):
-                        found = missing.setdefault(source, {})
-                        found[vreg] = found.get(vreg, 0) | lost
+                    if missing_lanes := lanes & ~live_at_exit.get(vreg, 0):
+                        of_source = missing.setdefault(source, {})
+                        of_source[vreg] = of_source.get(vreg, 0) | missing_lanes
         return missing
 
     def _live_at(self, slots: list[int]) -> list[dict[int, int]]:
         """For each of the slots, ascending, the virtual registers that are live there, with their lanes."""
-        found: list[dict[int, int]] = [{} for _ in slots]
+        live_at_slot: list[dict[int, int]] = [{} for _ in slots]
         for vreg, place in self._places.items():
             for group in place.live_range.groups:
                 for begin, end in group.segments:
-                    for live in found[bisect_left(slots, begin) : bisect_left(slots, end)]:
+                    for live in live_at_slot[bisect_left(slots, begin) : bisect_left(slots, end)]:
                         live[vreg] = live.get(vreg, 0) | group.lanes
-        return found
+        return live_at_slot
 
     def _free(self, place: Placed, lanes: int, begin: int, end: int) -> int:
         """Those of ``lanes`` in whose place nothing is held between two slots."""
@@ -111,20 +111,20 @@ class UndefinedLanes:
 
     def _is_held(self, unit: int, begin: int, end: int) -> bool:
         if self._held is None:
-            self._held = self._all_held()
+            self._held = self._all_occupied()
         return any(start < end and begin < stop for start, stop in self._held.get(unit, ()))
 
-    def _all_held(self) -> dict[int, list[Segment]]:
-        held: dict[int, list[Segment]] = {}
+    def _all_occupied(self) -> dict[int, list[Segment]]:
+        segments_of: dict[int, list[Segment]] = {}
         for place in self._places.values():
             for group in place.live_range.groups:
                 for lane, unit in enumerate(place.register.units):
                     if group.lanes >> lane & 1:
-                        held.setdefault(unit, []).extend(group.segments)
+                        segments_of.setdefault(unit, []).extend(group.segments)
         for fixed in self._problem.fixed:
             for unit in fixed.units:
-                held.setdefault(unit, []).extend(fixed.segments)
-        return held
+                segments_of.setdefault(unit, []).extend(fixed.segments)
+        return segments_of
 
 
 def _parts(place: Placed) -> Iterator[tuple[int, tuple[int, ...]]]:

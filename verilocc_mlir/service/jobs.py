@@ -76,16 +76,16 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds that are left.
 
         Raises:
             ServiceError: none are.
         """
-        left = self._end - time.monotonic()
-        if left <= 0:
+        remaining = self._end - time.monotonic()
+        if remaining <= 0:
             raise out_of_time()
-        return left
+        return remaining
 
 
 @dataclass
@@ -99,18 +99,18 @@ class PatientSolver:
         self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
     ) -> Verdict:
         """See ``smt_verifier.smt.Solver``."""
-        seconds = min(timeout_s, self.deadline.left)
+        seconds = min(timeout_s, self.deadline.remaining)
         verdict = self.inner.check(obligation, seconds, exhaustive=exhaustive, consistent=consistent)
         # What could not be decided because the request's time ran out is no finding about the code.
         if verdict.outcome is Outcome.UNKNOWN and seconds < timeout_s:
-            _ = self.deadline.left
+            _ = self.deadline.remaining
         return verdict
 
     def take(self, most: int | None = None) -> list[tuple[Obligation, Verdict]]:
         """What was asked since the last call; the first ``most`` of it."""
-        taken = self.inner.asked[:most]
-        del self.inner.asked[: len(taken)]
-        return taken
+        answers = self.inner.answers[:most]
+        del self.inner.answers[: len(answers)]
+        return answers
 
 
 def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -> bytes:
@@ -189,10 +189,10 @@ class _Allocation:
         self.allocators: tuple[Allocator, ...] = (first,) if first.name == last.name else (first, last)
 
     def run(self) -> allocation.AllocateResponse:
-        given = self.request.WhichOneof("input")
-        if given is None:
+        input_kind = self.request.WhichOneof("input")
+        if input_kind is None:
             raise malformed("the request has neither machine IR nor a problem", request=True)
-        functions, mir = self._text(self.request.mir) if given == "mir" else ([self._problem()], b"")
+        functions, mir = self._text(self.request.mir) if input_kind == "mir" else ([self._problem()], b"")
         first = self.allocators[0]
         return allocation.AllocateResponse(
             functions=functions,
@@ -216,7 +216,7 @@ class _Allocation:
             return prove(problem, proposal, timeout_s=DEFAULT_SOLVER_SECONDS, solver=self.solver)
 
         for proposed in proposals(self.allocators, problem, check, self.clock, attempts=self.attempts):
-            _ = self.deadline.left
+            _ = self.deadline.remaining
             ended = "prove" if proposed.proof is not None else "allocate"
             reason = "" if proposed.proved else proposed.reason or _why(proposed)
             attempts.append(self._attempt(Attempt(proposed.allocator, ended, reason), proposed))
@@ -230,32 +230,32 @@ class _Allocation:
             file, machine = _machine_ir(given.text, name, given.target)
         _known_phase(given.phase)
         phase: Phase = wire.PHASE_NAMES[given.phase]
-        found = [self._function(file, f, machine, phase) for f in file.functions]
+        states = [self._function(file, f, machine, phase) for f in file.functions]
         text = ""
         # A function whose audit fails goes back to what it was, and the text is made without it.
-        while any(one.rewritten is not None and one.audit is None for one in found):
+        while any(state.rewritten is not None and state.audit is None for state in states):
             with self.clock.measure("print"):
-                text = print_mir(replace(file, functions=tuple(one.rewritten or one.before for one in found)))
+                text = print_mir(replace(file, functions=tuple(state.rewritten or state.before for state in states)))
             with self.clock.measure("parse"):
                 again = parse_mir(text, f"{name} after {phase}")
             refuted = False
-            for one, after in zip(found, again.functions, strict=True):
-                if one.rewritten is not None and one.audit is None:
-                    refuted |= not self._audit(one, file, after, machine)
+            for state, after in zip(states, again.functions, strict=True):
+                if state.rewritten is not None and state.audit is None:
+                    refuted |= not self._audit(state, file, after, machine)
             if refuted:
                 text = ""
-                for one in found:
-                    one.audit = None
+                for state in states:
+                    state.audit = None
         if not text:
             text = print_mir(file)
-        return [one.message() for one in found], text.encode()
+        return [state.message() for state in states], text.encode()
 
     def _function(self, file: MirFile, function: MachineFunction, machine: Target, phase: Phase) -> _Function:
         # Who does not take the text gets an assignment of the one that was sent.
         limits = AttemptLimits(
             DEFAULT_SOLVER_SECONDS, self.attempts, self.solver, same_text=not self.request.return_mir
         )
-        _ = self.deadline.left
+        _ = self.deadline.remaining
         candidate = try_allocators(self.allocators, file, function, machine, phase, self.clock, limits)
         proposed = candidate.proposed
         attempts = [
@@ -274,8 +274,8 @@ class _Allocation:
         last.audit.CopyFrom(verdicts.verdict_of_audit(one.audit, self._asked()))
         if one.audit.outcome is Outcome.PROVED:
             return True
-        said = audited(Attempt(last.allocator, "audit"), audit_verdict(one.audit))
-        last.reason = said.reason
+        verdict = audited(Attempt(last.allocator, "audit"), audit_verdict(one.audit))
+        last.reason = verdict.reason
         one.rewritten = None
         return False
 
@@ -295,8 +295,8 @@ class _Allocation:
 
     def _asked(self, most: int | None = None) -> list[verdict_pb2.Obligation]:
         """Digests of what the solver was asked since the last call, where they are wanted."""
-        asked = self.solver.take(most)
-        return verdicts.obligation_messages(asked) if self.request.return_obligations else []
+        answers = self.solver.take(most)
+        return verdicts.obligation_messages(answers) if self.request.return_obligations else []
 
 
 @dataclass
@@ -314,12 +314,12 @@ class _Function:
     def message(self) -> allocation.FunctionAllocation:
         if self.rewritten is None or self.problem is None or self.proposed is None:
             return _not_allocated(self.before.name, self.attempts)
-        found = _allocated(self.before.name, self.problem, self.proposed, self.attempts)
-        found.spills.extend(
+        message = _allocated(self.before.name, self.problem, self.proposed, self.attempts)
+        message.spills.extend(
             allocation.Spill(virtual_register=s.register, kind=s.kind, registers=s.parts, cost=s.cost, reason=s.reason)
             for s in self.spills
         )
-        return found
+        return message
 
 
 def _allocated(
@@ -327,7 +327,7 @@ def _allocated(
 ) -> allocation.FunctionAllocation:
     proposal = proposed.proposal
     assert proposal is not None
-    found = measure(problem, proposal)
+    measured = measure(problem, proposal)
     return allocation.FunctionAllocation(
         function=name,
         outcome=verdict_pb2.OUTCOME_PROVED,
@@ -338,16 +338,20 @@ def _allocated(
         ],
         attempts=attempts,
         cost=allocation.Cost(
-            sgprs=found.sgprs, vgprs=found.vgprs, agprs=found.agprs, waves=found.waves, copies=found.copies
+            sgprs=measured.sgprs,
+            vgprs=measured.vgprs,
+            agprs=measured.agprs,
+            waves=measured.waves,
+            copies=measured.copies,
         ),
     )
 
 
 def _not_allocated(name: str, attempts: Sequence[allocation.Attempt]) -> allocation.FunctionAllocation:
     """The gravest verdict of any attempt: a refuted audit is not to be hidden behind a lack of registers."""
-    said = {v.outcome for a in attempts for v in (a.audit, a.proof) if v.outcome != verdict_pb2.OUTCOME_UNSPECIFIED}
+    outcomes = {v.outcome for a in attempts for v in (a.audit, a.proof) if v.outcome != verdict_pb2.OUTCOME_UNSPECIFIED}
     grave = (verdict_pb2.OUTCOME_REFUTED, verdict_pb2.OUTCOME_INVALID)
-    outcome = next((o for o in grave if o in said), verdict_pb2.OUTCOME_UNKNOWN)
+    outcome = next((o for o in grave if o in outcomes), verdict_pb2.OUTCOME_UNKNOWN)
     reason = attempts[-1].reason if attempts else "no attempt was made"
     return allocation.FunctionAllocation(function=name, outcome=outcome, attempts=attempts, reason=reason)
 
@@ -356,13 +360,13 @@ def _audit(request: auditing.AuditRequest, deadline: Deadline) -> auditing.Audit
     names = request.before_name or "<before>", request.after_name or "<after>"
     before, machine = _machine_ir(request.before, names[0], request.target)
     after_text = _decoded(request.after, names[1])
-    others = [n for n in named_processors(after_text) if n != machine.name]
-    if others:
-        raise malformed(f"{names[1]} is for {', '.join(others)}, {names[0]} for {machine.name}")
+    other_processors = [n for n in named_processors(after_text) if n != machine.name]
+    if other_processors:
+        raise malformed(f"{names[1]} is for {', '.join(other_processors)}, {names[0]} for {machine.name}")
     after = parse_mir(after_text, names[1])
     solver = PatientSolver(deadline, RecordingSolver(default_solver()))
     report = audit(before, after, machine, timeout_s=DEFAULT_SOLVER_SECONDS, solver=solver)
-    asked = solver.take() if request.return_obligations else []
+    answers = solver.take() if request.return_obligations else []
     return auditing.AuditResponse(
         outcome=wire.OUTCOMES[report.outcome],
         functions=[
@@ -370,7 +374,7 @@ def _audit(request: auditing.AuditRequest, deadline: Deadline) -> auditing.Audit
                 function=f.function,
                 verdict=verdicts.verdict_of_audit(
                     f,
-                    verdicts.obligation_messages(a for a in asked if a[0].name.rpartition("/")[0] == f.function),
+                    verdicts.obligation_messages(a for a in answers if a[0].name.rpartition("/")[0] == f.function),
                 ),
             )
             for f in report.functions
@@ -385,10 +389,10 @@ def _machine_ir(data: bytes, name: str, cpu: str) -> tuple[MirFile, Target]:
     text = _decoded(data, name)
     if cpu:
         _known_target(cpu)
-    given = load_input(text.encode(), path=name, cpu=cpu or None)
-    if given.kind != "mir":
+    source = load_input(text.encode(), path=name, cpu=cpu or None)
+    if source.kind != "mir":
         raise InputError("this is LLVM IR, not machine IR", where=name, hint=f"llc {STOP_BEFORE_ALL_PHASES}")
-    return parse_mir(given.text, name), _known_target(given.cpu)
+    return parse_mir(source.text, name), _known_target(source.cpu)
 
 
 def _decoded(data: bytes, name: str) -> str:

@@ -68,11 +68,11 @@ def question(data: bytes, path: str, cpu: str, phase: Phase) -> Question:
     Raises:
         InputError: it is not machine IR, or for another processor. UnsupportedError: the processor is not known.
     """
-    given = load_input(data, path=path, cpu=cpu or None)
-    if given.kind != "mir":
+    source = load_input(data, path=path, cpu=cpu or None)
+    if source.kind != "mir":
         hint = f"llc {STOP_BEFORE_ALL_PHASES}; or compile it: verilocc compile --server=ADDR"
         raise InputError("this is LLVM IR, not machine IR", where=path, hint=hint)
-    return Question(path, given.text.encode(), parse_mir(given.text, path), target(given.cpu), phase)
+    return Question(path, source.text.encode(), parse_mir(source.text, path), target(source.cpu), phase)
 
 
 def judge(asked: Question, answer: allocation.AllocateResponse | RemoteError) -> Judged:
@@ -87,8 +87,8 @@ def judge(asked: Question, answer: allocation.AllocateResponse | RemoteError) ->
         text = answer.mir.decode()
         after = parse_mir(text, f"{asked.path} after {asked.phase}")
     except (UnicodeDecodeError, VeriloccError) as error:
-        what = error.render() if isinstance(error, VeriloccError) else str(error)
-        return _without(asked, Outcome.UNKNOWN, f"the server's text is no machine IR: {printable(what)}")
+        reason = error.render() if isinstance(error, VeriloccError) else str(error)
+        return _without(asked, Outcome.UNKNOWN, f"the server's text is no machine IR: {printable(reason)}")
     if after.preamble != asked.file.preamble or [f.name for f in after.functions] != names:
         return _without(asked, Outcome.REFUTED, "the server changed the IR module, or which functions there are")
     report = audit(asked.file, after, asked.machine, timeout_s=DEFAULT_SOLVER_SECONDS)
@@ -118,20 +118,20 @@ def _function(
         reason = printable(said.reason) or "the server does not say why"
         return AllocatedFunction(before.name, claimed, attempts=attempts, reason=reason)
     proved = audited.outcome is Outcome.PROVED
-    found = {bank: _highest(after, bank) if proved else 0 for bank in ("sgpr", "vgpr", "agpr")}
+    highest = {bank: _highest(after, bank) if proved else 0 for bank in ("sgpr", "vgpr", "agpr")}
     findings = tuple(" ".join(render(f).splitlines()[0].split()) for f in audited.findings)
     outcome, reason = audited.outcome, findings[0] if findings else ""
-    left = _left(before, after, asked.phase)
-    if left and proved:
-        outcome, reason = Outcome.REFUTED, f"{left} is still, or newly, a virtual register after the phase"
+    leftover = _left(before, after, asked.phase)
+    if leftover and proved:
+        outcome, reason = Outcome.REFUTED, f"{leftover} is still, or newly, a virtual register after the phase"
     return AllocatedFunction(
         before.name,
         outcome,
         audited.obligations,
         printable(said.allocator),
-        found["sgpr"],
-        found["vgpr"],
-        found["agpr"],
+        highest["sgpr"],
+        highest["vgpr"],
+        highest["agpr"],
         attempts,
         reason,
         findings,

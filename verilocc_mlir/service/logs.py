@@ -16,11 +16,11 @@ _FIELDS = "fields"
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
-        said: dict[str, object] = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
-        said |= getattr(record, _FIELDS, {})
+        fields: dict[str, object] = {"time": when, "level": record.levelname.lower(), "event": record.getMessage()}
+        fields |= getattr(record, _FIELDS, {})
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(said, default=str)
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
 
 
 def set_up(level: str = "info", stream: TextIO | None = None) -> None:

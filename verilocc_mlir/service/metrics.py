@@ -37,14 +37,14 @@ class Metrics:
 
     def watch(self, counts: PoolCounts) -> None:
         """Show a pool's counts."""
-        for name, what in (
+        for name, description in (
             ("busy", "Requests that are worked on."),
             ("waiting", "Requests that wait for a worker."),
             ("started", "Worker processes started."),
             ("lost", "Worker processes that ended by themselves."),
             ("killed", "Worker processes ended: time, cancellation, memory, age."),
         ):
-            gauge = Gauge(f"verilocc_workers_{name}", what, registry=self.registry)
+            gauge = Gauge(f"verilocc_workers_{name}", description, registry=self.registry)
             gauge.set_function(lambda name=name: float(getattr(counts, name)))
 
     def serve(self, host: str, port: int) -> int:

@@ -195,15 +195,15 @@ def _check_ingress(cluster: Cluster, port: int) -> None:
         InputError: by no node of the cluster.
     """
     end = time.monotonic() + _READY_SECONDS
-    said = ""
+    answer = ""
     while time.monotonic() < end:
         for address in cluster.node_addresses:
-            said = _ask(f"{address}:{port}")
-            if not said:
+            answer = _ask(f"{address}:{port}")
+            if not answer:
                 return
         time.sleep(0.1)
     raise InputError(
-        f"the gRPC ingress of Serve does not answer: {said}",
+        f"the gRPC ingress of Serve does not answer: {answer}",
         where=f"port {port}",
         hint=f"start Serve with --grpc-port {port} --grpc-servicer-functions {_SERVICES}, or not at all",
     )
@@ -241,18 +241,18 @@ def _signalled() -> Generator[threading.Event, None, None]:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _check_free(port: int) -> None:
     """Serve would share the port with whoever has it."""
-    with socket.socket(socket.AF_INET6) as wanted:
-        wanted.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        wanted.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    with socket.socket(socket.AF_INET6) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         try:
-            wanted.bind(("::", port))
+            probe.bind(("::", port))
         except OSError as error:
             raise InputError(f"port {port} cannot be bound: {error.strerror}", hint="give another one") from error
 

@@ -95,8 +95,8 @@ async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: T
         await server.start()
         for address, port in bound:
             local = address.startswith(SOCKET)
-            shown = address if local else f"{address.rpartition(':')[0]}:{port}"
-            log("listening", address=shown, tls=tls is not None and not local, tokens=tokens is not None)
+            shown_address = address if local else f"{address.rpartition(':')[0]}:{port}"
+            log("listening", address=shown_address, tls=tls is not None and not local, tokens=tokens is not None)
         if metrics_port is not None:
             log("metrics", port=metrics_port)
         await end.wait()

@@ -46,12 +46,12 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"tokens cannot be read: {error}", where=str(path)) from error
-    found: list[Token] = []
+    tokens: list[Token] = []
     for number, line in enumerate(lines, 1):
         fields = line.partition("#")[0].split()
         if fields:
-            found.append(_token(fields, f"{path}:{number}"))
-    return tuple(found)
+            tokens.append(_token(fields, f"{path}:{number}"))
+    return tuple(tokens)
 
 
 def _token(fields: list[str], where: str) -> Token:
@@ -120,10 +120,10 @@ class TokenBook:
 
 def _stamp(path: Path) -> tuple[int, int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0, 0
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _refused(reason: str, message: str) -> ServiceError:

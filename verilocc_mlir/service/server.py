@@ -157,7 +157,7 @@ class Front:
         return allocation.GetCapabilitiesResponse(
             targets=list(TARGETS),
             phases=[problem_pb2.PHASE_SGPR, problem_pb2.PHASE_VGPR],
-            allocators=[allocation.AllocatorInfo(name=name, version=found.version) for name, found in offered],
+            allocators=[allocation.AllocatorInfo(name=name, version=factory.version) for name, factory in offered],
             limits=allocation.Limits(
                 max_request_bytes=limits.max_request_bytes,
                 max_time=duration(limits.max_seconds),
@@ -205,12 +205,12 @@ class Front:
         self, method: str, kind: str, request: bytes, seconds: float, caller: str, span: trace.Span
     ) -> bytes:
         start = time.monotonic()
-        done = await self.executor.run(kind, request, seconds)
-        data = self._finished(method, done, span)
+        finished = await self.executor.run(kind, request, seconds)
+        data = self._finished(method, finished, span)
         self._count(method, "OK", "", start)
         log(
             "answered", method=method, caller=caller, request_bytes=len(request), answer_bytes=len(data),
-            waited=round(done.waited, 4), worked=round(done.worked, 4), cpu=round(done.cpu, 4),
+            waited=round(finished.waited, 4), worked=round(finished.worked, 4), cpu=round(finished.cpu, 4),
         )  # fmt: skip
         return data
 
@@ -236,8 +236,8 @@ class Front:
 
     def _seconds(self, context: _Context) -> float:
         # Typed as a float; without a deadline it is None.
-        left: Any = context.time_remaining()
-        return min(self.limits.default_seconds if left is None else float(left), self.limits.max_seconds)
+        remaining: Any = context.time_remaining()
+        return min(self.limits.default_seconds if remaining is None else float(remaining), self.limits.max_seconds)
 
     def _authenticated(self, context: _Context) -> str:
         if self.tokens is None:
@@ -280,13 +280,13 @@ class Front:
 
     async def _until_draining(self, requests: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Requests until there are no more, or until no more are accepted."""
-        told = asyncio.ensure_future(self._draining.wait())
+        drain_signal = asyncio.ensure_future(self._draining.wait())
         following = aiter(requests)
         try:
             while True:
                 coming = asyncio.ensure_future(anext(following))
                 try:
-                    await asyncio.wait({coming, told}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({coming, drain_signal}, return_when=asyncio.FIRST_COMPLETED)
                     if not coming.done():
                         return
                     try:
@@ -296,7 +296,7 @@ class Front:
                 finally:
                     coming.cancel()
         finally:
-            told.cancel()
+            drain_signal.cancel()
 
     async def _one_of_stream(
         self,
@@ -333,13 +333,13 @@ class Front:
     def _refused(self, method: str, failure: Exception, start: float) -> ServiceError:
         """What the client is told, counted and logged."""
         error = failure if isinstance(failure, ServiceError) else defect(failure)
-        said: dict[str, str] = {} if error.code in _QUOTING else {"message": error.message}
+        extra: dict[str, str] = {} if error.code in _QUOTING else {"message": error.message}
         if error is not failure:
-            said["traceback"] = "".join(traceback.format_tb(failure.__traceback__))
+            extra["traceback"] = "".join(traceback.format_tb(failure.__traceback__))
         self._count(method, error.code.name, error.reason, start)
         level = logging.ERROR if error.code is StatusCode.INTERNAL else logging.INFO
         refused(error)
-        log("refused", level, method=method, code=error.code.name, reason=error.reason, **said)
+        log("refused", level, method=method, code=error.code.name, reason=error.reason, **extra)
         return error
 
     def _count(self, method: str, code: str, reason: str, start: float) -> None:
@@ -401,9 +401,9 @@ class Server:
         return finished
 
     async def _healthy(self, *, serving: bool) -> None:
-        said = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ("", ALLOCATION, AUDIT):
-            await self.health.set(name, said)
+            await self.health.set(name, status)
 
 
 def _handlers(front: Front) -> grpc.GenericRpcHandler:
@@ -438,8 +438,8 @@ def _parsed(message: _Parsed, data: bytes) -> _Parsed:
 
 
 def _trailing(status: Status) -> grpc.Status:
-    found: Any = rpc_status
-    return found.to_status(status)
+    module: Any = rpc_status
+    return module.to_status(status)
 
 
 def _outcome(value: int) -> str:

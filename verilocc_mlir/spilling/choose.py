@@ -1,8 +1,8 @@
 """Which registers wait in memory, and where: a weighted covering of the points at which too many are live.
 
-Every gap, or set of gaps, of a register frees its live parts at the instructions inside. Greedily, the set with the
-least cost for each register freed at a point that has too many is taken, until none has; then whatever turned out not
-to be needed is put back. Which points a set covers, and what it costs, follows from the gaps alone (``plan.py``).
+A gap of a register, or a set of gaps, frees the register's live parts at the instructions inside. The choice is greedy:
+it takes the set with the least cost per register freed at an overfull point, until no point is overfull. Then it undoes
+choices that later ones made needless. The gaps alone decide which points a set covers and what it costs (``plan.py``).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Excess:
 
 
 def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs) -> SpillPlan:
-    """The plan with its loads as far ahead of their use as registers are free, so that they are there in time."""
+    """The plan with each load as far ahead of its use as free registers allow, so that the value arrives in time."""
     begins = {g.closes.index: g.first for g in plan.gaps if g.closes is not None}
     excesses = list(excesses)
     moves: list[SpillMove] = []
@@ -107,40 +107,40 @@ def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs) -> Spi
 
 
 def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, SpillPlan] | None:
-    """Plans, by virtual register, after which no point has too many live; None if the registers given cannot do it."""
+    """Spill plans, by virtual register, that bring every point within its budget; None if no such plans are found."""
     plans: dict[int, SpillPlan] = {}
     order: list[tuple[int, frozenset[Gap]]] = []
     chosen: Counter[int] = Counter()
-    """How often each register was: what was offered for it before is void."""
+    """How often each register was chosen: a price computed before the last choice is out of date."""
     prices: dict[tuple[int, int], float] = {}
 
     def offer(vreg: int, number: int) -> tuple[float, SpillPlan] | None:
         """Price of a set of gaps for each register freed where there are too many, and the plan with it."""
-        candidate, have = candidates[vreg], plans.get(vreg)
+        candidate, current = candidates[vreg], plans.get(vreg)
         gaps = candidate.sets[number]
-        new = gaps if have is None else gaps - have.gaps
-        relief = sum(excess.within(g) * g.live.bit_count() for g in new)
-        plan = candidate.plan(gaps if have is None else gaps | have.gaps) if relief else None
-        return None if plan is None else ((plan.cost - (have.cost if have else 0.0)) / relief, plan)
+        added_gaps = gaps if current is None else gaps - current.gaps
+        relief = sum(excess.within(g) * g.live.bit_count() for g in added_gaps)
+        plan = candidate.plan(gaps if current is None else gaps | current.gaps) if relief else None
+        return None if plan is None else ((plan.cost - (current.cost if current else 0.0)) / relief, plan)
 
-    # Each choice leaves fewer points that have too many, so the price of other sets only rises: what lies in the heap
-    # is a lower bound. Sets of the register itself may become cheaper, by the store they share.
+    # Each choice leaves fewer points over budget, so the price of other sets only rises: a price in the heap is a lower
+    # bound. Sets of the same register may become cheaper, because they share its store.
     heap: list[tuple[float, int, int, int]] = []
     for vreg, candidate in candidates.items():
         for number in range(len(candidate.sets)):
-            found = offer(vreg, number)
-            if found is not None:
-                prices[vreg, number] = found[0]
-                heap.append((found[0], vreg, number, 0))
+            offered = offer(vreg, number)
+            if offered is not None:
+                prices[vreg, number] = offered[0]
+                heap.append((offered[0], vreg, number, 0))
     heapq.heapify(heap)
     while excess.worst > 0:
         if not heap:
             return None
         _, vreg, number, when = heapq.heappop(heap)
-        found = offer(vreg, number) if when == chosen[vreg] else None
-        if found is None:
+        offered = offer(vreg, number) if when == chosen[vreg] else None
+        if offered is None:
             continue
-        price, plan = found
+        price, plan = offered
         prices[vreg, number] = price
         if heap and (price, vreg, number) > heap[0][:3]:
             heapq.heappush(heap, (price, vreg, number, when))
@@ -153,24 +153,24 @@ def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, Sp
         for other in range(len(candidates[vreg].sets)):
             if (vreg, other) in prices:
                 heapq.heappush(heap, (_SHARED * prices[vreg, other], vreg, other, chosen[vreg]))
-    _put_back(plans, order, candidates, excess)
+    _undo_needless(plans, order, candidates, excess)
     return plans
 
 
-def _put_back(
+def _undo_needless(
     plans: dict[int, SpillPlan],
     order: list[tuple[int, frozenset[Gap]]],
     candidates: Mapping[int, Candidates],
     excess: Excess,
 ) -> None:
-    """Leave in registers what later choices made room for, dearest first."""
+    """Undo choices that later ones made needless, the most expensive first."""
     for vreg, added in sorted(order, key=lambda o: -plans[o[0]].cost):
         plan = plans.get(vreg)
         if plan is None or not added <= plan.gaps or not excess.room(added):
             continue
-        left = plan.gaps - added
-        smaller = candidates[vreg].plan(left) if left else None
-        if left and (smaller is None or smaller.cost >= plan.cost):
+        remaining = plan.gaps - added
+        smaller = candidates[vreg].plan(remaining) if remaining else None
+        if remaining and (smaller is None or smaller.cost >= plan.cost):
             continue
         excess.change(added, 1)
         if smaller is None:
@@ -206,10 +206,10 @@ class Candidates:
         return self._known[gaps]
 
     def _parts(self, stretch: frozenset[Gap]) -> list[frozenset[Gap]]:
-        """A stretch whole, and without what leads to its dearest reloads, step by step."""
-        found = [stretch]
+        """The whole stretch, and smaller ones without the gaps before the most expensive reloads, step by step."""
+        parts = [stretch]
         if len(stretch) == 1:
-            return found
+            return parts
         weight = self._costs.weight
         levels = sorted({weight(g.block) for g in stretch if g.closes is not None and g.closes.reads}, reverse=True)
         for level in levels[:_MAX_SETS]:
@@ -217,32 +217,32 @@ class Candidates:
             dear = {g for g in stretch if g.closes is not None and g.closes.reads and weight(g.block) >= level}
             work = list(dear)
             while work:
-                for other in work.pop().predecessors:
-                    if other not in dear and other in stretch:
-                        dear.add(other)
-                        work.append(other)
-            found.append(stretch - dear)
+                for predecessor in work.pop().predecessors:
+                    if predecessor not in dear and predecessor in stretch:
+                        dear.add(predecessor)
+                        work.append(predecessor)
+            parts.append(stretch - dear)
             # Nor in blocks of this weight: loaded again before them.
-            found.append(frozenset(g for g in stretch if weight(g.block) < level))
-            found.append(frozenset(g for g in stretch if weight(g.block) >= level and g not in dear))
-        return [s for s in dict.fromkeys(found) if any(g.first < g.stop for g in s)]
+            parts.append(frozenset(g for g in stretch if weight(g.block) < level))
+            parts.append(frozenset(g for g in stretch if weight(g.block) >= level and g not in dear))
+        return [s for s in dict.fromkeys(parts) if any(g.first < g.stop for g in s)]
 
 
 def _stretches(gaps: tuple[Gap, ...]) -> list[frozenset[Gap]]:
     """Gaps connected by edges of the control flow."""
-    found: list[frozenset[Gap]] = []
-    seen: set[Gap] = set()
+    stretches: list[frozenset[Gap]] = []
+    visited: set[Gap] = set()
     for gap in gaps:
-        if gap in seen:
+        if gap in visited:
             continue
         stretch = {gap}
         work = [gap]
         while work:
-            at = work.pop()
-            for other in (*at.predecessors, *at.successors):
-                if other not in stretch:
-                    stretch.add(other)
-                    work.append(other)
-        seen |= stretch
-        found.append(frozenset(stretch))
-    return found
+            gap_at = work.pop()
+            for neighbour in (*gap_at.predecessors, *gap_at.successors):
+                if neighbour not in stretch:
+                    stretch.add(neighbour)
+                    work.append(neighbour)
+        visited |= stretch
+        stretches.append(frozenset(stretch))
+    return stretches

@@ -41,7 +41,7 @@ def runs(parts: int, *, even: bool) -> list[tuple[int, int]]:
 
     ``even``: tuples must start at an even part, because tuples in registers do (``_align2`` classes).
     """
-    found: list[tuple[int, int]] = []
+    pieces: list[tuple[int, int]] = []
     part = 0
     while parts >> part:
         if not parts >> part & 1:
@@ -53,9 +53,9 @@ def runs(parts: int, *, even: bool) -> list[tuple[int, int]]:
         if even and part % 2:
             length = 1
         size = next(s for s in _SIZES if s <= length)
-        found.append((part, size))
+        pieces.append((part, size))
         part += size
-    return found
+    return pieces
 
 
 def subregister(first: int, size: int, width: int) -> str:
@@ -72,18 +72,18 @@ def spill(
     offset = 4 * (first - slot.first)
     place = parse_operand(f"%stack.{slot.number}", is_def=False)
     if kind == "S":
-        rest = (place, _EXEC, parse_operand(f"implicit ${stack_pointer}", is_def=False))
+        address = (place, _EXEC, parse_operand(f"implicit ${stack_pointer}", is_def=False))
     else:
         immediate = Operand(str(offset), OperandKind.IMMEDIATE)
-        rest = (place, register_operand(phys=stack_pointer), immediate, _EXEC)
-    what = "store" if save else "load"
-    where = f"%stack.{slot.number}" + (f" + {offset}" if offset else "")
+        address = (place, register_operand(phys=stack_pointer), immediate, _EXEC)
+    access = "store" if save else "load"
+    location = f"%stack.{slot.number}" + (f" + {offset}" if offset else "")
     align = ", align 4" if size > 1 else ""
-    memory = f"{what} (s{32 * size}) {'into' if save else 'from'} {where}{align}, addrspace 5"
+    memory = f"{access} (s{32 * size}) {'into' if save else 'from'} {location}{align}, addrspace 5"
     return Instruction(
         f"SI_SPILL_{kind}{32 * size}_{'SAVE' if save else 'RESTORE'}",
         () if save else (operand,),
-        (operand, *rest) if save else rest,
+        (operand, *address) if save else address,
         memory=(memory,),
     )
 
@@ -116,13 +116,13 @@ def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool, lo
     mark = f"  hasSpilled{'SGPRs' if scalar else 'VGPRs'}:"
     marked = any(line.startswith(mark) for line in function.header_lines)
     header: list[str] = []
-    inside = done = False
+    inside = inserted = False
     for line in function.header_lines:
         if lowered and line.startswith(mark):
             line = f"{mark} true"
         if inside and not line.startswith(" "):
             header += [text for row in rows.values() for text in row.text.split("\n")]
-            inside, done = False, True
+            inside, inserted = False, True
         if line.startswith("stack:"):
             inside, line = True, "stack:"
         if line.strip().startswith("maxAlignment:"):
@@ -130,7 +130,7 @@ def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool, lo
         header.append(line)
         if lowered and line == "machineFunctionInfo:" and not marked:
             header.append(f"{mark} true")
-    if not done:
+    if not inserted:
         # LLVM always prints the section; a hand-written function may lack it.
         at = next(k for k, line in enumerate(header) if line.startswith("body:"))
         header[at:at] = ["stack:", *(text for row in rows.values() for text in row.text.split("\n"))]

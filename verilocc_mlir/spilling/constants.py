@@ -20,21 +20,21 @@ _DEPTH = 4
 
 def constants(function: MachineFunction, classes: Mapping[int, RegisterClass]) -> dict[tuple[int, int], Instruction]:
     """For each register and part that holds a constant, the instruction that makes it."""
-    written: dict[tuple[int, int], list[Instruction]] = {}
+    writers_of: dict[tuple[int, int], list[Instruction]] = {}
     for block in function.blocks:
         for instruction in block.instructions:
             for operand in instruction.all_operands:
                 if operand.is_def and operand.vreg in classes and instruction.opcode != "IMPLICIT_DEF":
                     for part in _parts(operand, classes):
-                        written.setdefault((operand.vreg, part), []).append(instruction)
-    found: dict[tuple[int, int], Instruction] = {}
+                        writers_of.setdefault((operand.vreg, part), []).append(instruction)
+    makers: dict[tuple[int, int], Instruction] = {}
     copies: dict[tuple[int, int], tuple[int, int]] = {}
-    for key, writers in written.items():
+    for key, writers in writers_of.items():
         if len(writers) != 1:
             continue
         instruction = writers[0]
         if _moves_constant(instruction):
-            found[key] = instruction
+            makers[key] = instruction
         elif instruction.opcode == "COPY" and instruction.operands[0].vreg in classes:
             source = instruction.operands[0]
             target, read = _parts(instruction.defs[0], classes), _parts(source, classes)
@@ -42,9 +42,9 @@ def constants(function: MachineFunction, classes: Mapping[int, RegisterClass]) -
                 copies[key] = source.vreg, read[target.index(key[1])]
     for _ in range(_DEPTH):
         for key, source in copies.items():
-            if source in found and classes[key[0]].is_scalar == classes[source[0]].is_scalar:
-                found[key] = found[source]
-    return found
+            if source in makers and classes[key[0]].is_scalar == classes[source[0]].is_scalar:
+                makers[key] = makers[source]
+    return makers
 
 
 def _moves_constant(instruction: Instruction) -> bool:

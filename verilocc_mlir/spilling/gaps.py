@@ -1,4 +1,4 @@
-"""Where a register only waits: the gaps between its accesses, which are what spilling can free.
+"""The gaps between the accesses of a register: what spilling can free.
 
 A *gap* is a stretch of one block, from one access of a virtual register (or the block's start) to the next (or the
 block's end), in which some part of the register is live. Which parts are live does not change inside a gap. Gaps of
@@ -76,17 +76,17 @@ class RegisterGaps:
 
 def parts_of(lanes: int) -> int:
     """32-bit parts that a mask of 16-bit lanes touches."""
-    found = part = 0
+    parts = part = 0
     while lanes:
         if lanes & 3:
-            found |= 1 << part
+            parts |= 1 << part
         lanes >>= 2
         part += 1
-    return found
+    return parts
 
 
-def register_gaps(live: LaneLiveness, cfg: ControlFlow, wanted: Callable[[int], bool]) -> dict[int, RegisterGaps]:
-    """Accesses and gaps of every register for which ``wanted`` is true.
+def register_gaps(live: LaneLiveness, cfg: ControlFlow, may_spill: Callable[[int], bool]) -> dict[int, RegisterGaps]:
+    """Accesses and gaps of every register for which ``may_spill`` is true.
 
     A write of one half of a part counts as a read of it where the other half is live, since a part is kept whole.
     """
@@ -100,25 +100,25 @@ def register_gaps(live: LaneLiveness, cfg: ControlFlow, wanted: Callable[[int], 
                 for a in atoms
             )
             for vreg in touched:
-                if wanted(vreg):
+                if may_spill(vreg):
                     by_register.setdefault(vreg, []).append((block, access))
     entering, leaving = (
         _at_boundaries(live.lanes_in, len(cfg.successors)),
         _at_boundaries(live.lanes_out, len(cfg.successors)),
     )
     return {
-        vreg: _Builder(vreg, live, cfg, entering.get(vreg, {}), leaving.get(vreg, {})).build(found)
-        for vreg, found in by_register.items()
+        vreg: _Builder(vreg, live, cfg, entering.get(vreg, {}), leaving.get(vreg, {})).build(accesses_of)
+        for vreg, accesses_of in by_register.items()
     }
 
 
 def _at_boundaries(lanes: Callable[[int], dict[int, int]], blocks: int) -> dict[int, dict[int, int]]:
     """For each register, the lanes live at a boundary of each block where any is."""
-    found: dict[int, dict[int, int]] = {}
+    lanes_of: dict[int, dict[int, int]] = {}
     for block in range(blocks):
         for vreg, mask in lanes(block).items():
-            found.setdefault(vreg, {})[block] = mask
-    return found
+            lanes_of.setdefault(vreg, {})[block] = mask
+    return lanes_of
 
 
 class _Builder:
@@ -135,13 +135,13 @@ class _Builder:
         self._groups = live.ranges.get(vreg, ())
         self._gaps: list[Gap] = []
 
-    def build(self, found: list[tuple[int, LaneAccess]]) -> RegisterGaps:
+    def build(self, accesses_found: list[tuple[int, LaneAccess]]) -> RegisterGaps:
         first = self._cfg.first
         entering: dict[int, Gap] = {}
         leaving: dict[int, Gap] = {}
         accesses: list[Access] = []
         blocks: dict[int, list[LaneAccess]] = {}
-        for block, access in found:
+        for block, access in accesses_found:
             blocks.setdefault(block, []).append(access)
         for block in sorted(blocks.keys() | self._entering.keys()):
             opens: Access | None = None
@@ -176,17 +176,17 @@ class _Builder:
         lanes, owner = self._live.accesses.lanes, self._live.accesses.owner
 
         def mask(atoms: Iterable[int]) -> int:
-            found = 0
+            union = 0
             for atom in atoms:
                 if owner[atom] == self._vreg:
-                    found |= lanes[atom]
-            return found
+                    union |= lanes[atom]
+            return union
 
         reads, writes = mask(access.reads), mask(access.early) | mask(access.writes)
         # Lanes that live on beside those written: their part must be whole in the register.
-        beside = _live_at(self._groups, 4 * access.index + 3) & ~writes & ~mask(access.implicit)
+        live_on = _live_at(self._groups, 4 * access.index + 3) & ~writes & ~mask(access.implicit)
         written = parts_of(writes)
-        return Access(access.index, block, parts_of(reads) | (written & parts_of(beside)), written)
+        return Access(access.index, block, parts_of(reads) | (written & parts_of(live_on)), written)
 
     def _gap(
         self, block: int, opens: Access | None, closes: Access | None, live: int, first: int, stop: int

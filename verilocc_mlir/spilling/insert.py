@@ -1,8 +1,8 @@
 """Spill code and new names put into a machine function.
 
-A register that is out of registers in some gaps falls apart into pieces: what stays connected through accesses and
-gaps in which it is in a register. Each piece becomes a virtual register of its own, so that the pieces may be placed
-apart.
+A virtual register that is in memory in some gaps falls apart into pieces. A piece is what stays connected through
+accesses and through gaps in which the value is in a register. Each piece becomes a virtual register of its own, so an
+allocator may place the pieces in different registers.
 """
 
 from __future__ import annotations
@@ -101,47 +101,47 @@ class _Insertion:
         homes = self._accumulators_of(vreg, plan) if plan.accumulators else {}
         for move in plan.saves:
             source = name(pieces.of(move))
-            made = [
+            code = [
                 spill(source, cls, first, size, slot, target.stack_pointer, save=True)
                 for first, size, slot in self._pieces_of(vreg, move.parts, slots)
             ]
-            made += [
+            code += [
                 copy((homes[part], ""), (source, subregister(part, 1, cls.width)))
                 for part in _ones(move.parts)
                 if part in homes
             ]
-            self._saves.setdefault(self._place(move), []).extend(made)
+            self._saves.setdefault(self._place(move), []).extend(code)
         for move in plan.reloads:
             into = name(pieces.of(move))
-            made = [
+            code = [
                 constant(target.constants[vreg, part], into, part, cls.width)
                 for part in _ones(move.parts)
                 if (vreg, part) in target.constants
             ]
-            made += [
+            code += [
                 spill(into, cls, first, size, slot, target.stack_pointer, save=False)
                 for first, size, slot in self._pieces_of(vreg, move.parts, slots)
             ]
-            made += [
+            code += [
                 copy((into, subregister(part, 1, cls.width)), (homes[part], ""))
                 for part in _ones(move.parts)
                 if part in homes
             ]
-            self._reloads.setdefault(self._place(move), []).extend(made)
+            self._reloads.setdefault(self._place(move), []).extend(code)
         saved = {move.at for move in plan.saves if move.where == "after"}
         for access in plan.register.accesses:
-            alone = pieces.size(access) == 1 and not access.reads and access.index not in saved
-            if alone and all((vreg, part) in target.constants for part in _ones(access.writes)) and access.writes:
+            only_writes = pieces.size(access) == 1 and not access.reads and access.index not in saved
+            if only_writes and all((vreg, part) in target.constants for part in _ones(access.writes)) and access.writes:
                 self._dropped.add(access.index)
 
     def block(self, position: int, instructions: tuple[Instruction, ...], start: int) -> list[Instruction]:
         """The instructions of a block with what belongs between them."""
-        found: list[Instruction] = []
+        result: list[Instruction] = []
         for index, instruction in enumerate(instructions, start):
-            found += self._at(position, index)
+            result += self._at(position, index)
             if index not in self._dropped:
-                found.append(self._rename(instruction, index))
-        return found + self._at(position, start + len(instructions))
+                result.append(self._rename(instruction, index))
+        return result + self._at(position, start + len(instructions))
 
     def _at(self, block: int, index: int) -> list[Instruction]:
         # Saves first: they read what is there, reloads fill what is free.
@@ -186,20 +186,20 @@ class _Insertion:
         whole = len(masks) == 1 and len(together) == 1
         if not target.classes[vreg].is_scalar and (target.offsets or whole):
             first = together[0][0]
-            found = [Slot(next(self._slot_numbers), first, parts.bit_length() - first)]
+            slots = [Slot(next(self._slot_numbers), first, parts.bit_length() - first)]
         else:
-            found = [Slot(next(self._slot_numbers), part, 1) for part in _ones(parts)]
-        self.slots += found
-        return found
+            slots = [Slot(next(self._slot_numbers), part, 1) for part in _ones(parts)]
+        self.slots += slots
+        return slots
 
     def _accumulators_of(self, vreg: int, plan: SpillPlan) -> dict[int, int]:
         """A new AGPR for each part that is kept."""
         parts = 0
         for move in (*plan.saves, *plan.reloads):
             parts |= self._stored(vreg, move.parts)
-        found = {part: next(self._numbers) for part in _ones(parts)}
-        self.registers.update((home, VirtualRegister(home, "agpr_32")) for home in found.values())
-        return found
+        homes = {part: next(self._numbers) for part in _ones(parts)}
+        self.registers.update((home, VirtualRegister(home, "agpr_32")) for home in homes.values())
+        return homes
 
     def _stored(self, vreg: int, parts: int) -> int:
         for part in _ones(parts):
@@ -209,11 +209,11 @@ class _Insertion:
 
     def _pieces_of(self, vreg: int, parts: int, slots: list[Slot]) -> list[tuple[int, int, Slot]]:
         """First part, how many, and the slot, of each spill instruction for ``parts``."""
-        found: list[tuple[int, int, Slot]] = []
+        pieces: list[tuple[int, int, Slot]] = []
         for slot in slots:
             inside = self._stored(vreg, parts) & ((1 << slot.size) - 1) << slot.first
-            found += [(first, size, slot) for first, size in runs(inside, even=self._target.even)]
-        return found
+            pieces += [(first, size, slot) for first, size in runs(inside, even=self._target.even)]
+        return pieces
 
 
 class _Pieces:

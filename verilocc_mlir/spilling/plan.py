@@ -154,17 +154,17 @@ def _price(move: SpillMove, costs: Costs, constant: int) -> float:
 
 
 def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list[SpillMove] | None:
-    found: list[SpillMove] = []
+    reloads: list[SpillMove] = []
     for access in register.accesses:
         if access.before not in gaps:
             continue
-        wanted = access.reads
+        parts_needed = access.reads
         if access.after is not None and access.after not in gaps:
             # From here on it stays in a register: with it the parts that the access leaves alone.
-            wanted |= access.after.live & ~access.writes & access.before.live
-        if wanted:
-            reload = SpillMove("before", access.index, wanted & access.before.live)
-            found.append(reload)
+            parts_needed |= access.after.live & ~access.writes & access.before.live
+        if parts_needed:
+            reload = SpillMove("before", access.index, parts_needed & access.before.live)
+            reloads.append(reload)
             after = access.after
             stays = after is not None and after not in gaps and bool(after.live & ~access.writes)
             if after is not None and stays and not _visible(after, reload, gaps, costs):
@@ -178,16 +178,16 @@ def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list
         for successor in outside:
             parts |= successor.live
         if len(outside) == len(gap.successors):
-            made = [SpillMove("end", gap.block, parts & gap.live)]
+            boundary_reloads = [SpillMove("end", gap.block, parts & gap.live)]
         elif all(p in gaps for s in outside for p in s.predecessors):
-            made = [SpillMove("start", s.block, s.live) for s in outside if s.block not in started]
-            started.update(move.at for move in made)
+            boundary_reloads = [SpillMove("start", s.block, s.live) for s in outside if s.block not in started]
+            started.update(move.at for move in boundary_reloads)
         else:
             return None
-        found += made
-        if not all(_visible(s, move, gaps, costs) for s in outside for move in made):
+        reloads += boundary_reloads
+        if not all(_visible(s, move, gaps, costs) for s in outside for move in boundary_reloads):
             return None
-    return found
+    return reloads
 
 
 def _visible(start: Gap, reload: SpillMove, gaps: frozenset[Gap], costs: Costs) -> bool:
@@ -196,7 +196,7 @@ def _visible(start: Gap, reload: SpillMove, gaps: frozenset[Gap], costs: Costs) 
     if masks is None:
         return True
     mask = costs.places.mask(reload, masks)
-    seen = {start}
+    visited = {start}
     work = [start]
     while work:
         gap = work.pop()
@@ -206,15 +206,15 @@ def _visible(start: Gap, reload: SpillMove, gaps: frozenset[Gap], costs: Costs) 
                 return False
             if gap.closes.after is not None and gap.closes.after.live & ~gap.closes.writes:
                 following.append(gap.closes.after)
-        for other in following:
-            if other not in gaps and other not in seen:
-                seen.add(other)
-                work.append(other)
+        for successor in following:
+            if successor not in gaps and successor not in visited:
+                visited.add(successor)
+                work.append(successor)
     return True
 
 
 def _saved_for(saves: list[SpillMove], reloads: list[SpillMove], costs: Costs) -> bool:
-    """Whether every save stores the threads that any reload wants. A save beside the definition always does."""
+    """Whether every save stores the threads that any reload needs. A save right after the definition always does."""
     masks, places = costs.masks, costs.places
     return masks is None or all(
         masks.covers(places.mask(s, masks), places.mask(r, masks)) for s in saves for r in reloads
@@ -240,28 +240,28 @@ def _saves_at_writes(register: RegisterGaps, gaps: frozenset[Gap], constant: int
             stores[gap.opens.index] = stores.get(gap.opens.index, 0) | stored
         if gap.opens.before is not None:
             work.append((gap.opens.before, parts & ~stored))
-    return _together(register, gaps, stores)
+    return _merge_stores(register, gaps, stores)
 
 
-def _together(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int, int]) -> list[SpillMove]:
-    """Stores of parts that one block writes one after the other, in one: wider instructions, and fewer."""
-    found: list[SpillMove] = []
+def _merge_stores(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int, int]) -> list[SpillMove]:
+    """Merge stores of parts that one block writes in succession: fewer and wider instructions."""
+    stores_together: list[SpillMove] = []
     waiting = 0
     for access in register.accesses:
-        # What waits is overwritten or leaves its register here at the latest: it was stored by then.
+        # The waiting parts are stored before they are overwritten or leave their register.
         waiting |= stores.get(access.index, 0)
         after = access.after
         following = after.closes if after is not None and after not in gaps and not waiting & ~after.live else None
         later = following is not None and following.index in stores and not following.writes & waiting
         if waiting and not later:
-            found.append(SpillMove("after", access.index, waiting))
+            stores_together.append(SpillMove("after", access.index, waiting))
             waiting = 0
-    return found
+    return stores_together
 
 
 def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[SpillMove] | None:
-    """Store where the gaps are entered; None where an entry is shared with a path on which it is stored already."""
-    found: list[SpillMove] = []
+    """Stores at the entries of the gaps; None where a path on which the value is already stored joins an entry."""
+    saves: list[SpillMove] = []
     for gap in _in_order(gaps):
         if gap.opens is None:
             inside = [p in gaps for p in gap.predecessors]
@@ -270,14 +270,14 @@ def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[SpillMove] | 
             if any(inside):
                 return None
             if gap.live & ~constant:
-                found.append(SpillMove("start", gap.block, gap.live & ~constant))
+                saves.append(SpillMove("start", gap.block, gap.live & ~constant))
         else:
             parts = gap.live & ~constant
             if gap.opens.before in gaps:
                 parts &= gap.opens.writes
             if parts:
-                found.append(SpillMove("after", gap.opens.index, parts))
-    return found
+                saves.append(SpillMove("after", gap.opens.index, parts))
+    return saves
 
 
 def _in_order(gaps: Iterable[Gap]) -> list[Gap]:

@@ -52,9 +52,9 @@ class Spiller:
         scalar = problem.phase == "sgpr"
         barred = _barred(function)
         live = phase_liveness(function, self._cfg, classes, self._members.__contains__, problem.phase)
-        known = constants(function, {v: classes[v] for v in self._members})
+        known_constants = constants(function, {v: classes[v] for v in self._members})
         self._constant: dict[int, int] = {}
-        for vreg, part in known:
+        for vreg, part in known_constants:
             self._constant[vreg] = self._constant.get(vreg, 0) | 1 << part
         places = insertion_places(function, self._cfg.first, vectors=not scalar)
         self._costs = Costs(
@@ -65,7 +65,7 @@ class Spiller:
         )
         self._target = SpillTarget(
             classes,
-            known,
+            known_constants,
             places,
             (header_field(function, "stackPtrOffsetReg") or "$sgpr32").removeprefix("$"),
             offsets=not target.unified_vgpr,
@@ -93,13 +93,13 @@ class Spiller:
         plans: dict[int, SpillPlan] = {}
         reasons: dict[int, str] = {}
         members = self._members
-        found: list[tuple[frozenset[str], Excess]] = []
+        excesses: list[tuple[frozenset[str], Excess]] = []
         for banks in sorted({r.banks for r in self._problem.ranges if r.groups}, key=lambda b: (len(b), b)):
             excess = Excess(_excess(self._problem, banks, spare))
             for plan in plans.values():
                 if set(members[plan.register.vreg].banks) <= set(banks) and not (plan.accumulators and "agpr" in banks):
                     excess.change(plan.gaps, -1)
-            found.append((frozenset(banks), excess))
+            excesses.append((frozenset(banks), excess))
             if excess.worst <= 0:
                 continue
             reason = _reason(excess, banks)
@@ -118,7 +118,7 @@ class Spiller:
         for vreg, plan in plans.items() if ahead else ():
             if plan.accumulators:
                 continue
-            taking_part = [e for banks, e in found if banks.issuperset(members[vreg].banks)]
+            taking_part = [e for banks, e in excesses if banks.issuperset(members[vreg].banks)]
             plans[vreg] = load_ahead(plan, taking_part, self._costs)
         changed = insert_spills(self._function, self._cfg, plans, replace(self._target, accumulators=accumulators))
         return Relieved(
@@ -131,27 +131,27 @@ class Spiller:
         if not any(b.bank == "agpr" and b.registers for b in self._problem.budgets):
             return plans
         excess = Excess(_excess(self._problem, ("agpr",), spare))
-        found = dict(plans)
+        result = dict(plans)
         for vreg, plan in sorted(plans.items(), key=lambda p: (-p[1].cost, p[0])):
             if excess.room(plan.gaps) and any(m.parts & ~self._constant.get(vreg, 0) for m in plan.saves):
                 excess.change(plan.gaps, 1)
-                found[vreg] = in_accumulators(plan, self._costs)
-        return found
+                result[vreg] = in_accumulators(plan, self._costs)
+        return result
 
 
 def _barred(function: MachineFunction) -> set[int]:
     """Registers that code cannot be put beside: named in bundles, or defined by a terminator."""
-    found: set[int] = set()
+    barred: set[int] = set()
     for block in function.blocks:
-        seen = False
+        after_terminator = False
         for instruction in block.instructions:
-            ends = is_terminator(instruction)
-            if instruction.bundled or instruction.opens_bundle or seen:
-                found.update(op.vreg for op in instruction.all_operands if op.vreg >= 0)
-            elif ends:
-                found.update(op.vreg for op in instruction.all_operands if op.vreg >= 0 and op.is_def)
-            seen |= ends
-    return found
+            is_last = is_terminator(instruction)
+            if instruction.bundled or instruction.opens_bundle or after_terminator:
+                barred.update(op.vreg for op in instruction.all_operands if op.vreg >= 0)
+            elif is_last:
+                barred.update(op.vreg for op in instruction.all_operands if op.vreg >= 0 and op.is_def)
+            after_terminator |= is_last
+    return barred
 
 
 def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> list[int]:
@@ -177,32 +177,32 @@ def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> l
             usable.update(u for n in budget.registers for u in (base + 2 * n, base + 2 * n + 1))
     if "special" in banks:
         usable.update(u for name in problem.special for u in physical_register(name).units)
-    held: dict[int, list[tuple[int, int]]] = {}
+    occupied: dict[int, list[tuple[int, int]]] = {}
     for fixed in problem.fixed:
         for unit in usable.intersection(fixed.units):
-            held.setdefault(unit, []).extend(fixed.segments)
-    for segments in held.values():
+            occupied.setdefault(unit, []).extend(fixed.segments)
+    for segments in occupied.values():
         # A call's argument register may be clobbered by it too: held once.
         add(_merged(segments), 1)
     total = len(usable) - 2 * spare
-    found: list[int] = []
+    excesses: list[int] = []
     live = 0
     for point in range(points):
         live += change[point]
         # Two lanes are a register.
-        found.append(-(-(live - total) // 2))
-    return found
+        excesses.append(-(-(live - total) // 2))
+    return excesses
 
 
 def _merged(segments: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same stretches of time without overlaps."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for start, stop in sorted(segments):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(stop, found[-1][1])
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
         else:
-            found.append((start, stop))
-    return found
+            merged.append((start, stop))
+    return merged
 
 
 def _point(slot: int) -> int:
@@ -219,13 +219,13 @@ def _reason(excess: Excess, banks: tuple[str, ...]) -> str:
 
 def _action(plan: SpillPlan, places: Places, reason: str, constant: int) -> SpillAction:
     moves = (*plan.saves, *plan.reloads)
-    moved = 0
+    parts_moved = 0
     for move in moves:
-        moved |= move.parts
+        parts_moved |= move.parts
     return SpillAction(
         f"%{plan.register.vreg}",
-        ("accumulate" if plan.accumulators else "spill") if moved & ~constant else "rematerialise",
-        moved.bit_count(),
+        ("accumulate" if plan.accumulators else "spill") if parts_moved & ~constant else "rematerialise",
+        parts_moved.bit_count(),
         tuple(map(_words, plan.saves)),
         tuple(map(_words, plan.reloads)),
         4 * min((places.index(m) for m in moves), default=0),

@@ -144,7 +144,7 @@ def _split(text: str) -> tuple[dict[str, str], set[str]]:
 @lru_cache(maxsize=16)
 def _module(preamble: str) -> dict[str, FunctionAttributes]:
     groups = {m[1]: _split(m[2]) for m in _GROUP.finditer(preamble)}
-    found: dict[str, FunctionAttributes] = {}
+    functions: dict[str, FunctionAttributes] = {}
     for match in _DEFINE.finditer(preamble):
         end = preamble.find("\n", match.end())
         line = preamble[match.start() : end if end >= 0 else len(preamble)]
@@ -161,10 +161,10 @@ def _module(preamble: str) -> dict[str, FunctionAttributes]:
         own.pop("", None)
         strings.update(own)
         words.update(w for w in own_words if not w.startswith(("#", "!")))
-        found[name] = FunctionAttributes(
+        functions[name] = FunctionAttributes(
             name, _calling_convention(match["head"]), MappingProxyType(strings), frozenset(words)
         )
-    return found
+    return functions
 
 
 def function_attributes(preamble: str, name: str) -> FunctionAttributes:

@@ -73,13 +73,13 @@ def regmask(text: str) -> frozenset[int]:
                 if len(register.units) <= 2:
                     units.update(register.units)
         return frozenset(units)
-    found = REGMASKS.get(text)
-    if found is None:
+    preserved = REGMASKS.get(text)
+    if preserved is None:
         raise UnsupportedError(
             f"unknown register mask {text}",
             hint="report the file: verilocc_mlir/target/callingconv.py lacks this mask",
         )
-    return found
+    return preserved
 
 
 def callee_saved(calling_convention: str, target: Target) -> frozenset[int]:

@@ -65,7 +65,6 @@ class RegisterClass:
         bits: width: 16, or a multiple of 32.
         align: number of the first 32-bit register of a member is a multiple of this (1, 2 or 4); of a scalar one, in
             classes that hold scalar and vector registers.
-        excludes: members left out: any of ``xm0``, ``xexec``, ``xexec_hi``, ``xnull``.
         limit: only registers numbered below this are members; 0 for no limit (``_lo128``, ``_lo256``).
         specials: members outside the numbered files.
         vector_align: like ``align``, of vector registers.
@@ -79,7 +78,6 @@ class RegisterClass:
     banks: frozenset[Bank]
     bits: int
     align: int
-    excludes: frozenset[str]
     limit: int
     specials: frozenset[str] = frozenset()
     vector_align: int = 1
@@ -121,35 +119,32 @@ def _unknown(name: str) -> UnsupportedError:
 
 
 def _specials(bank: str, bits: int, suffixes: list[str]) -> frozenset[str]:
-    found: frozenset[str] = frozenset()
+    specials: frozenset[str] = frozenset()
     if bank in ("vregorlds", "sregorlds", "vs") and bits <= 32:
-        found = _LDS if bank == "vregorlds" else _SPECIAL_32 | _LDS
+        specials = _LDS if bank == "vregorlds" else _SPECIAL_32 | _LDS
     elif bank in ("sreg", "vs"):
         if bits <= 32:
-            found = _SPECIAL_32
+            specials = _SPECIAL_32
         elif bits == 64:
-            found = _SPECIAL_64 | _APERTURES if bank == "vs" or "encodable" in suffixes else _SPECIAL_64
+            specials = _SPECIAL_64 | _APERTURES if bank == "vs" or "encodable" in suffixes else _SPECIAL_64
         elif bits in (128, 256):
-            found = frozenset({f"sgpr_null{bits}"})
+            specials = frozenset({f"sgpr_null{bits}"})
     for suffix in suffixes:
-        found -= _EXCLUDED.get(suffix, frozenset())
-    return found
+        specials -= _EXCLUDED.get(suffix, frozenset())
+    return specials
 
 
-_NONE = frozenset[str]()
 _SPECIAL_BANK = frozenset({Bank.SPECIAL})
 _SGPR_BANK = frozenset({Bank.SGPR})
 _NAMED = {
-    "scc_class": RegisterClass("scc_class", _SPECIAL_BANK, 1, 1, _NONE, 0, frozenset({"scc"})),
-    "vreg_1": RegisterClass("vreg_1", frozenset({Bank.VGPR}), 1, 1, _NONE, 0, window=(0, 0)),
-    "pseudo_sreg_32": RegisterClass("pseudo_sreg_32", _SPECIAL_BANK, 32, 1, _NONE, 0, frozenset({"fp_reg", "sp_reg"})),
-    "pseudo_sreg_128": RegisterClass(
-        "pseudo_sreg_128", _SPECIAL_BANK, 128, 4, _NONE, 0, frozenset({"private_rsrc_reg"})
-    ),
-    "aperture_class": RegisterClass("aperture_class", _SPECIAL_BANK, 64, 2, _NONE, 0, _APERTURES),
+    "scc_class": RegisterClass("scc_class", _SPECIAL_BANK, 1, 1, 0, frozenset({"scc"})),
+    "vreg_1": RegisterClass("vreg_1", frozenset({Bank.VGPR}), 1, 1, 0, window=(0, 0)),
+    "pseudo_sreg_32": RegisterClass("pseudo_sreg_32", _SPECIAL_BANK, 32, 1, 0, frozenset({"fp_reg", "sp_reg"})),
+    "pseudo_sreg_128": RegisterClass("pseudo_sreg_128", _SPECIAL_BANK, 128, 4, 0, frozenset({"private_rsrc_reg"})),
+    "aperture_class": RegisterClass("aperture_class", _SPECIAL_BANK, 64, 2, 0, _APERTURES),
     # Call-clobbered pairs that may hold the address of a tail call (SIRegisterInfo.td, CCR_SGPR_64, Gfx_CCR_SGPR_64).
-    "ccr_sgpr_64": RegisterClass("ccr_sgpr_64", _SGPR_BANK, 64, 2, _NONE, 0, window=(0, 30)),
-    "gfx_ccr_sgpr_64": RegisterClass("gfx_ccr_sgpr_64", _SGPR_BANK, 64, 2, _NONE, 0, window=(36, 64)),
+    "ccr_sgpr_64": RegisterClass("ccr_sgpr_64", _SGPR_BANK, 64, 2, 0, window=(0, 30)),
+    "gfx_ccr_sgpr_64": RegisterClass("gfx_ccr_sgpr_64", _SGPR_BANK, 64, 2, 0, window=(36, 64)),
 }
 
 
@@ -179,7 +174,6 @@ def _plain(name: str) -> RegisterClass | None:
         banks,
         bits,
         scalar_align if has_scalars else vector_align,
-        frozenset(s for s in suffixes if s in _EXCLUDED),
         limit,
         specials,
         vector_align,
@@ -203,19 +197,21 @@ def _derived(name: str) -> RegisterClass | None:
     leaves the reading it meant.
     """
     for match in reversed(list(re.finditer(r"_and_|_with_", name))):
-        left = _lookup(name[: match.start()])
-        if left is None:
+        outer = _lookup(name[: match.start()])
+        if outer is None:
             continue
-        whole = member_names(left)
-        rest = name[match.end() :]
+        outer_members = member_names(outer)
+        suffix = name[match.end() :]
         if match[0] == "_and_":
-            right = _lookup(rest)
-            other = member_names(right) if right is not None and right.bits == left.bits else frozenset[str]()
-            found = whole & other
-            if found == other:
+            second = _lookup(suffix)
+            second_members = (
+                member_names(second) if second is not None and second.bits == outer.bits else frozenset[str]()
+            )
+            members = outer_members & second_members
+            if members == second_members:
                 continue
         else:
-            index, _, inner_name = rest.partition("_in_")
+            index, _, inner_name = suffix.partition("_in_")
             inner = _lookup(inner_name) if inner_name else None
             if (inner is None) != (not inner_name):
                 continue
@@ -225,9 +221,9 @@ def _derived(name: str) -> RegisterClass | None:
                 continue
             if inner is not None and lanes * 16 != inner.bits:
                 continue
-            found = frozenset(n for n in whole if _part_is_in(n, index, inner))
-        if found and found != whole:
-            return replace(left, name=name, specials=left.specials & found, derived=found)
+            members = frozenset(n for n in outer_members if _part_is_in(n, index, inner))
+        if members and members != outer_members:
+            return replace(outer, name=name, specials=outer.specials & members, derived=members)
     return None
 
 
@@ -243,10 +239,10 @@ def register_class(name: str) -> RegisterClass:
     Raises:
         UnsupportedError: the name does not follow LLVM's scheme for AMDGPU.
     """
-    found = _lookup(name)
-    if found is None:
+    cls = _lookup(name)
+    if cls is None:
         raise _unknown(name)
-    return found
+    return cls
 
 
 @lru_cache(maxsize=1 << 16)

@@ -88,8 +88,8 @@ def waves_by_sgprs(target: Target, count: int) -> int:
 def _work_groups(target: Target, size: int) -> int:
     """Work-groups of ``size`` that wave slots and barriers allow in one block (getMaxWorkGroupsPerCU)."""
     slots = target.max_waves * target.simds
-    each = ceil_div(size, target.wave_size)
-    return slots if each == 1 else min(slots // each, target.max_barriers)
+    waves_per_group = ceil_div(size, target.wave_size)
+    return slots if waves_per_group == 1 else min(slots // waves_per_group, target.max_barriers)
 
 
 def waves_by_work_group(target: Target, lds_bytes: int, flat_workgroup_size: tuple[int, int]) -> tuple[int, int]:

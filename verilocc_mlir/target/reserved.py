@@ -120,8 +120,8 @@ def waves_per_simd(attributes: FunctionAttributes, target: Target) -> tuple[int,
 
 def _preloaded_sgprs(info: dict[str, str]) -> int:
     """SGPRs that hold arguments at entry, as LLVM counts them when it reads MIR (parseMachineFunctionInfo)."""
-    named = set(re.findall(r"(\w+): *\{", info.get("argumentInfo", "")))
-    return sum(count for name, count in _ARGUMENT_SGPRS.items() if name in named) + int(
+    arguments = set(re.findall(r"(\w+): *\{", info.get("argumentInfo", "")))
+    return sum(count for name, count in _ARGUMENT_SGPRS.items() if name in arguments) + int(
         info.get("numKernargPreloadSGPRs", "0") or 0
     )
 
@@ -129,18 +129,18 @@ def _preloaded_sgprs(info: dict[str, str]) -> int:
 def _sgpr_budget(attributes: FunctionAttributes, info: dict[str, str], target: Target) -> Budget:
     waves = waves_per_simd(attributes, target)
     # FLAT_SCRATCH, XNACK_MASK and VCC follow the numbered SGPRs before gfx10, VCC alone since.
-    kept = 2
+    extra = 2
     if target.major < 10:
         if target.architected_flat_scratch or "flatScratchInit" in info.get("argumentInfo", ""):
-            kept = 6
+            extra = 6
         elif target.xnack:
-            kept = 4
+            extra = 4
     limit = max_sgprs(target, waves[0], addressable=False)
     addressable = max_sgprs(target, waves[0], addressable=True)
-    why = f"{target.name}: {waves[0]} waves per SIMD at least, {kept} kept for VCC and the like"
+    why = f"{target.name}: {waves[0]} waves per SIMD at least, {extra} kept for VCC and the like"
     requested = attributes.integer("amdgpu-num-sgpr")
     if requested is not None and requested != limit:
-        if requested <= kept:
+        if requested <= extra:
             requested = 0
         if requested:
             requested = max(requested, _preloaded_sgprs(info))
@@ -148,8 +148,8 @@ def _sgpr_budget(attributes: FunctionAttributes, info: dict[str, str], target: T
             requested = 0
         if requested:
             limit = requested
-            why = f"amdgpu-num-sgpr, {kept} kept for VCC and the like"
-    return Budget(min(limit - kept, addressable), why)
+            why = f"amdgpu-num-sgpr, {extra} kept for VCC and the like"
+    return Budget(min(limit - extra, addressable), why)
 
 
 def _vector_budgets(attributes: FunctionAttributes, target: Target) -> tuple[Budget, Budget]:
@@ -185,7 +185,7 @@ _LOST_IN_CALLS = ("m0", "mode", "xnack_mask")
 and of these M0 before gfx9 only). VCC and SCC are not among the reserved ones."""
 
 
-def _named(info: dict[str, str]) -> list[tuple[str, str]]:
+def _set_aside(info: dict[str, str]) -> list[tuple[str, str]]:
     """Registers that the header sets aside, with the reason."""
     reasons = {
         "scratchRSrcReg": "scratch resource descriptor",
@@ -261,19 +261,19 @@ def allocatable(function: MachineFunction, preamble: str, target: Target) -> All
     for unit, name in _always_reserved():
         reserved.add(unit)
         reasons[name] = "never allocatable"
-    named = _named(info)
+    set_aside = _set_aside(info)
     if _needs_base_pointer(function, attributes, info):
-        named.append(("sgpr34", "base pointer"))
-    for name, why in named:
+        set_aside.append(("sgpr34", "base pointer"))
+    for name, why in set_aside:
         register = physical_register(name)
         reserved.update(register.units)
         reasons[name] = why
-    kept = {unit for unit, _ in _always_reserved()}
-    kept.difference_update(unit for name in _LOST_IN_CALLS for unit in physical_register(name).units)
+    kept_units = {unit for unit, _ in _always_reserved()}
+    kept_units.difference_update(unit for name in _LOST_IN_CALLS for unit in physical_register(name).units)
     for key in _KEPT_BY_CALLS:
-        kept.update(unit for name in _names(info, key) for unit in physical_register(name).units)
+        kept_units.update(unit for name in _names(info, key) for unit in physical_register(name).units)
     if _needs_base_pointer(function, attributes, info):
-        kept.update(physical_register("sgpr34").units)
+        kept_units.update(physical_register("sgpr34").units)
     budgets = {"sgpr": sgpr, "vgpr": vgpr, "agpr": agpr}
     free: dict[str, tuple[int, ...]] = {}
     for bank, base in (("sgpr", SGPR_BASE), ("vgpr", VGPR_BASE), ("agpr", AGPR_BASE)):
@@ -281,6 +281,6 @@ def allocatable(function: MachineFunction, preamble: str, target: Target) -> All
         reserved.update(range(base + 2 * count, base + 2 * FILE_SIZES[bank]))
         free[bank] = tuple(n for n in range(count) if base + 2 * n not in reserved)
     return Allocatable(
-        free["sgpr"], free["vgpr"], free["agpr"], frozenset(reserved), frozenset(kept), budgets, reasons,
+        free["sgpr"], free["vgpr"], free["agpr"], frozenset(reserved), frozenset(kept_units), budgets, reasons,
         waves_per_simd(attributes, target),
     )  # fmt: skip

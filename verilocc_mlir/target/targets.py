@@ -123,12 +123,12 @@ def target(name: str) -> Target:
     Raises:
         InputError: it is not one of ``TARGETS``; the message lists them.
     """
-    found = TARGETS.get(name)
-    if found is None:
+    match = TARGETS.get(name)
+    if match is None:
         raise InputError(
             f"unknown target {name or '(none given)'}", hint=f"give one of {', '.join(TARGETS)} with -mcpu"
         )
-    return found
+    return match
 
 
 def with_features(target: Target, features: Set[str]) -> Target:

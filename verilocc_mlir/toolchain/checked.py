@@ -1,8 +1,8 @@
-"""The last gate before the link: a staged object against a direct compile, mended where MIR is known to lose something.
+"""The last check before the link: a staged object against a direct compile. What MIR is known to lose is repaired.
 
-What is checked of every kernel: each field of the descriptor and of the metadata equals the direct compile's, but for
-those an allocation decides; the user SGPR count puts the work-group ids where the machine code reads them; descriptor
-and metadata agree on scratch; the ELF machine is the one asked for; no intrinsic is left as an external symbol.
+For every kernel: each field of the descriptor and of the metadata equals the direct compile's, except those that an
+allocation decides; the user SGPR count puts the work-group ids where the machine code reads them; descriptor and
+metadata agree on scratch; the ELF machine is the one asked for; no intrinsic is left as an external symbol.
 """
 
 from __future__ import annotations
@@ -77,41 +77,43 @@ def check_object(data: bytes, *, mir: str, cpu: str, reference: bytes | None = N
     descriptors = parse_descriptors(image)
     metadata = read_code_object(image)
     reference_image = None if reference is None else read_elf(reference)
-    wanted = {} if reference_image is None else parse_descriptors(reference_image)
-    lost = _lost_user_sgprs(descriptors, wanted, image.machine)
+    reference_descriptors = {} if reference_image is None else parse_descriptors(reference_image)
+    lost_counts = _lost_user_sgprs(descriptors, reference_descriptors, image.machine)
     mended = tuple(
         FieldDifference(kernel, _LOST, descriptors[kernel].fields[_LOST], value, Cause.LOST)
-        for kernel, value in lost.items()
+        for kernel, value in lost_counts.items()
     )
-    for kernel, value in lost.items():
+    for kernel, value in lost_counts.items():
         data = set_field(data, kernel, _LOST, value)
-    if lost:
+    if lost_counts:
         image = read_elf(data)
         descriptors = parse_descriptors(image)
     faults = _inconsistencies(image, descriptors, metadata, mir)
     allowed: tuple[FieldDifference, ...] = ()
     if reference_image is not None:
-        found = compare(descriptors, wanted) + compare_metadata(metadata, read_code_object(reference_image))
-        faults += [str(item) for item in found if item.cause in (Cause.UNEXPLAINED, Cause.LOST)]
-        allowed = tuple(item for item in found if item.cause not in (Cause.UNEXPLAINED, Cause.LOST))
+        differences = compare(descriptors, reference_descriptors) + compare_metadata(
+            metadata, read_code_object(reference_image)
+        )
+        faults += [str(item) for item in differences if item.cause in (Cause.UNEXPLAINED, Cause.LOST)]
+        allowed = tuple(item for item in differences if item.cause not in (Cause.UNEXPLAINED, Cause.LOST))
     if faults:
-        shown, more = faults[:_FAULTS_SHOWN], len(faults) - _FAULTS_SHOWN
-        what = "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
-        raise ToolchainError(f"the staged object is wrong: {what}", where=where, hint=_REPORT)
+        first_faults, more = faults[:_FAULTS_SHOWN], len(faults) - _FAULTS_SHOWN
+        summary = "; ".join([*first_faults, f"and {more} more"] if more > 0 else first_faults)
+        raise ToolchainError(f"the staged object is wrong: {summary}", where=where, hint=_REPORT)
     counts = {kernel: descriptor.fields[_LOST] for kernel, descriptor in descriptors.items()}
     return CheckedObject(data, mended, allowed, counts, reference_image is not None)
 
 
 def _lost_user_sgprs(
-    descriptors: dict[str, KernelDescriptor], wanted: dict[str, KernelDescriptor], machine: str
+    descriptors: dict[str, KernelDescriptor], reference: dict[str, KernelDescriptor], machine: str
 ) -> dict[str, int]:
     """User SGPR counts to put right: to the reference's where there is one, else to what LLVM's padding gives."""
-    lost: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for kernel, descriptor in descriptors.items():
-        value = wanted[kernel].fields[_LOST] if kernel in wanted else padded_count(descriptor, machine)
+        value = reference[kernel].fields[_LOST] if kernel in reference else padded_count(descriptor, machine)
         if value != descriptor.fields[_LOST]:
-            lost[kernel] = value
-    return lost
+            counts[kernel] = value
+    return counts
 
 
 def _inconsistencies(

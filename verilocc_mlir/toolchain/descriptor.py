@@ -191,12 +191,12 @@ def parse_descriptors(data: bytes | ElfImage) -> dict[str, KernelDescriptor]:
         ToolchainError: no AMDGPU ELF file, or a malformed descriptor.
     """
     image = data if isinstance(data, ElfImage) else read_elf(data)
-    found: dict[str, KernelDescriptor] = {}
+    descriptors: dict[str, KernelDescriptor] = {}
     for name, symbol in image.symbols.items():
         if name.endswith(_SUFFIX) and symbol.kind == "STT_OBJECT" and symbol.offset >= 0:
             kernel = name.removesuffix(_SUFFIX)
-            found[kernel] = decode(image.data[symbol.offset : symbol.offset + symbol.size], image.machine, kernel)
-    return found
+            descriptors[kernel] = decode(image.data[symbol.offset : symbol.offset + symbol.size], image.machine, kernel)
+    return descriptors
 
 
 def compare(

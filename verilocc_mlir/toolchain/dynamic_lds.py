@@ -34,8 +34,8 @@ def declare_dynamic_lds(mir: str) -> str:
     if module is None:
         return mir
     names = [f'@"llvm.amdgcn.{name}.dynlds"' for name in sorted(dynamic_lds_users(mir))]
-    wanted = [name for name in names if name not in module["ir"] and name.replace('"', "") not in module["ir"]]
-    declared = "".join(f"  {name} = external addrspace(3) global [0 x i8]\n" for name in wanted)
+    missing = [name for name in names if name not in module["ir"] and name.replace('"', "") not in module["ir"]]
+    declared = "".join(f"  {name} = external addrspace(3) global [0 x i8]\n" for name in missing)
     end = module.end("ir")
     return mir[:end] + declared + mir[end:]
 

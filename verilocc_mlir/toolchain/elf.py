@@ -100,13 +100,13 @@ def _read(data: bytes) -> ElfImage:
 
 
 def _notes(data: bytes) -> list[tuple[str, int, bytes]]:
-    found: list[tuple[str, int, bytes]] = []
+    notes: list[tuple[str, int, bytes]] = []
     position = 0
     while position + 12 <= len(data):
         name_size, size, kind = struct.unpack_from("<III", data, position)
         position += 12
         name = data[position : position + name_size].rstrip(b"\0").decode("ascii", "replace")
         position += -(-name_size // 4) * 4
-        found.append((name, kind, data[position : position + size]))
+        notes.append((name, kind, data[position : position + size]))
         position += -(-size // 4) * 4
-    return found
+    return notes

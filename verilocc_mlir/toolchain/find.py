@@ -1,4 +1,4 @@
-"""Find llc, ld.lld and their companions, and say why each candidate that was not taken was not.
+"""Find llc, ld.lld and their companions, and say why a candidate was rejected.
 
 Search order: the caller's option, or else ``VERILOCC_LLVM`` (a directory) and ``VERILOCC_LLC`` (a single tool, with
 ``VERILOCC_LLD``), and where none of these is given ``PATH``, Debian's versioned names and directories (newest first),
@@ -91,26 +91,26 @@ def find_toolchain(option: str | Path | None = None, *, env: Mapping[str, str] |
         ToolchainError: no suitable llc, or no ld.lld beside it; lists what was tried and the command that mends it.
     """
     environment = os.environ if env is None else env
-    tried: list[Candidate] = []
+    candidates: list[Candidate] = []
     for source, path in _llc_candidates(option, environment):
         candidate = _judge("llc", path, source)
-        tried.append(candidate)
+        candidates.append(candidate)
         if candidate.accepted:
-            return _with_companions(candidate, tried, environment)
+            return _with_companions(candidate, candidates, environment)
     raise ToolchainError(
-        "no suitable llc found (LLVM 22 or newer with the AMDGPU target)" + _listing(tried), hint=INSTALL_HINT
+        "no suitable llc found (LLVM 22 or newer with the AMDGPU target)" + _listing(candidates), hint=INSTALL_HINT
     )
 
 
 def survey(option: str | Path | None = None, *, env: Mapping[str, str] | None = None) -> tuple[Candidate, ...]:
     """Every llc in the search order with the verdict on it, and the linkers, each run anew; never raises."""
     environment = os.environ if env is None else env
-    found = [_judge("llc", path, source, _printed) for source, path in _llc_candidates(option, environment)]
-    for candidate in found:
+    candidates = [_judge("llc", path, source, _printed) for source, path in _llc_candidates(option, environment)]
+    for candidate in candidates:
         if candidate.accepted:
-            found = found + list(_linkers(candidate, environment, _printed))
+            candidates = candidates + list(_linkers(candidate, environment, _printed))
             break
-    return tuple(found)
+    return tuple(candidates)
 
 
 def _llc_candidates(option: str | Path | None, env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -118,11 +118,11 @@ def _llc_candidates(option: str | Path | None, env: Mapping[str, str]) -> Iterat
     if option is not None:
         yield from (("option", path) for path in _in_directory(Path(option), "llc"))
         return
-    seen: set[Path] = set()
+    yielded: set[Path] = set()
     for source, path in _search(env):
         real = path.resolve()
-        if real not in seen:
-            seen.add(real)
+        if real not in yielded:
+            yielded.add(real)
             yield source, path
 
 
@@ -147,7 +147,7 @@ def _search(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def _versioned_on_path(tool: str, search_path: str) -> list[Path]:
     """``tool-N`` on PATH, N falling."""
-    found: dict[int, Path] = {}
+    by_version: dict[int, Path] = {}
     pattern = re.compile(re.escape(tool) + r"-(\d+)$")
     for directory in search_path.split(os.pathsep):
         base = Path(directory or ".")
@@ -160,8 +160,8 @@ def _versioned_on_path(tool: str, search_path: str) -> list[Path]:
         for name in names:
             match = pattern.match(name)
             if match:
-                found.setdefault(int(match[1]), base / name)
-    return [found[number] for number in sorted(found, reverse=True)]
+                by_version.setdefault(int(match[1]), base / name)
+    return [by_version[number] for number in sorted(by_version, reverse=True)]
 
 
 def _newest_first(base: Path, pattern: str) -> list[Path]:
@@ -179,12 +179,12 @@ def _in_directory(path: Path, tool: str) -> list[Path]:
     """The tool at ``path``: itself if a file, else (also as tool-N) in the directory, its ``bin`` or ``llvm/bin``."""
     if not path.is_dir():
         return [path]
-    found: list[Path] = []
+    paths: list[Path] = []
     for directory in (path, path / "bin", path / "llvm/bin"):
         if (directory / tool).exists():
-            found.append(directory / tool)
-        found += _versioned_on_path(tool, str(directory))
-    return found or [path / tool]
+            paths.append(directory / tool)
+        paths += _versioned_on_path(tool, str(directory))
+    return paths or [path / tool]
 
 
 _Probe = Callable[[str, int, int], str]
@@ -210,15 +210,15 @@ def _version_output(path: str, mtime: int, size: int) -> str:
 
     It is kept under the program's real path, time and size; not of a script, which may call something else tomorrow.
     """
-    kept = _kept_output(path, mtime, size)
-    if kept is not None:
+    cached = _cached_output(path, mtime, size)
+    if cached is not None:
         with contextlib.suppress(OSError):
-            return kept.read_text("utf-8")
+            return cached.read_text("utf-8")
     printed = _printed(path)
-    if kept is not None and not printed.startswith("!"):
+    if cached is not None and not printed.startswith("!"):
         with contextlib.suppress(OSError):
-            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(kept, printed.encode())
+            cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(cached, printed.encode())
     return printed
 
 
@@ -230,7 +230,7 @@ def _printed(path: str, _mtime: int = 0, _size: int = 0) -> str:
         return "!" + error.what
 
 
-def _kept_output(path: str, mtime: int, size: int) -> Path | None:
+def _cached_output(path: str, mtime: int, size: int) -> Path | None:
     """The file that keeps what a program printed; None where there is no place for it, or it is a script."""
     real = os.path.realpath(path)
     try:
@@ -258,9 +258,9 @@ def _read_version(output: str, tool: str) -> tuple[tuple[int, int, int] | None, 
     return version, ""
 
 
-def _with_companions(llc: Candidate, tried: list[Candidate], env: Mapping[str, str]) -> Toolchain:
+def _with_companions(llc: Candidate, candidates: list[Candidate], env: Mapping[str, str]) -> Toolchain:
     linker: Path | None = None
-    rejected = [candidate for candidate in tried if not candidate.accepted]
+    rejected = [candidate for candidate in candidates if not candidate.accepted]
     for candidate in _linkers(llc, env):
         if candidate.accepted:
             linker = candidate.path
@@ -275,13 +275,13 @@ def _with_companions(llc: Candidate, tried: list[Candidate], env: Mapping[str, s
     output = _version_output(str(llc.path), stat.st_mtime_ns, stat.st_size)
     text = next((line.strip() for line in output.splitlines() if "version" in line), "")
     assert llc.version is not None
-    others = {name: _beside(llc.path, tool) for name, tool in _COMPANIONS.items() if name != "lld"}
-    return Toolchain(llc.path, linker, llc.version, text, llc.source, rejected=tuple(rejected), **others)
+    companions = {name: _beside(llc.path, tool) for name, tool in _COMPANIONS.items() if name != "lld"}
+    return Toolchain(llc.path, linker, llc.version, text, llc.source, rejected=tuple(rejected), **companions)
 
 
 def _linkers(llc: Candidate, env: Mapping[str, str], probe: _Probe | None = None) -> Iterator[Candidate]:
     """ld.lld candidates: the environment's, beside llc, beside llc's real file, of llc's version on PATH, on PATH."""
-    seen: set[Path] = set()
+    yielded: set[Path] = set()
     if env.get("VERILOCC_LLD"):
         yield _judge("ld.lld", Path(env["VERILOCC_LLD"]), "VERILOCC_LLD", probe)
         return
@@ -295,8 +295,8 @@ def _linkers(llc: Candidate, env: Mapping[str, str], probe: _Probe | None = None
     ]
     paths += _existing(_newest_first(Path("/usr/lib"), "llvm-*"), "bin/ld.lld")
     for path in paths:
-        if path.resolve() not in seen:
-            seen.add(path.resolve())
+        if path.resolve() not in yielded:
+            yielded.add(path.resolve())
             yield _judge("ld.lld", path, "beside llc" if path == beside else "PATH", probe)
 
 

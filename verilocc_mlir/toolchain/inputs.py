@@ -203,21 +203,21 @@ def _check_machine_function(document: str, where: str) -> str:
 def _with_processor(
     kind: InputKind, text: str, module: str, path: str, cpu: str | None, functions: tuple[str, ...]
 ) -> Input:
-    named = sorted({*_CPU.findall(module), *_triple_processor(module)})
+    processors = sorted({*_CPU.findall(module), *_triple_processor(module)})
     if cpu is not None:
         processor, mattr = split_target_id(cpu)
-        others = [name for name in named if name != processor]
-        if others:
+        other_processors = [name for name in processors if name != processor]
+        if other_processors:
             raise InputError(
-                f"it is compiled for {', '.join(others)}, not for {processor}",
+                f"it is compiled for {', '.join(other_processors)}, not for {processor}",
                 where=path,
                 hint="a function's target-cpu wins over -mcpu in LLVM: leave -mcpu out, or lower it for that target",
             )
         return Input(kind, text, processor, mattr, path, functions)
-    if len(named) != 1:
-        what = f"it names several processors: {', '.join(named)}" if named else "it names no processor"
-        raise InputError(what, where=path, hint="give one with -mcpu, for example -mcpu=gfx942")
-    return Input(kind, text, named[0], "", path, functions)
+    if len(processors) != 1:
+        message = f"it names several processors: {', '.join(processors)}" if processors else "it names no processor"
+        raise InputError(message, where=path, hint="give one with -mcpu, for example -mcpu=gfx942")
+    return Input(kind, text, processors[0], "", path, functions)
 
 
 def named_processors(mir: str) -> tuple[str, ...]:

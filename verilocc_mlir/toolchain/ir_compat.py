@@ -60,12 +60,12 @@ def to_pre_ra(compiler: StagedCompiler, ir: str) -> PreRa:
         InputError: llc rejects it, and nothing of it belongs to a newer LLVM.
         UnsupportedError: it is of a newer LLVM, and llc rejects it even after the rewrite.
     """
-    given, changes = ir, ()
+    lowered_ir, changes = ir, ()
     if compiler.toolchain.version < (23,):
-        given = _uniform_work_group_size(ir)
-        changes = (_UNIFORM,) if given != ir else ()
+        lowered_ir = _uniform_work_group_size(ir)
+        changes = (_UNIFORM,) if lowered_ir != ir else ()
     try:
-        return PreRa(compiler.to_pre_ra(given), given, changes)
+        return PreRa(compiler.to_pre_ra(lowered_ir), lowered_ir, changes)
     except InputError as rejection:
         lowered = downgrade(ir, where=compiler.options.input_name)
         if not lowered.changes:
@@ -121,16 +121,16 @@ def _layout(ir: str) -> str:
 
 def _denormal_fpenv(ir: str) -> str:
     def mode(text: str) -> str:
-        output, _, given = text.partition("|")
-        return f"{_DENORMAL_NAMES[output]},{_DENORMAL_NAMES[given or output]}"
+        output, _, input_mode = text.partition("|")
+        return f"{_DENORMAL_NAMES[output]},{_DENORMAL_NAMES[input_mode or output]}"
 
     def attributes(match: re.Match[str]) -> str:
-        found: list[str] = []
+        strings: list[str] = []
         if match["all"]:
-            found.append(f'"denormal-fp-math"="{mode(match["all"])}"')
+            strings.append(f'"denormal-fp-math"="{mode(match["all"])}"')
         if match["float"]:
-            found.append(f'"denormal-fp-math-f32"="{mode(match["float"])}"')
-        return " ".join(found)
+            strings.append(f'"denormal-fp-math-f32"="{mode(match["float"])}"')
+        return " ".join(strings)
 
     # The attribute also stands in comments ("; Function Attrs: …"), where it does no harm either way.
     return _FPENV.sub(attributes, ir) if "denormal_fpenv" in ir else ir

@@ -246,11 +246,11 @@ def _title(argv: tuple[str, ...], stage: str) -> str:
 
 def _failure(argv: tuple[str, ...], stage: str, status: int, stderr: str, where: str, stdin: bytes) -> ToolFailure:
     line, place = first_useful_line(stderr)
-    what = f"{_title(argv, stage)} {'crashed' if status < 0 else 'failed'} with {ending(status)}: {line}"
+    message = f"{_title(argv, stage)} {'crashed' if status < 0 else 'failed'} with {ending(status)}: {line}"
     if place.startswith(("<stdin>", "-:")) or not place:
         place = f"{where or 'input'}:{place.split(':', 1)[1]}" if ":" in place else where
     hint = _replay(argv, stdin, stage)
-    return ToolFailure(what, where=place, hint=hint, status=status, line=line, stderr=stderr)
+    return ToolFailure(message, where=place, hint=hint, status=status, line=line, stderr=stderr)
 
 
 def _replay(argv: tuple[str, ...], stdin: bytes, stage: str) -> str:

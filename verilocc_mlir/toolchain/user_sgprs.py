@@ -28,12 +28,12 @@ _COMMENT = re.compile(r"^(; COMPUTE_PGM_RSRC2:USER_SGPR:) +\d+", re.MULTILINE)
 
 def first_system_sgprs(mir: str) -> dict[str, int]:
     """For each function, the lowest SGPR in which its code expects a work-group id; functions without are left out."""
-    found: dict[str, int] = {}
+    lowest: dict[str, int] = {}
     for name, header in function_headers(mir):
         registers = [int(number) for number in _SYSTEM.findall(header)]
         if registers:
-            found[name] = min(registers)
-    return found
+            lowest[name] = min(registers)
+    return lowest
 
 
 def padded_count(descriptor: KernelDescriptor, machine: str) -> int:

@@ -91,20 +91,20 @@ def make(
         teacher(name, StagedCompiler(toolchain, CompileOptions("")))
     versions = {name: source(name).version() for name in recipe.sources} | {"llvm": toolchain.version_text}
     writer = ShardWriter(directory, recipe.parameters(), versions)
-    done = {row["cell"] for row in writer.journal}
+    done_cells = {row["cell"] for row in writer.journal}
     stream = cells(recipe.seed, targets=recipe.targets, sources=recipe.sources, families=recipe.families)
-    todo = [cell for cell in islice(stream, recipe.kernels) if cell.name not in done]
-    seen = _Seen(writer.journal)
+    todo = [cell for cell in islice(stream, recipe.kernels) if cell.name not in done_cells]
+    earlier_problems = _EarlierProblems(writer.journal)
     lines: list[str] = []
     rows: list[dict[str, Any]] = []
     results = runner(
         partial(kernel_records, recipe=recipe, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds
     )
     try:
-        for number, one in enumerate(results, 1):
-            row, kept = _journal_row(one, seen)
+        for number, outcome in enumerate(results, 1):
+            row, new_lines = _journal_row(outcome, earlier_problems)
             rows.append(row)
-            lines += kept
+            lines += new_lines
             progress(row, len(todo) - number)
             if len(rows) >= _SHARD_KERNELS:
                 writer.add(lines, rows)
@@ -126,7 +126,7 @@ def kernel_records(cell: Cell, recipe: Recipe, store: Store | None = None) -> li
     options = CompileOptions(cell.target, verify=False, timeout=limits.seconds, input_name=cell.name)
     compiler = StagedCompiler(find_toolchain(), options)
     teachers = [(name, teacher(name, compiler)) for name in recipe.teachers]
-    found: list[tuple[str, dict[str, Any]]] = []
+    records: list[tuple[str, dict[str, Any]]] = []
     text = ir(cell, store)
     for stated in stated_problems(
         text, compiler, most_instructions=limits.instructions, solver_seconds=limits.solver_seconds
@@ -141,13 +141,13 @@ def kernel_records(cell: Cell, recipe: Recipe, store: Store | None = None) -> li
             "ranges": len(stated.problem.ranges),
             "fits": record.fits,
             "ranks": {label.allocator: label.rank for label in labels},
-            "refused": {one.allocator: f"{one.stage}: {one.reason}" for one in refused},
+            "refused": {refusal.allocator: f"{refusal.stage}: {refusal.reason}" for refusal in refused},
         }
-        found.append((record.to_json(), facts))
-    return found
+        records.append((record.to_json(), facts))
+    return records
 
 
-class _Seen:
+class _EarlierProblems:
     """Structures that are in the data set already."""
 
     def __init__(self, journal: Sequence[Mapping[str, Any]]) -> None:
@@ -170,13 +170,13 @@ class _Seen:
         return "kept"
 
 
-def _journal_row(done: Done[Cell], seen: _Seen) -> tuple[dict[str, Any], list[str]]:
+def _journal_row(done: Done[Cell], earlier_problems: _EarlierProblems) -> tuple[dict[str, Any], list[str]]:
     """The journal's row of a kernel, and the lines that are kept."""
     cell = done.task
     lines: list[str] = []
     records: list[dict[str, Any]] = []
     for line, facts in done.result or ():
-        outcome = seen.outcome(facts["structure"], cell)
+        outcome = earlier_problems.outcome(facts["structure"], cell)
         records.append({**facts, "outcome": outcome})
         if outcome == "kept":
             lines.append(line)

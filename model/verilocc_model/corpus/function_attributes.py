@@ -24,5 +24,5 @@ def with_features(ir: str, features: str) -> str:
     """IR whose functions ask for target features too; those that they have already stay."""
     if not features:
         return ir
-    given = re.findall(r'"target-features"="([^"]*)"', ir)
-    return with_attributes(ir, {"target-features": ",".join(dict.fromkeys([*given, features]))})
+    present = re.findall(r'"target-features"="([^"]*)"', ir)
+    return with_attributes(ir, {"target-features": ",".join(dict.fromkeys([*present, features]))})

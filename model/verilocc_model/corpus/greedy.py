@@ -43,12 +43,12 @@ def greedy_proposal(
     if len(before.blocks) != len(after.blocks):
         raise NotExpressible("blocks were added")
     copies: list[tuple[list[Instruction], list[Instruction]]] = []
-    for left, right in zip(before.blocks, after.blocks, strict=True):
-        copies += _walk(left.instructions, right.instructions, places)
+    for block_before, block_after in zip(before.blocks, after.blocks, strict=True):
+        copies += _walk(block_before.instructions, block_after.instructions, places)
     # Copies tell of ends that nothing else tells of, so the sure ones come first.
     copies.sort(key=lambda pair: sum(not places.knows(copy) for copy in pair[0]))
-    for ours, theirs in copies:
-        _match_copies(ours, theirs, places)
+    for copies_before, copies_after in copies:
+        _match_copies(copies_before, copies_after, places)
     return Proposal(PROBLEM_VERSION, f"{NAME}/{version}", places.registers())
 
 
@@ -76,19 +76,19 @@ class _Places:
         """Whether the places of both ends are known."""
         return all(self.start(op) is not None for op in (*copy.defs[:1], *copy.operands[:1]))
 
-    def learn(self, operands: Iterable[Operand], others: Sequence[Operand]) -> None:
+    def learn(self, operands: Iterable[Operand], replacements: Sequence[Operand]) -> None:
         """Operands of an instruction and of the one in its place."""
-        for operand, other in zip(operands, others, strict=False):
+        for operand, replacement in zip(operands, replacements, strict=False):
             if not self.concerns(operand):
                 continue
-            units = physical_register(other.phys).units if other.phys else ()
+            units = physical_register(replacement.phys).units if replacement.phys else ()
             if not units:
-                raise NotExpressible(f"{operand.text} became {other.text}")
+                raise NotExpressible(f"{operand.text} became {replacement.text}")
             self.put(operand.vreg, units[0] - _first_lane(operand))
 
     def put(self, vreg: int, start: int) -> None:
-        known = self._start.setdefault(vreg, start)
-        if known != start:
+        earlier = self._start.setdefault(vreg, start)
+        if earlier != start:
             raise NotExpressible(f"%{vreg} is in two places")
 
     def join(self, copy: Instruction) -> None:
@@ -126,25 +126,25 @@ def _walk(
     before: tuple[Instruction, ...], after: tuple[Instruction, ...], places: _Places
 ) -> list[tuple[list[Instruction], list[Instruction]]]:
     """Learn from everything but copies; returns the copies between two such instructions, on both sides."""
-    left, right = _runs(before), _runs(after)
-    if len(left) != len(right):
+    runs_before, runs_after = _runs(before), _runs(after)
+    if len(runs_before) != len(runs_after):
         raise NotExpressible("instructions were added or removed")
-    found: list[tuple[list[Instruction], list[Instruction]]] = []
-    for (ours, a), (theirs, b) in zip(left, right, strict=True):
-        if ours or theirs:
-            found.append((ours, theirs))
+    copies: list[tuple[list[Instruction], list[Instruction]]] = []
+    for (copies_before, a), (copies_after, b) in zip(runs_before, runs_after, strict=True):
+        if copies_before or copies_after:
+            copies.append((copies_before, copies_after))
         if a is None or b is None:
             continue
         if a.opcode != b.opcode or len(a.defs) != len(b.defs) or len(a.operands) > len(b.operands):
             raise NotExpressible(f"{a.opcode} became {b.opcode}")
         places.learn(a.all_operands[: len(a.defs)], b.defs)
         places.learn(a.operands, b.operands)
-    return found
+    return copies
 
 
 def _runs(instructions: tuple[Instruction, ...]) -> list[tuple[list[Instruction], Instruction | None]]:
     """Each instruction with the copies before it; at the end, copies with none."""
-    found: list[tuple[list[Instruction], Instruction | None]] = []
+    runs: list[tuple[list[Instruction], Instruction | None]] = []
     copies: list[Instruction] = []
     for instruction in instructions:
         if instruction.opcode.startswith("DBG_"):
@@ -152,25 +152,25 @@ def _runs(instructions: tuple[Instruction, ...]) -> list[tuple[list[Instruction]
         if instruction.opcode in _COPIES:
             copies.append(instruction)
             continue
-        found.append((copies, instruction))
+        runs.append((copies, instruction))
         copies = []
-    return [*found, (copies, None)]
+    return [*runs, (copies, None)]
 
 
-def _match_copies(ours: list[Instruction], theirs: list[Instruction], places: _Places) -> None:
+def _match_copies(copies_before: list[Instruction], copies_after: list[Instruction], places: _Places) -> None:
     """Every copy of ours is among theirs, in order, or its ends are in one place."""
-    waiting = list(theirs)
-    gone: list[Instruction] = []
-    for copy in ours:
+    waiting = list(copies_after)
+    unmatched: list[Instruction] = []
+    for copy in copies_before:
         if waiting and _may_be(copy, waiting[0], places):
-            other = waiting.pop(0)
-            places.learn(copy.defs, other.defs)
-            places.learn(copy.operands, other.operands)
+            counterpart = waiting.pop(0)
+            places.learn(copy.defs, counterpart.defs)
+            places.learn(copy.operands, counterpart.operands)
         else:
-            gone.append(copy)
+            unmatched.append(copy)
     if waiting:
         raise NotExpressible("copies were added")
-    for copy in gone:
+    for copy in unmatched:
         if copy.opcode == "COPY":
             places.join(copy)
 
@@ -180,12 +180,12 @@ def _may_be(copy: Instruction, other: Instruction, places: _Places) -> bool:
     if other.opcode == "KILL" and copy.opcode == "COPY" and not other.defs:
         return False
     pairs = [*zip(copy.defs, other.defs, strict=False), *zip(copy.operands, other.operands, strict=False)]
-    for operand, there in pairs:
-        known = places.start(operand)
-        if known is not None and there.phys and known != places.start(there):
+    for operand, counterpart in pairs:
+        place = places.start(operand)
+        if place is not None and counterpart.phys and place != places.start(counterpart):
             return False
         # Registers of later phases stay virtual; LLVM numbers them anew as it reads the text.
-        stays = operand.vreg >= 0 and not places.concerns(operand)
-        if stays != (there.vreg >= 0) or (stays and operand.sub != there.sub):
+        is_kept = operand.vreg >= 0 and not places.concerns(operand)
+        if is_kept != (counterpart.vreg >= 0) or (is_kept and operand.sub != counterpart.sub):
             return False
     return len(copy.operands) <= len(other.operands)

@@ -34,9 +34,9 @@ def ir(cell: Cell, store: Store | None = None) -> str:
     """
     made_by = source(cell.source)
     key = hashlib.sha256(json.dumps([_code(cell.source), made_by.version(), cell.key]).encode()).hexdigest()
-    kept = store.get(key) if store is not None else None
-    if kept is not None:
-        return kept["ir"].decode()
+    stored = store.get(key) if store is not None else None
+    if stored is not None:
+        return stored["ir"].decode()
     text = canonical(made_by.make(cell), cell)
     if store is not None:
         store.put(key, {"ir": text.encode()})

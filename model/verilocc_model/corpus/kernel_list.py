@@ -129,29 +129,29 @@ def export(
         OSError: a file cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Exported] = {}
+    by_name: dict[str, Exported] = {}
     todo: list[ListedKernel] = []
     for kernel in kernels:
         path = directory / f"{kernel.name}.ll"
         if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == kernel.sha256:
-            found[kernel.name] = Exported(kernel, path, True)
-            progress(found[kernel.name])
+            by_name[kernel.name] = Exported(kernel, path, True)
+            progress(by_name[kernel.name])
         else:
             todo.append(kernel)
     by_cell = {kernel.cell: kernel for kernel in todo}
-    for done in run(partial(_make, store=store), list(by_cell), jobs=jobs, seconds=_SECONDS):
-        kernel = by_cell[done.task]
-        if done.failure:
-            one = Exported(kernel, None, False, done.failure)
+    for outcome in run(partial(_make, store=store), list(by_cell), jobs=jobs, seconds=_SECONDS):
+        kernel = by_cell[outcome.task]
+        if outcome.failure:
+            exported = Exported(kernel, None, False, outcome.failure)
         else:
-            data = str(done.result).encode()
+            data = str(outcome.result).encode()
             path = directory / f"{kernel.name}.ll"
             write_whole(path, data)
             same = hashlib.sha256(data).hexdigest() == kernel.sha256
-            one = Exported(kernel, path, same, "" if same else "the IR is not that of the list: another version?")
-        found[kernel.name] = one
-        progress(one)
-    return tuple(found[kernel.name] for kernel in kernels)
+            exported = Exported(kernel, path, same, "" if same else "the IR is not that of the list: another version?")
+        by_name[kernel.name] = exported
+        progress(exported)
+    return tuple(by_name[kernel.name] for kernel in kernels)
 
 
 def _make(cell: Cell, store: Store | None) -> str:

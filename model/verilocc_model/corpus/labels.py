@@ -80,8 +80,8 @@ def teacher(name: str, compiler: StagedCompiler) -> Teacher:
     if name == IMPROVED:
         moves = improving()
         # Its own label, also where no move was found.
-        said = f"{moves.name}/{moves.version}"
-        return lambda stated: replace(moves.allocate(stated.problem), allocator=said)
+        label_name = f"{moves.name}/{moves.version}"
+        return lambda stated: replace(moves.allocate(stated.problem), allocator=label_name)
     chosen = allocator(name)
     return lambda stated: chosen.allocate(stated.problem)
 
@@ -97,9 +97,9 @@ def admit(problem: AllocationProblem, proposal: Proposal, *, timeout_s: float) -
     if proof.outcome is not Outcome.PROVED:
         reason = proof.violations[0].message if proof.violations else proof.reason
         return Refused(proposal.allocator, "prove", f"{proof.outcome}: {reason}")
-    found = measure(problem, proposal)
-    total = found.sgprs if problem.phase == "sgpr" else file_total(found.vgprs, found.agprs, problem.occupancy)
-    return Label(proposal.allocator, proposal.registers, found.waves, found.copies, total)
+    measured = measure(problem, proposal)
+    total = measured.sgprs if problem.phase == "sgpr" else file_total(measured.vgprs, measured.agprs, problem.occupancy)
+    return Label(proposal.allocator, proposal.registers, measured.waves, measured.copies, total)
 
 
 def teach(

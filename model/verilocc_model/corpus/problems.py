@@ -76,12 +76,12 @@ def stated_problems(
         (function,) = file.functions
         if function.instruction_count > most_instructions:
             raise UnsupportedError(f"{function.instruction_count} instructions, more than {most_instructions}")
-        found = Stated(text, file, build_problem(file, function, machine, name))
-        if found.problem.ranges:
-            yield found
+        stated = Stated(text, file, build_problem(file, function, machine, name))
+        if stated.problem.ranges:
+            yield stated
         if phase is LlvmPhase.SGPR:
             text = compiler.resume(
-                _answered(found, machine, compiler, solver_seconds), done=phase, until=LlvmPhase.VGPR
+                _allocated(stated, machine, compiler, solver_seconds), done=phase, until=LlvmPhase.VGPR
             )
 
 
@@ -92,7 +92,7 @@ def problem_demands(problem: AllocationProblem) -> tuple[Demand, ...]:
     return demands(problem, timeline, cells, singles, fixed_occupation(problem, timeline, cells))
 
 
-def _answered(stated: Stated, machine: Target, compiler: StagedCompiler, seconds: float) -> str:
+def _allocated(stated: Stated, machine: Target, compiler: StagedCompiler, seconds: float) -> str:
     """The text after the SGPR phase."""
     proposal = _default_answer(stated.problem, seconds) if stated.problem.ranges else None
     if proposal is None:

@@ -45,11 +45,11 @@ class ShardWriter:
         directory.mkdir(parents=True, exist_ok=True)
         manifest = directory / MANIFEST
         if manifest.exists():
-            found = read_manifest(directory)
+            manifest_there = read_manifest(directory)
             for name in self._head:
-                if found.get(name) != json.loads(json.dumps(self._head[name])):
+                if manifest_there.get(name) != json.loads(json.dumps(self._head[name])):
                     raise InputError(
-                        f"the data set there has other {name}: {found.get(name)}",
+                        f"the data set there has other {name}: {manifest_there.get(name)}",
                         where=str(manifest),
                         hint="continue it with those, or choose another directory",
                     )
@@ -59,7 +59,7 @@ class ShardWriter:
             if row["shard"] and row["shard"] not in self._shards:
                 self._shards[row["shard"]] = {"records": 0, "sha256": _digest(directory / row["shard"])}
             if row["shard"]:
-                self._shards[row["shard"]]["records"] += sum(one["outcome"] == "kept" for one in row["records"])
+                self._shards[row["shard"]]["records"] += sum(record["outcome"] == "kept" for record in row["records"])
         for path in directory.iterdir():
             if _SHARD.fullmatch(path.name) and path.name not in self._shards:
                 path.unlink()
@@ -96,12 +96,12 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """
     path = directory / MANIFEST
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        manifest: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise InputError(f"this is no data set: {error}", where=str(path)) from error
-    if found.get("version") != DATA_VERSION:
-        raise InputError(f"version {found.get('version')!r} is not {DATA_VERSION}", where=str(path))
-    return found
+    if manifest.get("version") != DATA_VERSION:
+        raise InputError(f"version {manifest.get('version')!r} is not {DATA_VERSION}", where=str(path))
+    return manifest
 
 
 def read_journal(directory: Path) -> Iterator[dict[str, Any]]:

@@ -50,31 +50,31 @@ def cells(
         if families is None or family in families
     ]
     while alive:
-        left: list[tuple[Iterator[Cell], int]] = []
+        remaining: list[tuple[Iterator[Cell], int]] = []
         for pool, weight in alive:
-            taken = [cell for _, cell in zip(range(weight), pool, strict=False)]
-            yield from taken
-            if len(taken) == weight:
-                left.append((pool, weight))
-        alive = left
+            drawn = [cell for _, cell in zip(range(weight), pool, strict=False)]
+            yield from drawn
+            if len(drawn) == weight:
+                remaining.append((pool, weight))
+        alive = remaining
 
 
 def _pool(seed: int, name: str, family: str, target: str) -> Iterator[Cell]:
     # Draws and limits have generators of their own: a draw that is not valid for one target must not shift the rest.
     draws = random.Random(f"{seed}/{name}/{family}")
-    seen: set[Cell] = set()
+    drawn: set[Cell] = set()
     tries = 0
     while tries < _TRIES:
         tries += 1
-        one = random.Random(draws.getrandbits(64))
-        cell = source(name).draw(one, family, target)
+        generator = random.Random(draws.getrandbits(64))
+        cell = source(name).draw(generator, family, target)
         if cell is None:
             continue
-        if one.random() < _LIMITED:
-            limits = one.choice(_CDNA_LIMITS if target.startswith("gfx9") else _RDNA_LIMITS)
+        if generator.random() < _LIMITED:
+            limits = generator.choice(_CDNA_LIMITS if target.startswith("gfx9") else _RDNA_LIMITS)
             cell = Cell.of(name, family, target, dict(cell.shape), dict(cell.config), limits)
-        if cell in seen:
+        if cell in drawn:
             continue
-        seen.add(cell)
+        drawn.add(cell)
         tries = 0
         yield cell

@@ -18,8 +18,10 @@ def summary(journal: Rows) -> dict[str, Any]:
     ``cells`` has a row for each target, source and family, ``teachers`` for each phase and teacher how many problems it
     has a label for, and how many of those are the best known.
     """
-    kept = [(row, one) for row in journal for one in row["records"] if one["outcome"] == "kept"]
-    by_cell = Counter((row["target"], row["source"], row["family"], row["split"], one["phase"]) for row, one in kept)
+    records = [(row, record) for row in journal for record in row["records"] if record["outcome"] == "kept"]
+    by_cell = Counter(
+        (row["target"], row["source"], row["family"], row["split"], record["phase"]) for row, record in records
+    )
     names = sorted({key[:3] for key in by_cell})
     cells = [
         {
@@ -35,18 +37,20 @@ def summary(journal: Rows) -> dict[str, Any]:
         "kernels": len(journal),
         "kernels_failed": sum(bool(row["failure"]) for row in journal),
         "failures": dict(Counter(_general(row["failure"]) for row in journal if row["failure"]).most_common(12)),
-        "problems": len(kept),
-        "duplicates": sum(one["outcome"] == "duplicate" for row in journal for one in row["records"]),
-        "leaks": sum(one["outcome"] == "leak" for row in journal for one in row["records"]),
+        "problems": len(records),
+        "duplicates": sum(record["outcome"] == "duplicate" for row in journal for record in row["records"]),
+        "leaks": sum(record["outcome"] == "leak" for row in journal for record in row["records"]),
         "base_training": sum(
             row["split"] == "train" and row["source"] != HELD_OUT_SOURCE and row["target"] != HELD_OUT_TARGET
-            for row, _ in kept
+            for row, _ in records
         ),
-        "splits": dict(Counter(row["split"] for row, _ in kept)),
-        "phases": {phase: _phase([one for _, one in kept if one["phase"] == phase]) for phase in ("sgpr", "vgpr")},
+        "splits": dict(Counter(row["split"] for row, _ in records)),
+        "phases": {
+            phase: _phase([record for _, record in records if record["phase"] == phase]) for phase in ("sgpr", "vgpr")
+        },
         "over_pressure": {
-            target: _share([one for row, one in kept if row["target"] == target and one["phase"] == "vgpr"])
-            for target in sorted({row["target"] for row, _ in kept})
+            target: _share([record for row, record in records if row["target"] == target and record["phase"] == "vgpr"])
+            for target in sorted({row["target"] for row, _ in records})
         },
         "seconds_per_kernel": {"median": median(seconds), "mean": round(sum(seconds) / len(seconds), 2)}
         if seconds

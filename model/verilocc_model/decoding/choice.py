@@ -1,4 +1,4 @@
-"""Which answer a model's scores prefer, and which next: of single tokens, or of words of several tokens."""
+"""The ranking of answers by a model's scores: answers of one token, or words of several tokens."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from verilocc_model.encoding.writing import Writing
 Look = Callable[[tuple[int, ...]], Scores]
 """Scores of what may follow some tokens of an answer, of shape (columns,)."""
 
-Found = Sequence[tuple[tuple[int, ...], Scores]]
+ScoredPaths = Sequence[tuple[tuple[int, ...], Scores]]
 """Scores that are known, by the tokens of an answer that they follow; the first follow none."""
 
 
 class Choice(Protocol):
     """Reads answers in scores. ``number`` of a question and a seed decide the noise that makes a sample of the best."""
 
-    def stands(self, found: Found, draft: str, number: int) -> bool:
+    def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
         """Whether the draft is seen to be the best answer by what is known."""
         ...
 
-    def ranked(self, found: Found, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
+    def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
         """Answers by falling score; of ``options``, where they are given, all. ``look`` asks for further scores."""
         ...
 
@@ -47,13 +47,13 @@ class _OfTokens:
         self._seed = seed
         self._known = words()
 
-    def stands(self, found: Found, draft: str, number: int) -> bool:
+    def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
         """See ``Choice``."""
-        return int(self._noisy(found[0][1], number).argmax()) == self._known.ids[draft]
+        return int(self._noisy(scored[0][1], number).argmax()) == self._known.ids[draft]
 
-    def ranked(self, found: Found, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
+    def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
         """All words: to sort them is quicker than to list the options."""
-        return (self._known.words[token] for token in _descending(self._noisy(found[0][1], number)))
+        return (self._known.words[token] for token in _descending(self._noisy(scored[0][1], number)))
 
     def _noisy(self, scores: Scores, number: int) -> Scores:
         if not self._temperature:
@@ -75,17 +75,19 @@ class _OfText:
         self._temperature = temperature
         self._seed = seed
 
-    def stands(self, found: Found, draft: str, number: int) -> bool:
+    def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
         """See ``Choice``."""
-        return next(self._search(found, number, None, None), "") == draft
+        return next(self._search(scored, number, None, None), "") == draft
 
-    def ranked(self, found: Found, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
+    def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
         """See ``Choice``."""
-        return self._search(found, number, options, look)
+        return self._search(scored, number, options, look)
 
-    def _search(self, found: Found, number: int, options: Iterable[str] | None, look: Look | None) -> Iterator[str]:
+    def _search(
+        self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look | None
+    ) -> Iterator[str]:
         """Words by falling score; without ``look`` it ends where scores are needed that are not known."""
-        known = {self._writing.column_path(tokens): scores for tokens, scores in found}
+        scores_of = {self._writing.column_path(tokens): scores for tokens, scores in scored}
         open_paths = None if options is None else self._paths(options)
         start = float(gumbel(self._seed, number, 1, "/root")[0]) if self._temperature else 0.0
         # Negated value, path, logarithm of the path's probability, node: no two paths are alike, so no nodes compared.
@@ -99,7 +101,7 @@ class _OfText:
             if len(columns) == 1:
                 steps, values = [0.0], [-value]
             else:
-                scores = known.get(path)
+                scores = scores_of.get(path)
                 if scores is None:
                     if look is None:
                         return
@@ -128,13 +130,13 @@ class _OfText:
 
     def _paths(self, options: Iterable[str]) -> set[tuple[int, ...]]:
         """All beginnings of the words' paths."""
-        found: set[tuple[int, ...]] = set()
+        prefixes: set[tuple[int, ...]] = set()
         for word in options:
             if not self._writing.writes(word):
                 continue
             path = self._writing.column_path(self._writing.answer(word))
-            found.update(path[:k] for k in range(1, len(path) + 1))
-        return found
+            prefixes.update(path[:k] for k in range(1, len(path) + 1))
+        return prefixes
 
 
 def _descending(scores: Scores) -> Iterator[int]:
@@ -143,7 +145,7 @@ def _descending(scores: Scores) -> Iterator[int]:
     top = np.argpartition(-scores, few - 1)[:few]
     top = top[np.argsort(-scores[top], kind="stable")]
     yield from (int(t) for t in top)
-    seen = set(top.tolist())
+    yielded = set(top.tolist())
     for token in np.argsort(-scores, kind="stable"):
-        if int(token) not in seen:
+        if int(token) not in yielded:
             yield int(token)

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 
 from verilocc_mlir.allocators.protocol import AllocationFailure
-from verilocc_model.decoding.choice import Found, choice_of
+from verilocc_model.decoding.choice import ScoredPaths, choice_of
 from verilocc_model.decoding.scorer import Scorer, Scores
 from verilocc_model.encoding.episode import Episode
 from verilocc_model.encoding.questions import Question
@@ -135,25 +135,25 @@ class _Decoder:
         """Questions from here on, answered by the draft; then what the scorer thinks of each."""
         episode, writing = self.episode, self._writing
         tokens = list(self._pending)
-        asked: list[tuple[Question, int, int, tuple[int, ...]]] = []
+        pending: list[tuple[Question, int, int, tuple[int, ...]]] = []
         current: Question | None = question
-        while current is not None and current.draft and not current.final and len(asked) < self._chunk:
+        while current is not None and current.draft and not current.final and len(pending) < self._chunk:
             facts, answer = writing.facts(current.facts), writing.answer(current.draft)
-            if asked and self._length + len(tokens) + len(facts) + writing.longest > self.scorer.limit:
+            if pending and self._length + len(tokens) + len(facts) + writing.longest > self.scorer.limit:
                 break
             tokens += facts
-            asked.append((current, episode.mark(), len(tokens) - 1, answer))
+            pending.append((current, episode.mark(), len(tokens) - 1, answer))
             tokens += answer
             if not episode.answer(current.draft):
                 raise AssertionError(f"the draft {current.draft!r} is not allowed")
             current = episode.question()
         base = self._length
-        scores = self._ask(tokens, [at + k for _, _, at, answer in asked for k in range(len(answer))])
+        scores = self._ask(tokens, [at + k for _, _, at, answer in pending for k in range(len(answer))])
         row = 0
-        for number, (drafted, mark, position, answer) in enumerate(asked):
-            found = [(answer[:k], scores[row + k]) for k in range(len(answer))]
+        for number, (drafted, mark, position, answer) in enumerate(pending):
+            scored = [(answer[:k], scores[row + k]) for k in range(len(answer))]
             row += len(answer)
-            if self._choice.stands(found, drafted.draft, self.result.questions):
+            if self._choice.stands(scored, drafted.draft, self.result.questions):
                 self.result.questions += 1
                 self.result.agreed += 1
                 self.result.answers.append(drafted.draft)
@@ -161,7 +161,7 @@ class _Decoder:
             # The scorer prefers another answer; it is taken if the mask allows it.
             episode.rewind(mark)
             self._cut(base + position + 1)
-            self._take(found, drafted)
+            self._take(scored, drafted)
             self._chunk = max(LEAST_CHUNK, min(self._chunk, 2 * (number + 1)))
             return
         self._pending = []
@@ -186,14 +186,14 @@ class _Decoder:
         self._cut(length)
         return scores
 
-    def _take(self, found: Found, question: Question) -> None:
+    def _take(self, scored: ScoredPaths, question: Question) -> None:
         """Answer with the best-scored word that the episode takes.
 
         Raises:
             AllocationFailure: it takes none: a dead end.
         """
         options = self.episode.options() if self.episode.masked else None
-        for word in self._choice.ranked(found, self.result.questions, options, self._look):
+        for word in self._choice.ranked(scored, self.result.questions, options, self._look):
             if self.episode.answer(word):
                 self.result.questions += 1
                 self.result.agreed += word == question.draft

@@ -67,11 +67,11 @@ class FirstFit(_Stateless):
     name = "first-fit"
 
     def __init__(self) -> None:
-        known = words()
-        self._row = np.zeros(len(known.words), np.float32)
+        vocabulary = words()
+        self._row = np.zeros(len(vocabulary.words), np.float32)
         for word, score in ((APART, 2.0), (JOIN, 1.0), (FIRST, 3.0), ("order0", 2.0), ("split0", 2.0)):
-            self._row[known.ids[word]] = score
-        for word, number in known.ids.items():
+            self._row[vocabulary.ids[word]] = score
+        for word, number in vocabulary.ids.items():
             if word.startswith("grant"):
                 self._row[number] = 1.0 + 0.01 * int(word[5:])
 
@@ -86,9 +86,9 @@ class RandomChoice(_Stateless):
     name = "random"
 
     def __init__(self, seed: int) -> None:
-        known = words()
+        vocabulary = words()
         self._generator = np.random.default_rng(seed)
-        self._pointers = [known.ids[word] for word in POINTERS]
+        self._pointers = [vocabulary.ids[word] for word in POINTERS]
 
     def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
         """Noise; pointers come last."""

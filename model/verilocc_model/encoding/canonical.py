@@ -27,10 +27,10 @@ class Canonical:
 
     def restored(self, registers: Iterable[str]) -> tuple[str, ...]:
         """Registers by canonical id as registers by original id."""
-        found = [""] * len(self.original)
+        result = [""] * len(self.original)
         for old, register in zip(self.original, registers, strict=True):
-            found[old] = register
-        return tuple(found)
+            result[old] = register
+        return tuple(result)
 
     def permuted(self, registers: tuple[str, ...]) -> tuple[str, ...]:
         """Registers by original id as registers by canonical id."""
@@ -41,28 +41,28 @@ def canonical(problem: AllocationProblem) -> Canonical:
     """The canonical form of a problem."""
     layout = _Layout(problem)
     labels, signatures = _colours(problem, layout)
-    moved = layout.reordered(_block_order(problem, layout, labels))
-    blocks = tuple(moved.start[b] for b in moved.order)
-    depths = tuple(problem.block_depths[b] for b in moved.order)
+    layout_after = layout.reordered(_block_order(problem, layout, labels))
+    blocks = tuple(layout_after.start[b] for b in layout_after.order)
+    depths = tuple(problem.block_depths[b] for b in layout_after.order)
 
     def first_slot(live_range: LiveRange) -> int:
-        slots = [moved.slot(p.slot) for p in live_range.points]
-        defined = [moved.slot(p.slot) for p in live_range.points if p.kind != "use"]
+        slots = [layout_after.slot(p.slot) for p in live_range.points]
+        defined = [layout_after.slot(p.slot) for p in live_range.points if p.kind != "use"]
         return min(defined or slots, default=0)
 
     order = sorted(problem.ranges, key=lambda r: (first_slot(r), signatures[r.id], r.id))
     new = {r.id: k for k, r in enumerate(order)}
-    ranges = tuple(_moved_range(r, new[r.id], moved) for r in order)
+    ranges = tuple(_moved_range(r, new[r.id], layout_after) for r in order)
     affinities = sorted(
-        (_moved_affinity(a, new, moved) for a in problem.affinities),
+        (_moved_affinity(a, new, layout_after) for a in problem.affinities),
         key=lambda f: (f.slot, f.a, f.a_lane, f.b, f.b_lane),
     )
     fixed = sorted(
-        (replace(f, segments=moved.segments(f.segments)) for f in problem.fixed),
+        (replace(f, segments=layout_after.segments(f.segments)) for f in problem.fixed),
         key=lambda f: (f.units, f.segments, f.reason),
     )
     preferences = sorted(
-        (_moved_preference(p, new, moved) for p in problem.preferences),
+        (_moved_preference(p, new, layout_after) for p in problem.preferences),
         key=lambda p: (p.slot, p.kind, [astuple(r) for r in p.relations]),
     )
     return Canonical(
@@ -94,27 +94,27 @@ class _Layout:
 
     def pieces(self, segments: Iterable[Segment]) -> list[tuple[int, int, int]]:
         """``(block, first, end)`` with offsets from the block's start, for each block that a segment touches."""
-        found: list[tuple[int, int, int]] = []
+        result: list[tuple[int, int, int]] = []
         for first, end in segments:
             number = self.block(first)
             while first < end:
                 stop = min(end, self.stops[number]) if number + 1 < len(self.starts) else end
                 if stop > first:
-                    found.append((number, first - self.starts[number], stop - self.starts[number]))
+                    result.append((number, first - self.starts[number], stop - self.starts[number]))
                 first = stop
                 number += 1
-        return found
+        return result
 
     def reordered(self, order: list[int]) -> _Layout:
         """The same blocks laid out in another order."""
-        other = _Layout.__new__(_Layout)
-        other.starts, other.stops, other.order = self.starts, self.stops, tuple(order)
-        other.start = {}
+        reordered_layout = _Layout.__new__(_Layout)
+        reordered_layout.starts, reordered_layout.stops, reordered_layout.order = self.starts, self.stops, tuple(order)
+        reordered_layout.start = {}
         position = 0
         for number in order:
-            other.start[number] = position
+            reordered_layout.start[number] = position
             position += self.stops[number] - self.starts[number]
-        return other
+        return reordered_layout
 
     def slot(self, slot: int) -> int:
         """An old slot in this layout."""
@@ -156,18 +156,18 @@ def _colours(problem: AllocationProblem, layout: _Layout) -> tuple[list[str], li
         for group in live_range.groups:
             for b, first, end in layout.pieces(group.segments):
                 deeds.setdefault(b, []).append((first, end, group.lanes))
-        within.append([(b, _digest(done)) for b, done in sorted(deeds.items())])
-    held: list[list[object]] = [[] for _ in range(count)]
+        within.append([(b, _digest(deed)) for b, deed in sorted(deeds.items())])
+    occupied: list[list[object]] = [[] for _ in range(count)]
     for fixed in problem.fixed:
         for b, first, end in layout.pieces(fixed.segments):
-            held[b].append((fixed.units, first, end))
+            occupied[b].append((fixed.units, first, end))
     labels = [
-        _digest((b == 0, layout.stops[b] - layout.starts[b], problem.block_depths[b], sorted(held[b], key=repr)))
+        _digest((b == 0, layout.stops[b] - layout.starts[b], problem.block_depths[b], sorted(occupied[b], key=repr)))
         for b in range(count)
     ]
     signatures = [_digest(shape) for shape in shapes]
     for _ in range(_ROUNDS):
-        seen: list[list[object]] = [[] for _ in range(count)]
+        ranges_there: list[list[object]] = [[] for _ in range(count)]
         partners: list[list[object]] = [[] for _ in problem.ranges]
         for a in problem.affinities:
             lanes = (a.a_lane, a.b_lane, a.lanes, a.weight)
@@ -176,17 +176,17 @@ def _colours(problem: AllocationProblem, layout: _Layout) -> tuple[list[str], li
                 partners[a.b].append(("b", *lanes, signatures[a.a]))
         for p in problem.preferences:
             for r in p.relations:
-                asked = (p.kind, p.weight, r.a_lane, r.b_lane, r.modulus)
-                partners[r.a].append(("first", *asked, signatures[r.b]))
-                partners[r.b].append(("second", *asked, signatures[r.a]))
+                key = (p.kind, p.weight, r.a_lane, r.b_lane, r.modulus)
+                partners[r.a].append(("first", *key, signatures[r.b]))
+                partners[r.b].append(("second", *key, signatures[r.a]))
         for r, deeds_of in enumerate(within):
-            for b, done in deeds_of:
-                seen[b].append((signatures[r], done))
+            for b, deed in deeds_of:
+                ranges_there[b].append((signatures[r], deed))
         new = [
-            _digest((signatures[r], sorted((labels[b], done) for b, done in within[r]), sorted(partners[r], key=repr)))
+            _digest((signatures[r], sorted((labels[b], deed) for b, deed in within[r]), sorted(partners[r], key=repr)))
             for r in range(len(problem.ranges))
         ]
-        labels = [_digest((labels[b], sorted(seen[b], key=repr))) for b in range(count)]
+        labels = [_digest((labels[b], sorted(ranges_there[b], key=repr))) for b in range(count)]
         signatures = new
     return labels, signatures
 
@@ -211,36 +211,36 @@ def _block_order(problem: AllocationProblem, layout: _Layout, labels: list[str])
         for a in before:
             followers[a].append(b)
     order: list[int] = []
-    left = set(range(count))
+    remaining = set(range(count))
 
     def rank(b: int) -> tuple[bool, int, int, str, int]:
         return (b != 0, missing[b], -problem.block_depths[b], labels[b], b)
 
-    while left:
+    while remaining:
         # A cycle of waits (irreducible or partly defined) is broken where least is missing.
-        chosen = min(left, key=rank)
-        left.remove(chosen)
+        chosen = min(remaining, key=rank)
+        remaining.remove(chosen)
         order.append(chosen)
         for b in followers[chosen]:
             missing[b] -= 1
     return order
 
 
-def _moved_range(live_range: LiveRange, number: int, moved: _Layout) -> LiveRange:
+def _moved_range(live_range: LiveRange, number: int, layout: _Layout) -> LiveRange:
     groups = tuple(
         sorted(
-            (LaneGroup(g.lanes, moved.segments(g.segments)) for g in live_range.groups),
+            (LaneGroup(g.lanes, layout.segments(g.segments)) for g in live_range.groups),
             key=lambda g: (g.lanes, g.segments),
         )
     )
     points = tuple(
-        sorted((replace(p, slot=moved.slot(p.slot)) for p in live_range.points), key=lambda p: (p.slot, p.kind))
+        sorted((replace(p, slot=layout.slot(p.slot)) for p in live_range.points), key=lambda p: (p.slot, p.kind))
     )
     return replace(live_range, id=number, groups=groups, points=points)
 
 
-def _moved_affinity(affinity: Affinity, new: dict[int, int], moved: _Layout) -> Affinity:
-    slot = moved.slot(affinity.slot) if affinity.weight else 0
+def _moved_affinity(affinity: Affinity, new: dict[int, int], layout: _Layout) -> Affinity:
+    slot = layout.slot(affinity.slot) if affinity.weight else 0
     if affinity.b < 0:
         return replace(affinity, a=new[affinity.a], slot=slot)
     a, b = new[affinity.a], new[affinity.b]
@@ -250,6 +250,6 @@ def _moved_affinity(affinity: Affinity, new: dict[int, int], moved: _Layout) -> 
     return replace(affinity, a=b, b=a, a_lane=affinity.b_lane, b_lane=affinity.a_lane, slot=slot)
 
 
-def _moved_preference(preference: Preference, new: dict[int, int], moved: _Layout) -> Preference:
+def _moved_preference(preference: Preference, new: dict[int, int], layout: _Layout) -> Preference:
     relations = sorted((replace(r, a=new[r.a], b=new[r.b]) for r in preference.relations), key=astuple)
-    return replace(preference, relations=tuple(relations), slot=moved.slot(preference.slot))
+    return replace(preference, relations=tuple(relations), slot=layout.slot(preference.slot))

@@ -38,9 +38,9 @@ class Decided:
     def place_wrong(self, item: Item, start: int) -> None:
         """Note an answer that the mask would forbid: the registers named, if there are such, held twice or not."""
         t = self._table
-        named = start >= 0 and all(t.candidates.allows(m, start + offset) for m, offset in item.members)
+        is_register = start >= 0 and all(t.candidates.allows(m, start + offset) for m, offset in item.members)
         for member, offset in item.members:
-            self.starts[member] = start + offset if named and start + offset < t.cells.size else -1
+            self.starts[member] = start + offset if is_register and start + offset < t.cells.size else -1
 
     def take_back(self, item: Item) -> None:
         """As if the item had not been placed, right or wrong."""
@@ -63,19 +63,19 @@ class Decided:
         if every is None:
             every = self._every[item] = self._table.candidates.of(item)
         key = (every, item.reach)
-        found = self._limited.get(key)
-        if found is None:
+        candidates = self._limited.get(key)
+        if candidates is None:
             inside = below(every, self._table.cells, self._ceiling, item.reach)
-            found = self._limited[key] = (inside, frozenset(inside))
-        return found
+            candidates = self._limited[key] = (inside, frozenset(inside))
+        return candidates
 
     # --- pointers -------------------------------------------------------------------------------------------------
 
     def hint(self, item: Item) -> int:
         """The place beside what the item is copied to or from; as for each pointer, -1 where there is none."""
         _, allowed = self._candidates(item)
-        wanted = self._table.hints.starts(item, self.starts)
-        return next((s for s in wanted if s in allowed and self._packing.fits(item, s)), -1)
+        preferred = self._table.hints.starts(item, self.starts)
+        return next((s for s in preferred if s in allowed and self._packing.fits(item, s)), -1)
 
     def first(self, item: Item) -> int:
         """The cheapest free place."""
@@ -91,8 +91,8 @@ class Decided:
         machine's preferences ask."""
         if plain < 0:
             return -1
-        asked = self._table.wishes.of(item, self.starts)
-        return asked.better(plain, self._candidates(item)[0], lambda start: self._packing.fits(item, start))
+        demands = self._table.wishes.of(item, self.starts)
+        return demands.better(plain, self._candidates(item)[0], lambda start: self._packing.fits(item, start))
 
     def top(self, item: Item) -> int:
         """The last free place with a number."""
@@ -106,10 +106,10 @@ class Decided:
         for start in self.free(item):
             gaps = 0
             for offset, mask in item.cells:
-                held = occupied[start + offset]
+                times = occupied[start + offset]
                 low, high = (mask & -mask).bit_length() - 1, mask.bit_length()
-                gaps += low - (held & ((1 << low) - 1)).bit_length()
-                after = held >> high
+                gaps += low - (times & ((1 << low) - 1)).bit_length()
+                after = times >> high
                 gaps += (after & -after).bit_length() - 1 if after else len(self._table.timeline.boundaries) - high
             if best < 0 or gaps < least:
                 best, least = start, gaps

@@ -1,4 +1,4 @@
-"""Answers that need no model: the draft, and the draft with places that meet more."""
+"""Answers without a model: the draft, and the draft with the places that meet more copies and preferences."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def draft(episode: Episode, *, meets: bool = False) -> list[tuple[Question, str]
     Raises:
         AllocationFailure: as ``Episode.question``.
     """
-    given: list[tuple[Question, str]] = []
+    answers: list[tuple[Question, str]] = []
     while (question := episode.question()) is not None:
         word = usual(question, meets=meets)
         if not episode.answer(word):
             if word == question.draft or not episode.answer(question.draft):
                 raise AssertionError(f"the draft {question.draft!r} is not allowed")
             word = question.draft
-        given.append((question, word))
-    return given
+        answers.append((question, word))
+    return answers

@@ -36,8 +36,8 @@ class Window:
 
 @dataclass(frozen=True)
 class Preference:
-    """Two answers to one question, with the same answers before and the draft's behind: both assignments are proved,
-    and that of ``chosen`` is cheaper.
+    """Two answers to one question. The answers before it are the same, those after it are the draft's. Both assignments
+    are proved, and that of ``chosen`` is cheaper.
     """
 
     before: tuple[str, ...]
@@ -95,9 +95,10 @@ def windows_of(
 ) -> list[Window]:
     """The training windows of a problem with an assignment, in the order of placing that explains it best.
 
-    Where the draft is no dearer, it is told instead, with its plan, which the facts point to: another answer that is as
-    good would teach to look away from them. So is the draft with all places that meet more, where that is cheaper than
-    the draft alone. Not where there is ``advice``, which is of this assignment.
+    If the draft costs no more than the assignment, the windows show the draft and its plan, which the facts point to:
+    an equally good answer that ignores the facts would teach the model to ignore them. The draft with all places that
+    meet more is shown if it is cheaper than the draft alone. With ``advice``, which is about this assignment, the
+    assignment itself is shown.
 
     Args:
         problem: as it was built, or canonical.
@@ -112,21 +113,25 @@ def windows_of(
     form = canonical(problem)
     table = Table(form.problem)
     starts = cells_of(table, form.permuted(tuple(registers)))
-    drafts = [one for meets in (False, True) if (one := _draft(table, meets)) is not None] if advice is None else []
+    drafts = (
+        [candidate for meets in (False, True) if (candidate := _draft(table, meets)) is not None]
+        if advice is None
+        else []
+    )
     # Of drafts that cost the same, the one without.
-    drafted = min(drafts, key=lambda one: price_of(table, one[0]), default=None)
+    drafted = min(drafts, key=lambda candidate: price_of(table, candidate[0]), default=None)
     if drafted is not None and price_of(table, drafted[0]) <= price_of(table, starts):
-        return _cut(told(table, drafted[0], 0, plan=drafted[1]), limit, writing)
+        return _cut(explained_turns(table, drafted[0], 0, plan=drafted[1]), limit, writing)
     turns: list[tuple[tuple[str, ...], Turn]] = []
     prospects = Prospects()
     least: tuple[int, bool] | None = None
     for order in range(len(STRATEGIES)):
-        found = told(table, starts, order, advice=advice, prospects=prospects)
-        odd = sum(t.answer not in POINTERS for _, t in found if t.stage == "placing")
+        explained = explained_turns(table, starts, order, advice=advice, prospects=prospects)
+        odd = sum(t.answer not in POINTERS for _, t in explained if t.stage == "placing")
         # Of orders that explain it as well, the one that the facts point to.
         rank = (odd, order != prospects.order)
         if least is None or rank < least:
-            turns, least = found, rank
+            turns, least = explained, rank
         if rank == (0, False) or (not odd and prospects.order in range(order)):
             break
     return _cut(turns, limit, writing)
@@ -136,10 +141,10 @@ def _draft(table: Table, meets: bool) -> tuple[list[int], list[str]] | None:
     """First cells and plan of a draft; None if there is none."""
     try:
         episode = Episode(table)
-        given = draft(episode, meets=meets)
+        answers = draft(episode, meets=meets)
     except AllocationFailure:
         return None
-    return episode.starts, [word for question, word in given if question.stage == "planning"]
+    return episode.starts, [word for question, word in answers if question.stage == "planning"]
 
 
 def sure_windows(
@@ -172,7 +177,7 @@ def _sure(
     table: Table, joining: str, advice: Mapping[int, Advice], refuted: Sequence[int]
 ) -> list[tuple[tuple[str, ...], Turn]] | None:
     episode = Episode(table, lookahead=False, advice=advice, refuted=refuted)
-    found: list[tuple[tuple[str, ...], Turn]] = []
+    turns: list[tuple[tuple[str, ...], Turn]] = []
     plan: Iterator[str] | None = None
     while (question := episode.question()) is not None:
         header = episode.header()
@@ -189,8 +194,8 @@ def _sure(
             answer = HINT if "hint" in question.facts else FIRST
         if not episode.answer(answer):
             return None
-        found.append((header, Turn(question.stage, question.facts, answer)))
-    return found
+        turns.append((header, Turn(question.stage, question.facts, answer)))
+    return turns
 
 
 def preferred_window(table: Table, preference: Preference, *, limit: int = DEFAULT_WINDOW) -> Window:
@@ -208,14 +213,14 @@ def preferred_window(table: Table, preference: Preference, *, limit: int = DEFAU
             raise InputError(f"the preference does not fit: {word!r} is not allowed", where=where)
         transcript.add(header, Turn(question.stage, question.facts, word))
     transcript.close()
-    asked = transcript.windows[-1]
+    window = transcript.windows[-1]
     try:
         (rejected,) = domain().answer(preference.rejected)
     except KeyError as error:
         raise InputError(
             f"the preference does not fit: there is no word {preference.rejected!r}", where=where
         ) from error
-    return Window(asked.tokens, asked.answers[-1:], rejected)
+    return Window(window.tokens, window.answers[-1:], rejected)
 
 
 def _cut(turns: Iterable[tuple[tuple[str, ...], Turn]], limit: int, writing: Writing | None) -> list[Window]:
@@ -226,7 +231,7 @@ def _cut(turns: Iterable[tuple[tuple[str, ...], Turn]], limit: int, writing: Wri
     return transcript.windows
 
 
-def told(
+def explained_turns(
     table: Table,
     starts: list[int],
     order: int,
@@ -241,7 +246,7 @@ def told(
     they are not to be those that explain the assignment.
     """
     episode = Episode(table, lookahead=False, advice=advice, alone=False, prospects=prospects)
-    found: list[tuple[tuple[str, ...], Turn]] = []
+    turns: list[tuple[tuple[str, ...], Turn]] = []
     planned = iter(plan)
     while (question := episode.question()) is not None:
         header = episode.header()
@@ -252,8 +257,8 @@ def told(
                 where=f"function {table.problem.function}, {question.stage}",
                 hint="only proved assignments can be labels",
             )
-        found.append((header, Turn(question.stage, question.facts, answer)))
-    return found
+        turns.append((header, Turn(question.stage, question.facts, answer)))
+    return turns
 
 
 def cells_of(table: Table, registers: Sequence[str]) -> list[int]:
@@ -262,13 +267,13 @@ def cells_of(table: Table, registers: Sequence[str]) -> list[int]:
     Raises:
         InputError: a register is missing or in no file of the problem.
     """
-    found: list[int] = []
+    starts: list[int] = []
     for live_range, register in zip(table.problem.ranges, registers, strict=True):
         cells = table.cells.cells_of(register) if register else ()
         if not cells:
             raise InputError(f"{live_range.name} has no register of the problem: {register!r}")
-        found.append(cells[0])
-    return found
+        starts.append(cells[0])
+    return starts
 
 
 def _answer(episode: Episode, starts: list[int], order: int) -> str:
@@ -306,10 +311,10 @@ def _within(highest: dict[str, int], ceiling: dict[str, int]) -> bool:
 def _highest(table: Table, starts: Sequence[int]) -> dict[str, int]:
     """One past the highest register of each file."""
     cells = table.cells
-    found = {"sgpr": 0, "vgpr": 0, "agpr": 0}
+    highest = {"sgpr": 0, "vgpr": 0, "agpr": 0}
     for live_range, start in zip(table.problem.ranges, starts, strict=True):
         span = live_range.lanes if cells.halves == 2 else live_range.width
         bank, number = cells.register_of(start + span - 1)
         if start < cells.stop[bank]:
-            found[bank] = max(found[bank], number + 1)
-    return found
+            highest[bank] = max(highest[bank], number + 1)
+    return highest

@@ -31,7 +31,6 @@ class Features:
     def __init__(self, problem: AllocationProblem, timeline: Timeline, cells: CellMap, singles: list[Item]) -> None:
         self._problem = problem
         self._cells = cells
-        self._timeline = timeline
         self._profile = _profiles(problem, timeline, singles)
         self._spans = [_span(r) for r in problem.ranges]
         self._depths = [max((p.depth for p in r.points), default=0) for r in problem.ranges]
@@ -50,13 +49,8 @@ class Features:
         width = -(-item.reach // self._cells.halves)
         return shape_word(_BANK_WORDS.get(tuple(sorted(banks)), "-"), width, max(r.align for r in ranges))
 
-    def life(self, range_id: int) -> str:
-        """How long a range lives and how deep its uses lie."""
-        first, end = self._spans[range_id]
-        return life_word(_power(-(-(end - first) // 4)), self._depths[range_id])
-
     def item_life(self, item: Item) -> str:
-        """That of all members together."""
+        """How long the members of an item live together, and how deep their uses lie."""
         members = [member for member, _ in item.members]
         first = min(self._spans[m][0] for m in members)
         end = max(self._spans[m][1] for m in members)
@@ -80,8 +74,8 @@ class Features:
         for _, mask in item.cells[:1]:
             first = item.start
             worst = max(profile[first : mask.bit_length()], default=0)
-        left = registers - -(-worst // self._cells.halves)
-        return f"+{min(_power(max(left, 0)), SLACKS - 1)}.{int(len(item.members) > 1)}"
+        spare = registers - -(-worst // self._cells.halves)
+        return f"+{min(_power(max(spare, 0)), SLACKS - 1)}.{int(len(item.members) > 1)}"
 
     def copy(self, weight: float, a: LiveRange, b: LiveRange) -> str:
         """How often a copy runs, and whether both ends have one shape."""
@@ -107,7 +101,7 @@ def _span(live_range: LiveRange) -> tuple[int, int]:
 def _profiles(problem: AllocationProblem, timeline: Timeline, singles: list[Item]) -> dict[tuple[str, ...], list[int]]:
     """For each set of files, cells needed at each bit of the timeline by ranges that may only be in those files."""
     bits = len(timeline.boundaries)
-    found: dict[tuple[str, ...], list[int]] = {}
+    profiles: dict[tuple[str, ...], list[int]] = {}
     for banks in {r.banks for r in problem.ranges}:
         change = [0] * (bits + 1)
         for r in problem.ranges:
@@ -118,8 +112,8 @@ def _profiles(problem: AllocationProblem, timeline: Timeline, singles: list[Item
         for bit in range(bits):
             live += change[bit]
             profile.append(live)
-        found[banks] = profile
-    return found
+        profiles[banks] = profile
+    return profiles
 
 
 def _mark(change: list[int], mask: int) -> None:

@@ -133,10 +133,10 @@ class Placing:
         witness = self._witness
         contradicted = False
         if witness is not None and witness.packing.placed[item] != start:
-            moved = make_way(witness, item, start, self._table)
-            if moved is None:
+            displaced = make_way(witness, item, start, self._table)
+            if displaced is None:
                 return False
-            self._requeue(*moved)
+            self._requeue(*displaced)
             contradicted = True
         self._decided.place(item, start)
         self._next += 1
@@ -158,17 +158,17 @@ class Placing:
 
     def _requeue(self, displaced: list[Item], placed: list[Item]) -> None:
         """Ask for the parts of items that were taken apart."""
-        apart = [item for item in displaced if item not in placed]
-        if not apart:
+        split_items = [item for item in displaced if item not in placed]
+        if not split_items:
             return
-        rest = [i for i in self._queue[self._next :] if i not in apart]
+        queue = [i for i in self._queue[self._next :] if i not in split_items]
         for part in placed:
             if part not in displaced:
-                bisect.insort(rest, part, key=self._strategy.order)
+                bisect.insort(queue, part, key=self._strategy.order)
         # The item at hand comes first, whatever its parts' keys are.
         current = self.current()
-        rest.remove(current)
-        self._queue[self._next :] = [current, *rest]
+        queue.remove(current)
+        self._queue[self._next :] = [current, *queue]
 
     def _renew(self) -> None:
         """Another witness, first fit from here on, if there is one.

@@ -85,12 +85,12 @@ class Table:
     @cached_property
     def grants(self) -> tuple[int, ...]:
         """Register totals to choose from, a granule apart, from the least that could do to the whole budget."""
-        found: list[int] = []
+        totals: list[int] = []
         total = align_up(max(self.least, 1), self.granule)
-        while len(found) < GRANTS - 1 and total < self.budget:
-            found.append(total)
+        while len(totals) < GRANTS - 1 and total < self.budget:
+            totals.append(total)
             total += self.granule
-        return (*found, self.budget)
+        return (*totals, self.budget)
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
@@ -102,11 +102,11 @@ class Table:
         """Ways to share a total between the files; none where the demand of a file rules all of them out."""
         if self.scalar:
             return ({"sgpr": total},)
-        found: list[Ceiling] = []
+        ceilings: list[Ceiling] = []
         for ceiling in splits(self.problem, self.room, total):
-            if ceiling not in found:
-                found.append(ceiling)
-        return tuple(found[:SPLITS])
+            if ceiling not in ceilings:
+                ceilings.append(ceiling)
+        return tuple(ceilings[:SPLITS])
 
     def waves(self, total: int) -> int:
         """Waves that a total leaves room for."""
@@ -126,14 +126,14 @@ class Table:
     @cached_property
     def joints(self) -> tuple[Joint, ...]:
         """Pairs of ranges that copies or chains connect, heaviest first."""
-        found: list[tuple[Joint, int]] = []
+        joints: list[tuple[Joint, int]] = []
         for a in self.problem.affinities:
             distance = lane_offset(a.a_lane - a.b_lane, self.cells.halves)
             if a.b >= 0 and a.a != a.b and distance is not None:
-                found.append((Joint(a.a, a.b, distance, a.weight, chain=False), a.slot))
+                joints.append((Joint(a.a, a.b, distance, a.weight, chain=False), a.slot))
         for p in self.problem.preferences:
             if len(p.relations) == 1 and not p.relations[0].modulus:
                 relation = cell_relation(p.relations[0], self.cells)
                 if relation.a != relation.b:
-                    found.append((Joint(relation.a, relation.b, relation.distance, p.weight, chain=True), p.slot))
-        return tuple(joint for joint, _ in sorted(found, key=lambda f: (-f[0].weight, f[1], f[0].a, f[0].b)))
+                    joints.append((Joint(relation.a, relation.b, relation.distance, p.weight, chain=True), p.slot))
+        return tuple(joint for joint, _ in sorted(joints, key=lambda f: (-f[0].weight, f[1], f[0].a, f[0].b)))

@@ -94,8 +94,10 @@ class Text:
         self.columns = sorted({t for tokens in self._answers.values() for t in tokens})
         self._column = {token: k for k, token in enumerate(self.columns)}
         self.trie = self._trie()
-        told = repr([self._encode(text) for w in (BEGINNING, *words().words) for text in (w, f" {w}")] + [ARROW, END])
-        self.key = f"{TEXT}-{VOCABULARY_VERSION}-{hashlib.blake2b(told.encode(), digest_size=6).hexdigest()}"
+        tokenized = repr(
+            [self._encode(text) for w in (BEGINNING, *words().words) for text in (w, f" {w}")] + [ARROW, END]
+        )
+        self.key = f"{TEXT}-{VOCABULARY_VERSION}-{hashlib.blake2b(tokenized.encode(), digest_size=6).hexdigest()}"
 
     def _trie(self) -> Trie:
         root = Trie()
@@ -124,13 +126,13 @@ class Text:
         """Columns of the tokens of an answer."""
         return tuple(self._column[t] for t in tokens)
 
-    def header(self, found: Iterable[str]) -> list[int]:
+    def header(self, words: Iterable[str]) -> list[int]:
         """A line."""
-        return [*self._line([BEGINNING if word == BEGIN else word for word in found]), *self._encode(END)]
+        return [*self._line([BEGINNING if word == BEGIN else word for word in words]), *self._encode(END)]
 
-    def facts(self, found: Sequence[str]) -> list[int]:
+    def facts(self, words: Sequence[str]) -> list[int]:
         """A line up to its arrow."""
-        return [*self._line(found), *self._encode(ARROW)]
+        return [*self._line(words), *self._encode(ARROW)]
 
     def answer(self, word: str) -> tuple[int, ...]:
         """The word and the end of its line."""
@@ -138,12 +140,12 @@ class Text:
 
     def planned(self, tokens: Sequence[int], answers: Sequence[int]) -> frozenset[int]:
         """See ``Writing``."""
-        found: list[int] = []
+        positions: list[int] = []
         for at in answers:
             for length in self._lengths:
                 if tuple(tokens[at : at + length]) in self._plans:
-                    found += range(at, at + length)
-        return frozenset(found)
+                    positions += range(at, at + length)
+        return frozenset(positions)
 
-    def _line(self, found: Sequence[str]) -> list[int]:
-        return [t for k, word in enumerate(found) for t in self._encode(f" {word}" if k else word)]
+    def _line(self, words: Sequence[str]) -> list[int]:
+        return [t for k, word in enumerate(words) for t in self._encode(f" {word}" if k else word)]

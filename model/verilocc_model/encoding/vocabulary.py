@@ -72,27 +72,27 @@ class Words(NamedTuple):
 def words() -> Words:
     """The vocabulary."""
     families = (*FAMILIES, NONE)
-    found = [
+    vocabulary = [
         PAD, BEGIN, "sgpr", "wwm", "vgpr", "shared-file", "own-files", "needs", "of", "wave-at", "joining", "planning",
         "placing", "hint", "first", "refuted", "free", NONE, ENDLESS, ALONE, MEETS_AT, MEETS, CHAIN,
         JOIN, APART, HINT, FIRST, TOP, TIGHT,
     ]  # fmt: skip
-    found += [f"order{k}" for k in range(ORDERS)]
-    found += [f"grant{k}" for k in range(GRANTS)]
-    found += [f"split{k}" for k in range(SPLITS)]
-    found += [shape_word(b, w, a) for b in BANKS for w in WIDTHS for a in ALIGNMENTS]
-    found += [life_word(k, d) for k in range(LIVES) for d in range(DEPTHS)]
-    found += [f"{d}>{u}" for d in families for u in families]
-    found += [f"+{k}.{m}" for k in range(SLACKS) for m in range(2)]
-    found += [f"copy{w}.{r}" for w in range(WEIGHTS) for r in RELATIONS]
-    found += [str(k) for k in range(NUMBERS)]
-    found += [f"a{k}" for k in range(AGPRS)]
-    found += [f"{k}h" for k in range(HALVES)]
-    found += [f"x{k}" for k in range(SPECIALS)]
-    ids = {word: k for k, word in enumerate(found)}
-    if len(ids) != len(found):
+    vocabulary += [f"order{k}" for k in range(ORDERS)]
+    vocabulary += [f"grant{k}" for k in range(GRANTS)]
+    vocabulary += [f"split{k}" for k in range(SPLITS)]
+    vocabulary += [shape_word(b, w, a) for b in BANKS for w in WIDTHS for a in ALIGNMENTS]
+    vocabulary += [life_word(k, d) for k in range(LIVES) for d in range(DEPTHS)]
+    vocabulary += [f"{d}>{u}" for d in families for u in families]
+    vocabulary += [f"+{k}.{m}" for k in range(SLACKS) for m in range(2)]
+    vocabulary += [f"copy{w}.{r}" for w in range(WEIGHTS) for r in RELATIONS]
+    vocabulary += [str(k) for k in range(NUMBERS)]
+    vocabulary += [f"a{k}" for k in range(AGPRS)]
+    vocabulary += [f"{k}h" for k in range(HALVES)]
+    vocabulary += [f"x{k}" for k in range(SPECIALS)]
+    ids = {word: k for k, word in enumerate(vocabulary)}
+    if len(ids) != len(vocabulary):
         raise AssertionError("the vocabulary has a word twice")
-    return Words(tuple(found), ids)
+    return Words(tuple(vocabulary), ids)
 
 
 def shape_word(banks: str, width: int, align: int) -> str:

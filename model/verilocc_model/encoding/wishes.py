@@ -21,7 +21,7 @@ class Rule(NamedTuple):
         return apart % self.modulus != 0 if self.modulus else apart == 0
 
 
-class Asked:
+class Demands:
     """What is asked of the start of one item.
 
     Args:
@@ -36,20 +36,20 @@ class Asked:
 
     def unmet(self, start: int) -> float:
         """Weight of what is not met at ``start``."""
-        left = self._copies - self._places.get(start, 0.0)
-        return left + sum(weight for rules, weight in self._groups if not all(r.holds(start) for r in rules))
+        weight_unmet = self._copies - self._places.get(start, 0.0)
+        return weight_unmet + sum(weight for rules, weight in self._groups if not all(r.holds(start) for r in rules))
 
     def better(self, than: int, candidates: Iterable[int], fits: Callable[[int], bool]) -> int:
         """The first of ``candidates`` with the least unmet of those that fit; -1 where that is no less than at
         ``than``."""
-        found, least = -1, self.unmet(than)
+        best, least = -1, self.unmet(than)
         for start in candidates:
             if not least:
                 break
-            left = self.unmet(start)
-            if left < least and fits(start):
-                found, least = start, left
-        return found
+            unmet = self.unmet(start)
+            if unmet < least and fits(start):
+                best, least = start, unmet
+        return best
 
 
 class Wishes:
@@ -77,7 +77,7 @@ class Wishes:
             for member in {r.a for r in relations} | {r.b for r in relations}:
                 self._preferring[member].append(number)
 
-    def of(self, item: Item, starts: Sequence[int]) -> Asked:
+    def of(self, item: Item, starts: Sequence[int]) -> Demands:
         """What is asked of ``item`` by what has a place.
 
         A preference that is lost already asks for nothing; of one that is not, all relations count that are decided
@@ -91,9 +91,9 @@ class Wishes:
         places: dict[int, float] = {}
         numbers: set[int] = set()
         for member, offset in item.members:
-            for other, distance, weight in self._partners[member]:
-                if other not in offsets and starts[other] >= 0:
-                    start = starts[other] - distance - offset
+            for partner, distance, weight in self._partners[member]:
+                if partner not in offsets and starts[partner] >= 0:
+                    start = starts[partner] - distance - offset
                     places[start] = places.get(start, 0.0) + weight
             for cell, weight in self._cells[member]:
                 places[cell - offset] = places.get(cell - offset, 0.0) + weight
@@ -104,26 +104,26 @@ class Wishes:
             rules = _rules(relations, offsets, starts)
             if rules:
                 groups.append((rules, weight))
-        return Asked(places, groups)
+        return Demands(places, groups)
 
 
 def _rules(relations: Iterable[CellRelation], offsets: Mapping[int, int], starts: Sequence[int]) -> list[Rule]:
     """What relations say of an item's start; nothing if one of them does not hold whatever that is."""
-    found: list[Rule] = []
+    rules: list[Rule] = []
     for relation in relations:
         a, b, distance, modulus = relation
         if a in offsets and b in offsets:
-            kept = relation.holds(offsets[a], offsets[b])
+            holds = relation.holds(offsets[a], offsets[b])
         elif a in offsets:
-            kept = True
+            holds = True
             if starts[b] >= 0:
-                found.append(Rule(starts[b] - distance - offsets[a], modulus))
+                rules.append(Rule(starts[b] - distance - offsets[a], modulus))
         elif b in offsets:
-            kept = True
+            holds = True
             if starts[a] >= 0:
-                found.append(Rule(starts[a] + distance - offsets[b], modulus))
+                rules.append(Rule(starts[a] + distance - offsets[b], modulus))
         else:
-            kept = starts[a] < 0 or starts[b] < 0 or relation.holds(starts[a], starts[b])
-        if not kept:
+            holds = starts[a] < 0 or starts[b] < 0 or relation.holds(starts[a], starts[b])
+        if not holds:
             return []
-    return found
+    return rules

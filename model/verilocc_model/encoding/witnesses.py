@@ -58,31 +58,31 @@ class Witnesses:
         self._table = table
         self._joining = joining
         self._prospects = prospects
-        self._found: dict[tuple[int, int, int], Placement] = {}
-        self._tried: set[tuple[int, int, int, int]] = set()
+        self._witnesses: dict[tuple[int, int, int], Placement] = {}
+        self._failed: set[tuple[int, int, int, int]] = set()
 
     def forget(self) -> None:
         """Other copies are joined."""
-        self._found.clear()
-        self._tried.clear()
+        self._witnesses.clear()
+        self._failed.clear()
         self._prospects.forget()
 
     def of(self, order: int, grant: int, share: int, steps: int = REPAIR_STEPS) -> Placement | None:
         """The witness for a plan, None where none is found with ``steps`` of repair."""
         key = (order, grant, share)
-        found = self._found.get(key)
-        if found is not None:
-            return found
-        if (*key, steps) in self._tried:
+        witness = self._witnesses.get(key)
+        if witness is not None:
+            return witness
+        if (*key, steps) in self._failed:
             return None
-        self._tried.add((*key, steps))
+        self._failed.add((*key, steps))
         t = self._table
         ceiling = t.shares(t.grants[grant])[share]
         placement = Placement(self._joining.items, t.fixed, t.candidates, t.hints, t.cells, ceiling)
         placement.run(STRATEGIES[order])
         if placement.waiting and not (steps and placement.repair(t.parts, steps)):
             return None
-        self._found[key] = placement
+        self._witnesses[key] = placement
         return placement
 
     def reached(self, order: int, grant: int, steps: int = REPAIR_STEPS) -> bool:
@@ -92,8 +92,8 @@ class Witnesses:
 
     def plain(self, order: int) -> int:
         """The fewest registers, as an index of the grants, with which first fit in an order goes through; -1: none."""
-        found = self._prospects.plain.get(order)
-        if found is None:
+        index = self._prospects.plain.get(order)
+        if index is None:
             low, high, last = 0, 0, len(self._table.grants) - 1
             # It is near the least that could do, as a rule: steps that double, then halves.
             while not self.reached(order, high, steps=0):
@@ -107,21 +107,21 @@ class Witnesses:
                     high = middle
                 else:
                     low = middle + 1
-            found = self._prospects.plain[order] = low if low <= last else -1
-        return found
+            index = self._prospects.plain[order] = low if low <= last else -1
+        return index
 
     def repaired(self, order: int) -> int:
         """The fewest registers, in steps of a wave, for which there is a witness; fewer granules without repair, as
         long as no more copies are left."""
-        found = self._prospects.repaired.get(order)
-        if found is None:
+        index = self._prospects.repaired.get(order)
+        if index is None:
             level = next((k for k in self._table.steps if self.reached(order, k)), -1)
             plain = self.plain(order)
-            found = level
+            index = level
             if level >= 0 and 0 <= plain < level:
-                found = self._without_copies(order, plain)
-            self._prospects.repaired[order] = found
-        return found
+                index = self._without_copies(order, plain)
+            self._prospects.repaired[order] = index
+        return index
 
     def _without_copies(self, order: int, grant: int) -> int:
         """The fewest registers from ``grant`` on for which no more copies are left than for all that cost no wave."""
@@ -143,9 +143,9 @@ class Witnesses:
     def _costs(self, order: int, grant: int, steps: int = REPAIR_STEPS) -> Iterator[tuple[Cost, int]]:
         """What the witnesses for a grant cost, each with its share."""
         for share in range(len(self._table.shares(self._table.grants[grant]))):
-            found = self.of(order, grant, share, steps)
-            if found is not None:
-                yield self._table.cost.of(found.starts), share
+            witness = self.of(order, grant, share, steps)
+            if witness is not None:
+                yield self._table.cost.of(witness.starts), share
 
     def best_share(self, order: int, grant: int, steps: int = REPAIR_STEPS) -> int:
         """The share whose witness is cheapest; -1: none has one."""
@@ -175,23 +175,23 @@ def make_way(witness: Placement, item: Item, start: int, table: Table) -> tuple[
     """
     packing = witness.packing
     origin = witness.lift(item)
-    others = packing.conflicts(item, start)
-    if len(others) > DISPLACED:
+    conflicting = packing.conflicts(item, start)
+    if len(conflicting) > DISPLACED:
         witness.put(item, origin)
         return None
-    homes = [(other, witness.lift(other)) for other in others]
+    homes = [(obstacle, witness.lift(obstacle)) for obstacle in conflicting]
     witness.put(item, start)
     placed: list[Item] = []
-    for other, _ in sorted(homes, key=lambda pair: by_area(pair[0])):
-        if not _settle(witness, other, placed, table):
-            for done in placed:
-                witness.lift(done)
+    for obstacle, _ in sorted(homes, key=lambda pair: by_area(pair[0])):
+        if not _settle(witness, obstacle, placed, table):
+            for settled in placed:
+                witness.lift(settled)
             witness.lift(item)
-            for whom, home in homes:
-                witness.put(whom, home)
+            for evicted, home in homes:
+                witness.put(evicted, home)
             witness.put(item, origin)
             return None
-    return others, placed
+    return conflicting, placed
 
 
 def _settle(witness: Placement, item: Item, placed: list[Item], table: Table) -> bool:

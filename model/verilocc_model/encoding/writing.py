@@ -43,11 +43,11 @@ class Writing(Protocol):
         """Tokens that occur in answers: the columns of what a model scores, in this order."""
         ...
 
-    def header(self, found: Iterable[str]) -> list[int]:
+    def header(self, words: Iterable[str]) -> list[int]:
         """What a window begins with."""
         ...
 
-    def facts(self, found: Sequence[str]) -> list[int]:
+    def facts(self, words: Sequence[str]) -> list[int]:
         """What comes before an answer."""
         ...
 
@@ -77,13 +77,13 @@ class Domain:
         self.columns = slice(0, len(self._known.words))
         self._plans = frozenset(k for word, k in self._known.ids.items() if is_plan(word))
 
-    def header(self, found: Iterable[str]) -> list[int]:
+    def header(self, words: Iterable[str]) -> list[int]:
         """A token a word."""
-        return self._known.encode(found)
+        return self._known.encode(words)
 
-    def facts(self, found: Sequence[str]) -> list[int]:
+    def facts(self, words: Sequence[str]) -> list[int]:
         """A token a word."""
-        return self._known.encode(found)
+        return self._known.encode(words)
 
     def answer(self, word: str) -> tuple[int, ...]:
         """One token."""

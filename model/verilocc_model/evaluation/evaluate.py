@@ -26,7 +26,7 @@ from verilocc_mlir.allocators.exact import ExactAllocator
 from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
 from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
-from verilocc_model.advice import told_of
+from verilocc_model.advice import guidance_of
 from verilocc_model.corpus.labels import IMPROVED, improving
 from verilocc_model.decoding.decoder import Decoded, Sampling, decode
 from verilocc_model.decoding.scorer import FirstFit, RandomChoice, Scorer
@@ -126,36 +126,36 @@ def evaluate(problems: Iterable[Labelled], model: Callable[[str], Scorer] | None
         yield from _of_problem(problem, model, config)
 
 
-def _of_problem(asked: Labelled, model: Callable[[str], Scorer] | None, config: EvalConfig) -> Iterator[Row]:
-    rivals = _rivals(asked)
+def _of_problem(labelled: Labelled, model: Callable[[str], Scorer] | None, config: EvalConfig) -> Iterator[Row]:
+    rivals = _rivals(labelled)
     for policy in config.policies:
         for mode in config.modes:
             if (policy in (*DRAFTS, *ALGORITHMS) and mode != "masked") or (policy == "model" and model is None):
                 continue
             if policy in ALGORITHMS:
-                yield _by_algorithm(asked, rivals, policy, config)
+                yield _by_algorithm(labelled, rivals, policy, config)
                 continue
             for sample in range(-1, config.samples if policy == "model" else 0):
-                scorer = _scorer(policy, asked.target, model, config.seed)
-                row, refuted = _answered(asked, rivals, scorer, policy, mode, sample, FIRST, (), config)
+                scorer = _scorer(policy, labelled.target, model, config.seed)
+                row, refuted = _answered(labelled, rivals, scorer, policy, mode, sample, FIRST, (), config)
                 yield row
                 if policy == "model" and mode == "unmasked" and config.feedback and refuted:
-                    yield _answered(asked, rivals, scorer, policy, mode, sample, TOLD, refuted, config)[0]
-                    yield _answered(asked, rivals, scorer, policy, mode, sample, BLIND, (), config)[0]
+                    yield _answered(labelled, rivals, scorer, policy, mode, sample, TOLD, refuted, config)[0]
+                    yield _answered(labelled, rivals, scorer, policy, mode, sample, BLIND, (), config)[0]
 
 
-def _rivals(asked: Labelled) -> tuple[Price | None, Price | None]:
+def _rivals(labelled: Labelled) -> tuple[Price | None, Price | None]:
     """What the deterministic allocator's answer costs, and LLVM's greedy one's."""
-    form = canonical(asked.problem)
+    form = canonical(labelled.problem)
     table = Table(form.problem)
-    mine: Price | None = None
+    deterministic: Price | None = None
     try:
-        found = allocator("deterministic").allocate(asked.problem)
-        mine = price_of(table, cells_of(table, form.permuted(found.registers)))
+        proposal = allocator("deterministic").allocate(labelled.problem)
+        deterministic = price_of(table, cells_of(table, form.permuted(proposal.registers)))
     except AllocationFailure:
         pass
-    llvm = price_of(table, cells_of(table, form.permuted(asked.greedy))) if asked.greedy else None
-    return mine, llvm
+    llvm = price_of(table, cells_of(table, form.permuted(labelled.greedy))) if labelled.greedy else None
+    return deterministic, llvm
 
 
 def _scorer(policy: str, target: str, model: Callable[[str], Scorer] | None, seed: int) -> Scorer | None:
@@ -165,7 +165,7 @@ def _scorer(policy: str, target: str, model: Callable[[str], Scorer] | None, see
 
 
 def _answered(
-    asked: Labelled,
+    labelled: Labelled,
     rivals: tuple[Price | None, Price | None],
     scorer: Scorer | None,
     policy: str,
@@ -181,29 +181,29 @@ def _answered(
     seed = config.seed * 1000 + sample + (_AGAIN_SEED if attempt != FIRST else 0)
     sampling = Sampling(temperature, seed, config.seconds)
     start, cpu = time.perf_counter(), time.process_time()
-    done = Decoded()
+    decoded = Decoded()
     outcome, reason = "failed", ""
     proved: Proposal | None = None
     refutations: tuple[Refutation, ...] = ()
     try:
-        part, form, table = _asked_about(asked.problem, refuted)
+        part, form, table = _asked_about(labelled.problem, refuted)
         table.check_pressure()
-        told = told_of(part.refuted, form, table)
+        guidance = guidance_of(part.refuted, form, table)
         episode = Episode(
             table,
             mask=mode != "unmasked",
             lookahead=mode == "masked",
-            advice=told.advice,
-            refuted=told.grants,
-            sure=len(part.ids) < len(asked.problem.ranges),
+            advice=guidance.advice,
+            refuted=guidance.grants,
+            sure=len(part.ids) < len(labelled.problem.ranges),
         )
-        done = decode(episode, scorer, sampling) if scorer else _drafted(episode, policy == MEETING)
+        decoded = decode(episode, scorer, sampling) if scorer else _drafted(episode, policy == MEETING)
         cpu = time.process_time() - cpu
-        proposal = Proposal(PROBLEM_VERSION, policy, part.whole(form.restored(done.registers)))
-        proof = prove(asked.problem, proposal, timeout_s=config.seconds)
+        proposal = Proposal(PROBLEM_VERSION, policy, part.whole(form.restored(decoded.registers)))
+        proof = prove(labelled.problem, proposal, timeout_s=config.seconds)
         outcome = str(proof.outcome).lower()
         if proof.violations:
-            refutations = (refutation_of(asked.problem, proposal, proof),)
+            refutations = (refutation_of(labelled.problem, proposal, proof),)
         if proof.outcome is Outcome.PROVED:
             proved = proposal
         elif proof.violations:
@@ -212,11 +212,12 @@ def _answered(
         cpu = time.process_time() - cpu
         reason = failure.reason
     wall = time.perf_counter() - start
-    price = None if proved is None else _price(asked.problem, proved)
+    price = None if proved is None else _price(labelled.problem, proved)
     row = Row(
-        asked.name, asked.source, asked.family, asked.target, asked.phase, len(asked.problem.ranges), policy, mode,
-        sample, attempt, outcome, reason, price, *rivals, done.questions, done.agreed,
-        done.refused, done.passes, done.tokens, round(cpu, 4), round(wall, 4),
+        labelled.name, labelled.source, labelled.family, labelled.target, labelled.phase,
+        len(labelled.problem.ranges), policy, mode,
+        sample, attempt, outcome, reason, price, *rivals, decoded.questions, decoded.agreed,
+        decoded.refused, decoded.passes, decoded.tokens, round(cpu, 4), round(wall, 4),
     )  # fmt: skip
     return row, refutations
 
@@ -240,21 +241,24 @@ def _price(problem: AllocationProblem, proposal: Proposal) -> Price:
     return price_of(table, cells_of(table, form.permuted(proposal.registers)))
 
 
-def _by_algorithm(asked: Labelled, rivals: tuple[Price | None, Price | None], policy: str, config: EvalConfig) -> Row:
+def _by_algorithm(
+    labelled: Labelled, rivals: tuple[Price | None, Price | None], policy: str, config: EvalConfig
+) -> Row:
     answer = {EXACT: _exactly, IMPROVED: _improved}[policy]
     start, cpu = time.perf_counter(), time.process_time()
     outcome, reason = "failed", ""
     price: Price | None = None
     try:
-        proposal, reason = answer(asked.problem, config)
-        proof = prove(asked.problem, proposal, timeout_s=config.seconds)
+        proposal, reason = answer(labelled.problem, config)
+        proof = prove(labelled.problem, proposal, timeout_s=config.seconds)
         outcome = str(proof.outcome).lower()
         if proof.outcome is Outcome.PROVED and not reason:
-            price = _price(asked.problem, proposal)
+            price = _price(labelled.problem, proposal)
     except AllocationFailure as failure:
         reason = failure.reason
     return Row(
-        asked.name, asked.source, asked.family, asked.target, asked.phase, len(asked.problem.ranges), policy, "masked",
+        labelled.name, labelled.source, labelled.family, labelled.target, labelled.phase,
+        len(labelled.problem.ranges), policy, "masked",
         -1, FIRST, outcome, reason, price, *rivals, 0, 0, 0, 0, 0, round(time.process_time() - cpu, 4),
         round(time.perf_counter() - start, 4),
     )  # fmt: skip
@@ -262,10 +266,10 @@ def _by_algorithm(asked: Labelled, rivals: tuple[Price | None, Price | None], po
 
 def _exactly(problem: AllocationProblem, config: EvalConfig) -> tuple[Proposal, str]:
     """The exact allocator's answer; ``open`` where it is not proved that nothing is cheaper."""
-    found = ExactAllocator(config.exact_seconds, order="waves").solve(problem)
+    result = ExactAllocator(config.exact_seconds, order="waves").solve(problem)
     table = Table(canonical(problem).problem)
-    fewest_waves_lost = table.waves(found.registers) >= table.waves(found.registers_bound)
-    return found.proposal, "" if fewest_waves_lost and found.copies_optimal else "open"
+    fewest_waves_lost = table.waves(result.registers) >= table.waves(result.registers_bound)
+    return result.proposal, "" if fewest_waves_lost and result.copies_optimal else "open"
 
 
 def _improved(problem: AllocationProblem, config: EvalConfig) -> tuple[Proposal, str]:
@@ -274,9 +278,9 @@ def _improved(problem: AllocationProblem, config: EvalConfig) -> tuple[Proposal,
 
 
 def _drafted(episode: Episode, meets: bool) -> Decoded:
-    given = draft(episode, meets=meets)
-    agreed = sum(word == question.draft for question, word in given)
-    return Decoded(episode.registers(), questions=len(given), agreed=agreed)
+    answers = draft(episode, meets=meets)
+    agreed = sum(word == question.draft for question, word in answers)
+    return Decoded(episode.registers(), questions=len(answers), agreed=agreed)
 
 
 def pass_at(k: int, right: int, samples: int) -> float:
@@ -291,11 +295,11 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
     Problems whose peak pressure exceeds the file are counted apart (``do_not_fit``): no assignment exists for them.
     """
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     keys = sorted({(r.target, r.family, r.source, r.policy, r.mode) for r in rows})
     for key in keys:
-        mine = [r for r in rows if (r.target, r.family, r.source, r.policy, r.mode) == key]
-        first = [r for r in mine if r.sample < 0 and r.attempt == FIRST]
+        own_rows = [r for r in rows if (r.target, r.family, r.source, r.policy, r.mode) == key]
+        first = [r for r in own_rows if r.sample < 0 and r.attempt == FIRST]
         fitting = [r for r in first if r.reason != "pressure"]
         proved = [r for r in fitting if r.proved]
         entry: dict[str, Any] = {
@@ -309,53 +313,53 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "decode_seconds": round(sum(r.decode_seconds for r in first), 2),
             "slowest_seconds": max((r.wall_seconds for r in first), default=0.0),
         }
-        entry.update(_sampled(mine, {r.name + r.phase for r in fitting}))
-        found.append(entry)
-    return found
+        entry.update(_sampled(own_rows, {r.name + r.phase for r in fitting}))
+        entries.append(entry)
+    return entries
 
 
 def _against(name: str, pairs: Iterable[tuple[Price | None, Price | None]]) -> dict[str, Any]:
     """Shares of the problems that both have an answer to."""
-    both = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+    both = [(price, rival_price) for price, rival_price in pairs if price is not None and rival_price is not None]
     return {
         f"compared_to_{name}": len(both),
-        f"no_worse_than_{name}": _share(sum(mine <= theirs for mine, theirs in both), len(both)),
-        f"better_than_{name}": _share(sum(mine < theirs for mine, theirs in both), len(both)),
+        f"no_worse_than_{name}": _share(sum(price <= rival_price for price, rival_price in both), len(both)),
+        f"better_than_{name}": _share(sum(price < rival_price for price, rival_price in both), len(both)),
     }
 
 
 def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
     """pass@k of the samples, the best of all answers against the others', and second attempts, told and blind."""
-    found: dict[str, Any] = {}
-    told = [r for r in rows if r.attempt == TOLD]
-    if told:
+    result: dict[str, Any] = {}
+    told_rows = [r for r in rows if r.attempt == TOLD]
+    if told_rows:
         blind = [r for r in rows if r.attempt == BLIND]
-        found["refuted_at_first"] = len(told)
-        found["second_attempt_told"] = _share(sum(r.proved for r in told), len(told))
-        found["second_attempt_blind"] = _share(sum(r.proved for r in blind), len(blind))
+        result["refuted_at_first"] = len(told_rows)
+        result["second_attempt_told"] = _share(sum(r.proved for r in told_rows), len(told_rows))
+        result["second_attempt_blind"] = _share(sum(r.proved for r in blind), len(blind))
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.attempt == FIRST and row.name + row.phase in fitting:
             groups.setdefault(row.name + row.phase, []).append(row)
     samples = min((sum(r.sample >= 0 for r in g) for g in groups.values()), default=0)
     if not samples:
-        return found
-    found["samples"] = samples
+        return result
+    result["samples"] = samples
     for k in (1, 10, 100):
         if k <= samples:
             drawn = [[r.proved for r in g if r.sample >= 0] for g in groups.values()]
-            rates = [pass_at(k, sum(one), len(one)) for one in drawn]
-            found[f"sampled_pass@{k}"] = round(sum(rates) / len(rates), 4)
+            rates = [pass_at(k, sum(outcomes), len(outcomes)) for outcomes in drawn]
+            result[f"sampled_pass@{k}"] = round(sum(rates) / len(rates), 4)
     for name in ("deterministic", "greedy"):
         best = [
             (min((r.price for r in g if r.price is not None), default=None), getattr(g[0], name))
             for g in groups.values()
         ]
-        found.update({f"best_{k}": v for k, v in _against(name, best).items()})
-    return found
+        result.update({f"best_{k}": v for k, v in _against(name, best).items()})
+    return result
 
 
-def better_than(rows: Sequence[Row], other: str, mode: str = "masked") -> list[dict[str, Any]]:
+def better_than(rows: Sequence[Row], rival: str, mode: str = "masked") -> list[dict[str, Any]]:
     """For each cell, how often the model's price is below, equal to and above another policy's."""
     prices: dict[tuple[str, ...], dict[str, Price | None]] = {}
     for r in rows:
@@ -363,15 +367,15 @@ def better_than(rows: Sequence[Row], other: str, mode: str = "masked") -> list[d
             key = (r.target, r.family, r.source, r.name, r.phase)
             prices.setdefault(key, {})[r.policy] = r.price
     cells: dict[tuple[str, ...], list[int]] = {}
-    for key, found in prices.items():
-        mine, theirs = found.get("model"), found.get(other)
-        if mine is not None and theirs is not None:
+    for key, price_of_policy in prices.items():
+        price, rival_price = price_of_policy.get("model"), price_of_policy.get(rival)
+        if price is not None and rival_price is not None:
             cell = cells.setdefault(key[:3], [0, 0, 0])
-            cell[0 if mine < theirs else 1 if mine == theirs else 2] += 1
+            cell[0 if price < rival_price else 1 if price == rival_price else 2] += 1
     return [
         {
             **dict(zip(("target", "family", "source"), cell, strict=True)),
-            "against": other,
+            "against": rival,
             "below": counts[0],
             "equal": counts[1],
             "above": counts[2],
@@ -394,11 +398,11 @@ def report(rows: Sequence[Row], config: EvalConfig, about: dict[str, Any]) -> di
     }
 
 
-def written(found: dict[str, Any]) -> str:
+def written(summed: dict[str, Any]) -> str:
     """A report as JSON, an answer a line."""
-    rest = {k: v for k, v in found.items() if k != "rows"}
-    rows = ",\n".join(json.dumps(row) for row in found["rows"])
-    return f'{json.dumps(rest, indent=1)[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'
+    head = {k: v for k, v in summed.items() if k != "rows"}
+    rows = ",\n".join(json.dumps(row) for row in summed["rows"])
+    return f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'
 
 
 def _share(part: int, whole: int) -> float | None:

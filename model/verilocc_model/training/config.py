@@ -95,21 +95,21 @@ def load_config(path: Path | None, overrides: dict[str, Any] | None = None) -> T
             raise InputError(f"no training configuration: {error}", where=str(path)) from error
     data.update(overrides or {})
     defaults = TrainConfig()
-    known = {f.name for f in fields(TrainConfig)}
+    names = {f.name for f in fields(TrainConfig)}
     where = str(path) if path else ""
     for name, value in data.items():
-        if name not in known:
+        if name not in names:
             raise InputError(
-                f"there is no setting {name!r}", where=where, hint=f"there are: {', '.join(sorted(known))}"
+                f"there is no setting {name!r}", where=where, hint=f"there are: {', '.join(sorted(names))}"
             )
-        wanted = type(getattr(defaults, name))
-        if wanted is tuple:
+        expected = type(getattr(defaults, name))
+        if expected is tuple:
             data[name] = tuple(value)
-        elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        elif expected is float and isinstance(value, int) and not isinstance(value, bool):
             data[name] = float(value)
-        elif type(value) is not wanted:
-            raise InputError(f"{name} must be of type {wanted.__name__}, not {value!r}", where=where)
-    found = replace(defaults, **data)
-    if found.encoding not in WRITINGS:
-        raise InputError(f"encoding is {found.encoding!r}, not one of {', '.join(WRITINGS)}", where=where)
-    return found
+        elif type(value) is not expected:
+            raise InputError(f"{name} must be of type {expected.__name__}, not {value!r}", where=where)
+    config = replace(defaults, **data)
+    if config.encoding not in WRITINGS:
+        raise InputError(f"encoding is {config.encoding!r}, not one of {', '.join(WRITINGS)}", where=where)
+    return config

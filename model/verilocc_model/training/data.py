@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verilocc_mlir.errors import InputError
-from verilocc_model.advice import told_of
+from verilocc_model.advice import guidance_of
 from verilocc_model.encoding.canonical import canonical
 from verilocc_model.encoding.examples import Window, cells_of, preferred_window, sure_windows, windows_of
 from verilocc_model.encoding.placing import Advice
@@ -35,54 +35,54 @@ def encoded(
 ) -> list[Window]:
     """The windows of a labelled problem; kept in ``cache``, from where they are read the next time."""
     writing = writing or domain()
-    kept: Path | None = None
+    cached: Path | None = None
     if cache is not None:
         key = f"{writing.key}.{EXAMPLES_VERSION}/{window}/{advice_rate}/{entry.key}"
-        kept = cache / f"{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.npz"
-        if kept.exists():
-            return _unpacked(kept)
-    found = entry.read()
+        cached = cache / f"{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.npz"
+        if cached.exists():
+            return _unpacked(cached)
+    labelled = entry.read()
     windows: list[Window] = []
-    if found.registers:
+    if labelled.registers:
         # Few of the examples show made-up refutations: the same ones in every run.
         generator = random.Random(entry.key)
-        advice = made_up(found, generator) if generator.random() < advice_rate else None
-        windows += windows_of(found.problem, found.registers, limit=window, advice=advice, writing=writing)
-    if found.registers or found.refuted:
-        windows += _alone(found, window, writing)
-    if found.preferences:
-        windows += _preferred(found, window, writing)
-    if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        _pack(kept, windows)
+        advice = made_up(labelled, generator) if generator.random() < advice_rate else None
+        windows += windows_of(labelled.problem, labelled.registers, limit=window, advice=advice, writing=writing)
+    if labelled.registers or labelled.refuted:
+        windows += _alone(labelled, window, writing)
+    if labelled.preferences:
+        windows += _preferred(labelled, window, writing)
+    if cached is not None:
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        _pack(cached, windows)
     return windows
 
 
-def _alone(found: Labelled, window: int, writing: Writing) -> list[Window]:
+def _alone(labelled: Labelled, window: int, writing: Writing) -> list[Window]:
     """How the problem is answered without look-ahead; where proposals were refuted, how it is after each of them."""
-    if not found.refuted:
-        return _some(sure_windows(Table(canonical(found.problem).problem), limit=window, writing=writing))
+    if not labelled.refuted:
+        return _some(sure_windows(Table(canonical(labelled.problem).problem), limit=window, writing=writing))
     windows: list[Window] = []
-    for refutation in found.refuted:
-        for part in remainders(found.problem, (refutation,)):
+    for refutation in labelled.refuted:
+        for part in remainders(labelled.problem, (refutation,)):
             form = canonical(part.problem)
             table = Table(form.problem)
-            told = told_of(part.refuted, form, table)
-            sure = sure_windows(table, limit=window, advice=told.advice, refuted=told.grants, writing=writing)
+            guidance = guidance_of(part.refuted, form, table)
+            sure = sure_windows(table, limit=window, advice=guidance.advice, refuted=guidance.grants, writing=writing)
             windows += _some(sure)
     return windows
 
 
-def _preferred(found: Labelled, window: int, writing: Writing) -> list[Window]:
+def _preferred(labelled: Labelled, window: int, writing: Writing) -> list[Window]:
     """A window for each preference.
 
     Raises:
         InputError: the model reads text: an answer then is several tokens.
     """
     if writing.kind != WORDS:
-        raise InputError("preferences are trained with words, not with text", where=found.name)
-    table = Table(canonical(found.problem).problem)
-    return [preferred_window(table, preference, limit=window) for preference in found.preferences]
+        raise InputError("preferences are trained with words, not with text", where=labelled.name)
+    table = Table(canonical(labelled.problem).problem)
+    return [preferred_window(table, preference, limit=window) for preference in labelled.preferences]
 
 
 def _some(windows: list[Window]) -> list[Window]:
@@ -90,24 +90,24 @@ def _some(windows: list[Window]) -> list[Window]:
     return windows[:2] + windows[2::SHOWN]
 
 
-def made_up(found: Labelled, generator: random.Random, share: float = 0.1) -> dict[int, Advice]:
+def made_up(labelled: Labelled, generator: random.Random, share: float = 0.1) -> dict[int, Advice]:
     """Refutations such as an earlier attempt could have met: for some ranges, a register that another one has there.
 
     The assignment stays the answer, so a model learns to keep away from what was refuted; for half of the ranges the
     register it has is among the free ones.
     """
-    form = canonical(found.problem)
+    form = canonical(labelled.problem)
     table = Table(form.problem)
-    starts = cells_of(table, form.permuted(found.registers))
+    starts = cells_of(table, form.permuted(labelled.registers))
     advice: dict[int, Advice] = {}
     for number, start in enumerate(starts):
         if generator.random() >= share:
             continue
-        other = starts[generator.randrange(len(starts))]
-        if other == start or not table.candidates.allows(number, other):
+        other_start = starts[generator.randrange(len(starts))]
+        if other_start == start or not table.candidates.allows(number, other_start):
             continue
         free = (start,) if generator.random() < 0.5 else ()
-        advice[number] = Advice(refuted=(other,), free=free)
+        advice[number] = Advice(refuted=(other_start,), free=free)
     return advice
 
 
@@ -157,30 +157,30 @@ def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing |
     after the first time such windows are shown with other grants, in the same order of size.
     """
     writing = writing or domain()
-    found: list[Window] = []
+    planning: list[Window] = []
     for window in windows:
         if window.rejected >= 0:
             continue
         last = max(writing.planned(window.tokens, window.answers), default=-1)
         if last >= 0:
-            found.append(Window(window.tokens[: last + 1], tuple(a for a in window.answers if a <= last)))
+            planning.append(Window(window.tokens[: last + 1], tuple(a for a in window.answers if a <= last)))
     if writing.kind != WORDS:
         # Words of text have no token of their own to put another in the place of.
-        return found * repeats
-    alone = words().ids[ALONE]
+        return planning * repeats
+    alone_word = words().ids[ALONE]
     generator = random.Random(seed)
-    shown: list[Window] = []
+    repeated: list[Window] = []
     for repeat in range(repeats):
-        shown += [_regranted(w, generator) if repeat and w.tokens[1] == alone else w for w in found]
-    return shown
+        repeated += [_regranted(w, generator) if repeat and w.tokens[1] == alone_word else w for w in planning]
+    return repeated
 
 
 def _regranted(window: Window, generator: random.Random) -> Window:
     """The window with other grants, larger ones for larger ones."""
     first = words().ids["grant0"]
-    named = sorted({t for t in window.tokens if first <= t < first + GRANTS})
-    other = dict(zip(named, sorted(generator.sample(range(first, first + GRANTS), len(named))), strict=True))
-    return Window(tuple(other.get(t, t) for t in window.tokens), window.answers)
+    grants = sorted({t for t in window.tokens if first <= t < first + GRANTS})
+    substitutes = dict(zip(grants, sorted(generator.sample(range(first, first + GRANTS), len(grants))), strict=True))
+    return Window(tuple(substitutes.get(t, t) for t in window.tokens), window.answers)
 
 
 def _batch(windows: list[Window], planning_weight: float, writing: Writing) -> Batch:
@@ -217,9 +217,9 @@ def _unpacked(path: Path) -> list[Window]:
         tokens, answers = data["tokens"].tolist(), data["answers"].tolist()
         lengths, counts = data["lengths"].tolist(), data["counts"].tolist()
         rejected = data["rejected"].tolist()
-    found: list[Window] = []
+    windows: list[Window] = []
     t = a = 0
-    for length, count, other in zip(lengths, counts, rejected, strict=True):
-        found.append(Window(tuple(tokens[t : t + length]), tuple(answers[a : a + count]), other))
+    for length, count, rejected_word in zip(lengths, counts, rejected, strict=True):
+        windows.append(Window(tuple(tokens[t : t + length]), tuple(answers[a : a + count]), rejected_word))
         t, a = t + length, a + count
-    return found
+    return windows

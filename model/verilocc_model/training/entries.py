@@ -101,12 +101,12 @@ def entries(directories: Iterable[Path], hold_out: float) -> list[Entry]:
     Raises:
         InputError: a directory is none; a data set is damaged; a file is not called as it should be.
     """
-    found: list[Entry] = []
+    result: list[Entry] = []
     for directory in directories:
         if not directory.is_dir():
             raise InputError("is no directory of labelled problems", where=str(directory))
-        found += _of_data_set(directory) if (directory / MANIFEST).exists() else _of_files(directory, hold_out)
-    return sorted(found, key=lambda e: hashlib.blake2b(e.key.encode()).digest())
+        result += _of_data_set(directory) if (directory / MANIFEST).exists() else _of_files(directory, hold_out)
+    return sorted(result, key=lambda e: hashlib.blake2b(e.key.encode()).digest())
 
 
 def _of_data_set(directory: Path) -> Iterator[Entry]:
@@ -212,28 +212,28 @@ def write_each(
     counts: Counter[str] = Counter()
     out.mkdir(parents=True, exist_ok=True)
     for number, entry in enumerate(chosen, 1):
-        asked = entry.read()
+        labelled = entry.read()
         digest = hashlib.blake2b(entry.key.encode(), digest_size=5).hexdigest()
-        kernel = entry.kernel.removeprefix(f"{asked.source}.")
-        path = out / f"{asked.source}.{kernel}.{asked.target}.{asked.phase}.{digest}.json.gz"
-        if not path.exists() and (found := find(asked, counts)) is not None:
-            write_file(path, asked, found)
+        kernel = entry.kernel.removeprefix(f"{labelled.source}.")
+        path = out / f"{labelled.source}.{kernel}.{labelled.target}.{labelled.phase}.{digest}.json.gz"
+        if not path.exists() and (fields_found := find(labelled, counts)) is not None:
+            write_file(path, labelled, fields_found)
         if number % 50 == 0 or number == len(chosen):
             say(f"{number} of {len(chosen)} problems: {', '.join(f'{k} {n}' for k, n in sorted(counts.items()))}")
     return counts
 
 
-def write_file(path: Path, asked: Labelled, found: Mapping[str, Any]) -> None:
+def write_file(path: Path, labelled: Labelled, extra: Mapping[str, Any]) -> None:
     """What ``read_file`` reads: the problem, and fields of JSON; without ``registers`` it has no label."""
     row = {
-        "name": asked.name, "source": asked.source, "family": asked.family, "target": asked.target,
-        "phase": asked.phase, "problem": json.loads(to_json(asked.problem)), "registers": None, **found,
+        "name": labelled.name, "source": labelled.source, "family": labelled.family, "target": labelled.target,
+        "phase": labelled.phase, "problem": json.loads(to_json(labelled.problem)), "registers": None, **extra,
     }  # fmt: skip
     write_whole(path, gzip.compress(json.dumps(row).encode(), 6, mtime=0))
 
 
 def _refutation(row: dict[str, Any]) -> Refutation:
-    found = tuple(
+    counterexamples = tuple(
         Counterexample(
             str(c["rule"]), tuple(c["ranges"]), int(c["slot"]), tuple(c["lanes"]), tuple(c["registers"]),
             tuple(c["free"]),
@@ -241,4 +241,4 @@ def _refutation(row: dict[str, Any]) -> Refutation:
         for c in row["counterexamples"]
     )  # fmt: skip
     proposal = Proposal(PROBLEM_VERSION, str(row.get("allocator", "")), tuple(row["registers"]))
-    return Refutation(proposal, found, tuple(map(int, row.get("moves") or ())))
+    return Refutation(proposal, counterexamples, tuple(map(int, row.get("moves") or ())))

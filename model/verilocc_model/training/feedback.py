@@ -42,33 +42,33 @@ def collect(
         How many answers were ``proved``, ``refuted``, or neither (``none``).
     """
 
-    def find(asked: Labelled, counts: Counter[str]) -> dict[str, Any] | None:
-        found = [
+    def find(labelled: Labelled, counts: Counter[str]) -> dict[str, Any] | None:
+        refutations = [
             {
-                "registers": list(one.proposal.registers),
-                "counterexamples": [asdict(c) for c in one.counterexamples],
-                "moves": list(one.moves),
+                "registers": list(refutation.proposal.registers),
+                "counterexamples": [asdict(c) for c in refutation.counterexamples],
+                "moves": list(refutation.moves),
             }
-            for one in _refuted(asked, model, asking, counts)
+            for refutation in _refuted(labelled, model, asking, counts)
         ]
-        return {"refuted": found} if found else None
+        return {"refuted": refutations} if refutations else None
 
     return write_each(chosen, out, find, say)
 
 
-def _refuted(asked: Labelled, model: ScorerFor, asking: Asking, counts: Counter[str]) -> Iterator[Refutation]:
-    form = canonical(asked.problem)
+def _refuted(labelled: Labelled, model: ScorerFor, asking: Asking, counts: Counter[str]) -> Iterator[Refutation]:
+    form = canonical(labelled.problem)
     draws = (asking.draw(k, FURTHER if k else 1.0) for k in range(asking.samples))
-    for sample in sampled(Table(form.problem), model(asked.target), draws, mask=False):
+    for sample in sampled(Table(form.problem), model(labelled.target), draws, mask=False):
         if sample is None:
             counts["none"] += 1
             continue
         proposal = Proposal(PROBLEM_VERSION, "model", form.restored(sample[1].registers))
-        proof = prove(asked.problem, proposal, timeout_s=asking.seconds)
+        proof = prove(labelled.problem, proposal, timeout_s=asking.seconds)
         if proof.outcome is Outcome.PROVED:
             counts["proved"] += 1
         elif proof.violations:
             counts["refuted"] += 1
-            yield refutation_of(asked.problem, proposal, proof)
+            yield refutation_of(labelled.problem, proposal, proof)
         else:
             counts["none"] += 1

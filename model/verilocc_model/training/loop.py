@@ -64,10 +64,10 @@ class Trainer:
         if config.threads:
             torch.set_num_threads(config.threads)
 
-    def resume(self, found: Path) -> None:
+    def resume(self, directory: Path) -> None:
         """Go on from a checkpoint; the model has its weights already."""
-        self.progress = checkpoint.read_progress(found)
-        checkpoint.restore(found, self.optimizer)
+        self.progress = checkpoint.read_progress(directory)
+        checkpoint.restore(directory, self.optimizer)
 
     def run(self, data: Callable[[], tuple[Sequence[Window], Sequence[Window]]]) -> bool:
         """Train until the tokens are used up; False if time ran out or someone interrupted before.
@@ -85,8 +85,8 @@ class Trainer:
             while progress.tokens < config.tokens:
                 training, validation = data()
                 seed = config.seed * 1000 + progress.epoch
-                shown = [*training, *plans(training, config.planning_repeats, seed, self.writing)]
-                for batch in batches(shown, config.batch_tokens, config.planning_weight, seed, self.writing):
+                windows = [*training, *plans(training, config.planning_repeats, seed, self.writing)]
+                for batch in batches(windows, config.batch_tokens, config.planning_weight, seed, self.writing):
                     loss, count = self._step(batch)
                     progress.step += 1
                     progress.tokens += batch.size
@@ -94,16 +94,18 @@ class Trainer:
                     seen_loss += loss * count
                     seen_answers += count
                     seen_tokens += batch.size
-                    now = time.monotonic()
-                    out_of_time = bool(config.minutes) and now - start > 60 * config.minutes
-                    ended = interrupted() or out_of_time or progress.tokens >= config.tokens
-                    if now - saved > 60 * config.checkpoint_minutes or ended:
+                    time_now = time.monotonic()
+                    out_of_time = bool(config.minutes) and time_now - start > 60 * config.minutes
+                    is_last = interrupted() or out_of_time or progress.tokens >= config.tokens
+                    if time_now - saved > 60 * config.checkpoint_minutes or is_last:
                         measured = self.validate(validation)
-                        self._note(measured, seen_loss / max(seen_answers, 1), seen_tokens / max(now - seen_at, 1e-9))
+                        self._note(
+                            measured, seen_loss / max(seen_answers, 1), seen_tokens / max(time_now - seen_at, 1e-9)
+                        )
                         checkpoint.save(self.directory, self.model, self.optimizer, progress)
                         saved = seen_at = time.monotonic()
                         seen_loss, seen_answers, seen_tokens = 0.0, 0.0, 0
-                    if ended:
+                    if is_last:
                         return progress.tokens >= config.tokens
                 progress.epoch += 1
         return True
@@ -116,17 +118,17 @@ class Trainer:
             for number, batch in enumerate(batches(windows, self.config.batch_tokens, 2.0, 0, self.writing)):
                 if number >= limit:
                     break
-                found = self._answers(batch)
-                told = ~found.preferences
+                answers = self._answers(batch)
+                labelled = ~answers.preferences
                 for stage, chosen in {
-                    "planning": told & (found.weights > 1.0),
-                    "others": told & (found.weights == 1.0),
-                    "preferences": found.preferences,
+                    "planning": labelled & (answers.weights > 1.0),
+                    "others": labelled & (answers.weights == 1.0),
+                    "preferences": answers.preferences,
                 }.items():
                     if chosen.any():
                         entry = totals.setdefault(stage, [0.0, 0.0, 0.0])
-                        entry[0] += float(found.losses[chosen].sum())
-                        entry[1] += float(found.right[chosen].sum())
+                        entry[0] += float(answers.losses[chosen].sum())
+                        entry[1] += float(answers.right[chosen].sum())
                         entry[2] += float(chosen.sum())
         self.model.train()
         return {stage: Measured(loss / n, right / n) for stage, (loss, right, n) in totals.items()}
@@ -135,13 +137,13 @@ class Trainer:
         config, progress = self.config, self.progress
         for group in self.optimizer.param_groups:
             group["lr"] = config.learning_rate * _schedule(progress, config)
-        found = self._answers(batch)
-        loss = (found.losses * found.weights).sum() / found.weights.sum()
+        answers = self._answers(batch)
+        loss = (answers.losses * answers.weights).sum() / answers.weights.sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
-        return float(loss.detach()), float(len(found.losses))
+        return float(loss.detach()), float(len(answers.losses))
 
     def _answers(self, batch: Batch) -> Answers:
         config = self.config
@@ -163,21 +165,23 @@ class Trainer:
             **asdict(progress),
             "loss": round(loss, 5),
             "tokens_per_second": round(rate, 1),
-            "validation": {stage: asdict(found) for stage, found in measured.items()},
+            "validation": {stage: asdict(figures) for stage, figures in measured.items()},
         }
         with (self.directory / METRICS).open("a") as stream:
             stream.write(json.dumps(row) + "\n")
-        shown = ", ".join(f"{s} {m.loss:.3f} {100 * m.accuracy:.1f} %" for s, m in measured.items())
-        self.say(f"step {progress.step}, {progress.tokens:,} tokens, {rate:,.0f}/s: loss {loss:.4f}; held out: {shown}")
+        summary = ", ".join(f"{s} {m.loss:.3f} {100 * m.accuracy:.1f} %" for s, m in measured.items())
+        self.say(
+            f"step {progress.step}, {progress.tokens:,} tokens, {rate:,.0f}/s: loss {loss:.4f}; held out: {summary}"
+        )
 
 
 def _schedule(progress: checkpoint.Progress, config: TrainConfig) -> float:
     """The learning rate as a part of its peak: warmed up, then a cosine down to a tenth."""
     warm = min(1.0, (progress.step + 1) / max(config.warmup, 1))
-    done = progress.tokens / max(config.tokens, 1)
+    progressed = progress.tokens / max(config.tokens, 1)
     if config.decay_minutes:
-        done = max(done, progress.seconds / 60 / config.decay_minutes)
-    return warm * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(done, 1.0))))
+        progressed = max(progressed, progress.seconds / 60 / config.decay_minutes)
+    return warm * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(progressed, 1.0))))
 
 
 @contextmanager

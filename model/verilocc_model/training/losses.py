@@ -44,18 +44,18 @@ def answers_of(model: Any, batch: Batch, *, bf16: bool, beta: float, reference: 
     tokens, every = torch.from_numpy(batch.tokens), torch.from_numpy(batch.weights)
     rows, columns = torch.nonzero(every[:, 1:], as_tuple=True)
     scores = _scores(model, tokens, rows, columns, bf16)
-    wanted, rejected = tokens[rows, columns + 1], torch.from_numpy(batch.rejected)[rows]
-    losses = functional.cross_entropy(scores, wanted, reduction="none")
-    right = scores.argmax(-1) == wanted
+    expected, rejected = tokens[rows, columns + 1], torch.from_numpy(batch.rejected)[rows]
+    losses = functional.cross_entropy(scores, expected, reduction="none")
+    right = scores.argmax(-1) == expected
     pairs = rejected >= 0
     if pairs.any():
-        shown, row_shown = torch.unique(rows[pairs], return_inverse=True)
+        preference_rows, row_shown = torch.unique(rows[pairs], return_inverse=True)
         with torch.no_grad():
-            before = _scores(reference(), tokens[shown], row_shown, columns[pairs], bf16)
-        margin = _margin(scores[pairs], wanted[pairs], rejected[pairs])
-        moved = margin - _margin(before, wanted[pairs], rejected[pairs])
+            before = _scores(reference(), tokens[preference_rows], row_shown, columns[pairs], bf16)
+        margin = _margin(scores[pairs], expected[pairs], rejected[pairs])
+        shift = margin - _margin(before, expected[pairs], rejected[pairs])
         # Rafailov et al. 2023, equation 7, for one answer.
-        losses = losses.masked_scatter(pairs, -functional.logsigmoid(beta * moved))
+        losses = losses.masked_scatter(pairs, -functional.logsigmoid(beta * shift))
         right = right.masked_scatter(pairs, margin > 0)
     return Answers(losses, right, every[rows, columns + 1], pairs)
 

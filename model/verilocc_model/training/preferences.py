@@ -39,23 +39,23 @@ def collect(
         ``preference``, were ``alike`` in price, or had an assignment that was ``refused`` by the verifier.
     """
 
-    def find(asked: Labelled, counts: Counter[str]) -> dict[str, Any] | None:
-        found = dict.fromkeys(_preferences(asked, model, asking, counts))
-        return {"preferences": [asdict(one) for one in found]} if found else None
+    def find(labelled: Labelled, counts: Counter[str]) -> dict[str, Any] | None:
+        preferences = dict.fromkeys(_preferences(labelled, model, asking, counts))
+        return {"preferences": [asdict(preference) for preference in preferences]} if preferences else None
 
     return write_each(chosen, out, find, say)
 
 
-def _preferences(asked: Labelled, model: ScorerFor, asking: Asking, counts: Counter[str]) -> Iterator[Preference]:
-    form = canonical(asked.problem)
+def _preferences(labelled: Labelled, model: ScorerFor, asking: Asking, counts: Counter[str]) -> Iterator[Preference]:
+    form = canonical(labelled.problem)
     table = Table(form.problem)
 
     def proved(end: Episode) -> bool:
         proposal = Proposal(PROBLEM_VERSION, "model", form.restored(end.registers()))
-        return prove(asked.problem, proposal, timeout_s=asking.seconds).outcome is Outcome.PROVED
+        return prove(labelled.problem, proposal, timeout_s=asking.seconds).outcome is Outcome.PROVED
 
     draws = map(asking.draw, range(asking.samples))
-    for sample in sampled(table, model(asked.target), draws):
+    for sample in sampled(table, model(labelled.target), draws):
         counts["none" if sample is None else "drawn"] += 1
         if sample is None:
             continue
@@ -74,16 +74,16 @@ def _preferences(asked: Labelled, model: ScorerFor, asking: Asking, counts: Coun
 def _departures(table: Table, answers: Sequence[str]) -> list[Preference]:
     """The first questions that are not answered as drafted: the answer as if it were preferred to the draft."""
     episode = Episode(table)
-    found: list[Preference] = []
+    departures: list[Preference] = []
     for at, word in enumerate(answers):
         question = episode.question()
         assert question is not None
         if word != question.draft:
-            found.append(Preference(tuple(answers[:at]), word, question.draft))
-            if len(found) == LOOKED_AT:
+            departures.append(Preference(tuple(answers[:at]), word, question.draft))
+            if len(departures) == LOOKED_AT:
                 break
         episode.answer(word)
-    return found
+    return departures
 
 
 def _finished(table: Table, answers: Sequence[str]) -> Episode:

@@ -41,7 +41,7 @@ class Effort(Asking):
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Candidate:
     price: Price
     registers: tuple[str, ...]
     teacher: str
@@ -68,13 +68,13 @@ def relabel(
         without an answer.
     """
 
-    def find(asked: Labelled, counts: Counter[str]) -> dict[str, Any] | None:
-        form = canonical(asked.problem)
-        for one in sorted(_answers(asked, form, model, effort), key=lambda f: f.price):
-            proposal = Proposal(PROBLEM_VERSION, one.teacher, one.registers)
-            if prove(asked.problem, proposal, timeout_s=effort.seconds).outcome is Outcome.PROVED:
-                counts[one.teacher] += 1
-                return {"registers": list(one.registers), "teacher": one.teacher}
+    def find(labelled: Labelled, counts: Counter[str]) -> dict[str, Any] | None:
+        form = canonical(labelled.problem)
+        for candidate in sorted(_answers(labelled, form, model, effort), key=lambda f: f.price):
+            proposal = Proposal(PROBLEM_VERSION, candidate.teacher, candidate.registers)
+            if prove(labelled.problem, proposal, timeout_s=effort.seconds).outcome is Outcome.PROVED:
+                counts[candidate.teacher] += 1
+                return {"registers": list(candidate.registers), "teacher": candidate.teacher}
             counts["refused"] += 1
         counts["none"] += 1
         return None
@@ -82,21 +82,21 @@ def relabel(
     return write_each(chosen, out, find, say)
 
 
-def _answers(asked: Labelled, form: Canonical, model: ScorerFor | None, effort: Effort) -> Iterator[_Found]:
+def _answers(labelled: Labelled, form: Canonical, model: ScorerFor | None, effort: Effort) -> Iterator[_Candidate]:
     """Answers, not proved yet; of equally cheap ones the label comes first."""
     table = Table(form.problem)
-    if asked.registers:
-        price = price_of(table, cells_of(table, form.permuted(asked.registers)))
-        yield _Found(price, asked.registers, LABEL)
+    if labelled.registers:
+        price = price_of(table, cells_of(table, form.permuted(labelled.registers)))
+        yield _Candidate(price, labelled.registers, LABEL)
     try:
         table.check_pressure()
     except AllocationFailure:
         return
     if effort.attempts and (taught := explore(table, effort.attempts, effort.seed)) is not None:
-        yield _Found(taught.price, form.restored(taught.registers), TEACHER)
+        yield _Candidate(taught.price, form.restored(taught.registers), TEACHER)
     if model is None:
         return
     first = Sampling(0.0, effort.seed, effort.seconds)
-    for sample in sampled(table, model(asked.target), (first, *map(effort.draw, range(effort.samples)))):
+    for sample in sampled(table, model(labelled.target), (first, *map(effort.draw, range(effort.samples)))):
         if sample is not None:
-            yield _Found(price_of(table, sample[0].starts), form.restored(sample[1].registers), MODEL)
+            yield _Candidate(price_of(table, sample[0].starts), form.restored(sample[1].registers), MODEL)

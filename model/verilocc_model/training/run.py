@@ -56,24 +56,25 @@ class Data:
 
     def __call__(self) -> tuple[list[Window], list[Window]]:
         config = self._config
-        found = [e for e in entries(self._directories, config.hold_out) if e.trains(config.targets)]
+        chosen_entries = [e for e in entries(self._directories, config.hold_out) if e.trains(config.targets)]
         if self._kernels:
-            chosen = set(list(dict.fromkeys(e.kernel for e in found))[: self._kernels])
-            found = [e for e in found if e.kernel in chosen]
-        kept = {e.key: self._kept[e.key] for e in found if e.key in self._kept}
+            chosen = set(list(dict.fromkeys(e.kernel for e in chosen_entries))[: self._kernels])
+            chosen_entries = [e for e in chosen_entries if e.kernel in chosen]
+        windows_of = {e.key: self._kept[e.key] for e in chosen_entries if e.key in self._kept}
         stop = time.monotonic() + ENCODING_SECONDS
-        for entry in found:
-            if entry.key in kept or (kept and time.monotonic() > stop):
+        for entry in chosen_entries:
+            if entry.key in windows_of or (windows_of and time.monotonic() > stop):
                 continue
             windows = encoded(entry, config.window, self._cache, config.advice_rate, self._writing)
-            kept[entry.key] = entry.part == "train", windows
-        self._kept = kept
-        training = [w for train, windows in kept.values() if train for w in windows]
-        validation = [w for train, windows in kept.values() if not train for w in windows]
+            windows_of[entry.key] = entry.part == "train", windows
+        self._kept = windows_of
+        training = [w for train, windows in windows_of.values() if train for w in windows]
+        validation = [w for train, windows in windows_of.values() if not train for w in windows]
         if not training:
             raise InputError("there is nothing to train on", where=", ".join(map(str, self._directories)))
         self._say(
-            f"{len(self._kept)} of {len(found)} problems, {sum(len(w.tokens) for w in training):,} tokens to train on, "
+            f"{len(self._kept)} of {len(chosen_entries)} problems, "
+            f"{sum(len(w.tokens) for w in training):,} tokens to train on, "
             f"{sum(len(w.tokens) for w in validation):,} held out"
         )
         return training, validation or training[:64]
@@ -87,21 +88,21 @@ def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say:
         InputError: no data; another configuration was begun in ``out``.
     """
     _same_run(out, config)
-    found = checkpoint.find(out)
-    model = lm.load_model(found) if found else lm.new_model(config)
+    begun = checkpoint.find(out)
+    model = lm.load_model(begun) if begun else lm.new_model(config)
     writing = lm.load_writing(Path(config.start), config.encoding)
     model.train()
-    say(f"{lm.parameters(model):,} parameters" + (f", going on from {found}" if found else ""))
+    say(f"{lm.parameters(model):,} parameters" + (f", going on from {begun}" if begun else ""))
     first = partial(lm.load_model, Path(config.init)) if config.init else None
     trainer = Trainer(model, config, out, say, writing, first)
-    if found:
-        trainer.resume(found)
-    done = trainer.run(Data(directories, config, out / "windows", say, writing=writing))
-    about = {"kind": "base", "start": config.start, "parameters": lm.parameters(model)}
+    if begun:
+        trainer.resume(begun)
+    finished = trainer.run(Data(directories, config, out / "windows", say, writing=writing))
+    facts = {"kind": "base", "start": config.start, "parameters": lm.parameters(model)}
     if config.init:
-        about["init"] = read_card(Path(config.init))["name"]
-    _finish(out, model, config, trainer, about, Path(config.start))
-    return done
+        facts["init"] = read_card(Path(config.init))["name"]
+    _finish(out, model, config, trainer, facts, Path(config.start))
+    return finished
 
 
 def train_adapter(
@@ -118,12 +119,12 @@ def train_adapter(
     """
     card = read_card(base)
     _same_run(out, config)
-    found = checkpoint.find(out)
+    begun = checkpoint.find(out)
     writing = lm.load_writing(base, encoding_of(card))
     # The adapter says where its base is.
     frozen = lm.load_model(base.resolve()).float()
-    if found:
-        model: Any = PeftModel.from_pretrained(frozen, str(found), is_trainable=True)
+    if begun:
+        model: Any = PeftModel.from_pretrained(frozen, str(begun), is_trainable=True)
     else:
         model = get_peft_model(
             frozen,
@@ -137,22 +138,22 @@ def train_adapter(
         )
     model.train()
     trainer = Trainer(model, config, out, say, writing, partial(lm.load_model, base.resolve()))
-    if found:
-        trainer.resume(found)
-    done = trainer.run(Data(directories, config, out / "windows", say, kernels, writing))
-    about = {"kind": "adapter", "base": card["name"], "targets": list(config.targets)}
-    _finish(out, model, config, trainer, about, base)
-    return done
+    if begun:
+        trainer.resume(begun)
+    finished = trainer.run(Data(directories, config, out / "windows", say, kernels, writing))
+    facts = {"kind": "adapter", "base": card["name"], "targets": list(config.targets)}
+    _finish(out, model, config, trainer, facts, base)
+    return finished
 
 
 def _same_run(out: Path, config: TrainConfig) -> None:
     """Raises InputError where ``out`` holds a run of another configuration; limits of a run may differ."""
     path = out / "config.json"
-    wanted = {**config.to_data(), **_LIMITS}
+    settings = {**config.to_data(), **_LIMITS}
     if path.exists():
         # A setting that a later version added had its default.
         begun = {**TrainConfig().to_data(), **json.loads(path.read_text()), **_LIMITS}
-        differing = sorted(k for k in wanted if begun.get(k) != wanted[k])
+        differing = sorted(k for k in settings if begun.get(k) != settings[k])
         if differing:
             raise InputError(
                 f"a run with another {', '.join(differing)} was begun here", where=str(out), hint="choose another --out"
@@ -195,16 +196,16 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
         from matplotlib import pyplot
     except ImportError:
         return
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.2))
+    figure, (losses, accuracies) = pyplot.subplots(1, 2, figsize=(9, 3.2))
     tokens = [row["tokens"] / 1e6 for row in rows]
-    left.plot(tokens, [row["loss"] for row in rows], label="training")
+    losses.plot(tokens, [row["loss"] for row in rows], label="training")
     for stage in rows[-1]["validation"] if rows else ():
-        left.plot(tokens, [row["validation"][stage]["loss"] for row in rows], label=f"held out, {stage}")
-        right.plot(tokens, [row["validation"][stage]["accuracy"] for row in rows], label=stage)
-    left.set(xlabel="million tokens", ylabel="loss", yscale="log")
-    right.set(xlabel="million tokens", ylabel="ranked first")
-    left.legend()
-    right.legend()
+        losses.plot(tokens, [row["validation"][stage]["loss"] for row in rows], label=f"held out, {stage}")
+        accuracies.plot(tokens, [row["validation"][stage]["accuracy"] for row in rows], label=stage)
+    losses.set(xlabel="million tokens", ylabel="loss", yscale="log")
+    accuracies.set(xlabel="million tokens", ylabel="ranked first")
+    losses.legend()
+    accuracies.legend()
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)
@@ -214,7 +215,7 @@ def commit() -> str:
     """The commit this runs from, ``""`` where it is not known."""
     here = Path(__file__).resolve().parent
     try:
-        done = subprocess.run(
+        git = subprocess.run(
             ["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"],
             capture_output=True,
             text=True,
@@ -223,4 +224,4 @@ def commit() -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return git.stdout.strip() if git.returncode == 0 else ""

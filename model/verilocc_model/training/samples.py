@@ -51,8 +51,8 @@ def sampled(
         episode = Episode(table, mask=mask)
         try:
             table.check_pressure()
-            done = decode(episode, scorer, draw)
+            decoded = decode(episode, scorer, draw)
         except AllocationFailure:
             yield None
         else:
-            yield episode, done
+            yield episode, decoded

@@ -54,19 +54,19 @@ def takes_lane(opcode: str) -> bool:
 
 
 def facts_of_result(operation: str, sources: list[Source], known: set[Known]) -> set[Trait]:
-    """What a mask operation gives. Threads in ``a AND b`` are in both, in ``a ANDN2 b`` in ``a``, in ``a OR b`` and
-    ``a XOR b`` in one of them; of other operations nothing is known.
+    """Facts about the result of a mask operation. Threads in ``a AND b`` are in both, in ``a ANDN2 b`` in ``a``, in
+    ``a OR b`` and ``a XOR b`` in one of them. Nothing is known of other operations.
     """
-    part = [s.has(Trait.PART_OF_EXEC, known) for s in sources]
-    some = [s.has(Trait.NOT_EMPTY, known) for s in sources]
-    first = [s.has(Trait.FIRST_THREAD, known) for s in sources]
+    in_exec = [s.has(Trait.PART_OF_EXEC, known) for s in sources]
+    not_empty = [s.has(Trait.NOT_EMPTY, known) for s in sources]
+    with_first = [s.has(Trait.FIRST_THREAD, known) for s in sources]
     facts: set[Trait] = set()
-    whose = {"AND": any(part), "ANDN2": part[0], "OR": all(part), "XOR": all(part)}
-    if whose.get(operation, False):
+    part_of_exec = {"AND": any(in_exec), "ANDN2": in_exec[0], "OR": all(in_exec), "XOR": all(in_exec)}
+    if part_of_exec.get(operation, False):
         facts.add(Trait.PART_OF_EXEC)
-    if operation == "OR" and any(some):
+    if operation == "OR" and any(not_empty):
         facts.add(Trait.NOT_EMPTY)
-    if (operation == "AND" and all(first)) or (operation == "OR" and any(first)):
+    if (operation == "AND" and all(with_first)) or (operation == "OR" and any(with_first)):
         facts.add(Trait.FIRST_THREAD)
     return facts
 
@@ -78,5 +78,5 @@ def facts_of_move(source: Source, known: set[Known]) -> set[Trait]:
 
 def after_exec_changed(known: Iterable[Known], *, grown: bool) -> set[Known]:
     """What is still known where EXEC has got another value; ``grown``: all threads that were in it still are."""
-    kept = {Trait.NOT_EMPTY, Trait.PART_OF_EXEC, Trait.ACTIVE_THREAD} if grown else {Trait.NOT_EMPTY}
-    return {k for k in known if k[0] in kept}
+    lasting = {Trait.NOT_EMPTY, Trait.PART_OF_EXEC, Trait.ACTIVE_THREAD} if grown else {Trait.NOT_EMPTY}
+    return {k for k in known if k[0] in lasting}

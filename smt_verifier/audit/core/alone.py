@@ -13,9 +13,9 @@ from smt_verifier.audit.core.semantics import (
     LANE_SAVE,
     NO_CODE,
     SpillSlot,
-    asks_exec,
     is_copy,
     is_pure,
+    result_depends_on_exec,
     spill_slot,
 )
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, State
@@ -58,11 +58,13 @@ class OneSided(Machine):
         LLVM takes what they held before for dead from there on, so nothing may be relied on. What it reads too, it
         only passes on (KILL of the parts of a tuple).
         """
-        kept = {k for op in instruction.operands if op.is_use and not op.undef for k in lanes.keys(op)}
+        passed_on = {k for op in instruction.operands if op.is_use and not op.undef for k in lanes.keys(op)}
         for op in instruction.all_operands:
             if op.is_def and op.is_reg:
                 whole = op.undef and op.vreg >= 0
-                yield from (k for k in (lanes.register_lanes(op.vreg) if whole else lanes.keys(op)) if k not in kept)
+                yield from (
+                    k for k in (lanes.register_lanes(op.vreg) if whole else lanes.keys(op)) if k not in passed_on
+                )
 
     def _move(self, instruction: Instruction, side: Side, state: State) -> bool:
         """Execute an instruction that only moves values; whether it is one."""
@@ -93,17 +95,17 @@ class OneSided(Machine):
         from_vector = bool(of) and lanes.is_vector(of[0])
         if from_vector and not to_vector:
             raise UnsupportedError("a copy from a vector to a scalar register has no meaning of its own")
-        moved: list[tuple[dict[int, int], list[int]]] = []
+        writes: list[tuple[dict[int, int], list[int]]] = []
         for table in self.tables(side, state, to_vector, everywhere=is_whole_wave_move(instruction)):
             origin = table if from_vector else side.scalars(state)
-            moved.append((table, [self._source(source, k, origin, side) for k in of]))
-        for table, _ in moved:
+            writes.append((table, [self._source(source, k, origin, side) for k in of]))
+        for table, _ in writes:
             self.undefine_rest(side, target, to, table)
-        self._implicit(instruction, frozenset(to), side, state)
+        self._define_implicitly(instruction, frozenset(to), side, state)
         self._beside_halves(instruction, to, upper, side, state)
         if side is Side.PRE and to_vector:
             self.miss(to, state)
-        for table, terms in moved:
+        for table, terms in writes:
             table.update(zip(to, terms, strict=True))
         if is_whole_wave_move(instruction):
             self._carry_cells(to, of, side, state)
@@ -127,20 +129,22 @@ class OneSided(Machine):
             return self.read(key, table)
         return UNDEFINED if side is Side.PRE else self.terms.fresh("nothing (an undefined register was moved)")
 
-    def _implicit(self, instruction: Instruction, own: frozenset[int], side: Side, state: State) -> None:
+    def _define_implicitly(self, instruction: Instruction, own: frozenset[int], side: Side, state: State) -> None:
         """What a move defines implicitly is the rest of a tuple: undefined, unless it reads it as well.
 
         The first save of a tuple into lanes is printed as defining the tuple, of which the saves that follow read the
         rest (SIRegisterInfo::spillSGPR): it orders them and changes nothing. ``rules.py`` asks that they follow.
         """
         lanes = self.lanes(side)
-        read = {k for op in instruction.operands if op.is_use and op.implicit and not op.undef for k in lanes.keys(op)}
+        also_read = {
+            k for op in instruction.operands if op.is_use and op.implicit and not op.undef for k in lanes.keys(op)
+        }
         for op in instruction.operands:
             if op.is_def and op.is_reg and op.phys not in EXEC_NAMES:
                 if instruction.opcode == LANE_SAVE and own < set(lanes.keys(op)):
                     continue
                 for key in lanes.keys(op):
-                    if key in own or key in read:
+                    if key in own or key in also_read:
                         continue
                     if side is Side.POST:
                         self.garbage(key, state, f"nothing (implicit definition by {instruction})")
@@ -150,8 +154,8 @@ class OneSided(Machine):
     def _slot_is_right(self, instruction: Instruction, slot: SpillSlot) -> bool:
         """Whether a post-RA spill stays within a slot for spills; complains if not. See ``spills.py`` too."""
         row = self.post.stack.get(slot.number)
-        known = self.pre.stack.get(slot.number)
-        if row is None or row.type != "spill-slot" or (known is not None and known.type != "spill-slot"):
+        pre_row = self.pre.stack.get(slot.number)
+        if row is None or row.type != "spill-slot" or (pre_row is not None and pre_row.type != "spill-slot"):
             self.refute("spill-slot", f"stack object {slot.number} is not a slot for spills")
             return False
         fits = slot.offset >= 0 and slot.offset % 4 == 0 and 8 * (row.size - slot.offset) >= slot.bits
@@ -173,7 +177,7 @@ class OneSided(Machine):
             if not slot.is_save:
                 self.undefine_rest(side, slot.register, to, table)
             table.update(zip(to, terms, strict=True))
-        self._implicit(instruction, frozenset(to), side, state)
+        self._define_implicitly(instruction, frozenset(to), side, state)
         if slot.is_save:
             self._overwrite(cells, slot.kind == "S", side, state)
         if is_whole_wave_move(instruction):
@@ -181,8 +185,8 @@ class OneSided(Machine):
 
     def _overwrite(self, cells: tuple[int, ...], scalar: bool, side: Side, state: State) -> None:
         """A slot holds a scalar, a vector, or a vector with scalars in its lanes: what was saved there last."""
-        others = self.tables(side, state, True, everywhere=True) if scalar else [side.scalars(state)]
-        for table in others:
+        tables = self.tables(side, state, True, everywhere=True) if scalar else [side.scalars(state)]
+        for table in tables:
             for cell in cells:
                 table.pop(cell, None)
         for cell in cells:
@@ -206,7 +210,7 @@ class OneSided(Machine):
                     threads[key] = self.terms.fresh(f"what {instruction} left")
         else:
             self.undefine_rest(side, move.scalar, to, table)
-        self._implicit(instruction, frozenset(lanes.keys(move.scalar)), side, state)
+        self._define_implicitly(instruction, frozenset(lanes.keys(move.scalar)), side, state)
         table.update(zip(to, terms, strict=True))
 
     def _carry_cells(self, to: tuple[int, ...], of: tuple[int, ...], side: Side, state: State) -> None:
@@ -243,16 +247,16 @@ class OneSided(Machine):
                 if number == 0 and arguments is not None:
                     self.note_results(instruction, row, keys, *arguments)
 
-    def _read_before(self, instruction: Instruction, operation: str, state: State) -> Ghosts | None:
-        """The execution of the pre-RA side that an added instruction repeats, reading the same; None, and a complaint,
-        where there is none.
+    def _repeated_execution(self, instruction: Instruction, operation: str, state: State) -> Ghosts | None:
+        """The execution of the pre-RA side that an added instruction repeats with equal operands; None, with a
+        complaint, where there is none.
 
         A load must read where the pre-RA side has read on this path: elsewhere it might fault. What was dereferenceable
         there, and invariant, stays so (MachineMemOperand). A result that depends on which threads are active
-        (``asks_exec``) is the same where the same threads are active, and each reads what it read then.
+        (``result_depends_on_exec``) is the same where the same threads are active, and each reads what it read then.
         """
-        asks = asks_exec(instruction.opcode)
-        atoms = [a for a in state.atoms if a.active] if asks else [None]
+        depends_on_exec = result_depends_on_exec(instruction.opcode)
+        atoms = [a for a in state.atoms if a.active] if depends_on_exec else [None]
         keys = [key for op in pure_inputs(instruction) for key in self.post_lanes.keys(op)]
 
         def pairs(ghosts: Ghosts) -> Iterator[tuple[int, int, int, int]]:
@@ -267,7 +271,9 @@ class OneSided(Machine):
                     )
 
         def same_threads(ghosts: Ghosts) -> bool:
-            return not asks or self.masks.is_exec(tuple(self.read(k, state.pre) for k in ghosts.threads), state)
+            return not depends_on_exec or self.masks.is_exec(
+                tuple(self.read(k, state.pre) for k in ghosts.threads), state
+            )
 
         if self.goals is None:
             for original in self.originals.get(operation, ()):
@@ -277,12 +283,12 @@ class OneSided(Machine):
                     self.repeated[id(instruction)] = id(original)
         ghosts = self.ghosts.get(self.repeated.get(id(instruction), -1))
         if ghosts is None or len(ghosts.arguments) != len(keys):
-            what = (
+            reason = (
                 "for threads, or from values, that it was not executed for"
-                if asks
+                if depends_on_exec
                 else "where its address was not read"
             )
-            self.refute("instruction-sequence", f"{instruction} was added {what} before")
+            self.refute("instruction-sequence", f"{instruction} was added {reason} before")
             return None
         if not same_threads(ghosts):
             self.refute("instruction-sequence", f"{instruction} was added where other threads are active than before")
@@ -304,18 +310,20 @@ class OneSided(Machine):
         vector = bool(keys) and self.post_lanes.is_vector(keys[0])
         uses = pure_inputs(instruction)
         usable = not any(op.undef for op in uses)
-        asks = asks_exec(instruction.opcode)
-        ghosts = self._read_before(instruction, operation, state) if instruction.memory or asks else None
+        depends_on_exec = result_depends_on_exec(instruction.opcode)
+        ghosts = (
+            self._repeated_execution(instruction, operation, state) if instruction.memory or depends_on_exec else None
+        )
         results: list[list[int]] = []
         for atom in [a for a in state.atoms if a.active] if vector else [None]:
-            if asks:
+            if depends_on_exec:
                 arguments = tuple(self._term(k, Side.PRE, atom, state) for k in ghosts.label) if ghosts else ()
             else:
                 arguments = tuple(
                     self._term(k, Side.POST, atom, state) for op in uses for k in self.post_lanes.keys(op)
                 )
             row = [self.terms.fresh(f"the result of the added {instruction}") for _ in keys]
-            if usable and not (asks and ghosts is None):
+            if usable and not (depends_on_exec and ghosts is None):
                 for index, term in enumerate(row):
                     self.note(Expression(operation, index, arguments, term))
             results.append(row)

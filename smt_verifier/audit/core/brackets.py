@@ -20,11 +20,13 @@ _CLOSE = re.compile(r"S_MOV_B(?:32|64)\Z")
 
 def without_brackets(function: MachineFunction) -> MachineFunction:
     """The function with its brackets folded, if nothing else uses the register that keeps EXEC; else as it is."""
-    kept = scratch_register(function, "sgprForEXECCopy")
-    if not kept:
+    exec_copy = scratch_register(function, "sgprForEXECCopy")
+    if not exec_copy:
         return function
     blocks = tuple(
-        replace(b, instructions=tuple(_fold(b.instructions, kept))) if _has_bracket(b.instructions, kept) else b
+        replace(b, instructions=tuple(_fold(b.instructions, exec_copy)))
+        if _has_bracket(b.instructions, exec_copy)
+        else b
         for b in function.blocks
     )
     return replace(function, blocks=blocks)
@@ -35,37 +37,37 @@ def scratch_register(function: MachineFunction, name: str) -> str:
     return (header_field(function, name) or "").strip("'\"").removeprefix("$")
 
 
-def _has_bracket(instructions: tuple[Instruction, ...], kept: str) -> bool:
-    return any(_opens(i, kept) for i in instructions)
+def _has_bracket(instructions: tuple[Instruction, ...], exec_copy: str) -> bool:
+    return any(_opens(i, exec_copy) for i in instructions)
 
 
-def _opens(instruction: Instruction, kept: str) -> bool:
+def _opens(instruction: Instruction, exec_copy: str) -> bool:
     return (
         bool(_OPEN.match(instruction.opcode))
         and bool(instruction.defs)
-        and instruction.defs[0].phys == kept
+        and instruction.defs[0].phys == exec_copy
         and instruction.operands[0].text == "-1"
     )
 
 
-def _closes(instruction: Instruction, kept: str) -> bool:
+def _closes(instruction: Instruction, exec_copy: str) -> bool:
     return (
         bool(_CLOSE.match(instruction.opcode))
         and bool(instruction.defs)
         and instruction.defs[0].phys in EXEC_NAMES
-        and instruction.operands[0].phys == kept
+        and instruction.operands[0].phys == exec_copy
     )
 
 
-def _fold(instructions: tuple[Instruction, ...], kept: str) -> list[Instruction]:
+def _fold(instructions: tuple[Instruction, ...], exec_copy: str) -> list[Instruction]:
     result: list[Instruction] = []
     at = 0
     while at < len(instructions):
         first = instructions[at]
         end = at + 1
-        while _opens(first, kept) and end < len(instructions) and _whole_wave(instructions[end]) is not None:
+        while _opens(first, exec_copy) and end < len(instructions) and _whole_wave(instructions[end]) is not None:
             end += 1
-        if not _opens(first, kept) or end == len(instructions) or not _closes(instructions[end], kept):
+        if not _opens(first, exec_copy) or end == len(instructions) or not _closes(instructions[end], exec_copy):
             result.append(first)
             at += 1
             continue

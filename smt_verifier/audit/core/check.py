@@ -69,11 +69,11 @@ class _Edge:
         self.relation(claims.scalar, None)
         names = claims.names(claims.masks, self.executor, self.state.pre)
         for atom in self.state.atoms:
-            wanted = [claims.classes.get(projected(signature, names)) for signature in atom.signatures]
-            if None in wanted:
+            relations = [claims.classes.get(projected(signature, names)) for signature in atom.signatures]
+            if None in relations:
                 self.unmet.append("a class of threads the successor does not know")
             # Classes of which the same is claimed share the object.
-            for relation in {id(r): r for r in wanted if r is not None}.values():
+            for relation in {id(r): r for r in relations if r is not None}.values():
                 self.relation(relation, atom)
 
     def relation(self, relation: Relation, atom: Atom | None) -> None:
@@ -84,13 +84,13 @@ class _Edge:
         for key in relation.undefined:
             if pre.get(key) != UNDEFINED:
                 self.unmet.append(f"{key_name(key, self.product.pre_lanes.grain)} is not undefined here")
-        asked: set[tuple[int, int]] = set()
+        compared: set[tuple[int, int]] = set()
         for key, places in relation.places.items():
             term = self.executor.read(key, pre)
             if key not in relation.maybe and (term == UNDEFINED or term in terms.maybe_undefined):
                 self.unmet.append(f"{key_name(key, self.product.pre_lanes.grain)} may be undefined here")
-            elif term != UNDEFINED and (term, id(places)) not in asked:
-                asked.add((term, id(places)))
+            elif term != UNDEFINED and (term, id(places)) not in compared:
+                compared.add((term, id(places)))
                 for place in places:
                     self.goals.append(Goal("relation", term, self.executor.read(place, post), step, key, place))
         for operation, index, key, keys in sorted(relation.facts):
@@ -133,27 +133,27 @@ def check_block(
         if claims is None:
             unmet.append("a successor without claims")
         else:
-            left = product.leave(block, successor, state)
-            _Edge(product, left, goals, unmet).require(claims)
+            leaving = product.leave(block, successor, state)
+            _Edge(product, leaving, goals, unmet).require(claims)
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]
     terms = executor.terms
-    obligation, asked = question(name, hypotheses, executor.expressions, goals, terms.maybe_undefined)
+    obligation, goals_asked = question(name, hypotheses, executor.expressions, goals, terms.maybe_undefined)
     failed: list[FailedGoal] = []
     verdict = solver.check(obligation, timeout_s)
     if verdict.outcome is Outcome.REFUTED:
         numbers = [int(n.removeprefix("g")) for n in verdict.violated]
-        wrong = {id(goal) for n in numbers for goal in asked[n]}
-        failed = [FailedGoal(block, g, describe(product, g, terms)) for g in goals if id(g) in wrong]
+        failing = {id(goal) for n in numbers for goal in goals_asked[n]}
+        failed = [FailedGoal(block, g, describe(product, g, terms)) for g in goals if id(g) in failing]
         if not failed:
             # The solver has a counterexample and could not say to what.
             findings.append(Finding("solver", Outcome.UNKNOWN, f"{name}: {verdict.reason}"))
     elif verdict.outcome is not Outcome.PROVED:
         findings.append(Finding("solver", verdict.outcome, f"{name}: {verdict.reason}"))
     located = tuple(replace(f, block=block) for f in findings[:_MAX_FINDINGS])
-    return BlockCheck(_counted(goals, hypotheses), located, tuple(failed), obligation)
+    return BlockCheck(_count_goals(goals, hypotheses), located, tuple(failed), obligation)
 
 
-def _counted(goals: list[Goal], hypotheses: list[tuple[int, int]]) -> GoalCounts:
+def _count_goals(goals: list[Goal], hypotheses: list[tuple[int, int]]) -> GoalCounts:
     """How many goals are ``t = t`` or stand among the hypotheses, and how many do not."""
     assumed = set(hypotheses)
     literal = sum(g.pre == g.post or (g.pre, g.post) in assumed for g in goals)

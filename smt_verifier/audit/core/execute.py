@@ -83,7 +83,7 @@ class Executor(OneSided):
             active_only = self.masks.touches_active_only(pre, state)
             self._compare_reads(pre, post, state, everywhere=reads_inactive_lanes(pre.opcode) and not active_only)
             if is_call(pre):
-                self._clobber(preserved_by(pre) | self.kept, state)
+                self._clobber(preserved_by(pre) | self.kept_units, state)
             self._define(pre, post, state, everywhere=ignores_exec(pre.opcode) and not active_only)
             self.masks.note_first(pre, state, self.terms.maybe_undefined)
         self.masks.transfer(pre, sources, state)
@@ -101,29 +101,45 @@ class Executor(OneSided):
         reached = [
             (atom, "value" if atom.active else "inactive-lanes") for atom in state.atoms if atom.reached(everywhere)
         ]
-        for number, (left, right) in enumerate(zip(pre.operands, post.operands, strict=False)):
+        for number, (pre_operand, post_operand) in enumerate(zip(pre.operands, post.operands, strict=False)):
             if blends and number == BLENDS[pre.opcode].mask:
-                left, right = replace(left, undef=False), replace(right, undef=False)
-            if not left.is_use or left.undef or not right.is_reg:
+                pre_operand, post_operand = replace(pre_operand, undef=False), replace(post_operand, undef=False)
+            if not pre_operand.is_use or pre_operand.undef or not post_operand.is_reg:
                 continue
-            a, b = self.pre_lanes.keys(left), self.post_lanes.keys(right)
-            for lane, (x, y) in enumerate(zip(a, b, strict=False)):
-                if packed and self.pre_lanes.is_vector(x) and not is_read(pre, number, lane, len(a)):
+            pre_keys, post_keys = self.pre_lanes.keys(pre_operand), self.post_lanes.keys(post_operand)
+            for lane, (pre_key, post_key) in enumerate(zip(pre_keys, post_keys, strict=False)):
+                if packed and self.pre_lanes.is_vector(pre_key) and not is_read(pre, number, lane, len(pre_keys)):
                     continue
-                if number == addend and 2 * lane >= len(a):
+                if number == addend and 2 * lane >= len(pre_keys):
                     continue
-                if y in clobbered and clobbered[y] != x:
-                    self._early_clobber(x, y, state)
-                if self.pre_lanes.is_vector(x):
-                    if not self.post_lanes.is_vector(y):
+                if post_key in clobbered and clobbered[post_key] != pre_key:
+                    self._early_clobber(pre_key, post_key, state)
+                if self.pre_lanes.is_vector(pre_key):
+                    if not self.post_lanes.is_vector(post_key):
                         continue
                     for atom, rule in reached:
-                        if x in atom.missed and rule != "value":
+                        if pre_key in atom.missed and rule != "value":
                             continue
                         if not (blends and all(self._blended_away(pre, number, s, state) for s in atom.signatures)):
-                            self._goal(rule, self.read(x, atom.pre), self.read(y, atom.post), x, y, right, post)
-                elif not self.post_lanes.is_vector(y):
-                    self._goal("value", self.read(x, state.pre), self.read(y, state.post), x, y, right, post)
+                            self._goal(
+                                rule,
+                                self.read(pre_key, atom.pre),
+                                self.read(post_key, atom.post),
+                                pre_key,
+                                post_key,
+                                post_operand,
+                                post,
+                            )
+                elif not self.post_lanes.is_vector(post_key):
+                    self._goal(
+                        "value",
+                        self.read(pre_key, state.pre),
+                        self.read(post_key, state.post),
+                        pre_key,
+                        post_key,
+                        post_operand,
+                        post,
+                    )
 
     def _blended_away(self, pre: Instruction, number: int, signature: Signature, state: State) -> bool:
         """Whether an operand is one that V_SET_INACTIVE does not read for the threads of a class."""
@@ -133,13 +149,15 @@ class Executor(OneSided):
 
     def _early_clobbers(self, pre: Instruction, post: Instruction) -> dict[int, int]:
         """Post-RA lanes that are written before the operands are read, with the pre-RA lane each stands for."""
-        found: dict[int, int] = {}
-        written = early_clobbers(pre)
-        for number in written if pre.opcode == post.opcode else written | early_clobbers(post):
-            left, right = pre.all_operands[number], post.all_operands[number]
-            if left.is_def and left.is_reg and right.is_reg:
-                found.update(zip(self.post_lanes.keys(right), self.pre_lanes.keys(left), strict=False))
-        return found
+        clobbered: dict[int, int] = {}
+        numbers = early_clobbers(pre)
+        for number in numbers if pre.opcode == post.opcode else numbers | early_clobbers(post):
+            pre_operand, post_operand = pre.all_operands[number], post.all_operands[number]
+            if pre_operand.is_def and pre_operand.is_reg and post_operand.is_reg:
+                clobbered.update(
+                    zip(self.post_lanes.keys(post_operand), self.pre_lanes.keys(pre_operand), strict=False)
+                )
+        return clobbered
 
     def _early_clobber(self, pre_key: int, post_key: int, state: State) -> None:
         """A read lane that an early-clobber result overwrites must be one the pre-RA side leaves undefined.
@@ -154,13 +172,13 @@ class Executor(OneSided):
                 self.goals(Goal("early-clobber", term, -1, self.step, pre_key, post_key))
 
     def _goal(
-        self, rule: str, pre: int, post: int, pre_key: int, post_key: int, right: Operand, instruction: Instruction
+        self, rule: str, pre: int, post: int, pre_key: int, post_key: int, operand: Operand, instruction: Instruction
     ) -> None:
         assert self.goals is not None
         if pre == UNDEFINED:
             return
         self.real_reads.add((id(instruction), post_key, pre_key))
-        if right.undef:
+        if operand.undef:
             self.goals(Goal("undef-flag", pre, -1, self.step, pre_key, post_key))
         else:
             self.goals(Goal(rule, pre, post, self.step, pre_key, post_key))
@@ -192,11 +210,11 @@ class Executor(OneSided):
         return UNDEFINED if side is Side.PRE else self.terms.fresh("what the call left")
 
     def _define(self, pre: Instruction, post: Instruction, state: State, *, everywhere: bool) -> None:
-        left_defs = [op for op in pre.all_operands if op.is_def and op.is_reg]
-        right_defs = self._matching_defs(pre, post)
+        pre_defs = [op for op in pre.all_operands if op.is_def and op.is_reg]
+        post_defs = self._matching_defs(pre, post)
         passed_on: set[int] | None = None
         for op in post.operands:
-            if op.implicit and op.is_def and op.is_reg and not any(op is d for d in right_defs):
+            if op.implicit and op.is_def and op.is_reg and not any(op is d for d in post_defs):
                 if passed_on is None:
                     reads = (o for o in post.operands if o.is_use and o.implicit and not o.undef)
                     passed_on = {k for o in reads for k in self.post_lanes.keys(o)}
@@ -204,37 +222,37 @@ class Executor(OneSided):
                     if key not in passed_on:
                         self.garbage(key, state, f"nothing (implicit definition by {post})")
         scalar_arguments, vector_arguments = self.pure_arguments(pre, post, state)
-        for number, (left, right) in enumerate(zip(left_defs, right_defs, strict=False)):
-            to, at = self.pre_lanes.keys(left), self.post_lanes.keys(right)
-            if not to or not at:
+        for number, (pre_operand, post_operand) in enumerate(zip(pre_defs, post_defs, strict=False)):
+            pre_keys, post_keys = self.pre_lanes.keys(pre_operand), self.post_lanes.keys(post_operand)
+            if not pre_keys or not post_keys:
                 continue
             origin = f"result {number} of {pre}"
-            if not self.pre_lanes.is_vector(to[0]):
-                row = self.terms.fresh_many(origin, len(to))
-                self._place(row, (left, to, state.pre), (right, at, state.post))
+            if not self.pre_lanes.is_vector(pre_keys[0]):
+                row = self.terms.fresh_many(origin, len(pre_keys))
+                self._place(row, (pre_operand, pre_keys, state.pre), (post_operand, post_keys, state.post))
                 if number == 0 and scalar_arguments is not None:
-                    self.note_results(pre, row, to, *scalar_arguments)
+                    self.note_results(pre, row, pre_keys, *scalar_arguments)
                 continue
-            self.miss(to, state, everywhere=everywhere)
+            self.miss(pre_keys, state, everywhere=everywhere)
             rows: dict[PureArguments | None, range] = {}
             for atom in state.atoms:
                 if everywhere or atom.active:
                     if not atom.reached(everywhere):
-                        self._unknown(to, at, atom)
+                        self._unknown(pre_keys, post_keys, atom)
                         continue
                     arguments = vector_arguments.get(id(atom)) if number == 0 else None
                     # What a half depends on may differ from class to class: it is said of terms of its own.
                     row = None if addend_of_high_half(pre) >= 0 else rows.get(arguments)
                     if row is None:
-                        row = rows[arguments] = self.terms.fresh_many(origin, len(to))
+                        row = rows[arguments] = self.terms.fresh_many(origin, len(pre_keys))
                         if arguments is not None:
-                            self.note_results(pre, row, to, *arguments)
+                            self.note_results(pre, row, pre_keys, *arguments)
                     high = self._high_half(pre, post, row, state, atom) if number == 0 else None
-                    self._place(row, (left, to, atom.pre), (right, at, atom.post), high)
+                    self._place(row, (pre_operand, pre_keys, atom.pre), (post_operand, post_keys, atom.post), high)
 
-    def _unknown(self, to: tuple[int, ...], at: tuple[int, ...], atom: Atom) -> None:
+    def _unknown(self, pre_keys: tuple[int, ...], post_keys: tuple[int, ...], atom: Atom) -> None:
         """Results in threads of which nothing is claimed: each side has its own."""
-        for keys, table in ((to, atom.pre), (at, atom.post)):
+        for keys, table in ((pre_keys, atom.pre), (post_keys, atom.post)):
             for key in keys:
                 table[key] = self.terms.fresh("what a matrix operation left in threads that never entered the function")
 
@@ -276,8 +294,8 @@ class Executor(OneSided):
 
     def _matching_defs(self, pre: Instruction, post: Instruction) -> list[Operand]:
         """Post-RA definitions in the order of the pre-RA ones."""
-        found: list[Operand] = []
-        for left, right in zip(pre.all_operands, post.all_operands, strict=False):
-            if left.is_def and left.is_reg and right.is_def and right.is_reg:
-                found.append(right)
-        return found
+        matching: list[Operand] = []
+        for pre_operand, post_operand in zip(pre.all_operands, post.all_operands, strict=False):
+            if pre_operand.is_def and pre_operand.is_reg and post_operand.is_def and post_operand.is_reg:
+                matching.append(post_operand)
+        return matching

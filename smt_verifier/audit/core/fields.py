@@ -34,7 +34,7 @@ def header_fields(lines: tuple[str, ...], first_line: int) -> Mapping[str, str]:
     """
     fields: dict[str, list[str]] = {}
     path: list[str] = []
-    listed = -1
+    list_indent = -1
     for number, line in enumerate(lines[1:], first_line + 1):
         text = line.strip()
         if not text or text.startswith("#"):
@@ -42,13 +42,13 @@ def header_fields(lines: tuple[str, ...], first_line: int) -> Mapping[str, str]:
         indent = len(line) - len(line.lstrip(" "))
         value = fields[".".join(path)] if path else []
         item = text.startswith("- ")
-        if (listed >= 0 and indent >= listed + (not item)) or _is_open(value):
+        if (list_indent >= 0 and indent >= list_indent + (not item)) or _is_open(value):
             value.append(text)
         elif path and item and not value and indent == 2 * len(path):
-            listed = indent
+            list_indent = indent
             value.append(text)
         else:
-            listed = -1
+            list_indent = -1
             match = _LINE.match(line)
             depth = indent // 2
             inner = depth == len(path) > 0
@@ -63,9 +63,9 @@ def header_fields(lines: tuple[str, ...], first_line: int) -> Mapping[str, str]:
             fields[key] = [match[3].strip()] if match[3] else []
         if ("#" in text or "\t" in text) and _COMMENT_OR_TAB.search(_STRINGS.sub("''", text)):
             raise InputError(f"the header has a line of another form than LLVM's: {text!r}", where=f"line {number}")
-    odd = next((k for k, v in fields.items() if v and _NOT_PLAIN.match(v[0]) and k != "body"), None)
-    if odd:
-        raise InputError(f"the header has {odd} in another form than LLVM's: {fields[odd][0]!r}")
+    unreadable = next((k for k, v in fields.items() if v and _NOT_PLAIN.match(v[0]) and k != "body"), None)
+    if unreadable:
+        raise InputError(f"the header has {unreadable} in another form than LLVM's: {fields[unreadable][0]!r}")
     return {key: " ".join(value) for key, value in fields.items()}
 
 

@@ -114,14 +114,14 @@ class Liveness:
 
     def _pre(self, instruction: Instruction, live: Live, *, alone: bool) -> None:
         """Before a pre-RA move its source is what is read; before an undefined lane nothing is."""
-        moved = scalar_moves(instruction, self.pre) if alone else None
-        ended: dict[int, int | None] = dict(moved or ())
+        moves = scalar_moves(instruction, self.pre) if alone else None
+        ended: dict[int, int | None] = dict(moves or ())
         for op in instruction.defs:
             if op.vreg >= 0 and (op.undef or instruction.opcode == "IMPLICIT_DEF"):
                 keys = self.pre.register_lanes(op.vreg) if op.undef else self.pre.keys(op)
                 written = () if instruction.opcode == "IMPLICIT_DEF" else self.pre.keys(op)
                 ended.update((k, None) for k in keys if k not in written)
-        for op in really_written(instruction) if moved is not None else ():
+        for op in really_written(instruction) if moves is not None else ():
             ended.update((k, None) for k in self.pre.keys(op) if k not in ended)
         if not ended:
             return
@@ -165,8 +165,8 @@ class Liveness:
             # What a save of a scalar defines implicitly is no write, but ends the life of what was there.
             printed = {k for op in operands if op.is_def and op.is_reg for k in self.post.keys(op)}
             for op in killed:
-                kept = [k for k in self.post.keys(op) if k not in printed]
-                self._flag("kill-flag", "marked killed, but read later", kept, live, instruction)
+                ended = [k for k in self.post.keys(op) if k not in printed]
+                self._flag("kill-flag", "marked killed, but read later", ended, live, instruction)
 
     def _moves(self, instruction: Instruction) -> list[tuple[int, int]] | None:
         """``(written, read)`` places of a move; a register must be kept wherever one of its cells is."""
@@ -176,8 +176,8 @@ class Liveness:
         scalar, cells = self.post.keys(move.scalar), lane_cells(move, self.post)
         register = self.post.keys(move.register)
         if move.is_save:
-            moved = [] if move.scalar.undef else list(zip(cells, scalar, strict=True))
-            return moved + [(k, k) for k in register] + [(c, k) for c in cells for k in register]
+            saves = [] if move.scalar.undef else list(zip(cells, scalar, strict=True))
+            return saves + [(k, k) for k in register] + [(c, k) for c in cells for k in register]
         return list(zip(scalar, cells, strict=True)) + [(s, k) for s in scalar for k in register]
 
     def _reads(self, instruction: Instruction) -> Iterable[tuple[int, int]]:
@@ -186,7 +186,7 @@ class Liveness:
             return real
         return [(k, ANY) for op in instruction.operands if op.is_use and not op.undef for k in self.post.keys(op)]
 
-    def _flag(self, rule: str, what: str, keys: Iterable[int], live: Live, instruction: Instruction) -> None:
+    def _flag(self, rule: str, claim: str, keys: Iterable[int], live: Live, instruction: Instruction) -> None:
         assert self._faults is not None
         self._checked += 1
         for key in keys:
@@ -194,7 +194,7 @@ class Liveness:
                 self._faults[rule, id(instruction), key] = Finding(
                     rule,
                     Outcome.REFUTED,
-                    f"{key_name(key, self.post.grain)} is {what}",
+                    f"{key_name(key, self.post.grain)} is {claim}",
                     self._block,
                     post_line=instruction.line,
                     instruction=str(instruction),
@@ -205,12 +205,12 @@ class Liveness:
         defined = self._arriving[self._block]
         for step in self.steps[self._block]:
             if step.pre is not None:
-                made, lost = definitions(step.pre, self.pre)
+                gained, lost = definitions(step.pre, self.pre)
                 for to, of in scalar_moves(step.pre, self.pre) or ():
                     if 0 <= of < ANY and of not in defined:
-                        made.discard(to)
+                        gained.discard(to)
                         lost.add(to)
-                defined = defined.after(made, lost)
+                defined = defined.after(gained, lost)
             if step.post is instruction:
                 break
         return defined
@@ -235,10 +235,10 @@ def check_alone(
     steps = [[Step(None, i) for i in b.instructions] for b in function.blocks]
     nothing = [KeySet(0, {}) for _ in steps]
     reached = list(range(len(steps)))
-    found = Liveness(
+    liveness = Liveness(
         steps, successors, reached, lanes, lanes, reads or {}, nothing, always_available, follow_moves=reads is None
     )
-    return found.check(function)
+    return liveness.check(function)
 
 
 def new_faults(after: FlagCheck, before: FlagCheck, partner: dict[int, int], added: FlagCheck) -> dict[Place, Finding]:

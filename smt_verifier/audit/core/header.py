@@ -85,11 +85,11 @@ def _is_raised_at_the_end(change: Change) -> bool:
 
 
 def _is_for_added_slots(change: Change) -> bool:
-    """The greatest alignment of an object grows with the slots that are added, those included that are gone again
+    """The greatest alignment of an object grows with each slot that is added, even if the slot is removed later
     (MachineFrameInfo::CreateStackObject).
 
-    An object that the text lists counts anyway (MIRParserImpl::initializeFrameInfo), whatever the field says. More
-    makes LLVM align the frame, and take a base pointer.
+    LLVM counts the objects that the text lists, whatever the field says (MIRParserImpl::initializeFrameInfo). A greater
+    value makes LLVM align the frame and take a base pointer.
     """
     if not (change.before.isdecimal() and change.after.isdecimal()):
         return False
@@ -166,14 +166,14 @@ def compare_headers(pre: MachineFunction, post: MachineFunction, allocatable: fr
     before, after = ({"noVRegs": _no_virtual_registers(f), **fields_of(f)} for f in (pre, post))
     complaints: list[str] = []
     for key in {**before, **after}:
-        left, right = before.get(key, DEFAULTS.get(key)), after.get(key, DEFAULTS.get(key))
-        if left == right or key in _OTHER_RULES:
+        old, new = before.get(key, DEFAULTS.get(key)), after.get(key, DEFAULTS.get(key))
+        if old == new or key in _OTHER_RULES:
             continue
         may_change = MAY_CHANGE.get(key)
-        if left is None or right is None:
+        if old is None or new is None:
             complaints.append(f"header field {key} is not on both sides")
-        elif may_change is None or not may_change(Change(pre, post, allocatable, left, right)):
-            complaints.append(f"header field {key} was {left} and became {right}")
+        elif may_change is None or not may_change(Change(pre, post, allocatable, old, new)):
+            complaints.append(f"header field {key} was {old} and became {new}")
     complaints += _changed_liveins(pre, post)
     complaints += _changed_objects(pre, post)
     complaints += _unmarked_spills(after, post)
@@ -200,8 +200,8 @@ def _changed_liveins(pre: MachineFunction, post: MachineFunction) -> Iterable[st
 
 
 def _like(old: int, new: int, pre: MachineFunction, post: MachineFunction) -> bool:
-    left, right = pre.registers.get(old), post.registers.get(new)
-    return left is not None and right is not None and left.cls == right.cls
+    old_register, new_register = pre.registers.get(old), post.registers.get(new)
+    return old_register is not None and new_register is not None and old_register.cls == new_register.cls
 
 
 def _occurs(vregs: set[int], function: MachineFunction) -> bool:
@@ -234,8 +234,8 @@ def _changed_objects(pre: MachineFunction, post: MachineFunction) -> Iterable[st
     if sorted(map(without_number, pre.fixed_stack.values())) != sorted(map(without_number, post.fixed_stack.values())):
         yield "the fixed stack objects changed"
     for number, row in pre.stack.items():
-        other = post.stack.get(number)
-        if other is None or without_number(row) != without_number(other):
+        post_row = post.stack.get(number)
+        if post_row is None or without_number(row) != without_number(post_row):
             yield f"stack object {number} changed"
     for number, row in post.stack.items():
         if number not in pre.stack and not _is_slot(row):
@@ -255,8 +255,8 @@ def require_rows(function: MachineFunction) -> None:
             raise InputError(f"an object of {kind} occurs twice, or is not read")
         for number, row in objects.items():
             entries = dict(without_number(row))
-            given = (entries.get("size", "0"), entries.get("alignment", "1"), entries.get("type", "default"))
-            if given != (str(row.size), str(row.alignment), row.type):
+            read_back = (entries.get("size", "0"), entries.get("alignment", "1"), entries.get("type", "default"))
+            if read_back != (str(row.size), str(row.alignment), row.type):
                 raise InputError(f"object {number} of {kind} is not read as LLVM reads it")
     for instruction in _instructions(function):
         for kind, number in frame_indices(instruction):
@@ -275,9 +275,9 @@ def _is_slot(row: StackObject) -> bool:
 
 
 def _unmarked_spills(after: Mapping[str, str], post: MachineFunction) -> Iterable[str]:
-    """Where scalars are spilled LLVM must be told: SILowerSGPRSpills brings none into lanes otherwise, and their slots
-    have no place in memory. The mark for vectors only lets LLVM use free accumulators instead of memory
-    (SILowerSGPRSpills and SIFrameLowering, SpillVGPRToAGPR); without it the slots are in memory.
+    """Spilled scalars need the mark ``hasSpilledSGPRs``: without it SILowerSGPRSpills moves none into lanes, and their
+    slots have no place in memory. The mark for vectors is optional: it only lets LLVM use free accumulators instead of
+    memory (SILowerSGPRSpills and SIFrameLowering, SpillVGPRToAGPR).
     """
     key = "machineFunctionInfo.hasSpilledSGPRs"
     spilled = any((move := spill(i.opcode)) and move[0] == "S" for i in _instructions(post))
@@ -306,14 +306,14 @@ def _shared_reservations(
     and out of its lanes may name it.
     """
     reserved, shifted = (_listed(after.get(k, "")) - _listed(before.get(k, "")) for k in _WHOLE_WAVE_LISTS)
-    named = [op.phys for i in _instructions(pre) for op in i.all_operands if op.phys and op.is_reg]
-    named += [r.reg for r in (*pre.liveins, *(r for b in pre.blocks for r in b.liveins))]
+    mentioned = [op.phys for i in _instructions(pre) for op in i.all_operands if op.phys and op.is_reg]
+    mentioned += [r.reg for r in (*pre.liveins, *(r for b in pre.blocks for r in b.liveins))]
     ordinary = [i for i in _instructions(post) if not (i.opcode in LANE_MOVES | NO_CODE or is_whole_wave_move(i))]
     used = [op.phys for i in ordinary for op in i.all_operands if op.phys and op.is_reg]
     for name in sorted(reserved | shifted):
         units = set(physical_register(name).units)
-        others = {*named, *used} if name in shifted else set(named)
-        if any(not units.isdisjoint(physical_register(other).units) for other in others):
+        users = {*mentioned, *used} if name in shifted else set(mentioned)
+        if any(not units.isdisjoint(physical_register(user).units) for user in users):
             yield f"${name} became a whole-wave register, but is used otherwise"
 
 

@@ -1,8 +1,8 @@
 """Which instructions look at threads that are not active, or write them: one reviewed list, each entry with its source.
 
-LLVM's tables do not say it, but they say which opcodes are convergent: a vector instruction that is, and is not on the
-list, counts as one that reads inactive threads, an opcode that LLVM does not have as unclear. All others read and write
-the threads in EXEC alone. Inline assembly is taken to do so where no word of it hints at other threads.
+LLVM's tables do not say this, but they say which opcodes are convergent. A convergent vector instruction that is not on
+the list counts as one that reads inactive threads. An opcode that LLVM does not have counts as unclear. All others read
+and write the threads in EXEC alone. So does inline assembly, unless a word in it hints at other threads.
 """
 
 from __future__ import annotations

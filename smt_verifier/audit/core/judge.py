@@ -90,8 +90,8 @@ class Sides:
         self, steps: list[list[Step]], *, precision: Precision = Precision.FINE, outside: bool = False
     ) -> Product:
         """Both sides with a pairing of their instructions; ``precision`` and ``outside``: see ``Product``."""
-        kept = self.available.kept_units
-        return Product(self.pre, self.post, self.target.wave_size, steps, kept, self.saved, precision, outside)
+        kept_units = self.available.kept_units
+        return Product(self.pre, self.post, self.target.wave_size, steps, kept_units, self.saved, precision, outside)
 
     def rules(self, product: Product) -> MachineRules:
         """The machine's rules for the pairs of a product."""
@@ -183,10 +183,10 @@ def judge_values(
     failed: list[FailedGoal] = []
     for number in product.order:
         name = f"{product.pre.name}/block-{number}{suffix}"
-        checked = check_block(product, number, entries, solver, timeout_s, name, describe)
-        goals += checked.goals
-        findings += checked.findings
-        failed += checked.failed
+        block_check = check_block(product, number, entries, solver, timeout_s, name, describe)
+        goals += block_check.goals
+        findings += block_check.findings
+        failed += block_check.failed
         if (findings or failed) and not to_the_end:
             break
     return ValueCheck(goals, tuple(findings), tuple(failed))
@@ -195,14 +195,14 @@ def judge_values(
 def judge_liveness(sides: Sides, product: Product) -> FlagCheck:
     """What the text after allocation says about liveness that is not true; known once all blocks are checked."""
     unlisted = _always_available(sides.available)
-    flagged = product.liveness(unlisted).check(sides.post)
-    if not flagged.faults:
-        return flagged
-    given = check_alone(sides.pre, product.pre_lanes, product.successors, unlisted)
+    post_check = product.liveness(unlisted).check(sides.post)
+    if not post_check.faults:
+        return post_check
+    pre_check = check_alone(sides.pre, product.pre_lanes, product.successors, unlisted)
     partners = product.partners()
-    nothing: dict[int, list[tuple[int, int]]] = {instruction: [] for instruction in partners}
-    added = check_alone(sides.post, product.post_lanes, product.successors, unlisted, nothing)
-    return replace(flagged, faults=new_faults(flagged, given, partners, added))
+    no_reads: dict[int, list[tuple[int, int]]] = {instruction: [] for instruction in partners}
+    added = check_alone(sides.post, product.post_lanes, product.successors, unlisted, no_reads)
+    return replace(post_check, faults=new_faults(post_check, pre_check, partners, added))
 
 
 def judge_module(function: str, pre: MirFile, post: MirFile, target: Target) -> tuple[Finding, ...]:
@@ -213,10 +213,10 @@ def judge_module(function: str, pre: MirFile, post: MirFile, target: Target) -> 
     try:
         for file in (pre, post):
             function_attributes(file.preamble, function)
-        changed = module_difference(pre.preamble, post.preamble, target.name)
+        difference = module_difference(pre.preamble, post.preamble, target.name)
     except VeriloccError as error:
         return (Finding("header", Outcome.INVALID, str(error)),)
-    return (Finding("header", Outcome.REFUTED, changed),) if changed else ()
+    return (Finding("header", Outcome.REFUTED, difference),) if difference else ()
 
 
 def _control_flow(pre: MachineFunction, post: MachineFunction) -> list[Finding]:
@@ -224,12 +224,12 @@ def _control_flow(pre: MachineFunction, post: MachineFunction) -> list[Finding]:
     if len(pre.blocks) != len(post.blocks):
         message = f"{len(pre.blocks)} blocks became {len(post.blocks)}"
         return [Finding("control-flow", Outcome.REFUTED, message)]
-    left = {b.number: n for n, b in enumerate(pre.blocks)}
-    right = {b.number: n for n, b in enumerate(post.blocks)}
+    pre_positions = {b.number: n for n, b in enumerate(pre.blocks)}
+    post_positions = {b.number: n for n, b in enumerate(post.blocks)}
     return [
         Finding("control-flow", Outcome.REFUTED, f"the successors of bb.{a.number} changed", block=n)
         for n, (a, b) in enumerate(zip(pre.blocks, post.blocks, strict=True))
-        if [left[s] for s, _ in a.successors] != [right[s] for s, _ in b.successors]
+        if [pre_positions[s] for s, _ in a.successors] != [post_positions[s] for s, _ in b.successors]
     ]
 
 

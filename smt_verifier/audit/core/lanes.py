@@ -3,10 +3,9 @@
 A *key* is an integer. ``vreg * 128 + lane`` for lane *lane* of a virtual register, ``-1 - unit`` for a unit of a
 physical register, ``STACK + slot * 128 + lane`` for a lane of a spill slot, ``CELL + …`` for a scalar that is kept in
 one thread's lane of a vector register or slot (``moves.py``), ``ENTRY + unit`` for what a physical register held at
-function entry, ``GHOST + …`` for what a repeated operation was last computed from. Lanes and units are 16 bits wide;
-where
-neither side of a function names a 16-bit half, only the even ones are used and stand for 32 bits (``grain`` 2), which
-halves the work and loses nothing, because then both halves are always read and written together.
+function entry, ``GHOST + …`` for what a repeated operation was last computed from. Lanes and units are 16 bits wide.
+Where neither side of a function names a 16-bit half, only the even ones are used and stand for 32 bits (``grain`` 2).
+That halves the work and loses nothing, because then both halves are always read and written together.
 """
 
 from __future__ import annotations
@@ -66,13 +65,13 @@ class LaneMap:
         Raises:
             InputError: the ``registers:`` table does not give one.
         """
-        found = self._classes.get(vreg)
-        if found is None:
+        cls = self._classes.get(vreg)
+        if cls is None:
             row = self._rows.get(vreg)
             if row is None:
                 raise InputError(f"%{vreg} has no register class", hint="the registers: table must list it")
-            found = self._classes[vreg] = register_class(row.cls)
-        return found
+            cls = self._classes[vreg] = register_class(row.cls)
+        return cls
 
     def flags_of(self, vreg: int) -> tuple[str, ...]:
         """What the ``registers:`` table marks a virtual register as: ``WWM_REG`` and the like."""
@@ -82,11 +81,11 @@ class LaneMap:
     def keys(self, operand: Operand) -> tuple[int, ...]:
         """Keys of the lanes a register operand touches, lowest lane first."""
         text = operand.text
-        found = self._keys.get(text)
-        if found is None:
-            found = self._compute(operand)
-            self._keys[text] = found
-        return found
+        keys = self._keys.get(text)
+        if keys is None:
+            keys = self._compute(operand)
+            self._keys[text] = keys
+        return keys
 
     def _compute(self, operand: Operand) -> tuple[int, ...]:
         if operand.vreg >= 0:
@@ -133,10 +132,10 @@ class LaneMap:
         if key >= CELL:
             return False
         vreg = key // _LANES_PER_REGISTER
-        found = self._vector.get(vreg)
-        if found is None:
-            found = self._vector[vreg] = self.class_of(vreg).is_vector
-        return found
+        is_vector = self._vector.get(vreg)
+        if is_vector is None:
+            is_vector = self._vector[vreg] = self.class_of(vreg).is_vector
+        return is_vector
 
 
 def stack_keys(slot: int, first: int, count: int, grain: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Which pre-RA lanes are still read, and which may have been written, for the wave: along paths, without EXEC.
 
-That lanes are read is only a help for inference, to keep relations small. ``flags.py`` asks both: registers need not be
-declared live for a lane that is dead or that no path has defined, as LLVM sees it.
+Inference uses the reads to keep relations small; no verdict depends on that. ``flags.py`` uses both: as in LLVM, a
+register need not be declared live for a lane that is dead or that no path has defined.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def reads_from_entry(function: MachineFunction, lanes: LaneMap) -> Reads:
     every: list[set[int]] = []
     writes: list[set[int]] = []
     for block in function.blocks:
-        read: set[int] = set()
+        exposed: set[int] = set()
         used: set[int] = set()
         written: set[int] = set()
         for instruction in block.instructions:
@@ -45,48 +45,48 @@ def reads_from_entry(function: MachineFunction, lanes: LaneMap) -> Reads:
                 if op.is_use and not op.undef:
                     keys = lanes.keys(op)
                     used.update(keys)
-                    read.update(k for k in keys if k not in written)
+                    exposed.update(k for k in keys if k not in written)
             if is_move(instruction):
-                moved = scalar_moves(instruction, lanes, threads) or ()
-                used.update(of for _, of in moved)
-                read.update(of for _, of in moved if of not in written)
-                written.update(to for to, _ in moved)
+                moves = scalar_moves(instruction, lanes, threads) or ()
+                used.update(of for _, of in moves)
+                exposed.update(of for _, of in moves if of not in written)
+                written.update(to for to, _ in moves)
             for op in really_written(instruction):
                 written.update(lanes.keys(op))
-        first.append(read)
+        first.append(exposed)
         every.append(used)
         writes.append(written)
     return Reads(_backward(successors, first, writes), _backward(successors, every, [set() for _ in every]))
 
 
 def _backward(successors: list[list[int]], reads: list[set[int]], writes: list[set[int]]) -> list[set[int]]:
-    found = [set(r) for r in reads]
+    live = [set(r) for r in reads]
     changed = True
     while changed:
         changed = False
-        for n in range(len(found) - 1, -1, -1):
+        for n in range(len(live) - 1, -1, -1):
             out: set[int] = set()
             for successor in successors[n]:
-                out |= found[successor]
+                out |= live[successor]
             new = (out - writes[n]) | reads[n]
-            if len(new) != len(found[n]):
-                found[n] = new
+            if len(new) != len(live[n]):
+                live[n] = new
                 changed = True
-    return found
+    return live
 
 
 def definitions(instruction: Instruction, lanes: LaneMap) -> tuple[set[int], set[int]]:
     """Keys of virtual registers that an instruction defines, and those it leaves undefined."""
-    made: set[int] = set()
-    lost: set[int] = set()
+    defined: set[int] = set()
+    undefined: set[int] = set()
     for op in instruction.all_operands:
         if op.is_def and op.vreg >= 0:
-            made.update(lanes.keys(op))
-            lost.update(lanes.register_lanes(op.vreg) if op.undef else ())
-    nothing = instruction.opcode == "IMPLICIT_DEF" or (
+            defined.update(lanes.keys(op))
+            undefined.update(lanes.register_lanes(op.vreg) if op.undef else ())
+    undefines_all = instruction.opcode == "IMPLICIT_DEF" or (
         instruction.opcode in COPIES and any(op.is_use and op.undef and not op.implicit for op in instruction.operands)
     )
-    return (set(), made | lost) if nothing else (made, lost - made)
+    return (set(), defined | undefined) if undefines_all else (defined, undefined - defined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,9 @@ class KeySet:
     def __or__(self, other: KeySet) -> KeySet:
         return KeySet(self.bits | other.bits, self.position)
 
-    def after(self, made: Iterable[int], lost: Iterable[int]) -> KeySet:
+    def after(self, gained: Iterable[int], lost: Iterable[int]) -> KeySet:
         """The set without ``lost`` and with ``made``."""
-        return KeySet(self.bits & ~_bits(lost, self.position) | _bits(made, self.position), self.position)
+        return KeySet(self.bits & ~_bits(lost, self.position) | _bits(gained, self.position), self.position)
 
 
 def defined_at_exit(function: MachineFunction, lanes: LaneMap) -> list[KeySet]:
@@ -115,19 +115,19 @@ def defined_at_exit(function: MachineFunction, lanes: LaneMap) -> list[KeySet]:
     """
     position = {b.number: n for n, b in enumerate(function.blocks)}
     number: dict[int, int] = {}
-    made: list[int] = []
+    gained: list[int] = []
     ended: list[int] = []
     for block in function.blocks:
-        here: set[int] = set()
-        gone: set[int] = set()
+        defined: set[int] = set()
+        undefined: set[int] = set()
         for instruction in block.instructions:
-            new, lost = definitions(instruction, lanes)
-            here -= lost
-            here |= new
-            gone |= lost
-            gone -= new
-        made.append(_bits(here, number))
-        ended.append(_bits(gone, number))
+            defined_here, undefined_here = definitions(instruction, lanes)
+            defined -= undefined_here
+            defined |= defined_here
+            undefined |= undefined_here
+            undefined -= defined_here
+        gained.append(_bits(defined, number))
+        ended.append(_bits(undefined, number))
     successors = [[position[s] for s, _ in b.successors] for b in function.blocks]
     entry = [0] * len(function.blocks)
     changed = True
@@ -135,12 +135,12 @@ def defined_at_exit(function: MachineFunction, lanes: LaneMap) -> list[KeySet]:
         # Layout order is close to the order of execution: as many rounds as loops are nested, and one.
         changed = False
         for n, after in enumerate(successors):
-            out = entry[n] & ~ended[n] | made[n]
+            out = entry[n] & ~ended[n] | gained[n]
             for at in after:
                 if out & ~entry[at]:
                     entry[at] |= out
                     changed = changed or at <= n
-    return [KeySet(entry[n] & ~ended[n] | made[n], number) for n in range(len(entry))]
+    return [KeySet(entry[n] & ~ended[n] | gained[n], number) for n in range(len(entry))]
 
 
 def _bits(keys: Iterable[int], number: dict[int, int]) -> int:

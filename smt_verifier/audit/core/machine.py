@@ -16,8 +16,8 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 
 UNDECIDED = frozenset({"relation", "inactive-lanes"})
-"""Rules whose violation leaves the verdict UNKNOWN: claims that inference made, and lanes of threads that are not
-active, of which LLVM does not promise more than that a value written for them is still there.
+"""Rules whose violation makes the verdict UNKNOWN: claims that inference made, and lanes of inactive threads. Of those
+LLVM promises only that a value written for them is still there.
 """
 
 
@@ -62,7 +62,7 @@ class Machine:
         masks: MaskTracker,
         originals: Mapping[str, Sequence[Instruction]],
         ghosts: dict[int, Ghosts],
-        kept: frozenset[int],
+        kept_units: frozenset[int],
     ) -> None:
         self.pre = pre
         self.post = post
@@ -75,7 +75,7 @@ class Machine:
         """For the ``id`` of an added instruction, that of the pre-RA one which inference believes to have read the same
         before: a hint, of which the check makes goals.
         """
-        self.kept = kept
+        self.kept_units = kept_units
         self._cell_registers = {
             Side.PRE: cell_registers(pre, pre_lanes),
             Side.POST: cell_registers(post, post_lanes),
@@ -187,14 +187,14 @@ class Machine:
         if self.goals is not None:
             return
         shape = (expression.operation, expression.index, len(expression.arguments))
-        known = self._by_operation.setdefault(shape, [])
-        for arguments, results in known:
+        by_arguments = self._by_operation.setdefault(shape, [])
+        for arguments, results in by_arguments:
             if all(map(self.terms.alike, arguments, expression.arguments)):
                 results.add(expression.term)
                 break
         else:
             results = {expression.term}
-            known.append((expression.arguments, results))
+            by_arguments.append((expression.arguments, results))
         self.terms.believe_result(expression.term, results)
 
     def pure_arguments(
@@ -233,14 +233,16 @@ class Machine:
                 table = atom.pre if atom is not None and self.pre_lanes.is_vector(ghost) else state.pre
                 table[ghost] = term
 
-        asks = bool(ghosts.threads)
-        rows = [(a, terms(a)) for a in ([None] if scalar and not asks else [a for a in state.atoms if a.active])]
-        if asks and any(row is None for _, row in rows):
+        depends_on_exec = bool(ghosts.threads)
+        rows = [
+            (a, terms(a)) for a in ([None] if scalar and not depends_on_exec else [a for a in state.atoms if a.active])
+        ]
+        if depends_on_exec and any(row is None for _, row in rows):
             return None, {}
         for atom, row in rows:
             if row is not None:
                 remember(atom, row)
-        if asks:
+        if depends_on_exec:
             return self._remember_execution(ghosts, scalar, state)
         if scalar:
             return (None if (row := rows[0][1]) is None else (row, ghosts.arguments)), {}

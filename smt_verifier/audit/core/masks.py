@@ -164,8 +164,8 @@ class MaskTracker:
                     if not into and needed.isdisjoint(written):
                         continue
                     flowing.add(id(instruction))
-                    read = {k for to, of in pairs for k in of if into or not needed.isdisjoint(to)}
-                    needed = (needed - written) | read
+                    sources = {k for to, of in pairs for k in of if into or not needed.isdisjoint(to)}
+                    needed = (needed - written) | sources
                 if frozenset(needed) != entry[n]:
                     entry[n] = frozenset(needed)
                     changed = True
@@ -177,17 +177,17 @@ class MaskTracker:
     ) -> tuple[list[tuple[frozenset[int], frozenset[int]]], frozenset[int]]:
         """Pairs of scalar keys, where a mask may go from the second to the first, and all scalar keys written."""
         written = frozenset(k for op in really_written(instruction) for k in self._scalar_keys(op))
-        moved = scalar_moves(instruction, self.lanes, threads)
-        if moved is not None:
-            pairs = [(frozenset({to}), frozenset({of})) for to, of in moved]
-            return pairs, written.union(to for to, _ in moved)
+        moves = scalar_moves(instruction, self.lanes, threads)
+        if moves is not None:
+            pairs = [(frozenset({to}), frozenset({of})) for to, of in moves]
+            return pairs, written.union(to for to, _ in moves)
         opcode = instruction.opcode
         if takes_lane(opcode):
             return [(written, frozenset(self._scalar_keys(instruction.operands[LANE_OPERAND])))], written
         if not any(form.match(opcode) for form in (_BINARY, _SAVE, _MOVE, FIRST_SET_BIT)):
             return [], written
-        read = frozenset(k for op in instruction.operands if op.is_use for k in self._scalar_keys(op))
-        return [(written, read)], written
+        sources = frozenset(k for op in instruction.operands if op.is_use for k in self._scalar_keys(op))
+        return [(written, sources)], written
 
     def _scalar_keys(self, operand: Operand) -> tuple[int, ...]:
         keys = self.lanes.keys(operand) if operand.is_reg else ()
@@ -232,7 +232,7 @@ class MaskTracker:
         opcode = instruction.opcode
         defined = next(iter(instruction.defs), None)
         target = None if defined is None else self._name(defined, state)
-        stays = self._learn(instruction, sources, target, state)
+        still_inhabited = self._learn(instruction, sources, target, state)
         if id(instruction) not in self._flowing:
             return
         if match := _SAVE.match(opcode):
@@ -251,7 +251,7 @@ class MaskTracker:
             self._assign(EXEC, _compared, state)
         elif writes_exec:
             raise UnsupportedError(f"{opcode} sets EXEC in a way the audit does not follow")
-        if stays:
+        if still_inhabited:
             state.inhabited.add(frozenset(s for a in state.atoms if a.active for s in a.signatures))
 
     def _learn(self, instruction: Instruction, sources: list[Source], target: Mask | None, state: State) -> bool:
@@ -260,37 +260,37 @@ class MaskTracker:
         Returns:
             Whether it writes EXEC, and some thread that was active still is.
         """
-        opcode, known = instruction.opcode, state.known
+        opcode, known_traits = instruction.opcode, state.known_traits
         if state.entered:
-            known = known | {(Trait.NOT_EMPTY, EXEC), (Trait.FIRST_THREAD, EXEC)}
+            known_traits = known_traits | {(Trait.NOT_EMPTY, EXEC), (Trait.FIRST_THREAD, EXEC)}
         facts: set[Trait] = set()
         saves, grown = False, False
         if FIRST_SET_BIT.match(opcode):
-            if all(sources[0].has(f, known) for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC)):
-                state.known.add((Trait.ACTIVE_THREAD, self._scalar(instruction.defs[0], state)))
+            if all(sources[0].has(f, known_traits) for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC)):
+                state.known_traits.add((Trait.ACTIVE_THREAD, self._scalar(instruction.defs[0], state)))
             return False
         if _MOVE.match(opcode):
-            facts = facts_of_move(sources[0], known)
+            facts = facts_of_move(sources[0], known_traits)
         elif _COMPARE.match(opcode):
-            facts = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known) & {Trait.FIRST_THREAD})
+            facts = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known_traits) & {Trait.FIRST_THREAD})
         elif match := _BINARY.match(opcode) or _SAVE.match(opcode):
             saves = match.re is _SAVE
             operands = [sources[0], Source(name=EXEC)] if saves else sources
-            facts = facts_of_result(match[1], operands, known)
+            facts = facts_of_result(match[1], operands, known_traits)
             grown = match[1] == "OR" and any(s.name == EXEC for s in operands)
         elif opcode == _ENTER_WHOLE_WAVE:
             saves, grown = True, True
         if not defines_exec(instruction):
-            state.known |= {(f, target) for f in facts if target is not None}
+            state.known_traits |= {(f, target) for f in facts if target is not None}
             tests = _BINARY.match(opcode) and any(op.is_def and op.phys == "scc" for op in instruction.operands)
             if target is not None and tests:
                 state.tests[state.pre[self._scc]] = target
             return False
         state.first = {}
-        state.known = after_exec_changed(state.known, grown=grown)
+        state.known_traits = after_exec_changed(state.known_traits, grown=grown)
         if saves and target is not None and target != EXEC:
-            state.known |= {(Trait.NOT_EMPTY, target)} if state.entered else set()
-            state.known |= {(Trait.PART_OF_EXEC, target)} if grown else set()
+            state.known_traits |= {(Trait.NOT_EMPTY, target)} if state.entered else set()
+            state.known_traits |= {(Trait.PART_OF_EXEC, target)} if grown else set()
         return state.entered and Trait.FIRST_THREAD in facts
 
     def note_first(self, instruction: Instruction, state: State, maybe_undefined: Container[int]) -> None:
@@ -298,9 +298,9 @@ class MaskTracker:
         if reads_first_lane(instruction.opcode) and instruction.defs and not instruction.operands[0].undef:
             to, of = (self.lanes.keys(op) for op in (instruction.defs[0], instruction.operands[0]))
             for scalar, lane in zip(to, of, strict=False):
-                held = _by_class(lane, state)
-                if not any(term == UNDEFINED or term in maybe_undefined for _, term in held):
-                    state.first[state.pre[scalar]] = held
+                by_class = _by_class(lane, state)
+                if not any(term == UNDEFINED or term in maybe_undefined for _, term in by_class):
+                    state.first[state.pre[scalar]] = by_class
 
     def _equals_first(self, instruction: Instruction, state: State) -> bool:
         """Whether a comparison asks where a register holds what it holds in the first active thread."""
@@ -324,7 +324,7 @@ class MaskTracker:
             return False
         operand = instruction.operands[LANE_OPERAND]
         readable = operand.is_reg and not operand.undef
-        return readable and (Trait.ACTIVE_THREAD, self._scalar(operand, state)) in state.known
+        return readable and (Trait.ACTIVE_THREAD, self._scalar(operand, state)) in state.known_traits
 
     def _scalar(self, operand: Operand, state: State) -> Mask:
         return tuple(state.pre.get(k, UNDEFINED) for k in self._scalar_keys(operand))
@@ -351,11 +351,11 @@ class MaskTracker:
             row = holders.get(state.pre.get(key, UNDEFINED))
             if row is not None:
                 row.append(key)
-        found: dict[Variable, Mask] = {}
+        variables: dict[Variable, Mask] = {}
         for name in names:
             rows = [sorted(holders[t], key=abs) for t in name]
-            found.update((variable, name) for variable in islice(product(*rows), _MAX_HOLDERS))
-        return found
+            variables.update((variable, name) for variable in islice(product(*rows), _MAX_HOLDERS))
+        return variables
 
     def _save_exec(
         self,
@@ -422,8 +422,8 @@ class MaskTracker:
     @staticmethod
     def _tidy(state: State) -> None:
         """Forget masks that no lane holds any more, and merge the classes that only they told apart."""
-        held = set(state.pre.values())
-        state.masks = {m for m in state.masks if isinstance(m, int) or held.issuperset(m)}
+        live_terms = set(state.pre.values())
+        state.masks = {m for m in state.masks if isinstance(m, int) or live_terms.issuperset(m)}
         keep = state.masks | {EXEC, OUTSIDE}
         for atom in state.atoms:
             atom.signatures = {signature & keep for signature in atom.signatures}

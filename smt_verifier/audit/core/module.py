@@ -40,8 +40,8 @@ def module_difference(pre: str, post: str, cpu: str) -> str:
             at = next(
                 (k for k, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
             )
-            seen = slice(max(at - 40, 0), at + 40)
-            return f"the IR module changed: {before[seen].strip()!r} became {after[seen].strip()!r}"
+            excerpt = slice(max(at - 40, 0), at + 40)
+            return f"the IR module changed: {before[excerpt].strip()!r} became {after[excerpt].strip()!r}"
     return ""
 
 

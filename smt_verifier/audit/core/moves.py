@@ -38,9 +38,9 @@ def lane_move(instruction: Instruction) -> LaneMove | None:
     if opcode not in (LANE_SAVE, LANE_RESTORE):
         return None
     explicit = [op for op in instruction.operands if not op.implicit]
-    wanted = 3 if opcode == LANE_SAVE else 2
+    explicit_count = 3 if opcode == LANE_SAVE else 2
     defined = instruction.defs
-    if len(defined) != 1 or len(explicit) != wanted or explicit[1].kind is not OperandKind.IMMEDIATE:
+    if len(defined) != 1 or len(explicit) != explicit_count or explicit[1].kind is not OperandKind.IMMEDIATE:
         raise UnsupportedError(f"spill code of an unknown form: {instruction}")
     lane = int(explicit[1].text)
     if opcode == LANE_SAVE:
@@ -93,15 +93,15 @@ def scalar_moves(
     if move is not None:
         scalar, cells = lanes.keys(move.scalar), lane_cells(move, lanes)
         return list(zip(cells, scalar, strict=True) if move.is_save else zip(scalar, cells, strict=True))
-    moved = register_moves(instruction, lanes)
-    if moved and threads and is_whole_wave_move(instruction):
-        moved += [
+    moves = register_moves(instruction, lanes)
+    if moves and threads and is_whole_wave_move(instruction):
+        moves += [
             pair
-            for to, of in moved
+            for to, of in moves
             for thread in threads
             for pair in zip(cell_keys(to, thread, lanes.grain), cell_keys(of, thread, lanes.grain), strict=True)
         ]
-    return moved
+    return moves
 
 
 def cell_threads(function: MachineFunction) -> frozenset[int]:
@@ -121,21 +121,21 @@ def really_written(instruction: Instruction) -> tuple[Operand, ...]:
 
 def cell_registers(function: MachineFunction, lanes: LaneMap) -> frozenset[int]:
     """First keys of the vector registers and spill slots that hold scalars in some lane, anywhere in a function."""
-    found: set[int] = set()
-    whole: list[tuple[int, int]] = []
+    containers: set[int] = set()
+    whole_wave_moves: list[tuple[int, int]] = []
     for block in function.blocks:
         for instruction in block.instructions:
             move = lane_move(instruction)
             if move is not None:
-                found.add(lanes.keys(move.register)[0])
+                containers.add(lanes.keys(move.register)[0])
             elif is_whole_wave_move(instruction):
-                whole += register_moves(instruction, lanes) or ()
-    changed = bool(found)
+                whole_wave_moves += register_moves(instruction, lanes) or ()
+    changed = bool(containers)
     while changed:
-        new = {to for to, of in whole if of in found} - found
-        found |= new
+        new = {to for to, of in whole_wave_moves if of in containers} - containers
+        containers |= new
         changed = bool(new)
-    return frozenset(found)
+    return frozenset(containers)
 
 
 def is_whole_wave_move(instruction: Instruction) -> bool:

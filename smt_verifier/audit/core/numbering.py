@@ -23,8 +23,8 @@ def without_number(row: StackObject) -> tuple[tuple[str, str], ...]:
 
 def frame_indices(instruction: Instruction) -> Iterator[tuple[str, int]]:
     """Stack objects that an instruction names, in operands or as memory it accesses: kind and number."""
-    named = [op.text for op in instruction.operands if op.kind is OperandKind.FRAME_INDEX]
-    for text in (*named, *(m for m in instruction.memory if "stack." in m)):
+    operand_texts = [op.text for op in instruction.operands if op.kind is OperandKind.FRAME_INDEX]
+    for text in (*operand_texts, *(m for m in instruction.memory if "stack." in m)):
         for kind, number in _FRAME_INDEX.findall(text):
             yield kind, int(number)
 
@@ -73,14 +73,14 @@ def _fixed_names(pre: MachineFunction, post: MachineFunction) -> dict[int, int]:
 
 
 def _names(pre: MachineFunction, post: MachineFunction) -> dict[int, int]:
-    left, right = list(pre.stack.values()), list(post.stack.values())
+    pre_rows, post_rows = list(pre.stack.values()), list(post.stack.values())
     if all(n in post.stack and _alike(row, post.stack[n]) for n, row in pre.stack.items()):
         return {}
-    if len(right) < len(left) or not all(map(_alike, left, right)):
+    if len(post_rows) < len(pre_rows) or not all(map(_alike, pre_rows, post_rows)):
         return {}
     free = max(pre.stack) + 1
-    kept = {b.id: a.id for a, b in zip(left, right, strict=False)}
-    return kept | {row.id: free + n for n, row in enumerate(right[len(left) :])}
+    same_objects = {b.id: a.id for a, b in zip(pre_rows, post_rows, strict=False)}
+    return same_objects | {row.id: free + n for n, row in enumerate(post_rows[len(pre_rows) :])}
 
 
 def _alike(a: StackObject, b: StackObject) -> bool:

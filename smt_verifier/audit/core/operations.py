@@ -12,9 +12,10 @@ PureArguments = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Ghosts(NamedTuple):
-    """Keys that remember the last execution of a pure instruction: the lanes it read. Where its result depends on which
-    threads were active (``asks_exec``), also those, as a mask, and a ``label``: a value of its own for each thread that
-    got a result, of which the result is taken for a function.
+    """Keys that remember the last execution of a pure instruction: the lanes it read.
+
+    Two more where the result depends on which threads were active (``result_depends_on_exec``): ``threads``, a mask of
+    those threads, and ``label``, a new value for each thread that got a result. The result counts as a function of it.
     """
 
     arguments: tuple[int, ...]
@@ -32,19 +33,19 @@ def operation_name(instruction: Instruction) -> str:
 
 
 def pure_inputs(instruction: Instruction) -> list[Operand]:
-    """Register operands a pure instruction reads; EXEC is left out, because no thread's result depends on it, or it is
-    asked for apart (``asks_exec``).
+    """Register operands a pure instruction reads. EXEC is left out: no thread's result depends on it, or the callers
+    handle it (``result_depends_on_exec``).
 
     An implicit use that is printed twice (LLVM adds EXEC again when it rematerialises) counts once.
     """
-    found: list[Operand] = []
-    seen: set[str] = set()
+    inputs: list[Operand] = []
+    implicit_names: set[str] = set()
     for op in instruction.operands[1:] if leaves_old(instruction) else instruction.operands:
-        if op.is_use and op.phys not in EXEC_NAMES and not (op.implicit and op.phys in seen):
-            found.append(op)
+        if op.is_use and op.phys not in EXEC_NAMES and not (op.implicit and op.phys in implicit_names):
+            inputs.append(op)
             if op.implicit:
-                seen.add(op.phys)
-    return found
+                implicit_names.add(op.phys)
+    return inputs
 
 
 def arguments_of(pre: Instruction, post: Instruction | None) -> list[Operand]:

@@ -40,9 +40,10 @@ def check_places(steps: list[Step]) -> Iterator[Finding]:
 
 
 def read_undefined(post: MachineFunction) -> Iterator[Finding]:
-    """A virtual register of a later phase has a definition, if only as undefined, on every path to where it is read,
-    which is not called dead, and no read before it is called its last (MachineVerifier, checkLiveness: "defs don't
-    dominate all uses", "using a killed virtual register").
+    """Reads of virtual registers of a later phase that not every path defines before.
+
+    An undefined value counts as a definition; one that is marked dead does not, and a read marked as the last one ends
+    it (MachineVerifier, checkLiveness: "defs don't dominate all uses", "using a killed virtual register").
     """
     place = {b.number: n for n, b in enumerate(post.blocks)}
     defined = [0] * len(post.blocks)
@@ -56,8 +57,8 @@ def read_undefined(post: MachineFunction) -> Iterator[Finding]:
                     early[n].setdefault(op.vreg, i)
                     if ended[n] >> op.vreg & 1:
                         yield _undefined(op.vreg, n, i)
-            lost = {op.vreg for op in operands if op.killed or op.dead}
-            for vreg in lost:
+            ended_here = {op.vreg for op in operands if op.killed or op.dead}
+            for vreg in ended_here:
                 defined[n] &= ~(1 << vreg)
                 ended[n] |= 1 << vreg
             for op in operands:
@@ -124,19 +125,19 @@ def _rest_follows(save: Instruction, following: list[Step]) -> bool:
     Between them may stand spill code of other registers: where the tuple reaches into the next vector register, the
     fast allocator stores the first one in between.
     """
-    own = {part for op in save.operands if op.is_use and not op.implicit for part in _parts(op) if op.is_reg}
+    own_parts = {part for op in save.operands if op.is_use and not op.implicit for part in _parts(op) if op.is_reg}
     scalar = next(op for op in save.operands if not op.implicit)
-    wanted = {part for op in save.operands if op.implicit and op.is_def and op.is_reg for part in _parts(op)}
-    if not own.intersection(wanted):
+    tuple_parts = {part for op in save.operands if op.implicit and op.is_def and op.is_reg for part in _parts(op)}
+    if not own_parts.intersection(tuple_parts):
         return True
     saved = set(_parts(scalar)) if scalar.is_reg else set[object]()
     for step in following:
-        if wanted <= saved or step.post is None:
+        if tuple_parts <= saved or step.post is None:
             break
         if step.post.opcode not in DEBUG | {LANE_SAVE}:
             touched = {part for op in step.post.all_operands if op.is_reg for part in _parts(op)}
-            if spill(step.post.opcode) is None or touched & wanted:
+            if spill(step.post.opcode) is None or touched & tuple_parts:
                 break
         elif step.post.opcode == LANE_SAVE and step.post.operands[0].is_reg:
             saved.update(_parts(step.post.operands[0]))
-    return wanted <= saved
+    return tuple_parts <= saved

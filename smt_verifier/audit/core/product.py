@@ -20,11 +20,11 @@ from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inpu
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.semantics import (
     acts_alone,
-    asks_exec,
     is_call,
     is_pure,
     is_return,
     preserved_by,
+    result_depends_on_exec,
     spill_slot,
 )
 from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State, Trait
@@ -62,7 +62,7 @@ class Product:
         post: MachineFunction,
         wave_size: int,
         steps: list[list[Step]],
-        kept: frozenset[int],
+        kept_units: frozenset[int],
         callee_saved: frozenset[int] = frozenset(),
         precision: Precision = Precision.FINE,
         outside: bool = False,
@@ -91,11 +91,13 @@ class Product:
         self.originals = instructions_of(pre, self._followed_operations())
         ghosts = _ghosts(self.originals, self.pre_lanes)
         remembered = frozenset(key for row in ghosts.values() for key in row.threads)
-        for read in (self.reads.live, self.reads.later):
-            _keep_ghosts(read, pre, self.pre_lanes, ghosts)
+        for keys_by_block in (self.reads.live, self.reads.later):
+            _keep_ghosts(keys_by_block, pre, self.pre_lanes, ghosts)
         self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered)
         self._outside = outside
-        self.executor = Executor(pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept)
+        self.executor = Executor(
+            pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept_units
+        )
         if header_field(post, "isEntryFunction") != "true":
             self.executor.saved_for_all_threads = whole_wave_keys(post, self.post_lanes)
 
@@ -110,7 +112,7 @@ class Product:
             for b in self.pre.blocks
             for i in b.instructions
             if i.defs and not any(op.is_reg and not op.implicit for op in i.operands) and is_pure(i)
-            if not asks_exec(i.opcode)
+            if not result_depends_on_exec(i.opcode)
         )
         return followed | {name for name, times in constants.items() if times > 1}
 
@@ -133,7 +135,7 @@ class Product:
             active = frozenset(s for a in state.atoms if a.active for s in a.signatures)
             return replace(state, inhabited=state.inhabited | {active})
         mask = self.masks.tested(state)
-        return state if mask is None else replace(state, known=state.known | {(Trait.NOT_EMPTY, mask)})
+        return state if mask is None else replace(state, known_traits=state.known_traits | {(Trait.NOT_EMPTY, mask)})
 
     def callee_saved_goals(self, block: int, state: State) -> list[Goal]:
         """At a return, the callee-saved registers hold again what they held at entry."""
@@ -173,10 +175,14 @@ class Product:
         )
 
     def partners(self) -> dict[int, int]:
-        """For the ``id`` of a post-RA instruction, that of the pre-RA one: its partner, or a move of the same text but
-        for kill flags, in order; or one that only its virtual result tells from it, at the same place.
+        """For the ``id`` of a post-RA instruction, that of the corresponding pre-RA one.
+
+        That is its partner; for a move, the next one with the same text up to kill flags, or a copy of the same
+        physical register between the same two pairs.
         """
-        found = {id(s.post): id(s.pre) for row in self.steps for s in row if s.pre is not None and s.post is not None}
+        partners = {
+            id(s.post): id(s.pre) for row in self.steps for s in row if s.pre is not None and s.post is not None
+        }
         for row in self.steps:
             waiting: dict[str, list[Instruction]] = {}
             for step in row:
@@ -184,23 +190,25 @@ class Product:
                     waiting.setdefault(_unkilled(step.pre), []).append(step.pre)
             for step in row:
                 if step.post is not None and step.pre is None and (same := waiting.get(_unkilled(step.post))):
-                    found[id(step.post)] = id(same.pop(0))
+                    partners[id(step.post)] = id(same.pop(0))
             for moves in _between_pairs(row):
-                self._same_source(moves, found)
-        return found
+                self._same_source(moves, partners)
+        return partners
 
-    def _same_source(self, moves: list[Step], found: dict[int, int]) -> None:
-        """Add copies of one physical register to another place than ``found`` has them.
+    def _same_source(self, moves: list[Step], partners: dict[int, int]) -> None:
+        """Add copies of one physical register that have different destinations on the two sides.
 
-        Only the last reader among the moves between two pairs: what is read again there is not killed as it was.
+        Only the last read of the register among the moves between two pairs counts: an earlier one cannot kill it.
         """
         sources = {source: s.pre for s in moves if s.pre is not None and (source := _copied(s.pre))}
-        read: set[int] = set()
+        read_later: set[int] = set()
         for post in reversed([s.post for s in moves if s.post is not None]):
             pre = sources.get(_copied(post))
-            if pre is not None and read.isdisjoint(self.post_lanes.keys(post.operands[0])):
-                found.setdefault(id(post), id(pre))
-            read.update(k for op in post.all_operands if op.is_use and op.is_reg for k in self.post_lanes.keys(op))
+            if pre is not None and read_later.isdisjoint(self.post_lanes.keys(post.operands[0])):
+                partners.setdefault(id(post), id(pre))
+            read_later.update(
+                k for op in post.all_operands if op.is_use and op.is_reg for k in self.post_lanes.keys(op)
+            )
 
     def entry_state(self, block: int, claims: Claims | None, assume: Assume) -> State:
         """The state at a block's entry: the claims, or for block 0 the function's initial state."""
@@ -283,8 +291,8 @@ def _test(block: BasicBlock, successors: list[int], position: dict[int, int]) ->
         return None
     first = branches[0]
     target = position[int(first.operands[0].text.removeprefix("%bb.").split(".")[0])]
-    alone = tuple(branches) == block.instructions[-len(branches) :]
-    if not alone or len(successors) != 2 or len(set(successors) - {target}) != 1:
+    ends_block = tuple(branches) == block.instructions[-len(branches) :]
+    if not ends_block or len(successors) != 2 or len(set(successors) - {target}) != 1:
         return None
     return Test(*_TESTS[first.opcode], target)
 
@@ -307,12 +315,12 @@ def _unkilled(instruction: Instruction) -> str:
 
 def instructions_of(function: MachineFunction, operations: Collection[str]) -> dict[str, list[Instruction]]:
     """The instructions of a function, by pure operation."""
-    found: dict[str, list[Instruction]] = {}
+    by_operation: dict[str, list[Instruction]] = {}
     for block in function.blocks if operations else ():
         for instruction in block.instructions:
             if is_pure(instruction) and (name := operation_name(instruction)) in operations:
-                found.setdefault(name, []).append(instruction)
-    return found
+                by_operation.setdefault(name, []).append(instruction)
+    return by_operation
 
 
 def _ghosts(originals: dict[str, list[Instruction]], lanes: LaneMap) -> dict[int, Ghosts]:
@@ -326,7 +334,7 @@ def _ghosts(originals: dict[str, list[Instruction]], lanes: LaneMap) -> dict[int
     for instruction in (i for row in originals.values() for i in row):
         arguments = keys(lanes.is_vector(k) for op in pure_inputs(instruction) for k in lanes.keys(op))
         ghosts[id(instruction)] = Ghosts(arguments)
-        if asks_exec(instruction.opcode):
+        if result_depends_on_exec(instruction.opcode):
             threads = keys([False] * (lanes.wave_size // (16 * lanes.grain)))
             label = keys(lanes.is_vector(k) for k in lanes.keys(instruction.defs[0])[:1])
             ghosts[id(instruction)] = Ghosts(arguments, threads, label)
@@ -376,15 +384,15 @@ def _physical(function: MachineFunction, lanes: LaneMap) -> set[int]:
 def _reverse_postorder(successors: list[list[int]]) -> list[int]:
     """Blocks from the entry, every one before its successors where no cycle prevents it; unreached ones left out."""
     order: list[int] = []
-    seen = {0}
+    visited = {0}
     stack = [(0, iter(successors[0]))] if successors else []
     while stack:
-        block, rest = stack[-1]
-        following = next((s for s in rest if s not in seen), None)
+        block, remaining = stack[-1]
+        following = next((s for s in remaining if s not in visited), None)
         if following is None:
             order.append(block)
             stack.pop()
         else:
-            seen.add(following)
+            visited.add(following)
             stack.append((following, iter(successors[following])))
     return order[::-1]

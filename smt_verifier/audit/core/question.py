@@ -1,9 +1,9 @@
 """A block's goals as a question to the solver.
 
-A goal is asked with the hypotheses and expressions that some chain of terms joins it to: fewer hypotheses prove nothing
-that all of them do not. Nothing is lost by it either. What follows to be equal is joined, because equality comes from
-hypotheses, from one operation on arguments that are equal, or from one without arguments. Parts that only the names of
-terms tell apart are asked once: classes of threads are many, and mostly alike.
+A goal is asked with those hypotheses and expressions that a chain of shared terms connects it to. That is sound: fewer
+hypotheses prove nothing that all of them do not. It is also complete: an equality follows only from hypotheses, from
+one operation on equal arguments, or from an operation without arguments, and all of these connect their terms. Parts
+that differ only in the names of their terms are asked once: classes of threads are many, and mostly alike.
 """
 
 from __future__ import annotations
@@ -74,25 +74,25 @@ def question(
         maybe_undefined: pre-RA terms of lanes that are undefined on some paths.
     """
     text = _Text()
-    asked: dict[Form, int] = {}
+    first_goal: dict[Form, int] = {}
     groups: list[list[Goal]] = []
     for part in parts(hypotheses, expressions, _distinct(goals)):
         form = part.form(maybe_undefined)
-        if form not in asked:
-            asked[form] = len(groups)
+        if form not in first_goal:
+            first_goal[form] = len(groups)
             groups += [[] for _ in part.goals]
             text.add(form)
-        for number, goal in enumerate(part.goals, asked[form]):
+        for number, goal in enumerate(part.goals, first_goal[form]):
             groups[number].append(goal)
     return Obligation(name, "QF_UF", text.render(), tuple(text.goals)), groups
 
 
 def _distinct(goals: Iterable[Goal]) -> list[Goal]:
     """Goals that ask the same come once, under the first one's place."""
-    found: dict[tuple[int, int, str], Goal] = {}
+    distinct: dict[tuple[int, int, str], Goal] = {}
     for goal in goals:
-        found.setdefault((goal.pre, goal.post, goal.rule if goal.rule in UNDECIDED else ""), goal)
-    return list(found.values())
+        distinct.setdefault((goal.pre, goal.post, goal.rule if goal.rule in UNDECIDED else ""), goal)
+    return list(distinct.values())
 
 
 def parts(
@@ -112,16 +112,16 @@ def parts(
     for goal in goals:
         if goal.post >= 0:
             joined.join(goal.pre, goal.post)
-    found: dict[int, Part] = {}
+    by_root: dict[int, Part] = {}
     for goal in goals:
-        found.setdefault(joined.root(goal.pre), Part()).goals.append(goal)
+        by_root.setdefault(joined.root(goal.pre), Part()).goals.append(goal)
     for pair in hypotheses:
-        if (part := found.get(joined.root(pair[0]))) is not None:
+        if (part := by_root.get(joined.root(pair[0]))) is not None:
             part.hypotheses.append(pair)
     for e in expressions:
-        if (part := found.get(joined.root(e.term))) is not None:
+        if (part := by_root.get(joined.root(e.term))) is not None:
             part.expressions.append(e)
-    return list(found.values())
+    return list(by_root.values())
 
 
 class _Joined:

@@ -50,9 +50,11 @@ class Relation:
 
 @dataclass(slots=True)
 class Claims:
-    """Everything claimed at a block's entry: scalars, each class of threads by signature, and the masks known
-    exactly, or only bounded, or known to be something (``State``), by the pre-RA keys that hold them. Classes of which
-    the same is claimed share the object.
+    """Everything claimed at a block's entry.
+
+    That is: the scalar lanes; the vector lanes of each class of threads, by signature; and masks, named by the pre-RA
+    keys that hold them: those known exactly, those only bounded, and traits (see ``State``). Classes with equal claims
+    share one object.
     """
 
     scalar: Relation
@@ -85,17 +87,15 @@ class Claims:
         return state
 
     def masks_hold(self, executor: Executor, state: State) -> bool:
-        """Whether the masks that are claimed to be known or bounded are so, and what is claimed of them and of the
-        threads in them.
-        """
-        known, bounded = (self.names(v, executor, state.pre).values() for v in (self.masks, self.bounded))
-        if not state.known >= self._known(executor, state.pre):
+        """Whether all claims about masks hold in ``state``: known, bounded, traits, and classes with a thread."""
+        masks, bounded = (self.names(v, executor, state.pre).values() for v in (self.masks, self.bounded))
+        if not state.known_traits >= self._known(executor, state.pre):
             return False
         names = self.names(self.masks, executor, state.pre)
-        shown = [{projected(s, names) for s in classes} for classes in state.inhabited]
-        if not all(any(classes <= claimed for classes in shown) for claimed in self.inhabited):
+        established = [{projected(s, names) for s in classes} for classes in state.inhabited]
+        if not all(any(classes <= claimed for classes in established) for claimed in self.inhabited):
             return False
-        return state.masks.issuperset(known) and (state.masks | state.bounded).issuperset(bounded)
+        return state.masks.issuperset(masks) and (state.masks | state.bounded).issuperset(bounded)
 
     def _known(self, executor: Executor, scalar_pre: dict[int, int]) -> set[Known]:
         names = self.names(frozenset(variable for _, variable in self.known), executor, scalar_pre)
@@ -107,11 +107,11 @@ class Claims:
         return {variable: tuple(executor.read(k, scalar_pre) for k in variable) for variable in masks}
 
     def _grouped(self) -> list[tuple[list[Signature], Relation]]:
-        """Classes that are one atom: the same is claimed of them, and all are active, or all frozen."""
-        found: dict[tuple[int, Signature], tuple[list[Signature], Relation]] = {}
+        """Classes that form one atom: equal claims, and all of them active or all frozen."""
+        groups: dict[tuple[int, Signature], tuple[list[Signature], Relation]] = {}
         for signature, relation in self.classes.items():
-            found.setdefault((id(relation), signature & FLAGS), ([], relation))[0].append(signature)
-        return list(found.values())
+            groups.setdefault((id(relation), signature & FLAGS), ([], relation))[0].append(signature)
+        return list(groups.values())
 
 
 def _renamed(signature: Signature, names: Mapping[Mask, Mask]) -> Signature:
@@ -119,7 +119,7 @@ def _renamed(signature: Signature, names: Mapping[Mask, Mask]) -> Signature:
 
 
 def projected(signature: Signature, names: Mapping[Variable, Mask]) -> Signature:
-    """The class, as claims with masks of these names tell them apart, that the threads of a class belong to."""
+    """The signature of a class of threads, reduced to the masks with these names."""
     return frozenset(v for v, name in names.items() if name in signature) | signature & FLAGS
 
 
@@ -133,8 +133,8 @@ def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> i
 def _tables(
     relation: Relation, executor: Executor, assume: Callable[[int, int], None]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Terms of the lanes of which something is claimed, by side. Lanes of which the same places are claimed have one
-    term, unless they may be undefined.
+    """Terms of the lanes that have claims, by side. Lanes with equal places share one term, unless they may be
+    undefined.
     """
     pre: dict[int, int] = dict.fromkeys(relation.undefined, UNDEFINED)
     post: dict[int, int] = {}
@@ -152,11 +152,11 @@ def _tables(
         else:
             terms.maybe_undefined.add(term)
         for place in places:
-            other = post.get(place)
-            if other is None:
-                other = terms.fresh("what {} held at the block's start", place)
-                post[place] = other
-            assume(term, other)
+            post_term = post.get(place)
+            if post_term is None:
+                post_term = terms.fresh("what {} held at the block's start", place)
+                post[place] = post_term
+            assume(term, post_term)
     return pre, post
 
 

@@ -116,17 +116,17 @@ class MachineRules:
             yield Complaint("instruction-flags", f"{pre.tail or 'nothing'} behind it became {post.tail or 'nothing'}")
         if (pre.bundled, pre.opens_bundle, pre.closes_bundle) != (post.bundled, post.opens_bundle, post.closes_bundle):
             yield Complaint("bundle", "bundle boundaries differ")
-        left, right = pre.all_operands, post.all_operands
-        if len(pre.defs) != len(post.defs) or len(right) < len(left):
-            yield Complaint("operands", f"{len(left)} operands became {len(right)}")
+        pre_operands, post_operands = pre.all_operands, post.all_operands
+        if len(pre.defs) != len(post.defs) or len(post_operands) < len(pre_operands):
+            yield Complaint("operands", f"{len(pre_operands)} operands became {len(post_operands)}")
             return
-        for extra in right[len(left) :]:
-            if not self._may_be_added(extra, right[: len(left)]):
+        for extra in post_operands[len(pre_operands) :]:
+            if not self._may_be_added(extra, post_operands[: len(pre_operands)]):
                 yield Complaint("operands", f"operand {extra} was added")
             elif extra.is_def and extra.phys:
                 yield from self._reserved(physical_register(extra.phys))
         either = self._in_either_file(pre)
-        for number, (a, b) in enumerate(zip(left, right, strict=False)):
+        for number, (a, b) in enumerate(zip(pre_operands, post_operands, strict=False)):
             for complaint in self._operand(a, b, either_file=number in either, place=(post.opcode, number)):
                 yield complaint._replace(operand=number)
         for rule in PAIR_RULES:
@@ -165,7 +165,7 @@ class MachineRules:
         cls = operand_class(*place, self.processor)
         return cls is not None and contains(cls, register)
 
-    def _may_be_added(self, extra: Operand, given: Sequence[Operand]) -> bool:
+    def _may_be_added(self, extra: Operand, operands: Sequence[Operand]) -> bool:
         """Whether an implicit operand is one that the rewriter adds (VirtRegRewriter.cpp): a use orders the parts of a
         tuple, so it covers an explicit operand, or repeats one that is there; what it defines is lost (``execute.py``).
         """
@@ -175,7 +175,9 @@ class MachineRules:
             return True
         keys = set(self.post.keys(extra))
         return any(
-            op.text == extra.text or (not op.implicit and keys >= set(self.post.keys(op))) for op in given if op.is_reg
+            op.text == extra.text or (not op.implicit and keys >= set(self.post.keys(op)))
+            for op in operands
+            if op.is_reg
         )
 
     def _block(self, operand: Operand) -> str:
@@ -220,11 +222,11 @@ class MachineRules:
         yield from self._reserved(register)
 
     def _reserved(self, register: PhysicalRegister) -> Iterator[Complaint]:
-        taken = [u for u in register.units if u not in self.allocatable]
-        if taken:
+        unavailable = [u for u in register.units if u not in self.allocatable]
+        if unavailable:
             yield Complaint(
                 "reserved-register",
-                f"${register.name} covers {unit_name(taken[0])}, which this function must not allocate",
+                f"${register.name} covers {unit_name(unavailable[0])}, which this function must not allocate",
             )
 
     def _dropped(self, pre: Instruction) -> Iterator[Complaint]:
@@ -250,7 +252,7 @@ class MachineRules:
                 yield Complaint("instruction-sequence", f"{post} was not there before allocation")
                 return
             if not self.repeats(post, originals):
-                # What already has its registers is none of this phase's to repeat elsewhere.
+                # A phase does not repeat instructions whose results already have physical registers.
                 if all(d.vreg < 0 for original in originals for d in original.defs):
                     yield Complaint("instruction-sequence", f"{post} was not there before allocation")
                     return
@@ -267,9 +269,9 @@ class MachineRules:
     def _may_define(self, op: Operand, post: Instruction) -> bool:
         """Whether an added instruction may define a register that is not handed out.
 
-        What the pre-RA side's moves write, moves may write. Pure scalar operations clobber SCC. A copy of EXEC is
-        printed with ``implicit-def $exec``, which only orders it (SILowerControlFlow.cpp). The value of each is
-        followed, so that none is lost unseen.
+        A move may write what some pre-RA move writes. A pure scalar operation may clobber SCC. A copy of EXEC is
+        printed with ``implicit-def $exec``, which only orders it (SILowerControlFlow.cpp). The values of all these
+        registers are followed, so no value is lost unnoticed.
         """
         if op.phys in self.fixed_targets and acts_alone(post) and not op.renamable:
             return True
@@ -319,11 +321,11 @@ class MachineRules:
         """The AGPR form of an MFMA has C and D in AGPRs, the ``_vgprcd`` form in VGPRs (VOP3PInstructions.td)."""
         if not self.has_agprs or not reads_matrices(post.opcode):
             return
-        wanted = Bank.VGPR if "_vgprcd" in post.opcode else Bank.AGPR
+        bank = Bank.VGPR if "_vgprcd" in post.opcode else Bank.AGPR
         registers = [op for op in (*post.defs, *post.operands) if op.is_reg and not op.implicit]
         for op in (registers[0], registers[3] if len(registers) > 3 else None):
-            if op is not None and op.phys and physical_register(op.phys).bank is not wanted:
-                yield Complaint("register-class", f"{post.opcode} needs {op} in {wanted.value}s")
+            if op is not None and op.phys and physical_register(op.phys).bank is not bank:
+                yield Complaint("register-class", f"{post.opcode} needs {op} in {bank.value}s")
 
     def tied(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         """What LLVM ties is one register, lanes that nothing defined included."""

@@ -144,9 +144,9 @@ def spill_slot(instruction: Instruction) -> SpillSlot | None:
 @lru_cache(maxsize=None)
 def is_pure_opcode(opcode: str) -> bool:
     """Whether LLVM's table and the list above say that an opcode only computes its one result: thread by thread, or
-    from what the active threads hold (``asks_exec``).
+    from what the active threads hold (``result_depends_on_exec``).
     """
-    if opcode in _PSEUDO_PURE or asks_exec(opcode):
+    if opcode in _PSEUDO_PURE or result_depends_on_exec(opcode):
         return True
     table = instruction_table(opcode)
     if table is None or table.definitions != 1 or _HIDDEN_INPUT.match(opcode):
@@ -157,7 +157,7 @@ def is_pure_opcode(opcode: str) -> bool:
 
 
 @lru_cache(maxsize=None)
-def asks_exec(opcode: str) -> bool:
+def result_depends_on_exec(opcode: str) -> bool:
     """Whether the one result depends on which threads are active, and on what all of these hold, and on nothing else.
 
     That is so for the mask of a comparison, which is 0 for threads that are not active (ISA manuals, VOPC), and for DPP
@@ -180,7 +180,7 @@ def leaves_old(instruction: Instruction) -> bool:
     """Whether it is DPP that leaves its first operand, the old value, unread: no row or bank is masked, and threads out
     of bounds read 0 (GCNDPPCombine.cpp: ``MaskAllLanes && BoundCtrlZero``).
     """
-    if not instruction.opcode.endswith("_dpp") or not asks_exec(instruction.opcode):
+    if not instruction.opcode.endswith("_dpp") or not result_depends_on_exec(instruction.opcode):
         return False
     return [op.text for op in instruction.operands if not op.implicit][-3:] in (["15", "15", "1"], ["15", "15", "-1"])
 
@@ -191,7 +191,7 @@ def is_pure(instruction: Instruction) -> bool:
     Such an instruction may be rematerialised or, when dead, deleted (TargetInstrInfo::isReMaterializable,
     SIInstrInfo::isReMaterializableImpl). One explicit result; no memory but invariant loads; it may clobber SCC,
     which is treated as a definition like any other, as is the rest of a tuple that is implicitly defined with its part.
-    EXEC is not an input: the result of an active thread does not depend on it, but for ``asks_exec``.
+    EXEC is not an input: the result of an active thread does not depend on it, but for ``result_depends_on_exec``.
     """
     loads = is_scalar_load(instruction.opcode)
     if not (loads or is_pure_opcode(instruction.opcode)):
@@ -202,17 +202,17 @@ def is_pure(instruction: Instruction) -> bool:
         return False
     if any(op.phys and not _PURE_RESULT.match(op.phys) for op in instruction.defs):
         return False
-    read = instruction.operands
-    if any(op.phys in EXEC_NAMES and not op.implicit for op in read):
+    operands = instruction.operands
+    if any(op.phys in EXEC_NAMES and not op.implicit for op in operands):
         return False
-    if any(op.is_def and op.phys != "scc" and not _ORDINARY.match(op.phys) for op in read):
+    if any(op.is_def and op.phys != "scc" and not _ORDINARY.match(op.phys) for op in operands):
         return False
     if any(
         op.phys and not (op.is_def or op.phys in EXEC_NAMES or _PURE_INPUT.match(op.phys))
         for op in instruction.operands
     ):
         return False
-    if instruction.opcode not in _PSEUDO_PURE and any(_RELATIVE.match(op.text) for op in read):
+    if instruction.opcode not in _PSEUDO_PURE and any(_RELATIVE.match(op.text) for op in operands):
         return False
     if loads:
         return bool(instruction.memory) and all(map(_INVARIANT_LOAD.match, instruction.memory))
@@ -267,8 +267,8 @@ def either_file_operands(opcode: str) -> frozenset[int]:
     """
     table = described(opcode, "gfx90a")
     rows = () if table is None else table.operands
-    wanted = ("v", "a") if reads_matrices(opcode) else "av_"
-    either = {number for number, row in enumerate(rows) if row.register_class.startswith(wanted)}
+    class_prefixes = ("v", "a") if reads_matrices(opcode) else "av_"
+    either = {number for number, row in enumerate(rows) if row.register_class.startswith(class_prefixes)}
     return frozenset(either.union(number for number, row in enumerate(rows) if row.tied_to in either))
 
 
@@ -307,10 +307,10 @@ def ties(instruction: Instruction) -> dict[int, int]:
     LLVM ties what its table ties when it reads the text, whether the text says so or not (MachineInstr::addOperand);
     the ties of inline assembly and of SDWA stand in the text alone.
     """
-    written = {number: op.tied for number, op in enumerate(instruction.all_operands) if op.tied >= 0}
+    in_text = {number: op.tied for number, op in enumerate(instruction.all_operands) if op.tied >= 0}
     if instruction.opcode in INLINE_ASSEMBLY:
-        written.update((number, tied) for number, _, tied in asm_operands(instruction) if tied >= 0)
-    return {**written, **dict(_ties_of(instruction.opcode))}
+        in_text.update((number, tied) for number, _, tied in asm_operands(instruction) if tied >= 0)
+    return {**in_text, **dict(_ties_of(instruction.opcode))}
 
 
 @lru_cache(maxsize=None)
@@ -321,10 +321,10 @@ def _early_clobbers_of(opcode: str) -> frozenset[int]:
 def early_clobbers(instruction: Instruction) -> frozenset[int]:
     """Numbers of the definitions that are written before all operands are read, by the text or by LLVM's table."""
     by_table = _early_clobbers_of(instruction.opcode)
-    written = [number for number, op in enumerate(instruction.all_operands) if op.early_clobber]
+    in_text = [number for number, op in enumerate(instruction.all_operands) if op.early_clobber]
     if instruction.opcode in INLINE_ASSEMBLY:
-        written += [number for number, kind, _ in asm_operands(instruction) if kind == 3]
-    return by_table.union(written) if written else by_table
+        in_text += [number for number, kind, _ in asm_operands(instruction) if kind == 3]
+    return by_table.union(in_text) if in_text else by_table
 
 
 def asm_operands(instruction: Instruction) -> Iterator[tuple[int, int, int]]:

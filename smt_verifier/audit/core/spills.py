@@ -73,13 +73,13 @@ def _complaints(instruction: Instruction, slot: SpillSlot, row: StackObject | No
     memory = memory_operand(slot, row.alignment)
     if instruction.memory != (memory,):
         yield f"the memory operand should be ({memory})"
-    wanted = (f"%stack.{slot.number}", *_addressing(slot, slots.stack_pointer))
+    expected = (f"%stack.{slot.number}", *_addressing(slot, slots.stack_pointer))
     first, *operands = instruction.all_operands
-    texts = tuple(op.text for op in operands[: len(wanted)])
+    texts = tuple(op.text for op in operands[: len(expected)])
     # The rewriter adds implicit operands for the tuple of a part; what they define is lost (``alone.py``).
-    further = all(op.implicit and op.is_reg for op in operands[len(wanted) :])
-    if texts != wanted or not further or first.implicit or len(instruction.defs) == slot.is_save:
-        yield f"the operands should be a register, {', '.join(wanted)}"
+    further = all(op.implicit and op.is_reg for op in operands[len(expected) :])
+    if texts != expected or not further or first.implicit or len(instruction.defs) == slot.is_save:
+        yield f"the operands should be a register, {', '.join(expected)}"
 
 
 def memory_operand(slot: SpillSlot, alignment: int) -> str:
@@ -90,9 +90,9 @@ def memory_operand(slot: SpillSlot, alignment: int) -> str:
         alignment: of the stack object, bytes.
     """
     offset = f" + {slot.offset}" if slot.offset else ""
-    aligned = min(alignment, slot.offset & -slot.offset) if slot.offset else alignment
-    align = f", align {aligned}" if 8 * aligned != slot.bits else ""
-    base = f", basealign {alignment}" if aligned != alignment else ""
+    access_alignment = min(alignment, slot.offset & -slot.offset) if slot.offset else alignment
+    align = f", align {access_alignment}" if 8 * access_alignment != slot.bits else ""
+    base = f", basealign {alignment}" if access_alignment != alignment else ""
     way = ("store", "into") if slot.is_save else ("load", "from")
     return f"{way[0]} (s{slot.bits}) {way[1]} %stack.{slot.number}{offset}{align}{base}, addrspace 5"
 

@@ -4,7 +4,7 @@ A *term* is an integer that stands for one value. ``UNDEFINED`` is the term of a
 undefined. Scalar lanes hold one term for the whole wave. Vector lanes hold one for each *class* of threads: those that
 the mask registers tracked so far cannot tell apart (``masks.py``). The classes in EXEC are active; the others are
 frozen, because ordinary vector instructions do not touch them. Classes that hold the same terms in all lanes, and are
-all active or all frozen, are one *atom*: whatever is executed, is so once for all of them.
+all active or all frozen, form one *atom*: an instruction is executed once for all of them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class State:
         atoms: classes of threads with their vector lanes.
         masks: masks whose value is known exactly as a union of classes.
         bounded: masks of which it is only known that they hold no thread outside all classes.
-        known: what else is known of masks and of numbers of threads (``active.py``).
+        known_traits: what else is known of masks and of numbers of threads (``active.py``).
         inhabited: sets of classes that hold at least one thread together.
         first: for scalars that V_READFIRSTLANE made in this block, what it read, class by class.
         tests: for terms that SCC has held in this block, the mask that is not empty where they are 1.
@@ -113,7 +113,7 @@ class State:
     atoms: list[Atom]
     masks: set[Mask] = field(default_factory=set[Mask])
     bounded: set[Mask] = field(default_factory=set[Mask])
-    known: set[Known] = field(default_factory=set[Known])
+    known_traits: set[Known] = field(default_factory=set[Known])
     inhabited: set[Classes] = field(default_factory=set[Classes])
     first: dict[int, ByClass] = field(default_factory=dict[int, ByClass])
     tests: dict[int, Mask] = field(default_factory=dict[int, Mask])

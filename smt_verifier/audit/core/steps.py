@@ -25,6 +25,6 @@ def require_merge(steps: Sequence[Step], pre: BasicBlock, post: BasicBlock) -> N
         InputError: the pairing leaves something out, repeats it, or changes its order.
     """
     for block, side in ((pre, [s.pre for s in steps]), (post, [s.post for s in steps])):
-        wanted = [id(i) for i in block.instructions if i.opcode not in DEBUG]
-        if [id(i) for i in side if i is not None] != wanted:
+        expected = [id(i) for i in block.instructions if i.opcode not in DEBUG]
+        if [id(i) for i in side if i is not None] != expected:
             raise InputError(f"the pairing of bb.{block.number} is not a merge of both sides")

@@ -21,7 +21,7 @@ _SAME = Operand("undef", OperandKind.OTHER)
 
 
 def with_equal_undefined_inputs(function: MachineFunction) -> MachineFunction | None:
-    """The function with what pure instructions read undefined made one constant; None where nothing is."""
+    """The function with every undefined operand of a pure instruction replaced by one constant; None if it has none."""
     if not any(_undefined(i) for b in function.blocks for i in b.instructions):
         return None
     blocks = tuple(replace(b, instructions=tuple(_with_constant(i) for i in b.instructions)) for b in function.blocks)
@@ -57,7 +57,9 @@ def _undefined(instruction: Instruction) -> tuple[Operand, ...]:
 
 
 def _with_constant(instruction: Instruction) -> Instruction:
-    gone = _undefined(instruction)
-    if not gone:
+    undefined_operands = _undefined(instruction)
+    if not undefined_operands:
         return instruction
-    return replace(instruction, operands=tuple(_SAME if op in gone else op for op in instruction.operands))
+    return replace(
+        instruction, operands=tuple(_SAME if op in undefined_operands else op for op in instruction.operands)
+    )

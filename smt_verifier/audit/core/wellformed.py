@@ -1,6 +1,6 @@
 """Whether a text is machine IR by LLVM's tables: each opcode with the operands that it has.
 
-Whatever is not so means something else to LLVM than what is read here, or nothing.
+A text that breaks this means something else to LLVM than what is read here, or LLVM refuses it.
 """
 
 from __future__ import annotations

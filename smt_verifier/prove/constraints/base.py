@@ -49,8 +49,8 @@ class Constraint(Protocol):
     def explain(self, case: Case, violated: Sequence[Goal], most: int) -> list[Violation]:
         """At most ``most`` violations, once the proposal is refuted.
 
-        ``violated`` are the goals of this rule that are false. The rules about neighbours look further: a fault behind
-        another fault is no pair of neighbours, and so no goal.
+        ``violated`` are the goals of this rule that are false. The rules about neighbours look further: two ranges that
+        overlap need not be neighbours, and then have no goal.
         """
         ...
 

@@ -33,8 +33,8 @@ class Fixed:
 
     def explain(self, case: Case, violated: Sequence[Goal], most: int) -> list[Violation]:
         """One for each live range that sits in a fixed occupation."""
-        found = list(case.occupancy.fixed_overlaps())[:most]
-        return [_violation(case, range_id, lanes, slot) for range_id, lanes, slot in found]
+        overlaps = list(case.occupancy.fixed_overlaps())[:most]
+        return [_violation(case, range_id, lanes, slot) for range_id, lanes, slot in overlaps]
 
 
 def _violation(case: Case, range_id: int, lanes: int, slot: int) -> Violation:

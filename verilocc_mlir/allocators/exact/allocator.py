@@ -165,12 +165,14 @@ class ExactAllocator:
         """The first objective, on a part of the budget."""
         part = replace(budget, work=budget.work * (1 - _COPIES_PART), seconds=budget.seconds * (1 - _COPIES_PART))
         before = part.work
-        lost = layout.tables.cost.lost_waves
+        lost_waves = layout.tables.cost.lost_waves
         fewest = fewest_registers(
             layout,
             starts,
             part,
-            enough=operator.ge if self.order == "registers" else lambda bound, found: lost(bound) >= lost(found),
+            enough=operator.ge
+            if self.order == "registers"
+            else lambda bound, registers: lost_waves(bound) >= lost_waves(registers),
             progress=self.progress,
         )
         budget.work -= before - part.work
@@ -178,7 +180,7 @@ class ExactAllocator:
 
 
 def _fewest_copies_in_as_many_waves(
-    layout: Layout, given: list[int] | None, fewest: Fewest, budget: Budget
+    layout: Layout, known_starts: list[int] | None, fewest: Fewest, budget: Budget
 ) -> Cheapest:
     """Fewest copies in all the registers that lose no further wave; then as few of those as cost no copy."""
     cost = layout.tables.cost
@@ -187,8 +189,8 @@ def _fewest_copies_in_as_many_waves(
     while total < layout.top and cost.lost_waves(total + 1) == lost:
         total += 1
     starts = fewest.starts or []
-    if given is not None and cost.of(given) < cost.of(starts):
-        starts = given
+    if known_starts is not None and cost.of(known_starts) < cost.of(starts):
+        starts = known_starts
     cheapest = fewest_copies(layout, total, starts, replace(budget, work=budget.work * (1 - _NARROWING_PART)))
     low, high = fewest.bound, cost.of(cheapest.starts).registers
     for _ in range(_NARROWING_STEPS):
@@ -196,10 +198,10 @@ def _fewest_copies_in_as_many_waves(
             break
         middle = (low + high) // 2
         work = budget.work * _NARROWING_PART / _NARROWING_STEPS
-        found = no_dearer(layout, middle, cheapest.copies, cheapest.starts, budget, work)
-        if found:
-            high = cost.of(found).registers
-            cheapest = replace(cheapest, starts=found)
+        fewer = no_dearer(layout, middle, cheapest.copies, cheapest.starts, budget, work)
+        if fewer:
+            high = cost.of(fewer).registers
+            cheapest = replace(cheapest, starts=fewer)
         else:
             low = middle + 1
     return cheapest

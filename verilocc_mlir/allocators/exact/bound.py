@@ -77,7 +77,9 @@ def shared_bound(layout: Layout, budget: Budget, work: float) -> int:
     answer = ask(model, budget, work)
     if answer.refuted:
         return layout.top + 1
-    return max(_widest(layout), -int(-answer.bound // 1)) if answer.found or answer.bound > 0 else _widest(layout)
+    return (
+        max(_widest(layout), -int(-answer.bound // 1)) if answer.has_solution or answer.bound > 0 else _widest(layout)
+    )
 
 
 def literals(model: Any, number: int, files: tuple[str, ...]) -> dict[str, Any]:
@@ -87,6 +89,6 @@ def literals(model: Any, number: int, files: tuple[str, ...]) -> dict[str, Any]:
     if len(files) == 2:
         first = model.new_bool_var(f"{number} {files[0]}")
         return {files[0]: first, files[1]: first.negated()}
-    found = {file: model.new_bool_var(f"{number} {file}") for file in files}
-    model.add_exactly_one(found.values())
-    return found
+    by_file = {file: model.new_bool_var(f"{number} {file}") for file in files}
+    model.add_exactly_one(by_file.values())
+    return by_file

@@ -59,16 +59,16 @@ def no_dearer(layout: Layout, total: int, at_most: float, starts: list[int], bud
     Objective(model).limit(at_most)
     model.hint(starts)
     answer = model.ask(budget, work)
-    return model.starts(answer, starts) if answer.found else []
+    return model.starts(answer, starts) if answer.has_solution else []
 
 
 def _better(layout: Layout, model: PackingModel, answer: Answer, starts: list[int], copies: float) -> Cheapest:
     bound = max(answer.bound / SCALE, 0.0)
-    if not answer.found:
+    if not answer.has_solution:
         return Cheapest(starts, copies, min(bound, copies))
-    found = model.starts(answer, starts)
-    cost = layout.tables.cost.of(found).saves_and_copies
-    best, value = (found, cost) if cost < copies else (starts, copies)
+    starts_found = model.starts(answer, starts)
+    cost = layout.tables.cost.of(starts_found).saves_and_copies
+    best, value = (starts_found, cost) if cost < copies else (starts, copies)
     return Cheapest(best, value, value if answer.optimal else min(bound, value))
 
 
@@ -80,9 +80,9 @@ class Objective:
         kept: first cells of the ranges that do not move, where positions are cells.
     """
 
-    def __init__(self, model: PackingModel, kept: Sequence[int] = ()) -> None:
+    def __init__(self, model: PackingModel, fixed_starts: Sequence[int] = ()) -> None:
         self._model = model
-        self._kept = kept
+        self._fixed_starts = fixed_starts
         self._layout = model.layout
         self._terms: list[Any] = []
         self._constant = 0
@@ -113,9 +113,9 @@ class Objective:
             self._constant += weight
             return
         if a not in positions and b not in positions:
-            self._constant += weight * (self._kept[b] != self._kept[a] + distance)
+            self._constant += weight * (self._fixed_starts[b] != self._fixed_starts[a] + distance)
             return
-        first, second = (positions[n] if n in positions else self._kept[n] for n in (a, b))
+        first, second = (positions[n] if n in positions else self._fixed_starts[n] for n in (a, b))
         joined = self._model.model.new_bool_var("")
         self._model.model.add(second - first == distance).only_enforce_if(joined)
         self._terms.append(weight * (1 - joined))
@@ -126,7 +126,7 @@ class Objective:
             self._constant += weight
             return
         if a not in self._model.positions:
-            self._constant += weight * (self._kept[a] != goal)
+            self._constant += weight * (self._fixed_starts[a] != goal)
             return
         joined = self._model.model.new_bool_var("")
         self._model.model.add(self._model.positions[a] == self._model.frame.at(goal)).only_enforce_if(joined)
@@ -142,9 +142,9 @@ class Objective:
         relations = [cell_relation(r, self._layout.tables.cells) for r in preference.relations]
         positions = self._model.positions
         free = [r for r in relations if r.a in positions or r.b in positions]
-        kept = [r for r in relations if r.a not in positions and r.b not in positions]
+        settled = [r for r in relations if r.a not in positions and r.b not in positions]
         items = self._layout.items
-        if any(not r.holds(self._kept[r.a], self._kept[r.b]) for r in kept) or any(
+        if any(not r.holds(self._fixed_starts[r.a], self._fixed_starts[r.b]) for r in settled) or any(
             not r.modulus and meet(items[r.a], items[r.b], r.distance) for r in free
         ):
             self._constant += weight
@@ -152,30 +152,30 @@ class Objective:
         if not free:
             return
         model = self._model.model
-        met = model.new_bool_var("")
+        holds = model.new_bool_var("")
         for relation in free:
             if not relation.modulus:
-                apart = self._position(relation.b) - self._position(relation.a)
-                model.add(apart == relation.distance).only_enforce_if(met)
+                difference = self._position(relation.b) - self._position(relation.a)
+                model.add(difference == relation.distance).only_enforce_if(holds)
                 continue
             m = relation.modulus
-            apart = self._residue(relation.b, m) - self._residue(relation.a, m)
+            difference = self._residue(relation.b, m) - self._residue(relation.a, m)
             allowed = [d for d in range(1 - m, m) if (d - relation.distance) % m]
             inside = load().Domain.from_values(allowed)
-            model.add_linear_expression_in_domain(apart, inside).only_enforce_if(met)
-        self._terms.append(weight * (1 - met))
+            model.add_linear_expression_in_domain(difference, inside).only_enforce_if(holds)
+        self._terms.append(weight * (1 - holds))
 
     def _position(self, number: int) -> Any:
-        return self._model.positions.get(number, self._kept[number] if self._kept else 0)
+        return self._model.positions.get(number, self._fixed_starts[number] if self._fixed_starts else 0)
 
     def _residue(self, number: int, modulus: int) -> Any:
         if number not in self._model.positions:
-            return self._kept[number] % modulus
-        found = self._residues.get((number, modulus))
-        if found is None:
-            found = self._residues[number, modulus] = self._model.model.new_int_var(0, modulus - 1, "")
-            self._model.model.add_modulo_equality(found, self._model.positions[number], modulus)
-        return found
+            return self._fixed_starts[number] % modulus
+        residue = self._residues.get((number, modulus))
+        if residue is None:
+            residue = self._residues[number, modulus] = self._model.model.new_int_var(0, modulus - 1, "")
+            self._model.model.add_modulo_equality(residue, self._model.positions[number], modulus)
+        return residue
 
     def _saves(self) -> None:
         cells = self._layout.tables.cells
@@ -187,19 +187,19 @@ class Objective:
 
 
 def _pairs(layout: Layout) -> dict[tuple[int, int, int | None], int]:
-    found: dict[tuple[int, int, int | None], int] = {}
+    weights: dict[tuple[int, int, int | None], int] = {}
     for affinity in layout.tables.problem.affinities:
         if affinity.b >= 0 and affinity.weight:
             distance = lane_offset(affinity.a_lane - affinity.b_lane, layout.tables.cells.halves)
             key = (affinity.a, affinity.b, distance)
-            found[key] = found.get(key, 0) + round(affinity.weight * SCALE)
-    return found
+            weights[key] = weights.get(key, 0) + round(affinity.weight * SCALE)
+    return weights
 
 
 def _goals(layout: Layout) -> dict[tuple[int, int], int]:
-    found: dict[tuple[int, int], int] = {}
+    weights: dict[tuple[int, int], int] = {}
     for affinity in layout.tables.problem.affinities:
         goal = fixed_start(layout.tables.cells, affinity) if affinity.b < 0 else None
         if goal is not None and affinity.weight:
-            found[affinity.a, goal] = found.get((affinity.a, goal), 0) + round(affinity.weight * SCALE)
-    return found
+            weights[affinity.a, goal] = weights.get((affinity.a, goal), 0) + round(affinity.weight * SCALE)
+    return weights

@@ -47,13 +47,13 @@ def needs(layout: Layout, instants: tuple[int, ...]) -> Iterator[Need]:
     ]
     alive = {item.members[0][0]: _union(item.cells) for item in layout.items if item.cells}
     for bit in instants:
-        found: dict[Class, Counter[int]] = {}
+        counts_of: dict[Class, Counter[int]] = {}
         for number, mask in alive.items():
             if mask >> bit & 1:
-                for held, key in by_range[number]:
-                    if held >> bit & 1:
-                        found.setdefault(key, Counter())[number] += 1
-        for (modulus, residue), counts in sorted(found.items()):
+                for cell_mask, key in by_range[number]:
+                    if cell_mask >> bit & 1:
+                        counts_of.setdefault(key, Counter())[number] += 1
+        for (modulus, residue), counts in sorted(counts_of.items()):
             yield Need(bit, modulus, residue, counts)
 
 
@@ -77,15 +77,15 @@ def add_counting(
         instants: those counted.
     """
     fixed = layout.tables.fixed
-    said: set[tuple[str, int, int, int, int, tuple[tuple[int, int], ...]]] = set()
+    stated: set[tuple[str, int, int, int, int, tuple[tuple[int, int], ...]]] = set()
     for need in needs(layout, instants):
         by_file: dict[str, list[tuple[int, Any]]] = {}
         for number, count in need.cells.items():
             for file, literal in within.get(number, {}).items():
                 by_file.setdefault(file, []).append((count, literal))
         for file, terms in by_file.items():
-            held = _held_at(fixed, need.instant)
-            factor, capacities = frame.capacities(file, need.modulus, need.residue, held)
+            is_occupied = _held_at(fixed, need.instant)
+            factor, capacities = frame.capacities(file, need.modulus, need.residue, is_occupied)
             demand = tuple((n, c) for n, c in sorted(need.cells.items()) if file in within.get(n, {}))
             most = factor * sum(count for count, _ in terms)
             used = sum(factor * count * literal for count, literal in terms)
@@ -93,8 +93,8 @@ def add_counting(
                 if isinstance(capacity, int) and most <= capacity:
                     continue
                 key = (file, need.modulus, need.residue, which, capacity if isinstance(capacity, int) else -1, demand)
-                if key not in said:
-                    said.add(key)
+                if key not in stated:
+                    stated.add(key)
                     model.add(used <= capacity)
 
 

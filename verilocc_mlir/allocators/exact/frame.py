@@ -43,14 +43,14 @@ class Frame(Protocol):
         ...
 
     def capacities(
-        self, file: str, modulus: int, residue: int, held: Callable[[int], bool]
+        self, file: str, modulus: int, residue: int, is_occupied: Callable[[int], bool]
     ) -> tuple[int, tuple[Any, ...]]:
         """Upper bounds on how many cells of a residue class of a file can be in use.
 
         Args:
             file: which.
             modulus, residue: the class, of offsets in the file.
-            held: whether something fixed holds a cell.
+            is_occupied: whether something fixed holds a cell.
 
         Returns:
             A factor, and expressions that the factor times the number in use must not exceed.
@@ -109,7 +109,7 @@ class Apart:
         del within
 
     def capacities(
-        self, file: str, modulus: int, residue: int, held: Callable[[int], bool]
+        self, file: str, modulus: int, residue: int, is_occupied: Callable[[int], bool]
     ) -> tuple[int, tuple[Any, ...]]:
         cells = self._layout.tables.cells
         if file == "special":
@@ -118,7 +118,7 @@ class Apart:
         else:
             base = cells.base[file]
             usable = [c for c in range(base, self._stop[file]) if c in cells.allocatable]
-        return 1, (sum(1 for c in usable if (c - base) % modulus == residue and not held(c)),)
+        return 1, (sum(1 for c in usable if (c - base) % modulus == residue and not is_occupied(c)),)
 
     def suggest(self, starts: Sequence[int]) -> Callable[[int], int]:
         del starts
@@ -202,10 +202,10 @@ class Together:
                 self._model.add(files["agpr"] <= self._shared)
 
     def capacities(
-        self, file: str, modulus: int, residue: int, held: Callable[[int], bool]
+        self, file: str, modulus: int, residue: int, is_occupied: Callable[[int], bool]
     ) -> tuple[int, tuple[Any, ...]]:
         # The split is a multiple of every modulus asked for. What is fixed may lie on either side of it: not counted.
-        del held
+        del is_occupied
         rounding = modulus - 1 - residue
         whole = self._layout.size(file) + rounding
         if file == "vgpr":

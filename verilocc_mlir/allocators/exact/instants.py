@@ -1,4 +1,4 @@
-"""Moments that say everything about interference: those at which no other moment beside them has all that is live."""
+"""The instants that decide interference: those whose set of live cells is not contained in that of a neighbour."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Piece:
 class Instants:
     """The instants of a problem, as bits of its timeline, ascending.
 
-    A bit is left out where all that is live then is live at the bit kept next to it, too. Two cells are live together
-    at some time if and only if they are at an instant, so what is said of the instants holds for the whole problem.
+    A bit is left out if everything live there is also live at a neighbouring bit that is kept. Two cells are live
+    together at some time if and only if they are live together at an instant.
     """
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         live = _live_cells(tables)
-        kept: list[int] = []
-        for bit, now in enumerate(live):
-            while kept and not live[kept[-1]] & ~now:
-                kept.pop()
-            if now and not (kept and not now & ~live[kept[-1]]):
-                kept.append(bit)
-        self.bits: tuple[int, ...] = tuple(kept)
-        self.load: dict[int, int] = {bit: live[bit].bit_count() for bit in kept}
+        instants: list[int] = []
+        for bit, cells in enumerate(live):
+            while instants and not live[instants[-1]] & ~cells:
+                instants.pop()
+            if cells and not (instants and not cells & ~live[instants[-1]]):
+                instants.append(bit)
+        self.bits: tuple[int, ...] = tuple(instants)
+        self.load: dict[int, int] = {bit: live[bit].bit_count() for bit in instants}
         """Cells held at each instant, by ranges and by what is fixed."""
 
     def tightest(self, cells: int) -> tuple[int, ...]:
@@ -61,17 +61,17 @@ def _live_cells(tables: Tables) -> list[int]:
 
 def pieces(item: Item, instants: tuple[int, ...]) -> list[Piece]:
     """A range's rectangles, in the order of their offsets, reduced to some instants."""
-    found: list[Piece] = []
+    result: list[Piece] = []
     for offset, mask in item.cells:
-        held = tuple(runs(at_instants(mask, instants)))
-        if not held:
+        intervals = tuple(runs(at_instants(mask, instants)))
+        if not intervals:
             continue
-        last = found[-1] if found else None
-        if last is not None and last.offset + last.size == offset and last.runs == held:
-            found[-1] = Piece(last.offset, last.size + 1, held)
+        last = result[-1] if result else None
+        if last is not None and last.offset + last.size == offset and last.runs == intervals:
+            result[-1] = Piece(last.offset, last.size + 1, intervals)
         else:
-            found.append(Piece(offset, 1, held))
-    return found
+            result.append(Piece(offset, 1, intervals))
+    return result
 
 
 def at_instants(mask: int, instants: tuple[int, ...]) -> int:
@@ -81,13 +81,13 @@ def at_instants(mask: int, instants: tuple[int, ...]) -> int:
 
 def runs(mask: int) -> list[tuple[int, int]]:
     """Half-open intervals of the ones of ``mask``."""
-    found: list[tuple[int, int]] = []
+    intervals: list[tuple[int, int]] = []
     position = 0
     while mask:
         zeros = (mask & -mask).bit_length() - 1
         mask >>= zeros
         ones = (~mask & (mask + 1)).bit_length() - 1
         mask >>= ones
-        found.append((position + zeros, position + zeros + ones))
+        intervals.append((position + zeros, position + zeros + ones))
         position += zeros + ones
-    return found
+    return intervals

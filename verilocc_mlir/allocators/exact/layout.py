@@ -43,10 +43,10 @@ class Layout:
         self.unified = tables.problem.occupancy.unified and any("agpr" in room.starts for room in self.rooms)
 
     def _room(self, number: int) -> Room:
-        found: dict[str, list[int]] = {}
+        starts_of: dict[str, list[int]] = {}
         for start in self.tables.table.by_range[number]:
-            found.setdefault(self.file_of(start), []).append(start)
-        return Room({file: tuple(sorted(starts)) for file, starts in found.items()})
+            starts_of.setdefault(self.file_of(start), []).append(start)
+        return Room({file: tuple(sorted(starts)) for file, starts in starts_of.items()})
 
     def file_of(self, cell: int) -> str:
         """The file that a cell is in."""

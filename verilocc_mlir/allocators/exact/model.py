@@ -66,8 +66,8 @@ class PackingModel:
             add_counting(layout, self.model, self.frame, self.within, self._instants)
 
     def _place(self, number: int) -> None:
-        held = pieces(self.layout.items[number], self._instants)
-        if not held and self.layout.items[number].cells:
+        rectangles = pieces(self.layout.items[number], self._instants)
+        if not rectangles and self.layout.items[number].cells:
             return
         files = self.frame.files(number)
         if not files:
@@ -77,7 +77,7 @@ class PackingModel:
         position = self.frame.position(number, within)
         self.positions[number] = position
         self.within[number] = within
-        for piece in held:
+        for piece in rectangles:
             self._hold(position + piece.offset, piece.size, piece.runs)
 
     def _keep(self, number: int, start: int) -> None:
@@ -86,9 +86,9 @@ class PackingModel:
 
     def _fix(self) -> None:
         for cell, mask in enumerate(self.layout.tables.fixed):
-            held = runs(at_instants(mask, self._instants)) if mask else []
-            if held:
-                self._hold(self.frame.holding(cell), 1, held)
+            intervals = runs(at_instants(mask, self._instants)) if mask else []
+            if intervals:
+                self._hold(self.frame.holding(cell), 1, intervals)
 
     def _hold(self, low: Any, size: int, when: Sequence[tuple[int, int]]) -> None:
         up = self.model.new_fixed_size_interval_var(low, size, "")
@@ -121,11 +121,11 @@ class PackingModel:
             self.model.add_no_overlap_2d(self._across, self._up)
         return ask(self.model, budget, work, portfolio=portfolio)
 
-    def starts(self, answer: Answer, others: Sequence[int] = ()) -> list[int]:
+    def starts(self, answer: Answer, fallback: Sequence[int] = ()) -> list[int]:
         """First cell of every range in a solution; of those not in the model, from ``others``."""
-        found = list(others) if others else [-1] * len(self.layout.items)
+        starts = list(fallback) if fallback else [-1] * len(self.layout.items)
         for number, position in self.positions.items():
             within = self.within[number]
             file = next(f for f, literal in within.items() if isinstance(literal, int) or answer.value(literal))
-            found[number] = self.frame.start(answer.value(position), file, answer.value)
-        return found
+            starts[number] = self.frame.start(answer.value(position), file, answer.value)
+        return starts

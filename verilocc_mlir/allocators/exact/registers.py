@@ -77,10 +77,10 @@ def fewest_registers(
             share *= 3
             continue
         total = _next_total(open_totals, bound, starts is None)
-        found = _try_total(layout, total, starts, budget, share)
-        if isinstance(found, list):
-            starts, registers = found, layout.tables.cost.of(found).registers
-        elif found:
+        attempt = _try_total(layout, total, starts, budget, share)
+        if isinstance(attempt, list):
+            starts, registers = attempt, layout.tables.cost.of(attempt).registers
+        elif attempt:
             bound = total + 1
         else:
             unknown.add(total)
@@ -91,7 +91,9 @@ def fewest_registers(
 
 
 def _next_total(totals: list[int], bound: int, any_placement: bool) -> int:
-    """The bound itself is most often the answer; then from the middle; all of the file while there is no placement."""
+    """The next total to try: the bound first, which is most often the answer, then the middle; the whole file as long
+    as there is no placement.
+    """
     if any_placement:
         return totals[-1]
     return bound if totals[0] == bound else totals[len(totals) // 2]
@@ -112,4 +114,4 @@ def _try_total(layout: Layout, total: int, starts: list[int] | None, budget: Bud
     if starts is not None and model.possible:
         model.hint(starts)
     answer = model.ask(budget, work)
-    return model.starts(answer) if answer.found else answer.refuted
+    return model.starts(answer) if answer.has_solution else answer.refuted

@@ -71,17 +71,17 @@ class Budget:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the solver said of a model.
+    """The solver's answer to a model.
 
     Attributes:
-        found: there is a solution, to be read with ``value``.
+        has_solution: there is a solution, to be read with ``value``.
         refuted: it is proved that there is none.
         optimal: no other solution has a smaller objective.
         bound: no solution has an objective smaller than this.
         value: the value of a variable of the model in the solution.
     """
 
-    found: bool
+    has_solution: bool
     refuted: bool
     optimal: bool
     bound: float
@@ -99,22 +99,22 @@ def ask(model: Any, budget: Budget, work: float, *, portfolio: bool = False) -> 
     """
     cp_model = load()
     solver = cp_model.CpSolver()
-    given = solver.parameters
-    given.num_workers = budget.workers
-    given.random_seed = budget.seed
-    given.max_deterministic_time = max(min(work, budget.work), 1e-3)
-    given.max_time_in_seconds = max(budget.seconds_left, 1e-3)
+    parameters = solver.parameters
+    parameters.num_workers = budget.workers
+    parameters.random_seed = budget.seed
+    parameters.max_deterministic_time = max(min(work, budget.work), 1e-3)
+    parameters.max_time_in_seconds = max(budget.seconds_left, 1e-3)
     # Several workers race; in turns they do not, and the answer stays the same.
-    given.interleave_search = portfolio or budget.workers > 1
+    parameters.interleave_search = portfolio or budget.workers > 1
     watch = _stopper(cp_model, budget) if budget.stop is not None else None
     status = solver.solve(model, watch)
     budget.work -= max(float(solver.response_proto.deterministic_time), 1e-3)
     if status == cp_model.MODEL_INVALID:
         raise AssertionError(f"the model is not valid: {model.validate()}")
-    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    has_solution = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     refuted = status == cp_model.INFEASIBLE
     bound = float(solver.best_objective_bound) if not refuted else 0.0
-    return Answer(found, refuted, status == cp_model.OPTIMAL, bound, solver.value)
+    return Answer(has_solution, refuted, status == cp_model.OPTIMAL, bound, solver.value)
 
 
 def _stopper(cp_model: Any, budget: Budget) -> Any:

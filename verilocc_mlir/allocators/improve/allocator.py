@@ -38,6 +38,6 @@ class Improving:
         Raises:
             AllocationFailure: as ``inner`` does.
         """
-        found = self._inner.allocate(problem)
+        proposal = self._inner.allocate(problem)
         # Without OR-Tools, so that the answer is the same where it is not installed.
-        return improve(problem, found, self._seconds, self._seed, steps=self._steps, solver=False).proposal
+        return improve(problem, proposal, self._seconds, self._seed, steps=self._steps, solver=False).proposal

@@ -25,17 +25,17 @@ class Wish:
 def wishes(state: State) -> list[Wish]:
     """Every copy that some placement could do without, heaviest first."""
     tables, singles = state.tables, state.tables.singles
-    found: list[Wish] = []
+    result: list[Wish] = []
     for affinity in tables.problem.affinities:
         if affinity.b < 0:
             goal = fixed_start(tables.cells, affinity)
             if goal is not None and tables.table.allows(affinity.a, goal):
-                found.append(Wish(affinity.a, -1, goal, affinity.weight))
+                result.append(Wish(affinity.a, -1, goal, affinity.weight))
             continue
         distance = lane_offset(affinity.a_lane - affinity.b_lane, tables.cells.halves)
         if distance is not None and not meet(singles[affinity.a], singles[affinity.b], distance):
-            found.append(Wish(affinity.a, affinity.b, distance, affinity.weight))
-    return sorted((w for w in found if w.weight), key=lambda w: (-w.weight, w.a, w.b))
+            result.append(Wish(affinity.a, affinity.b, distance, affinity.weight))
+    return sorted((w for w in result if w.weight), key=lambda w: (-w.weight, w.a, w.b))
 
 
 def unmet(state: State, every: list[Wish]) -> list[Wish]:

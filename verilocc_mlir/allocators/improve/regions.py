@@ -31,18 +31,18 @@ class Regions:
     def step(self, every: list[Wish], rng: random.Random, seconds: float) -> bool:
         """Solve one neighbourhood, of a copy that is left or of what reaches highest; whether the cost fell."""
         state = self._state
-        left = unmet(state, every)
-        lowering = not left or rng.random() < 0.25
+        unmet_wishes = unmet(state, every)
+        lowering = not unmet_wishes or rng.random() < 0.25
         ceiling = self._lowered(rng) if lowering else rng.choice(state.ceilings)
         if ceiling is None:
             return False
-        movable = self._around(left, ceiling, rng, rng.choice(SIZES), lowering)
+        movable = self._around(unmet_wishes, ceiling, rng, rng.choice(SIZES), lowering)
         model = PackingModel(self._layout, ceiling=ceiling, movable=movable, starts=state.starts)
         Objective(model, state.starts).minimize()
         if model.possible and not lowering:
             model.hint(state.starts)
         answer = model.ask(Budget(WORK, seconds, self._seed), WORK)
-        if not answer.found:
+        if not answer.has_solution:
             return False
         before = state.cost
         return state.adopt(model.starts(answer, state.starts)) and state.cost < before
@@ -57,7 +57,7 @@ class Regions:
         return {**self._state.used, bank: registers - rng.choice((1, 1, 2, min(4, registers - 1)))}
 
     def _around(
-        self, left: list[Wish], ceiling: Ceiling, rng: random.Random, size: int, lowering: bool
+        self, unmet_wishes: list[Wish], ceiling: Ceiling, rng: random.Random, size: int, lowering: bool
     ) -> frozenset[int]:
         state = self._state
         if lowering:
@@ -69,14 +69,14 @@ class Regions:
                 and (where := cells.register_of(start + item.reach - 1))[1] >= ceiling[where[0]]
             ]
         else:
-            wish = rng.choices(left, [w.weight for w in left])[0]
+            wish = rng.choices(unmet_wishes, [w.weight for w in unmet_wishes])[0]
             first = [n for n in (wish.a, wish.b) if n >= 0]
         when = 0
         for number in first:
             when |= self._spans[number]
-        others = [n for n, span in enumerate(self._spans) if span & when and n not in first]
+        concurrent = [n for n, span in enumerate(self._spans) if span & when and n not in first]
         # Those beside it in time matter most; the choice among them is what differs from step to step.
-        return frozenset(first) | frozenset(rng.sample(others, min(size, len(others))))
+        return frozenset(first) | frozenset(rng.sample(concurrent, min(size, len(concurrent))))
 
 
 def _span(cells: tuple[tuple[int, int], ...]) -> int:

@@ -22,7 +22,7 @@ VERSION = "1"
 
 @dataclass(frozen=True)
 class Improved:
-    """What came of it.
+    """The result of an improvement.
 
     Attributes:
         proposal: the better placement; the one given where none was found.
@@ -73,15 +73,17 @@ def improve(
         from verilocc_mlir.allocators.improve.regions import Regions
 
         regions = Regions(state, seed)
-    made = 0
-    while (steps is None or made < steps) and (left := until - time.monotonic()) > 0 and problem.ranges:
-        if regions is not None and made % 2:
-            regions.step(every, rng, left)
+    done_steps = 0
+    while (steps is None or done_steps < steps) and (seconds_left := until - time.monotonic()) > 0 and problem.ranges:
+        if regions is not None and done_steps % 2:
+            regions.step(every, rng, seconds_left)
         else:
             local_moves(state, every, rng, MOVES)
-        made += 1
-        if progress is not None and progress(made, state.cost):
+        done_steps += 1
+        if progress is not None and progress(done_steps, state.cost):
             break
     if state.cost == before:
-        return Improved(proposal, before, before, made)
-    return Improved(tables.proposal(state.starts, f"{proposal.allocator}+improve/{VERSION}"), before, state.cost, made)
+        return Improved(proposal, before, before, done_steps)
+    return Improved(
+        tables.proposal(state.starts, f"{proposal.allocator}+improve/{VERSION}"), before, state.cost, done_steps
+    )

@@ -41,12 +41,12 @@ class State:
     def _used(self) -> Ceiling:
         """Registers of each file in use."""
         cells = self.tables.cells
-        found: Ceiling = dict.fromkeys(("vgpr", "agpr", "sgpr"), 0)
+        highest: Ceiling = dict.fromkeys(("vgpr", "agpr", "sgpr"), 0)
         for item, start in zip(self.tables.singles, self.starts, strict=True):
             if start < cells.stop["sgpr"]:
                 bank, number = cells.register_of(start + item.reach - 1)
-                found[bank] = max(found[bank], number + 1)
-        return found
+                highest[bank] = max(highest[bank], number + 1)
+        return highest
 
     def adopt(self, starts: Sequence[int]) -> bool:
         """Take over a placement known to be valid, if it costs no more; whether it did."""
@@ -63,11 +63,11 @@ class State:
         self._settle()
         return True
 
-    def move(self, wanted: Iterable[tuple[int, int]]) -> bool:
-        """Put ranges at starts, pushing others aside, which find other places; kept only where it costs no more.
+    def move(self, placements: Iterable[tuple[int, int]]) -> bool:
+        """Put ranges at new starts and move the ranges in the way; undone if the cost rises.
 
         Args:
-            wanted: range ids and first cells that they are allowed.
+            placements: range ids and first cells that they are allowed.
 
         Returns:
             Whether the placement changed.
@@ -75,15 +75,15 @@ class State:
         before: dict[int, int] = {}
         queue: list[int] = []
         pinned: set[int] = set()
-        done = True
-        for number, start in wanted:
+        fits = True
+        for number, start in placements:
             pinned.add(number)
-            done = done and self._put(number, start, before, queue, pinned)
-        while done and queue:
+            fits = fits and self._put(number, start, before, queue, pinned)
+        while fits and queue:
             number = queue.pop(0)
             start = self._room(number)
-            done = start >= 0 and len(before) <= _EJECTIONS and self._put(number, start, before, queue, pinned)
-        if done:
+            fits = start >= 0 and len(before) <= _EJECTIONS and self._put(number, start, before, queue, pinned)
+        if fits:
             cost = self.tables.cost.of(self.starts)
             if cost <= self.cost:
                 self.cost = cost
@@ -119,11 +119,11 @@ class State:
             before.setdefault(number, self.packing.remove(item))
         if any(self.tables.fixed[start + offset] & mask for offset, mask in item.cells):
             return False
-        for other in self.packing.conflicts(item, start):
-            ejected = other.members[0][0]
+        for conflicting in self.packing.conflicts(item, start):
+            ejected = conflicting.members[0][0]
             if ejected in pinned:
                 return False
-            before.setdefault(ejected, self.packing.remove(other))
+            before.setdefault(ejected, self.packing.remove(conflicting))
             queue.append(ejected)
         self.packing.place(item, start)
         self.starts[number] = start
@@ -141,10 +141,10 @@ class State:
         """Where a range may start without a wave lost for it alone."""
         every = self.tables.table.of(item)
         key = (every, item.reach)
-        found = self._below.get(key)
-        if found is None:
-            found = self._below[key] = below(every, self.tables.cells, self._highest, item.reach)
-        return found
+        candidates = self._below.get(key)
+        if candidates is None:
+            candidates = self._below[key] = below(every, self.tables.cells, self._highest, item.reach)
+        return candidates
 
     def _undo(self, before: dict[int, int]) -> None:
         for number in before:

@@ -76,18 +76,18 @@ class Hook:
         """See the class; a hook that was there before is called first."""
         only_timed = self.autotune is Autotune.THEIRS and is_timing()
         if stages is None:
-            ours, its_hash = (_ONLY_TIMED, _ONLY_TIMED) if only_timed else (self._key, self._hash)
+            our_stages, its_hash = (_ONLY_TIMED, _ONLY_TIMED) if only_timed else (self._key, self._hash)
             if self.before is None:
-                return ours, its_hash
+                return our_stages, its_hash
             key, digest = self.before()
-            return f"{key}; {ours}", hashlib.sha256(f"{digest}{its_hash}".encode()).hexdigest()
+            return f"{key}; {our_stages}", hashlib.sha256(f"{digest}{its_hash}".encode()).hexdigest()
         if self.before is not None:
             self.before(backend, stages, options, language, capability)
         if not only_timed and self._handles(backend, stages, options):
-            theirs = Theirs(stages["amdgcn"], stages["hsaco"])
-            ours = KernelStages(self.settings, self.policy, self.knobs, backend, options, theirs)
-            stages["amdgcn"] = ours.amdgcn
-            stages["hsaco"] = ours.hsaco
+            their_stages = Theirs(stages["amdgcn"], stages["hsaco"])
+            our_stages = KernelStages(self.settings, self.policy, self.knobs, backend, options, their_stages)
+            stages["amdgcn"] = our_stages.amdgcn
+            stages["hsaco"] = our_stages.hsaco
         return None
 
     def _handles(self, backend: Any, stages: Mapping[str, Any], options: Any) -> bool:
@@ -165,8 +165,8 @@ def install_from_environment(env: Mapping[str, str] = os.environ) -> bool:
     if bad:
         raise InputError(f"{VARIABLE}={value}: {bad[0]!r} is no target", hint="1, 0, or for example gfx942,gfx1100")
     try:
-        given, own = options_in(words, (_REPLACE, _AUTOTUNE))
-        install(names, **own, **given)
+        settings_given, own_options = options_in(words, (_REPLACE, _AUTOTUNE))
+        install(names, **own_options, **settings_given)
     except InputError as error:
         raise InputError(f"{VARIABLE}={value}: {error.what}", hint=error.hint) from error
     return True

@@ -40,8 +40,8 @@ def _always_inline(ir: str) -> str:
     groups = dict(_GROUP.findall(ir))
 
     def inline(match: re.Match[str]) -> str:
-        written = match[2] + " ".join(groups.get(number, "") for number in re.findall(r"#(\d+)", match[2]))
-        if re.search(r"\b(?:noinline|optnone|alwaysinline)\b", written):
+        attributes = match[2] + " ".join(groups.get(number, "") for number in re.findall(r"#(\d+)", match[2]))
+        if re.search(r"\b(?:noinline|optnone|alwaysinline)\b", attributes):
             return match[0]
         return f"{match[1]} alwaysinline{match[2]}"
 

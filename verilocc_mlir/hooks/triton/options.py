@@ -54,9 +54,9 @@ def wanted(backend: Any, options: Any, knobs: Any, env: Mapping[str, str] = os.e
     for knob, variable in (("swap_mir", "TRITON_SWAP_MIR"), ("dump_mir", "TRITON_DUMP_MIR")):
         if getattr(knobs.amd, knob, None):
             raise PassThrough(f"{variable} works on the machine IR of Triton's LLVM")
-    for variable, what in _WATCHED.items():
+    for variable, effect in _WATCHED.items():
         if env.get(variable, "").lower() not in _FALSE:
-            raise PassThrough(f"{variable} {what}")
+            raise PassThrough(f"{variable} {effect}")
     flags = (*_llvm_flags(backend, options), *_disabled_passes(env))
     return Wanted(str(options.arch), bool(options.enable_fp_fusion), tuple(f"-{flag}=true" for flag in flags))
 

@@ -86,26 +86,26 @@ class KernelStages:
             return self._theirs.hsaco(src, metadata)
         if src == self._ours.assembly:
             return self._ours.code_object
-        what = "other assembly was put in the place of the proved one (an override): Triton assembles it, unproved"
-        logger.warning("%s: %s", metadata.get("name"), what)
-        metadata["verilocc"] = {**metadata["verilocc"], "kind": "option", "reason": what}
+        message = "other assembly was put in the place of the proved one (an override): Triton assembles it, unproved"
+        logger.warning("%s: %s", metadata.get("name"), message)
+        metadata["verilocc"] = {**metadata["verilocc"], "kind": "option", "reason": message}
         return self._theirs.hsaco(src, metadata)
 
     def _compared(
         self, record: KernelRecord, src: Any, metadata: MutableMapping[str, Any], ours: _Ours
     ) -> tuple[KernelRecord, Any]:
         """The record with Triton's own kernel beside ours; and where that one stays, its assembly."""
-        theirs = dict(metadata)
-        own = self._theirs.amdgcn(src, theirs)
+        their_metadata = dict(metadata)
+        own = self._theirs.amdgcn(src, their_metadata)
         comparison = compare_objects(
-            ours.code_object, self._theirs.hsaco(own, dict(theirs)), record.target, self._settings
+            ours.code_object, self._theirs.hsaco(own, dict(their_metadata)), record.target, self._settings
         )
         record = replace(record, comparison=comparison)
         declined = "replace=never" if self._policy is Replace.NEVER else comparison.worse
         if not declined:
             return record, None
         self._ours = None
-        metadata.update(theirs)
+        metadata.update(their_metadata)
         return replace(record, kind="declined", reason=f"ours is proved, but: {declined}"), own
 
     def _compile(self, src: Any, names: list[str], key: str) -> tuple[KernelRecord, _Ours | None]:
@@ -126,11 +126,15 @@ class KernelStages:
             return replace(record, reason=f"{type(error).__name__}: {error}"), None
 
     def _prove(self, src: str, record: KernelRecord) -> tuple[KernelRecord, _Ours | None]:
-        asked = wanted(self._backend, self._options, self._knobs)
+        triton_options = wanted(self._backend, self._options, self._knobs)
         settings = replace(
-            self._settings, cpu=asked.target, emit=Emit.HSACO, also=(Emit.ASM,), llc_options=asked.llc_options
+            self._settings,
+            cpu=triton_options.target,
+            emit=Emit.HSACO,
+            also=(Emit.ASM,),
+            llc_options=triton_options.llc_options,
         )
-        text = as_code_generated(src, fp_fusion=asked.fp_fusion)
+        text = as_code_generated(src, fp_fusion=triton_options.fp_fusion)
         compiled = compile_module(text.encode(), record.name, settings)
         report = compiled.report
         record = replace(
@@ -156,6 +160,6 @@ def _why(report: Report) -> str:
     for function in report.functions:
         for phase in function.phases:
             if phase.outcome is not Outcome.PROVED:
-                tried = "; ".join(f"{a.allocator}: {a.outcome}: {a.reason}" for a in phase.attempts)
-                return f"{function.name}, {phase.phase.upper()}: {tried}"
+                attempts = "; ".join(f"{a.allocator}: {a.outcome}: {a.reason}" for a in phase.attempts)
+                return f"{function.name}, {phase.phase.upper()}: {attempts}"
     return f"the run ended {report.outcome}"

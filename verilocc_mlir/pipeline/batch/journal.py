@@ -72,10 +72,10 @@ class BatchJournal:
         if self._cut:
             line = b"\n" + line
         self._cut = True
-        left = memoryview(line)
-        while left:
+        unwritten = memoryview(line)
+        while unwritten:
             # What fits on a disk that is almost full is written; the next call says that it is full.
-            left = left[self._stream.write(left) or 0 :]
+            unwritten = unwritten[self._stream.write(unwritten) or 0 :]
         self._cut = False
         os.fsync(self._stream.fileno())
         self._items[name] = item

@@ -58,7 +58,7 @@ def plan(
     Raises:
         InputError: there is no such file, no input at all, or two results would go to the same file or over an input.
     """
-    found: dict[Path, BatchInput] = {}
+    by_path: dict[Path, BatchInput] = {}
     for source in sources:
         if source.is_dir():
             root = out or source
@@ -68,23 +68,23 @@ def plan(
         else:
             raise InputError("no such file or directory", where=shown(source))
         for path, root, name in pairs:
-            found.setdefault(Path(os.path.abspath(path)), BatchInput(path, root, name.with_suffix(emit.suffix)))
-    if not found:
+            by_path.setdefault(Path(os.path.abspath(path)), BatchInput(path, root, name.with_suffix(emit.suffix)))
+    if not by_path:
         where = ", ".join(shown(source) for source in sources)
         raise InputError(f"no file is called {', '.join(patterns)}", where=where, hint="see --glob")
-    inputs = tuple(found.values())
+    inputs = tuple(by_path.values())
     _check_apart(inputs, emit)
     return inputs
 
 
 def _files(directory: Path, out: Path | None, patterns: Sequence[str]) -> list[Path]:
     results = None if out is None or out.resolve() == directory.resolve() else out.resolve()
-    found: list[Path] = []
+    files: list[Path] = []
     for place, below, names in os.walk(directory, onerror=_refuse):
         below[:] = [name for name in below if (Path(place) / name).resolve() != results]
         paths = (Path(place) / name for name in names)
-        found += [path for path in paths if path.is_file() and any(path.match(pattern) for pattern in patterns)]
-    return sorted(found)
+        files += [path for path in paths if path.is_file() and any(path.match(pattern) for pattern in patterns)]
+    return sorted(files)
 
 
 def _refuse(error: OSError) -> NoReturn:
@@ -93,7 +93,7 @@ def _refuse(error: OSError) -> NoReturn:
 
 def _check_apart(inputs: tuple[BatchInput, ...], emit: Emit) -> None:
     sources = {Path(os.path.abspath(i.source)) for i in inputs}
-    taken: dict[Path, BatchInput] = {}
+    by_output: dict[Path, BatchInput] = {}
     for i in inputs:
         output = Path(os.path.abspath(i.output))
         if output in sources:
@@ -103,7 +103,7 @@ def _check_apart(inputs: tuple[BatchInput, ...], emit: Emit) -> None:
         if emit is Emit.MIR and output.parent == Path(os.path.abspath(i.source.parent)):
             # The next run would take it for an input.
             raise InputError("machine IR beside its input", where=shown(i.output), hint="give a directory with -o")
-        other = taken.setdefault(output, i)
+        other = by_output.setdefault(output, i)
         if other is not i:
             raise InputError(
                 f"{shown(other.source)} and {shown(i.source)} have the same result, {shown(i.output)}",

@@ -82,12 +82,12 @@ class _Run:
 
     def items(self, inputs: Sequence[BatchInput]) -> Iterator[BatchItem]:
         todo: list[_Todo] = []
-        for given in inputs:
-            data = _read(given)
+        for source in inputs:
+            data = _read(source)
             if isinstance(data, BatchItem):
                 yield data
                 continue
-            one = self._todo(given, data)
+            one = self._todo(source, data)
             item = self._done_before(one) or self._from_store(one)
             if item is None:
                 todo.append(one)
@@ -121,24 +121,24 @@ class _Run:
 
     def _done_before(self, one: _Todo) -> BatchItem | None:
         """What the journal says, if that still holds."""
-        known = self._journals[one.given.root].find(shown(one.given.name))
-        if known is None or known.key != one.key:
+        entry = self._journals[one.given.root].find(shown(one.given.name))
+        if entry is None or entry.key != one.key:
             return None
-        if known.outcome is Outcome.PROVED:
-            if _digest(one.given.output) != known.output_sha256:
+        if entry.outcome is Outcome.PROVED:
+            if _digest(one.given.output) != entry.output_sha256:
                 return None
-        elif self._options.retry or not known.final:
+        elif self._options.retry or not entry.final:
             return None
-        has_report = bool(known.report) and _digest(one.given.report) == known.report_sha256
-        if self._options.reports and not has_report and known.outcome is not Outcome.INVALID:
+        has_report = bool(entry.report) and _digest(one.given.report) == entry.report_sha256
+        if self._options.reports and not has_report and entry.outcome is not Outcome.INVALID:
             return None
         return replace(
-            known,
+            entry,
             input=shown(one.given.source),
             origin=Origin.JOURNAL,
-            output=shown(one.given.output) if known.output else "",
+            output=shown(one.given.output) if entry.output else "",
             report=shown(one.given.report) if has_report else "",
-            report_sha256=known.report_sha256 if has_report else "",
+            report_sha256=entry.report_sha256 if has_report else "",
             seconds=0.0,
         )
 
@@ -178,24 +178,24 @@ class _Run:
 
     def _deliver(self, one: _Todo, item: BatchItem, data: bytes | None, report: Mapping[str, Any] | None) -> BatchItem:
         """Write the files, then the journal's line."""
-        given = one.given
-        output = "" if data is None else shown(given.output)
+        source = one.given
+        output = "" if data is None else shown(source.output)
         try:
-            given.output.parent.mkdir(parents=True, exist_ok=True)
+            source.output.parent.mkdir(parents=True, exist_ok=True)
             if data is not None:
-                write_whole(given.output, data)
+                write_whole(source.output, data)
                 item = replace(item, output=output, output_sha256=hashlib.sha256(data).hexdigest())
             if self._options.reports and report is not None:
-                named = {"path": shown(given.source), "sha256": one.digest}
+                named = {"path": shown(source.source), "sha256": one.digest}
                 text = to_json({**report, "input": named, "output": output or None}).encode()
-                write_whole(given.report, text)
-                item = replace(item, report=shown(given.report), report_sha256=hashlib.sha256(text).hexdigest())
+                write_whole(source.report, text)
+                item = replace(item, report=shown(source.report), report_sha256=hashlib.sha256(text).hexdigest())
         except OSError as error:
             return replace(_failed(one, f"cannot be written: {error.strerror}"), origin=item.origin)
         try:
-            self._journals[given.root].add(shown(given.name), item)
+            self._journals[source.root].add(shown(source.name), item)
         except OSError as error:
-            self._warn("journal", f"the journal in {shown(given.root)} cannot be written: {error.strerror}")
+            self._warn("journal", f"the journal in {shown(source.root)} cannot be written: {error.strerror}")
         return item
 
     def _warn(self, kind: str, message: str) -> None:

@@ -13,8 +13,8 @@ from verilocc_mlir.results.allocate import AllocatedFunction, AllocateReport
 
 def print_allocated(report: AllocateReport, to: Console) -> None:
     """Print a table for each file, what is not proved, and where the text is."""
-    said = f", {report.server_version}" if report.server_version else ""
-    to.print(Text(f"{report.phase.upper()} phase, allocated by {report.server}{said}; audited here"))
+    version = f", {report.server_version}" if report.server_version else ""
+    to.print(Text(f"{report.phase.upper()} phase, allocated by {report.server}{version}; audited here"))
     for file in report.files:
         if file.functions:
             to.print(_table(file.functions, report.phase, file.input if len(report.files) > 1 else ""))

@@ -39,14 +39,14 @@ def boxes_of_units(owner: int, units: Iterable[int], start: int, end: int) -> li
     for unit in units:
         low = lower_unit(unit)
         halves[low] = halves.get(low, 0) | (HIGH if unit != low else LOW | _upper(low))
-    found: list[Box] = []
+    boxes: list[Box] = []
     for low in sorted(halves):
-        last = found[-1] if found else None
+        last = boxes[-1] if boxes else None
         if last is not None and last.half == halves[low] and last.unit + 2 * last.registers == low:
-            found[-1] = last._replace(registers=last.registers + 1)
+            boxes[-1] = last._replace(registers=last.registers + 1)
         else:
-            found.append(Box(owner, low, 1, halves[low], start, end))
-    return found
+            boxes.append(Box(owner, low, 1, halves[low], start, end))
+    return boxes
 
 
 def lower_unit(unit: int) -> int:
@@ -71,14 +71,14 @@ def row_name(unit: int) -> str:
 
 def assigned_boxes(problem: AllocationProblem, proposal: Proposal) -> list[Box]:
     """What the proposal says: each lane of each range, as long as it is live."""
-    found: list[Box] = []
+    boxes: list[Box] = []
     for live, name in zip(problem.ranges, proposal.registers, strict=True):
         units = physical_register(name).units
         for group in live.groups:
             held = [units[k] for k in range(live.lanes) if group.lanes >> k & 1]
             for start, end in group.segments:
-                found += boxes_of_units(live.id, held, start, end)
-    return found
+                boxes += boxes_of_units(live.id, held, start, end)
+    return boxes
 
 
 def fixed_boxes(problem: AllocationProblem) -> tuple[list[Box], list[str]]:
@@ -108,7 +108,7 @@ def registers_of(boxes: Iterable[Box]) -> dict[int, str]:
     lows: dict[int, set[int]] = {}
     for box in boxes:
         lows.setdefault(box.owner, set()).update(range(box.unit, box.unit + 2 * box.registers, 2))
-    return {owner: ", ".join(_spans(sorted(found))) for owner, found in lows.items()}
+    return {owner: ", ".join(_spans(sorted(units))) for owner, units in lows.items()}
 
 
 def _spans(lows: list[int]) -> list[str]:

@@ -75,23 +75,25 @@ def picture(record: PhaseRecord, target: Target, allocator: str) -> Picture | No
     if problem is None:
         return None
     used = follow(record.before, record.after, problem) if record.after is not None else None
-    theirs = follow(record.before, record.llvm, problem) if record.llvm is not None else None
+    llvm_text = follow(record.before, record.llvm, problem) if record.llvm is not None else None
     placements: list[tuple[str, bool, list[Box]]] = []
     if record.proposal is not None and record.after is not None:
         placements.append((allocator, True, assigned_boxes(problem, record.proposal)))
     elif used is not None:
         placements.append((allocator, True, used.boxes))
-    if theirs is not None and record.after is not record.llvm:
-        placements.append(("llvm", False, theirs.boxes))
-    taken, reasons = fixed_boxes(problem)
-    rows = _Rows(problem.phase, [box for _, _, boxes in placements for box in boxes], taken)
-    wanted = demand(problem)
-    shown = placements[0][2] if placements and placements[0][1] else []
-    use = in_use([*shown, *(b for b in taken if not reasons[b.owner].startswith("clobbered"))])
+    if llvm_text is not None and record.after is not record.llvm:
+        placements.append(("llvm", False, llvm_text.boxes))
+    fixed, reasons = fixed_boxes(problem)
+    rows = _Rows(problem.phase, [box for _, _, boxes in placements for box in boxes], fixed)
+    demand_curve = demand(problem)
+    main_boxes = placements[0][2] if placements and placements[0][1] else []
+    use = in_use([*main_boxes, *(b for b in fixed if not reasons[b.owner].startswith("clobbered"))])
     registers = [registers_of(boxes) for _, _, boxes in placements]
-    moves = move_rows(record, used.moves if used else (), wanted, "LLVM" if record.proposal is None else allocator)
+    moves = move_rows(
+        record, used.moves if used else (), demand_curve, "LLVM" if record.proposal is None else allocator
+    )
     budget = sum(len(b.registers) for b in problem.budgets)
-    most = max(budget, peak(wanted)[0], len(rows.units)) + 2
+    most = max(budget, peak(demand_curve)[0], len(rows.units)) + 2
     data: dict[str, Any] = {
         "version": DATA_VERSION,
         "function": record.function,
@@ -115,12 +117,12 @@ def picture(record: PhaseRecord, target: Target, allocator: str) -> Picture | No
             }
             for (name, is_used, boxes), of in zip(placements, registers, strict=True)
         ],
-        "fixed": rows.placed(taken),
+        "fixed": rows.placed(fixed),
         "reasons": reasons,
-        "difference": _differences(problem, placements, theirs),
+        "difference": _differences(problem, placements, llvm_text),
         "differenceNames": DIFFERENCES,
         "use": use,
-        "demand": wanted,
+        "demand": demand_curve,
         "steps": wave_steps(target, problem.phase, most),
         "budget": budget,
         "moves": [[4 * row.index, row.kind] for row in moves],
@@ -129,9 +131,9 @@ def picture(record: PhaseRecord, target: Target, allocator: str) -> Picture | No
         data,
         tuple(moves),
         used.removed if used else 0,
-        tuple(_counts(shown)),
-        peak(use) if shown else None,
-        peak(wanted),
+        tuple(_counts(main_boxes)),
+        peak(use) if main_boxes else None,
+        peak(demand_curve),
         budget,
     )
 
@@ -163,14 +165,14 @@ class _Rows:
 
     def placed(self, boxes: Iterable[Box]) -> list[list[int]]:
         """Boxes by row; what has no row is cut off."""
-        found: list[list[int]] = []
+        rows: list[list[int]] = []
         for box in boxes:
             row = self._row.get(box.unit)
             if row is None:
                 continue
             count = next(k for k in range(box.registers, 0, -1) if box.unit + 2 * (k - 1) in self._row)
-            found.append([box.owner, row, count, box.half, box.start, box.end])
-        return found
+            rows.append([box.owner, row, count, box.half, box.start, box.end])
+        return rows
 
 
 def _ranges(problem: AllocationProblem) -> list[list[object]]:
@@ -195,35 +197,35 @@ def _differences(
         return []
     ours, other = _covered(placements[0][2]), _covered(theirs.boxes)
     length = _lives(placements[0][2]), _lives(theirs.boxes)
-    found: list[int] = []
+    indices: list[int] = []
     for live in problem.ranges:
         a, b = ours.get(live.id, frozenset()), other.get(live.id, frozenset())
         if not a and not b:
-            found.append(0)
+            indices.append(0)
         elif len(b) > len(a) or length[1].get(live.id, 0) < length[0].get(live.id, 0):
-            found.append(4)
+            indices.append(4)
         elif a == b:
-            found.append(1)
+            indices.append(1)
         else:
-            found.append(2 if {unit_bank(u) for u in a} == {unit_bank(u) for u in b} else 3)
-    return found
+            indices.append(2 if {unit_bank(u) for u in a} == {unit_bank(u) for u in b} else 3)
+    return indices
 
 
 def _covered(boxes: Iterable[Box]) -> dict[int, frozenset[int]]:
     """Lower units of the registers each owner has anywhere."""
-    found: dict[int, set[int]] = {}
+    units_of: dict[int, set[int]] = {}
     for box in boxes:
-        found.setdefault(box.owner, set()).update(range(box.unit, box.unit + 2 * box.registers, 2))
-    return {owner: frozenset(units) for owner, units in found.items()}
+        units_of.setdefault(box.owner, set()).update(range(box.unit, box.unit + 2 * box.registers, 2))
+    return {owner: frozenset(units) for owner, units in units_of.items()}
 
 
 def _lives(boxes: Iterable[Box]) -> dict[int, int]:
     """Registers times instructions of each owner."""
-    found: dict[int, int] = {}
+    lengths: dict[int, int] = {}
     for box in boxes:
         # Boundaries of both kinds of boxes may differ by parts of an instruction.
-        found[box.owner] = found.get(box.owner, 0) + box.registers * (box.end // 4 - box.start // 4)
-    return found
+        lengths[box.owner] = lengths.get(box.owner, 0) + box.registers * (box.end // 4 - box.start // 4)
+    return lengths
 
 
 def _counts(boxes: Iterable[Box]) -> Iterable[tuple[str, int, int]]:

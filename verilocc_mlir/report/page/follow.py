@@ -98,9 +98,9 @@ class _Follower:
         leaving: dict[int, dict[Hashable, Lane]] = {}
         order = [*self.cfg.order, *sorted(set(range(len(self.before.blocks))) - set(self.cfg.order))]
         for block in order:
-            known = next((leaving[p] for p in self.cfg.predecessors[block] if p in leaving), dict[Hashable, Lane]())
+            entering = next((leaving[p] for p in self.cfg.predecessors[block] if p in leaving), dict[Hashable, Lane]())
             alive = self.live.live_in[block]
-            self.holds = {k: lane for k, lane in known.items() if not isinstance(k, int) or k in alive}
+            self.holds = {k: lane for k, lane in entering.items() if not isinstance(k, int) or k in alive}
             self.block = block
             self._walk(block)
             leaving[block] = self.holds
@@ -112,13 +112,13 @@ class _Follower:
         start = 4 * self.cfg.first[block]
         self.since = {unit: start for unit in self.holds if isinstance(unit, int)}
         self.repeated = {}
-        left, right = self.before.blocks[block].instructions, self.after.blocks[block].instructions
-        left_at = {id(x): k for k, x in enumerate(left, self.cfg.first[block])}
-        right_at = {id(x): k for k, x in enumerate(right, self.cfg_after.first[block])}
+        before, after = self.before.blocks[block].instructions, self.after.blocks[block].instructions
+        left_at = {id(x): k for k, x in enumerate(before, self.cfg.first[block])}
+        right_at = {id(x): k for k, x in enumerate(after, self.cfg_after.first[block])}
         # Copies of the text before that have not been met again in the text after.
         waiting: list[tuple[int, Instruction]] = []
         here = self.cfg.first[block]
-        for step in align(left, right):
+        for step in align(before, after):
             if step.pre is not None and step.post is not None:
                 self._coincide(waiting)
                 here = left_at[id(step.pre)]
@@ -131,11 +131,11 @@ class _Follower:
                 if step.pre.opcode in COPIES:
                     waiting.append((left_at[id(step.pre)], step.pre))
             elif step.post is not None:
-                found = self._kept(step.post, waiting)
-                if found is not None:
-                    self._coincide(waiting[:found])
-                    here, pre = waiting[found]
-                    del waiting[: found + 1]
+                position = self._kept(step.post, waiting)
+                if position is not None:
+                    self._coincide(waiting[:position])
+                    here, pre = waiting[position]
+                    del waiting[: position + 1]
                     self.slots[right_at[id(step.post)]] = (here, True)
                     ends = (op.vreg for op in (pre.defs[0], pre.operands[0]) if op.vreg in self.ids)
                     name = f"%{vreg}" if (vreg := next(ends, -1)) >= 0 else ""
@@ -305,8 +305,8 @@ class _Follower:
             index, rest = divmod(value, 4)
             if rest == 0:
                 return 4 * ends[index]
-            found, paired = self.slots.get(index, (0, False))
-            return 4 * found + (rest if paired else 0)
+            index_before, paired = self.slots.get(index, (0, False))
+            return 4 * index_before + (rest if paired else 0)
 
         return [(slot(start), slot(end)) for start, end in self.live.ranges.get(unit, ())]
 
@@ -319,7 +319,7 @@ def _clip(runs: list[tuple[int, int, int]], alive: list[Segment]) -> list[tuple[
     """The parts of the runs that lie in a segment, neighbours of one owner joined."""
     runs.sort()
     alive = sorted(alive)
-    found: list[tuple[int, int, int]] = []
+    clipped: list[tuple[int, int, int]] = []
     at = 0
     for start, end, owner in runs:
         while at < len(alive) and alive[at][1] <= start:
@@ -327,9 +327,9 @@ def _clip(runs: list[tuple[int, int, int]], alive: list[Segment]) -> list[tuple[
         k = at
         while k < len(alive) and alive[k][0] < end:
             low, high = max(start, alive[k][0]), min(end, alive[k][1])
-            if found and found[-1][2] == owner and found[-1][1] == low:
-                found[-1] = (found[-1][0], high, owner)
+            if clipped and clipped[-1][2] == owner and clipped[-1][1] == low:
+                clipped[-1] = (clipped[-1][0], high, owner)
             elif low < high:
-                found.append((low, high, owner))
+                clipped.append((low, high, owner))
             k += 1
-    return found
+    return clipped

@@ -120,24 +120,28 @@ def _gravity(outcome: object) -> int:
 def _phase(
     phase: PhaseReport, identifier: str, record: PhaseRecord | None, links: tuple[str, ...], given: PageInput
 ) -> dict[str, Any]:
-    shown: Picture | None = None
+    phase_picture: Picture | None = None
     missing = "nothing was kept of this phase"
     if record is not None:
         missing = "the allocation problem of this phase cannot be stated"
         try:
-            shown = picture(record, given.target, phase.allocator)
+            phase_picture = picture(record, given.target, phase.allocator)
         except VeriloccError as error:
             missing = error.what
-    rows = list(shown.moves) if shown else []
+    rows = list(phase_picture.moves) if phase_picture else []
     heaviest = sorted(range(len(rows)), key=lambda k: (-rows[k].weight, k))[:MAX_MOVES]
-    steps = wave_steps(given.target, phase.phase, max(shown.budget, shown.peak_demand[0]) + 2) if shown else []
+    steps = (
+        wave_steps(given.target, phase.phase, max(phase_picture.budget, phase_picture.peak_demand[0]) + 2)
+        if phase_picture
+        else []
+    )
     return {
         "id": identifier,
         "report": phase,
         "title": _TITLES.get(phase.phase, phase.phase),
-        "picture": shown,
+        "picture": phase_picture,
         "missing": missing,
-        "json": Markup(safe_json(shown.data)) if shown else "",
+        "json": Markup(safe_json(phase_picture.data)) if phase_picture else "",
         "summary": [(title, count, _number(weight)) for title, count, weight in summary(rows)],
         "moves": [rows[k] for k in sorted(heaviest)],
         "left_out": len(rows) - len(heaviest),

@@ -115,8 +115,8 @@ def _reason(move: TextMove, wanted: int, room: int, by: str, scalar: bool) -> st
 
 def summary(rows: Sequence[MoveRow]) -> list[tuple[str, int, float]]:
     """``(title, how many, estimated executions)`` of each kind, heaviest first."""
-    found: dict[str, tuple[int, float]] = {}
+    totals: dict[str, tuple[int, float]] = {}
     for row in rows:
-        count, weight = found.get(row.title, (0, 0.0))
-        found[row.title] = (count + 1, weight + row.weight)
-    return sorted(((k, n, w) for k, (n, w) in found.items()), key=lambda item: (-item[2], item[0]))
+        count, weight = totals.get(row.title, (0, 0.0))
+        totals[row.title] = (count + 1, weight + row.weight)
+    return sorted(((k, n, w) for k, (n, w) in totals.items()), key=lambda item: (-item[2], item[0]))

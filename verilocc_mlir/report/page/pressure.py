@@ -76,7 +76,7 @@ def loops(function: MachineFunction) -> list[tuple[int, int, int]]:
     """``(first instruction, instruction after the last, depth)`` of each loop, in pieces where its blocks lie apart."""
     cfg = control_flow(function)
     forest = find_loops(cfg)
-    found: list[tuple[int, int, int]] = []
+    result: list[tuple[int, int, int]] = []
     for number, loop in enumerate(forest.loops):
         pieces: list[tuple[int, int, int]] = []
         for block in sorted(forest.blocks(number)):
@@ -85,8 +85,8 @@ def loops(function: MachineFunction) -> list[tuple[int, int, int]]:
                 pieces[-1] = (pieces[-1][0], end, loop.depth)
             else:
                 pieces.append((start, end, loop.depth))
-        found += pieces
-    return found
+        result += pieces
+    return result
 
 
 def _registers(lanes: int) -> int:
@@ -94,13 +94,13 @@ def _registers(lanes: int) -> int:
 
 
 def _union(segments: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    union: list[tuple[int, int]] = []
     for start, end in sorted(segments):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if union and start <= union[-1][1]:
+            union[-1] = (union[-1][0], max(end, union[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            union.append((start, end))
+    return union
 
 
 def _sum(parts: Iterable[tuple[int, int, int]]) -> Curve:

@@ -54,18 +54,18 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
         record: the phase.
         links: addresses of the files of its obligations, or empty.
     """
-    found: list[Asked] = []
+    questions: list[Asked] = []
     blocks: list[VerdictRow] = []
-    seen: set[str] = set()
+    blocks_seen: set[str] = set()
     proofs = audits = 0
 
     def end_of_audit() -> None:
         nonlocal audits
         if blocks:
             audits += 1
-            found.append(Asked(f"audit {audits}" if audits > 1 else "audit of the text", tuple(blocks)))
+            questions.append(Asked(f"audit {audits}" if audits > 1 else "audit of the text", tuple(blocks)))
         blocks.clear()
-        seen.clear()
+        blocks_seen.clear()
 
     for k, (obligation, verdict) in enumerate(record.asked):
         link = links[k] if links else ""
@@ -80,15 +80,15 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
             )
             # Without live ranges there is a question without goals; it has a file all the same.
             rows = rows or (VerdictRow("nothing to place", 0, 0, verdict.outcome, link),)
-            found.append(Asked(f"proof of proposal {proofs}" if proofs > 1 else "proof of the proposal", rows))
+            questions.append(Asked(f"proof of proposal {proofs}" if proofs > 1 else "proof of the proposal", rows))
             continue
         block = obligation.name.rpartition("/block-")[2]
-        if block in seen:
+        if block in blocks_seen:
             end_of_audit()
-        seen.add(block)
+        blocks_seen.add(block)
         blocks.append(VerdictRow(f"values in block {block}", len(obligation.goals), len(false), verdict.outcome, link))
     end_of_audit()
-    return found
+    return questions
 
 
 def _outcome(verdict: Verdict, false: int) -> Outcome | None:

@@ -72,10 +72,10 @@ def make(cell: Cell) -> str:
             *dump_flags(dump),
         ]
         _compiler().run(source, directory / "module.vmfb", flags, stage="iree-compile", shown_as=cell.name)
-        found = [d.source for d in read_dispatches(dump, 22) if d.source is not None]
-    if not found:
+        kernel_sources = [d.source for d in read_dispatches(dump, 22) if d.source is not None]
+    if not kernel_sources:
         raise UnsupportedError("IREE made no kernel of it", where=str(cell))
-    largest = max(found, key=lambda kernel: (len(kernel.ir), kernel.name))
+    largest = max(kernel_sources, key=lambda kernel: (len(kernel.ir), kernel.name))
     # The tools' -fp-contract=fast, as flags of the instructions.
     ir = as_code_generated(largest.ir.decode(), fp_fusion=True)
     return with_features(ir, largest.features)
@@ -127,9 +127,9 @@ class _Function:
         return name, result
 
     def text(self, result: tuple[str, str]) -> str:
-        given = ", ".join(f"{name}: {kind}" for name, kind in self.arguments)
+        parameters = ", ".join(f"{name}: {kind}" for name, kind in self.arguments)
         body = "\n".join(f"  {line}" for line in self.lines)
-        return f"func.func @main({given}) -> {result[1]} {{\n{body}\n  return {result[0]} : {result[1]}\n}}\n"
+        return f"func.func @main({parameters}) -> {result[1]} {{\n{body}\n  return {result[0]} : {result[1]}\n}}\n"
 
 
 def _gemm(v: dict[str, Value]) -> str:
@@ -138,9 +138,9 @@ def _gemm(v: dict[str, Value]) -> str:
     lead = (batch,) if batch > 1 else ()
     a = f.argument(*lead, m, k)
     if v["transposed"]:
-        given = f.argument(*lead, n, k)
+        weights = f.argument(*lead, n, k)
         first, second = (f.constant("int", value) for value in (len(lead), len(lead) + 1))
-        b = f.do("transpose.int", [given, first, second], *lead, k, n)
+        b = f.do("transpose.int", [weights, first, second], *lead, k, n)
     else:
         b = f.argument(*lead, k, n)
     x = f.do("bmm" if lead else "mm", [a, b], *lead, m, n)

@@ -65,10 +65,10 @@ def version() -> str:
 
 @lru_cache(maxsize=1)
 def _toolchain() -> Toolchain:
-    found = find_toolchain()
-    if found.opt is None:
+    toolchain = find_toolchain()
+    if toolchain.opt is None:
         raise ToolchainError("opt was not found beside llc")
-    return found
+    return toolchain
 
 
 def _cell(config: Any, family: str) -> Cell:

@@ -199,10 +199,10 @@ def _stop_after_ir(backend: Any = None, stages: Any = None, *_: Any, **__: Any) 
 @contextlib.contextmanager
 def _environment(triton: Any, cache: str) -> Generator[None, None, None]:
     """Triton as the corpus wants it, and after that as it was: others in this process use it too."""
-    wanted = {**_ENVIRONMENT, "TRITON_CACHE_DIR": cache}
-    before = {name: os.environ.get(name) for name in wanted}
+    variables = {**_ENVIRONMENT, "TRITON_CACHE_DIR": cache}
+    before = {name: os.environ.get(name) for name in variables}
     hook = triton.knobs.runtime.add_stages_inspection_hook
-    os.environ.update(wanted)
+    os.environ.update(variables)
     triton.knobs.runtime.add_stages_inspection_hook = _stop_after_ir
     try:
         yield

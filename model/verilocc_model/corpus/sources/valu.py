@@ -64,10 +64,10 @@ def _gemm(emit: Any, b: Any, v: dict[str, Any]) -> tuple[list[Any], tuple[str, .
     column = b.mul(b.add(b.mul(b.value("gpu.block_id x"), _THREADS), b.value("gpu.thread_id x")), tn)
 
     def load(k: Any) -> list[str]:
-        found = [b.load(a_memory, b.add(b.mul(b.add(row, m), "%K"), k), unroll) for m in range(tm)]
+        values = [b.load(a_memory, b.add(b.mul(b.add(row, m), "%K"), k), unroll) for m in range(tm)]
         if v["layout"] == "nk":
-            return found + [b.load(b_memory, b.add(b.mul(b.add(column, n), "%K"), k), unroll) for n in range(tn)]
-        return found + [b.load(b_memory, b.add(b.mul(b.add(k, u), "%N"), column), tn) for u in range(unroll)]
+            return values + [b.load(b_memory, b.add(b.mul(b.add(column, n), "%K"), k), unroll) for n in range(tn)]
+        return values + [b.load(b_memory, b.add(b.mul(b.add(k, u), "%N"), column), tn) for u in range(unroll)]
 
     def multiply(loaded: list[str], sums: list[str]) -> list[str]:
         rows = [_wide(b, value, element, unroll) for value in loaded[:tm]]
@@ -110,10 +110,10 @@ def _attention(emit: Any, b: Any, v: dict[str, Any]) -> tuple[list[Any], tuple[s
 
     def row(memory: Any, index: Any) -> list[str]:
         at = b.mul(index, size)
-        found: list[str] = []
+        lanes: list[str] = []
         for d in range(0, size, width):
-            found += _wide(b, b.load(memory, b.add(at, d), width), element, width)
-        return found
+            lanes += _wide(b, b.load(memory, b.add(at, d), width), element, width)
+        return lanes
 
     own = row(q_memory, query)
     zero, low = b.constant("0.0", "f32"), b.constant("-1.0e+30", "f32")

@@ -1,0 +1,70 @@
+"""The audit of a file, function by function: the search for a proof, with every error turned into an outcome."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from smt_verifier.audit.core.judge import judge_module
+from smt_verifier.audit.core.report import AuditReport, Finding, FunctionAudit, MoveCounts
+from smt_verifier.audit.search import search_proof
+from smt_verifier.outcome import Outcome, combine
+from smt_verifier.smt import Solver, default_solver
+from verilocc_mlir.errors import UnsupportedError, VeriloccError
+from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.target.targets import Target
+
+
+def audit(
+    pre: MirFile, post: MirFile, target: Target, *, timeout_s: float = 60.0, solver: Solver | None = None
+) -> AuditReport:
+    """Audit every function of a file.
+
+    Args:
+        pre: text before the phase (stopped before ``greedy,N``), as the allocator read it.
+        post: text after it (as after ``virtregrewriter,N``), as LLVM will read it.
+        target: the GPU both are for.
+        timeout_s: seconds the solver may take for one block; UNKNOWN after that.
+        solver: Z3 in a worker process where none is given.
+
+    Functions are matched by name; one that is missing or added makes the outcome INVALID.
+    """
+    added = {f.name: f for f in post.functions}
+    audits: list[FunctionAudit] = []
+    for function in pre.functions:
+        partner = added.pop(function.name, None)
+        if partner is None:
+            audits.append(_single(function.name, Outcome.INVALID, "header", "the function is missing after allocation"))
+        else:
+            function_audit = audit_function(pre, function, partner, target, timeout_s=timeout_s, solver=solver)
+            audits.append(_with_module(function_audit, pre, post, target))
+    audits += [_single(n, Outcome.INVALID, "header", "the function was not there before allocation") for n in added]
+    return AuditReport(tuple(audits))
+
+
+def audit_function(
+    file: MirFile,
+    pre: MachineFunction,
+    post: MachineFunction,
+    target: Target,
+    *,
+    timeout_s: float = 60.0,
+    solver: Solver | None = None,
+) -> FunctionAudit:
+    """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
+    try:
+        return search_proof(file, pre, post, target, timeout_s, solver or default_solver())
+    except UnsupportedError as error:
+        return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
+    except VeriloccError as error:
+        return _single(pre.name, Outcome.INVALID, "header", str(error))
+
+
+def _with_module(function_audit: FunctionAudit, pre: MirFile, post: MirFile, target: Target) -> FunctionAudit:
+    """Add what the module's own text shows about the function."""
+    findings = judge_module(function_audit.function, pre, post, target)
+    outcome = combine((function_audit.outcome, *(f.outcome for f in findings)))
+    return replace(function_audit, outcome=outcome, findings=(*function_audit.findings, *findings))
+
+
+def _single(function: str, outcome: Outcome, rule: str, message: str) -> FunctionAudit:
+    return FunctionAudit(function, outcome, 1, (Finding(rule, outcome, message),), MoveCounts())
