@@ -82,11 +82,12 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
             rows = rows or (VerdictRow("nothing to place", 0, 0, verdict.outcome, link),)
             found.append(Asked(f"proof of proposal {proofs}" if proofs > 1 else "proof of the proposal", rows))
             continue
-        block = obligation.name.rpartition("/block-")[2]
-        if block in seen:
+        _, separator, block = obligation.name.rpartition("/block-")
+        place = f"block {block}" if separator else "all blocks"
+        if place in seen:
             end_of_audit()
-        seen.add(block)
-        blocks.append(VerdictRow(f"values in block {block}", len(obligation.goals), len(false), verdict.outcome, link))
+        seen.add(place)
+        blocks.append(VerdictRow(f"values in {place}", len(obligation.goals), len(false), verdict.outcome, link))
     end_of_audit()
     return found
 
