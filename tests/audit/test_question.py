@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from smt_verifier.audit.core.machine import Goal
-from smt_verifier.audit.core.question import question
+from smt_verifier.audit.core.question import Question
 from smt_verifier.audit.core.state import Expression
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
@@ -22,7 +22,9 @@ def ask(
     goals: Pairs, hypotheses: Pairs, expressions: Collection[Expression] = (), maybe: Collection[int] = ()
 ) -> tuple[list[Pairs], set[tuple[int, int]]]:
     """Groups of goals that are asked as one, and the goals that do not hold."""
-    obligation, groups = question("f/block-0", hypotheses, list(expressions), [goal(*g) for g in goals], maybe)
+    question = Question()
+    question.add(hypotheses, list(expressions), [goal(*g) for g in goals], maybe)
+    obligation, groups = question.obligation("f/block-0"), question.groups
     assert len(obligation.goals) == len(groups)
     verdict = default_solver().check(obligation, 10.0)
     assert verdict.outcome is (Outcome.REFUTED if verdict.violated else Outcome.PROVED)
@@ -76,12 +78,25 @@ def test_operations_lanes_and_shapes_are_told_apart() -> None:
 
 
 def test_hypotheses_that_no_goal_is_joined_to_are_left_out() -> None:
-    obligation, groups = question("f/block-0", [(1, 2), (3, 4)], [], [goal(1, 2)], ())
-    assert len(groups) == 1
-    assert obligation.script.count("(assert") == 1
+    question = Question()
+    question.add([(1, 2), (3, 4)], [], [goal(1, 2)], ())
+    assert len(question.groups) == 1
+    assert question.obligation("f/block-0").script.count("(assert") == 1
 
 
 def test_goals_of_undecided_rules_keep_their_rule() -> None:
     both = [goal(1, 2), goal(1, 2, "relation"), goal(1, 2)]
-    _, groups = question("f/block-0", [(1, 2)], [], both, ())
-    assert sorted(g.rule for group in groups for g in group) == ["relation", "value"]
+    question = Question()
+    question.add([(1, 2)], [], both, ())
+    assert sorted(g.rule for group in question.groups for g in group) == ["relation", "value"]
+
+
+def test_blocks_have_terms_of_their_own() -> None:
+    """Term 1 of one block is not term 1 of another: what is assumed there says nothing here."""
+    question = Question()
+    question.add([(1, 2), (1, 3)], [], [goal(2, 3)], ())
+    question.add([(1, 2)], [], [goal(2, 3)], ())
+    verdict = default_solver().check(question.obligation("f/values"), 10.0)
+    assert verdict.outcome is Outcome.REFUTED
+    assert [len(question.groups[int(name.removeprefix("g"))]) for name in verdict.violated] == [1]
+    assert len(question.groups) == 2

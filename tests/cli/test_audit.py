@@ -198,7 +198,7 @@ def test_obligations_of_each_phase_are_rechecked(capsys: pytest.CaptureFixture[s
     ]
     names = [row["name"] for row in manifest["obligations"]]
     assert len(names) == len(set(names)) == 9
-    assert {f"{p}/f/block-0" for p in phases} <= set(names)
+    assert {f"{p}/f/values" for p in phases} <= set(names)
     assert run(["recheck", "smt", "--solver-seconds=30", "--solver-memory=2048"]) == 0
     assert "z3: 9 of 9 obligations as recorded\nfiles only: " in capsys.readouterr().out
 

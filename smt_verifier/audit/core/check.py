@@ -1,4 +1,8 @@
-"""The check: one obligation a block, from the claims at its entry to its operands and to the claims at its exits.
+"""The check: goals of each block, from the claims at its entry to its operands and to the claims at its exits.
+
+A goal that is ``t = t``, or a hypothesis of its block word for word, is discharged here; every other goal goes to the
+solver. First all blocks are asked about in one question. Where that is not proved, each block has a question of its
+own, so that what fails can be said.
 
 Nothing here trusts inference. Claims that are wrong make a goal fail; claims that are missing make one unprovable.
 """
@@ -11,13 +15,13 @@ from dataclasses import dataclass, replace
 from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.product import Product
-from smt_verifier.audit.core.question import question
+from smt_verifier.audit.core.question import Question
 from smt_verifier.audit.core.relation import Claims, Relation, pre_term, projected
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, State, Terms
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt import Obligation, Solver
+from smt_verifier.smt import Solver
 
 _MAX_FINDINGS = 20
 
@@ -39,13 +43,11 @@ class BlockCheck:
         goals: how many goals it had, of either kind.
         findings: what could not be shown, but for goals.
         failed: goals with a counterexample, for ``explain``.
-        obligation: the question the solver was asked.
     """
 
     goals: GoalCounts
     findings: tuple[Finding, ...]
     failed: tuple[FailedGoal, ...]
-    obligation: Obligation
 
 
 Describe = Callable[[Product, Goal, Terms], Finding]
@@ -103,16 +105,25 @@ class _Edge:
             self.goals.append(Goal("relation", now[0], result, step, key, key))
 
 
-def check_block(
-    product: Product,
-    block: int,
-    entries: list[Claims | None],
-    solver: Solver,
-    timeout_s: float,
-    name: str,
-    describe: Describe,
-) -> BlockCheck:
-    """Check one reached block; ``name`` is that of its obligation.
+@dataclass(frozen=True, slots=True)
+class BlockRun:
+    """What executing one block on both sides gave; terms and expressions are those that the executor holds now.
+
+    Attributes:
+        counts: how many goals it had, of either kind.
+        findings: what could not be shown, but for goals.
+        hypotheses: pairs of terms that the claims at its entry make equal.
+        open_goals: the goals that are neither ``t = t`` nor a hypothesis word for word.
+    """
+
+    counts: GoalCounts
+    findings: tuple[Finding, ...]
+    hypotheses: list[tuple[int, int]]
+    open_goals: list[Goal]
+
+
+def run_block(product: Product, block: int, entries: list[Claims | None]) -> BlockRun:
+    """Execute one reached block under the claims at its entry, up to the claims of its successors.
 
     Raises:
         UnsupportedError: as inference would.
@@ -136,25 +147,63 @@ def check_block(
             leaving = product.leave(block, successor, state)
             _Edge(product, leaving, goals, unmet).require(claims)
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]
-    terms = executor.terms
-    obligation, goals_asked = question(name, hypotheses, executor.expressions, goals, terms.maybe_undefined)
+    assumed = set(hypotheses)
+    open_goals = [g for g in goals if g.pre != g.post and (g.pre, g.post) not in assumed]
+    counts = GoalCounts(len(goals) - len(open_goals), len(open_goals))
+    return BlockRun(counts, tuple(replace(f, block=block) for f in findings), hypotheses, open_goals)
+
+
+def check_together(
+    product: Product, entries: list[Claims | None], solver: Solver, timeout_s: float, name: str
+) -> GoalCounts | None:
+    """Check all reached blocks by one question; how many goals they have, or None where not all is shown.
+
+    Raises:
+        UnsupportedError: as inference would.
+    """
+    question = Question()
+    counts = GoalCounts()
+    for block in product.order:
+        run = run_block(product, block, entries)
+        if run.findings:
+            return None
+        counts += run.counts
+        executor = product.executor
+        question.add(run.hypotheses, executor.expressions, run.open_goals, executor.terms.maybe_undefined)
+    verdict = solver.check(question.obligation(name), timeout_s)
+    return counts if verdict.outcome is Outcome.PROVED else None
+
+
+def check_block(
+    product: Product,
+    block: int,
+    entries: list[Claims | None],
+    solver: Solver,
+    timeout_s: float,
+    name: str,
+    describe: Describe,
+) -> BlockCheck:
+    """Check one reached block by a question of its own, and describe what fails; ``name`` is that of its obligation.
+
+    Raises:
+        UnsupportedError: as inference would.
+    """
+    run = run_block(product, block, entries)
+    findings = list(run.findings)
+    executor = product.executor
+    question = Question()
+    question.add(run.hypotheses, executor.expressions, run.open_goals, executor.terms.maybe_undefined)
     failed: list[FailedGoal] = []
-    verdict = solver.check(obligation, timeout_s)
+    verdict = solver.check(question.obligation(name), timeout_s)
     if verdict.outcome is Outcome.REFUTED:
         numbers = [int(n.removeprefix("g")) for n in verdict.violated]
-        failing = {id(goal) for n in numbers for goal in goals_asked[n]}
-        failed = [FailedGoal(block, g, describe(product, g, terms)) for g in goals if id(g) in failing]
+        failing = {id(goal) for n in numbers for goal in question.groups[n]}
+        failed = [
+            FailedGoal(block, g, describe(product, g, executor.terms)) for g in run.open_goals if id(g) in failing
+        ]
         if not failed:
             # The solver has a counterexample and could not say to what.
-            findings.append(Finding("solver", Outcome.UNKNOWN, f"{name}: {verdict.reason}"))
+            findings.append(Finding("solver", Outcome.UNKNOWN, f"{name}: {verdict.reason}", block=block))
     elif verdict.outcome is not Outcome.PROVED:
-        findings.append(Finding("solver", verdict.outcome, f"{name}: {verdict.reason}"))
-    located = tuple(replace(f, block=block) for f in findings[:_MAX_FINDINGS])
-    return BlockCheck(_count_goals(goals, hypotheses), located, tuple(failed), obligation)
-
-
-def _count_goals(goals: list[Goal], hypotheses: list[tuple[int, int]]) -> GoalCounts:
-    """How many goals are ``t = t`` or stand among the hypotheses, and how many do not."""
-    assumed = set(hypotheses)
-    literal = sum(g.pre == g.post or (g.pre, g.post) in assumed for g in goals)
-    return GoalCounts(literal, len(goals) - literal)
+        findings.append(Finding("solver", verdict.outcome, f"{name}: {verdict.reason}", block=block))
+    return BlockCheck(run.counts, tuple(findings[:_MAX_FINDINGS]), tuple(failed))

@@ -37,7 +37,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from smt_verifier.audit.core.brackets import scratch_register, without_brackets
-from smt_verifier.audit.core.check import Describe, FailedGoal, check_block
+from smt_verifier.audit.core.check import Describe, FailedGoal, check_block, check_together
 from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
 from smt_verifier.audit.core.header import compare_headers, require_rows, unreserved_cells
 from smt_verifier.audit.core.masks import Precision
@@ -172,12 +172,16 @@ def judge_values(
     Args:
         product: both sides.
         entries: claims at the entry of each block, in layout order, whoever proposed them.
-        solver: is asked one question a block.
+        solver: is asked one question for all blocks, and one a block where that is not proved.
         timeout_s: seconds for one question.
         describe: words a failed goal.
         suffix: of the questions' names.
-        to_the_end: go on after the first block that is not proved.
+        to_the_end: where not all is proved, say what is not.
     """
+    together = check_together(product, entries, solver, timeout_s, f"{product.pre.name}/values{suffix}")
+    if together is not None or not to_the_end:
+        unproved = () if together is not None else (Finding("relation", Outcome.UNKNOWN, "not all goals are proved"),)
+        return ValueCheck(together or GoalCounts(), unproved, ())
     goals = GoalCounts()
     findings: list[Finding] = []
     failed: list[FailedGoal] = []
@@ -187,8 +191,6 @@ def judge_values(
         goals += block_check.goals
         findings += block_check.findings
         failed += block_check.failed
-        if (findings or failed) and not to_the_end:
-            break
     return ValueCheck(goals, tuple(findings), tuple(failed))
 
 

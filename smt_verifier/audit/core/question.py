@@ -1,4 +1,4 @@
-"""A block's goals as a question to the solver.
+"""The goals of blocks as a question to the solver.
 
 A goal is asked with those hypotheses and expressions that a chain of shared terms connects it to. That is sound: fewer
 hypotheses prove nothing that all of them do not. It is also complete: an equality follows only from hypotheses, from
@@ -57,34 +57,45 @@ class Part:
         return Form(len(numbers), hypotheses, expressions, goals)
 
 
-def question(
-    name: str,
-    hypotheses: list[tuple[int, int]],
-    expressions: list[Expression],
-    goals: list[Goal],
-    maybe_undefined: Collection[int],
-) -> tuple[Obligation, list[list[Goal]]]:
-    """SMT-LIB text that asks all goals, and for each of its goals, ``g0`` on, those that it stands for.
+class Question:
+    """One question for the goals of several blocks, each of which has terms of its own.
 
-    Args:
-        name: of the obligation.
-        hypotheses: pairs of a pre-RA and a post-RA term that are equal, unless the first is undefined.
-        expressions: terms that are results of operations.
-        goals: what must follow.
-        maybe_undefined: pre-RA terms of lanes that are undefined on some paths.
+    Attributes:
+        groups: for each goal of the obligation, ``g0`` on, the goals of the blocks that it stands for.
     """
-    text = _Text()
-    first_goal: dict[Form, int] = {}
-    groups: list[list[Goal]] = []
-    for part in parts(hypotheses, expressions, _distinct(goals)):
-        form = part.form(maybe_undefined)
-        if form not in first_goal:
-            first_goal[form] = len(groups)
-            groups += [[] for _ in part.goals]
-            text.add(form)
-        for number, goal in enumerate(part.goals, first_goal[form]):
-            groups[number].append(goal)
-    return Obligation(name, "QF_UF", text.render(), tuple(text.goals)), groups
+
+    def __init__(self) -> None:
+        self.groups: list[list[Goal]] = []
+        self._text = _Text()
+        self._first_goal: dict[Form, int] = {}
+
+    def add(
+        self,
+        hypotheses: list[tuple[int, int]],
+        expressions: list[Expression],
+        goals: list[Goal],
+        maybe_undefined: Collection[int],
+    ) -> None:
+        """Ask the goals of one more block.
+
+        Args:
+            hypotheses: pairs of a pre-RA and a post-RA term that are equal, unless the first is undefined.
+            expressions: terms that are results of operations.
+            goals: what must follow.
+            maybe_undefined: pre-RA terms of lanes that are undefined on some paths.
+        """
+        for part in parts(hypotheses, expressions, _distinct(goals)) if goals else ():
+            form = part.form(maybe_undefined)
+            if form not in self._first_goal:
+                self._first_goal[form] = len(self.groups)
+                self.groups += [[] for _ in part.goals]
+                self._text.add(form)
+            for number, goal in enumerate(part.goals, self._first_goal[form]):
+                self.groups[number].append(goal)
+
+    def obligation(self, name: str) -> Obligation:
+        """SMT-LIB text that asks all goals."""
+        return Obligation(name, "QF_UF", self._text.render(), tuple(self._text.goals))
 
 
 def _distinct(goals: Iterable[Goal]) -> list[Goal]:

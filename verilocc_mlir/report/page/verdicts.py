@@ -56,7 +56,7 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
     """
     questions: list[Asked] = []
     blocks: list[VerdictRow] = []
-    blocks_seen: set[str] = set()
+    places_seen: set[str] = set()
     proofs = audits = 0
 
     def end_of_audit() -> None:
@@ -65,7 +65,7 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
             audits += 1
             questions.append(Asked(f"audit {audits}" if audits > 1 else "audit of the text", tuple(blocks)))
         blocks.clear()
-        blocks_seen.clear()
+        places_seen.clear()
 
     for k, (obligation, verdict) in enumerate(record.asked):
         link = links[k] if links else ""
@@ -82,11 +82,12 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
             rows = rows or (VerdictRow("nothing to place", 0, 0, verdict.outcome, link),)
             questions.append(Asked(f"proof of proposal {proofs}" if proofs > 1 else "proof of the proposal", rows))
             continue
-        block = obligation.name.rpartition("/block-")[2]
-        if block in blocks_seen:
+        _, separator, block = obligation.name.rpartition("/block-")
+        place = f"block {block}" if separator else "all blocks"
+        if place in places_seen:
             end_of_audit()
-        blocks_seen.add(block)
-        blocks.append(VerdictRow(f"values in block {block}", len(obligation.goals), len(false), verdict.outcome, link))
+        places_seen.add(place)
+        blocks.append(VerdictRow(f"values in {place}", len(obligation.goals), len(false), verdict.outcome, link))
     end_of_audit()
     return questions
 
