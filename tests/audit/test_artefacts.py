@@ -42,7 +42,7 @@ def test_solvers_agree_on_proved_and_refuted_obligations(solver: str, tmp_path: 
     assert recorded(pair, tmp_path / "right") is Outcome.PROVED
     assert recorded(wrong, tmp_path / "wrong") is Outcome.REFUTED
     right, refuted = recheck(tmp_path / "right", solver), recheck(tmp_path / "wrong", solver)
-    assert len(right) > 5
+    assert len(right) == len({row.name for row in right}) > 1
     assert all(row.agrees for row in (*right, *refuted)), [row for row in (*right, *refuted) if not row.agrees]
     assert {row.outcome for row in right} == {Outcome.PROVED}
     assert Outcome.REFUTED in {row.outcome for row in refuted}
@@ -188,9 +188,16 @@ def test_texts_of_another_program_are_refused(folder: Folder, capsys: pytest.Cap
     folder.sign(manifest)
     capsys.readouterr()
     assert folder.with_texts() == 2
-    shown = capsys.readouterr().out
-    assert "is not what the audit asks of these texts" in shown
-    assert "the audit of these texts says: refuted" in shown
+    assert "but the audit asks" in capsys.readouterr().err  # block by block, where all together are not proved
+
+
+def test_a_question_of_no_program_is_refused_with_texts(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    """One hypothesis more: it still follows, and nothing contradicts itself."""
+    folder.put(folder.asked(), lambda text: text.replace("(assert (= ", "(assert (= t0 t1))\n(assert (= ", 1))
+    assert folder.recheck() == 0
+    capsys.readouterr()
+    assert folder.with_texts() == 2
+    assert "is not what the audit asks of these texts" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("inputs", [[], [{"name": "before", "sha256": ""}], [{"name": "x", "sha256": ""}] * 2])

@@ -16,19 +16,20 @@ from verilocc_mlir.target.targets import target
 
 
 class Sometimes:
-    """Another solver's answers, but for one obligation, of which it says something else."""
+    """Another solver's answers, but for one obligation, or for all from one on, of which it says something else."""
 
-    def __init__(self, number: int, verdict: Verdict) -> None:
+    def __init__(self, number: int, verdict: Verdict, *, ever_after: bool = False) -> None:
         self.inner: Solver = default_solver()
         self.number = number
         self.verdict = verdict
+        self.ever_after = ever_after
         self.asked = 0
 
     def check(
         self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
     ) -> Verdict:
         self.asked += 1
-        if self.asked == self.number + 1:
+        if self.asked == self.number + 1 or (self.ever_after and self.asked > self.number):
             # The goal that is named false is one of those asked.
             named = tuple(name for name, _ in obligation.goals[: len(self.verdict.violated)])
             return replace(self.verdict, violated=named)
@@ -47,9 +48,8 @@ def judged(solver: Solver) -> AuditReport:
     return audit(parse_mir(pre), parse_mir(post), target("gfx942"), solver=solver)
 
 
-ANSWERS = [
-    (Verdict(Outcome.UNKNOWN, reason="no answer within 3 s"), {Outcome.UNKNOWN}),
-    (Verdict(Outcome.UNKNOWN), {Outcome.UNKNOWN}),
+UNDECIDED = [Verdict(Outcome.UNKNOWN, reason="no answer within 3 s"), Verdict(Outcome.UNKNOWN)]
+DECIDED = [
     (Verdict(Outcome.INVALID, reason="the obligation does not parse"), {Outcome.INVALID}),
     # A counterexample whose goals could not be named in time; and one that is named.
     (Verdict(Outcome.REFUTED, reason="counterexample found, but not its goals"), {Outcome.REFUTED, Outcome.UNKNOWN}),
@@ -57,11 +57,27 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("verdict", "outcomes"), ANSWERS)
-def test_one_obligation_that_is_not_proved(verdict: Verdict, outcomes: set[Outcome]) -> None:
-    count = obligations()
-    assert count > 3
-    for number in range(count):
-        report = judged(Sometimes(number, verdict))
-        assert report.outcome in outcomes, (number, report)
-        assert any(finding.outcome in outcomes for function in report.functions for finding in function.findings)
+def assert_not_proved(report: AuditReport, outcomes: set[Outcome]) -> None:
+    assert report.outcome in outcomes, report
+    assert any(finding.outcome in outcomes for function in report.functions for finding in function.findings)
+
+
+@pytest.mark.parametrize(("verdict", "outcomes"), [*[(v, {Outcome.UNKNOWN}) for v in UNDECIDED], *DECIDED])
+def test_obligations_that_are_not_proved_from_one_on(verdict: Verdict, outcomes: set[Outcome]) -> None:
+    assert obligations() > 1
+    for number in range(obligations()):
+        assert_not_proved(judged(Sometimes(number, verdict, ever_after=True)), outcomes)
+
+
+@pytest.mark.parametrize(("verdict", "outcomes"), DECIDED)
+def test_one_answer_against_all_others_is_no_proof(verdict: Verdict, outcomes: set[Outcome]) -> None:
+    """Blocks that are proved one by one do not outweigh an answer that all of them together are not."""
+    for number in range(obligations()):
+        assert_not_proved(judged(Sometimes(number, verdict)), outcomes)
+
+
+@pytest.mark.parametrize("verdict", UNDECIDED)
+def test_what_is_too_much_at_once_may_be_proved_block_by_block(verdict: Verdict) -> None:
+    solver = Sometimes(0, verdict)
+    assert judged(solver).outcome is Outcome.PROVED
+    assert solver.asked > obligations()

@@ -21,7 +21,7 @@ from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, State, Terms
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt import Solver
+from smt_verifier.smt import Solver, Verdict
 
 _MAX_FINDINGS = 20
 
@@ -155,8 +155,10 @@ def run_block(product: Product, block: int, entries: list[Claims | None]) -> Blo
 
 def check_together(
     product: Product, entries: list[Claims | None], solver: Solver, timeout_s: float, name: str
-) -> GoalCounts | None:
-    """Check all reached blocks by one question; how many goals they have, or None where not all is shown.
+) -> tuple[GoalCounts, Verdict] | None:
+    """Ask one question for all reached blocks; how many goals they have, and the answer.
+
+    None where something that is no goal is not shown: then nothing is asked.
 
     Raises:
         UnsupportedError: as inference would.
@@ -170,8 +172,7 @@ def check_together(
         counts += run.counts
         executor = product.executor
         question.add(run.hypotheses, executor.expressions, run.open_goals, executor.terms.maybe_undefined)
-    verdict = solver.check(question.obligation(name), timeout_s)
-    return counts if verdict.outcome is Outcome.PROVED else None
+    return counts, solver.check(question.obligation(name), timeout_s)
 
 
 def check_block(

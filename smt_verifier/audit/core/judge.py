@@ -178,10 +178,12 @@ def judge_values(
         suffix: of the questions' names.
         to_the_end: where not all is proved, say what is not.
     """
-    together = check_together(product, entries, solver, timeout_s, f"{product.pre.name}/values{suffix}")
-    if together is not None or not to_the_end:
-        unproved = () if together is not None else (Finding("relation", Outcome.UNKNOWN, "not all goals are proved"),)
-        return ValueCheck(together or GoalCounts(), unproved, ())
+    name = f"{product.pre.name}/values{suffix}"
+    together = check_together(product, entries, solver, timeout_s, name)
+    if together is not None and together[1].outcome is Outcome.PROVED:
+        return ValueCheck(together[0], (), ())
+    if not to_the_end:
+        return ValueCheck(GoalCounts(), (Finding("relation", Outcome.UNKNOWN, "not all goals are proved"),), ())
     goals = GoalCounts()
     findings: list[Finding] = []
     failed: list[FailedGoal] = []
@@ -191,6 +193,10 @@ def judge_values(
         goals += block_check.goals
         findings += block_check.findings
         failed += block_check.failed
+    if together is not None and not findings and not failed and together[1].outcome is not Outcome.UNKNOWN:
+        # Only a limit excuses a proof of each block where all together were not proved.
+        answer = Outcome.INVALID if together[1].outcome is Outcome.INVALID else Outcome.UNKNOWN
+        findings.append(Finding("solver", answer, f"{name}: {together[1].reason or 'refuted'}, yet each block proved"))
     return ValueCheck(goals, tuple(findings), tuple(failed))
 
 

@@ -175,10 +175,11 @@ class MoveCounts:
 
 @dataclass(frozen=True, slots=True)
 class GoalCounts:
-    """Goals about values. The solver is asked all of them.
+    """Goals about values.
 
     ``literal`` counts those that need no reasoning: ``t = t``, or a hypothesis of the same block word for word.
-    ``decided`` counts all others. Goals that only the names of their terms tell apart are asked once and counted each.
+    ``decided`` counts all others: the solver is asked each of them. Goals that only the names of their terms tell
+    apart are asked once and counted each.
     """
 
     literal: int = 0
