@@ -189,6 +189,7 @@ def test_control_does_not_leave_the_text() -> None:
         (("---\n", "--- # f\n---\n"), "before the first"),
         (("---\n", "\N{BYTE ORDER MARK}---\n---\n"), "before the first"),
         (("---\n", "; a comment\n---\n"), "before the first"),
+        (("---\n", "--- |\n  ; one\n...\n; a comment\n---\n"), "before the first"),
         (("---\n", "%YAML 1.2\n---\n"), "before the first"),
         (("---\n", "--- |\n  ; one\n...\n--- |\n  ; two\n...\n---\n"), "before the first"),
         (("---\n", "--- |\n; not indented\n...\n---\n"), "before the first"),
@@ -201,6 +202,18 @@ def test_control_does_not_leave_the_text() -> None:
 )
 def test_lines_that_llvm_takes_otherwise(change: tuple[str, str], message: str) -> None:
     refused(replaced(change), message, VeriloccError)
+
+
+def test_what_newer_llvms_print_is_read() -> None:
+    """IREE's comments before the module, and fields of LLVM 24's headers."""
+    with_module = TEXT.replace("---\n", "; To reproduce the .rocmasm\n\n--- |\n  ; ModuleID = 'm'\n...\n---\n", 1)
+    assert parse_mir(with_module).preamble.startswith("; To reproduce")
+    for section, field in (
+        ("frameInfo:\n", "framePointerPolicy: non-leaf"),
+        ("machineFunctionInfo:\n", "hasNoWWMPoolSGPRSpillFallback: true"),
+    ):
+        parse_mir(TEXT.replace(section, f"{section}  {field}\n", 1))
+        refused(TEXT.replace(section, f"{section}  {field}x\n", 1), "is no value of the field")
 
 
 def test_a_carriage_return_ends_a_line_only_with_a_line_feed() -> None:

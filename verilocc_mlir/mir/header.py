@@ -39,6 +39,7 @@ _NUMBER = rf"-?(?:{_COUNT})"
 _QUOTED = r"'(?:[^'\n]|'')*'"
 _REGISTER = r"'(?:\$\w+)?'"
 _ARGUMENT = rf"\{{ (?:reg: '\$\w+'|offset: (?:{_COUNT}))(?:, mask: (?:{_COUNT}))? \}}"
+_POLICY = "none|all|non-leaf|non-leaf-no-reserve|reserved"
 _NONE = r"\[\]"
 _TEXT = rf"{_QUOTED}|[\w$.](?:[\w$. -]*[\w$.-])?|\"(?:[^\"\\\n]|\\.)*\""
 _LIST = "list"
@@ -69,11 +70,12 @@ _FIELDS = {
         count="stackSize maxAlignment maxCallFrameSize cvBytesOfCalleeSavedRegisters localFrameSize",
         number="offsetAdjustment",
         quoted="stackProtector functionContext",
+        policy="framePointerPolicy",
         none="savePoint restorePoint",
     ),
     "machineFunctionInfo": _table(
         bool="isEntryFunction isChainFunction noSignedZerosFPMath memoryBound waveLimiter hasSpilledSGPRs "
-        "hasSpilledVGPRs returnsVoid hasInitWholeWave isWholeWaveFunction",
+        "hasSpilledVGPRs returnsVoid hasInitWholeWave isWholeWaveFunction hasNoWWMPoolSGPRSpillFallback",
         count="explicitKernArgSize maxKernArgAlign ldsSize gdsSize dynLDSAlign numWaveDispatchSGPRs "
         "numWaveDispatchVGPRs bytesInStackArgArea psInputAddr psInputEnable maxMemoryClusterDWords "
         "highBitsOf32BitAddress occupancy dynamicVGPRBlockSize scratchReservedForDynamicVGPRs numKernargPreloadSGPRs "

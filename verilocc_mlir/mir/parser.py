@@ -113,7 +113,11 @@ def parse_mir(text: str, path: str = "<string>") -> MirFile:
 
 
 def _check_preamble(lines: list[str], path: str) -> None:
-    """Comments, then at most one IR module: LLVM would read any other document as a machine function."""
+    """Comments, then at most one IR module: LLVM would read any other document as a machine function.
+
+    Before the module IREE writes comments of LLVM IR's form, which LLVM refuses to read.
+    """
+    comments = ("#", ";") if "--- |" in lines else ("#",)
     opened = closed = False
     for number, line in enumerate(lines, 1):
         inside = opened and not closed
@@ -121,7 +125,9 @@ def _check_preamble(lines: list[str], path: str) -> None:
             opened = True
         elif line == "..." and inside:
             closed = True
-        elif not (line.startswith("  ") if inside else line.startswith("#")) and line.strip(" "):
+        elif not (line.startswith("  ") if inside else line.startswith("#" if opened else comments)) and line.strip(
+            " "
+        ):
             raise InputError("text before the first machine function", where=f"{path}:{number}")
 
 

@@ -71,7 +71,8 @@ def load_input(
     if data.startswith(_BITCODE):
         data = _disassemble(data, path, toolchain)
     text = decode(data, path)
-    if text.startswith("---") or re.match(r"(?:\s*#.*\n)*\s*---(?: \||\r?\n)", text):
+    # IREE writes comments of LLVM IR's form before its machine IR.
+    if text.startswith("---") or re.match(r"(?:\s*[#;].*\n)*\s*---(?: \||\r?\n)", text):
         return _machine_ir(text, path, cpu)
     if _MLIR.search(text) and not _DEFINE.search(text):
         raise InputError(
