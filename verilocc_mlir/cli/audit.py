@@ -30,6 +30,7 @@ _GROUPS: dict[str, Any] = {
     "verilocc audit": [
         {"name": "Target", "options": ["--mcpu", "--mattr"]},
         {"name": "LLVM's own allocation", "options": ["--llvm", "--regalloc", "--save-temps", "-O", "--llc"]},
+        {"name": "What a compiler ships", "options": ["--native"]},
         {"name": "Report", "options": ["--report", "--format", "--quiet", "--smt-dir"]},
         {"name": "Limits", "options": ["--solver-seconds", "--solver-memory", "--tool-seconds"]},
     ]
@@ -37,17 +38,23 @@ _GROUPS: dict[str, Any] = {
 _HELP = f"""Prove that AFTER computes what BEFORE does, or show where it does not.
 
 BEFORE is machine IR from llc {STOP_BEFORE_ALLOCATION},N, AFTER the same file after virtregrewriter,N, whoever
-allocated. With --llvm both are made here, phase by phase, by LLVM itself.
+allocated. With --llvm both are made here, phase by phase, by LLVM itself. With --native they are what a compiler
+prints on the way to the code that it ships.
 """
 
 
 @click.command("audit", cls=RichCommand, help=_HELP, context_settings=grouped_help(_GROUPS))
-@click.argument("before", required=False, metavar="[BEFORE.mir")
-@click.argument("after", required=False, metavar="AFTER.mir]")
+@click.argument("texts", nargs=-1, type=click.UNPROCESSED, metavar="[BEFORE.mir AFTER.mir] [-- IREE-COMPILE-FLAGS]")
 @click.option("--mcpu", "cpu", default="", metavar="CPU", help="Target. [default: the IR's target-cpu]")
 @click.option("--mattr", "features", default="", metavar="LIST", help="With --llvm: target features, as for llc.")
 @click.option(
     "--llvm", "kernel", default="", metavar="KERNEL", help="Audit what LLVM makes of KERNEL (.ll, .bc, pre-RA .mir)."
+)
+@click.option(
+    "--native",
+    default="",
+    metavar="PATH",
+    help="Audit every kernel of a module (.mlir: IREE's compiler) or a file (.ll, .bc: llc), allocated without a stop.",
 )
 @click.option(
     "--regalloc",
@@ -75,11 +82,11 @@ allocated. With --llvm both are made here, phase by phase, by LLVM itself.
     "--tool-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True, help="For one llc."
 )
 def audit_command(
-    before: str | None,
-    after: str | None,
+    texts: tuple[str, ...],
     cpu: str,
     features: str,
     kernel: str,
+    native: str,
     regalloc: RegAlloc,
     save_temps: Path | None,
     opt_level: int,
@@ -93,11 +100,11 @@ def audit_command(
     tool_seconds: float,
 ) -> int:
     """``verilocc audit``."""
-    if bool(kernel) == bool(before) or bool(before) != bool(after):
-        raise click.UsageError("give either BEFORE.mir and AFTER.mir, or --llvm KERNEL")
+    if bool(kernel) + bool(native) + (len(texts) == 2 and not native) != 1 or (texts and kernel):
+        raise click.UsageError("give either BEFORE.mir and AFTER.mir, or --llvm KERNEL, or --native PATH")
     for option, value in (("--save-temps", save_temps), ("--mattr", features)):
-        if value and not kernel:
-            raise click.UsageError(f"{option} goes with --llvm")
+        if value and not (kernel or native):
+            raise click.UsageError(f"{option} goes with --llvm or --native")
     chosen = form or _form_of(report)
     if report:
         check_writable(report)
@@ -125,8 +132,21 @@ def audit_command(
             record=record,
             made=keep.write,
         )
+    elif native:
+        from verilocc_mlir.cli.native import native_kernels
+        from verilocc_mlir.pipeline.native import audit_native
+
+        settings = Settings(cpu=cpu, features=features, opt_level=opt_level, tool_seconds=tool_seconds, llvm=llc)
+        kernels = native_kernels(native, settings, texts, progress=lambda text: click.echo(text, err=True))
+        if smt_dir is not None and len(kernels) > 1:
+            raise click.UsageError(f"--smt-dir is for one kernel; {native} has {len(kernels)}")
+        keep = _Temps(save_temps, native)
+        for sides in (sides for each in kernels for sides in each.phases):
+            keep.write(sides)
+        run = audit_native(kernels, limits=limits, record=record)
     else:
-        run = audit_texts(listing(before or ""), listing(after or ""), cpu, limits=limits, record=record)
+        before, after = map(listing, texts)
+        run = audit_texts(before, after, cpu, limits=limits, record=record)
     if smt_dir is not None:
         _write_obligations(smt_dir, run, recorders)
     render = _renderer(chosen)
@@ -175,7 +195,7 @@ class _Temps:
     def write(self, sides: Sides) -> None:
         if self._directory is not None:
             for listing in (sides.before, sides.after):
-                write(listing.path, listing.text.encode())
+                write(str(self._directory / Path(listing.path).name), listing.text.encode())
 
 
 def _write_obligations(directory: Path, run: AuditRun, recorders: dict[str, RecordingSolver]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from verilocc_mlir.hooks.kernels import KernelSource
 
-_MODULE_ID = re.compile(r"^; ModuleID = '(?P<name>.+)'$", re.MULTILINE)
+_MODULE_ID = re.compile(r"^ *; ModuleID = '(?P<name>.+)'$", re.MULTILINE)
 _COMMAND = re.compile(
     r"^; llc -mtriple=\S+ -mcpu=(?P<cpu>\S+) -mattr='(?P<features>[^']*)' -O(?P<level>\d) ", re.MULTILINE
 )
@@ -39,6 +39,24 @@ class Dispatch:
     own: bytes
     source: KernelSource | None
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class MachineIrDump:
+    """Machine IR that iree-compile wrote where it was stopped: the dispatch's symbol, its processor, and the text."""
+
+    executable: str
+    cpu: str
+    text: str
+
+
+def machine_ir_of(path: Path) -> MachineIrDump | None:
+    """What stands in a ``.rocmasm``; None where it is no machine IR, or does not say what it is of."""
+    text = path.read_text("utf-8", "replace")
+    name, command = _MODULE_ID.search(text), _COMMAND.search(text)
+    if name is None or command is None or "\n---\nname:" not in text:
+        return None
+    return MachineIrDump(name["name"], command["cpu"], text)
 
 
 def dump_flags(directory: Path) -> list[str]:

@@ -41,7 +41,11 @@ class SolverLimits:
     memory_mib: int = DEFAULT_MEMORY_MIB
 
 
-def _as_it_is(_phase: str, solver: Solver) -> Solver:
+DEFAULT_LIMITS = SolverLimits()
+
+
+def as_it_is(_phase: str, solver: Solver) -> Solver:
+    """A ``Record`` that records nothing."""
     return solver
 
 
@@ -59,8 +63,8 @@ def audit_texts(
     after: Listing,
     cpu: str = "",
     *,
-    limits: SolverLimits = SolverLimits(),
-    record: Record = _as_it_is,
+    limits: SolverLimits = DEFAULT_LIMITS,
+    record: Record = as_it_is,
 ) -> AuditRun:
     """Audit two given texts.
 
@@ -82,7 +86,7 @@ def audit_texts(
             hint=f"llc {STOP_BEFORE_ALL_PHASES}; or audit LLVM's own allocation of it: verilocc audit --llvm",
         )
     _same_processor(after, source.cpu)
-    judge = _Judge(target(source.cpu), limits, record)
+    judge = Judge(target(source.cpu), limits, record)
     pair = judge.judge(Sides("", before, after))
     return AuditRun(__version__, "", source.cpu, None, "", (pair,), tuple(judge.notes))
 
@@ -94,8 +98,8 @@ def audit_llvm(
     *,
     regalloc: RegAlloc = "greedy",
     name: Callable[[str, str], str] | None = None,
-    limits: SolverLimits = SolverLimits(),
-    record: Record = _as_it_is,
+    limits: SolverLimits = DEFAULT_LIMITS,
+    record: Record = as_it_is,
     made: Callable[[Sides], None] = lambda _: None,
 ) -> AuditRun:
     """Have LLVM allocate a kernel phase by phase, and audit every phase of every function, and all phases at once.
@@ -122,7 +126,7 @@ def audit_llvm(
         kernel.cpu, mattr, settings.opt_level, settings.verify is not False, settings.tool_seconds, input_name=path
     )
     compiler = StagedCompiler(toolchain, options)
-    judge = _Judge(gpu, limits, record)
+    judge = Judge(gpu, limits, record)
     if kernel.kind == "mir":
         pre = compiler.accept_mir(kernel.text, reprint=True)
     else:
@@ -163,7 +167,7 @@ def _phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[
     yield "all", pre, final
 
 
-class _Judge:
+class Judge:
     """Audits pairs for one target with the same limits."""
 
     def __init__(self, for_target: Target, limits: SolverLimits, record: Record) -> None:
@@ -174,6 +178,11 @@ class _Judge:
         self.notes: list[str] = []
 
     def judge(self, sides: Sides) -> AuditedPair:
+        """Audit both texts of a phase.
+
+        Raises:
+            InputError: a text is not machine IR. UnsupportedError: a construct that LLVM does not print.
+        """
         before = parse_mir(sides.before.text, sides.before.path)
         after = parse_mir(sides.after.text, sides.after.path)
         if not sides.phase:

@@ -16,8 +16,9 @@ def to_text(run: AuditRun) -> str:
 
 
 def _lines(run: AuditRun) -> Iterator[str]:
-    if run.source is not None:
-        yield f"{run.source.path} for {run.target}, {run.llvm}, {run.allocator} allocation"
+    if run.llvm:
+        source = f"{run.source.path} for " if run.source is not None else ""
+        yield f"{source}{run.target}, {run.llvm}, {run.allocator} allocation"
     for pair in run.pairs:
         for function in pair.report.functions:
             yield f"{pair.name(function)}: {verdict(function)}, {function.obligations} obligations{counts(function)}"

@@ -1,0 +1,96 @@
+"""IREE's own register allocation: what iree-compile prints before and after each phase, of every dispatch.
+
+``--stop-before`` is an option of the LLVM inside iree-compile. With it, iree-compile writes machine IR where it would
+write assembly, under the name ``.rocmasm``, and then ends with an error, because there is no object to link. The texts
+are what it compiles for the module it ships; each dispatch is an executable of its own here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from verilocc_mlir.errors import InputError, VeriloccError
+from verilocc_mlir.hooks.iree import FROM_SOURCES, SOURCES
+from verilocc_mlir.hooks.iree_compiler import IreeCompiler
+from verilocc_mlir.hooks.iree_dump import MachineIrDump, dump_flags, machine_ir_of
+from verilocc_mlir.pipeline.audit import Sides
+from verilocc_mlir.pipeline.native import NativeKernel, named
+from verilocc_mlir.toolchain.staged import has_wwm_registers
+
+_STOPS = {
+    "sgpr": ("greedy,0", "si-lower-sgpr-spills"),
+    "wwm": ("greedy,1", "amdgpu-reserve-wwm-regs"),
+    "vgpr": ("greedy,2", "amdgpu-mark-last-scratch-load"),
+}
+"""The pass before which each phase's texts are printed (AMDGPUTargetMachine.cpp): the first after its rewriter, since
+``-stop-after`` is no option of iree-compile."""
+
+
+def iree_kernels(
+    source: Path,
+    target: str,
+    iree: IreeCompiler,
+    *,
+    flags: Sequence[str] = (),
+    progress: Callable[[str], None] = lambda _: None,
+) -> tuple[NativeKernel, ...]:
+    """Every dispatch of an MLIR module, as iree-compile itself allocates it.
+
+    Args:
+        source: the module.
+        target: as ``--iree-rocm-target`` takes it.
+        iree: the compiler.
+        flags: further flags of iree-compile.
+        progress: gets a line for each run.
+
+    Raises:
+        InputError: IREE rejects the module or a flag, or it has no GPU kernel. ToolchainError: iree-compile crashed.
+    """
+    base = ["--iree-hal-target-device=hip", f"--iree-rocm-target={target}", *flags]
+    with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
+        directory = Path(temporary)
+        sources = directory / "sources.mlir"
+        progress(f"iree-compile {source}")
+        iree.run(source, sources, [*base, *SOURCES], stage="sources", shown_as=str(source))
+
+        def dump(stop: str) -> dict[str, MachineIrDump]:
+            progress(f"iree-compile {source}, up to {stop}")
+            stopped = [*base, *FROM_SOURCES, f"--stop-before={stop}"]
+            return _dumps(iree, sources, directory / stop, stopped, str(source))
+
+        dumps = {phase: [dump(stop) for stop in _STOPS[phase]] for phase in ("sgpr", "vgpr")}
+        before_vgpr = dumps["vgpr"][0]
+        whole_wave = {name for name, dumped in before_vgpr.items() if has_wwm_registers(dumped.text)}
+        if whole_wave:
+            dumps["wwm"] = [dump(stop) for stop in _STOPS["wwm"]]
+    version = f"IREE {iree.version()}"
+    return tuple(
+        NativeKernel(name, dumped.cpu, version, "greedy", tuple(_phases(name, dumps, name in whole_wave)))
+        for name, dumped in before_vgpr.items()
+    )
+
+
+def _dumps(
+    iree: IreeCompiler, sources: Path, directory: Path, flags: list[str], shown_as: str
+) -> dict[str, MachineIrDump]:
+    """Each dispatch's machine IR by the dispatch's name."""
+    directory.mkdir()
+    failure: VeriloccError | None = None
+    failure: VeriloccError | None = None
+    try:
+        iree.run(sources, directory / "none.vmfb", [*flags, *dump_flags(directory)], stage="native", shown_as=shown_as)
+    except InputError as error:  # expected: there is no object
+        failure = error
+    dumps = [machine_ir_of(path) for path in sorted(directory.glob("*.rocmasm"))]
+    if not dumps or None in dumps:
+        raise failure or InputError("it has no GPU kernel", where=shown_as)
+    return {dumped.executable: dumped for dumped in dumps if dumped is not None}
+
+
+def _phases(name: str, dumps: dict[str, list[dict[str, MachineIrDump]]], whole_wave: bool) -> Iterator[Sides]:
+    for phase in _STOPS:
+        if phase != "wwm" or whole_wave:
+            before, after = (side[name].text for side in dumps[phase])
+            yield named(name, phase, before, after)

@@ -1,0 +1,151 @@
+"""Audits of what a compiler ships: each phase before and after, in one compilation that nothing stopped and resumed.
+
+In such a compilation LLVM knows more than its text says: that lanes of a register are undefined at a single use. An
+allocation that uses this looks wrong in the text. So where values are all that is wrong, the compiler allocates the
+printed text once more. If that is proved, or if the compiler cannot do it, the answer is *unknown* with this reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from smt_verifier.audit import AuditReport, FunctionAudit
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.pipeline.audit import DEFAULT_LIMITS, Judge, Record, Sides, SolverLimits, as_it_is
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
+from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_mlir.toolchain.inputs import load_input
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.staged import CompileOptions, LlvmPhase, RegAlloc, StagedCompiler, has_wwm_registers
+from verilocc_mlir.version import __version__
+
+Reallocate = Callable[[str, str], str]
+"""From a phase's name and the text before it to the text after it, allocated by the same compiler."""
+
+PHASES = {"sgpr": LlvmPhase.SGPR, "wwm": LlvmPhase.WWM, "vgpr": LlvmPhase.VGPR}
+
+
+@dataclass(frozen=True)
+class NativeKernel:
+    """What a compiler printed on its way through one kernel.
+
+    Attributes:
+        name: of the kernel, in messages.
+        target: the processor it is for.
+        compiler: its version line.
+        allocator: its allocator.
+        phases: both texts of each phase, in order.
+        source: what it was compiled from, where that is a text.
+        reallocate: allocates a printed text; None where the compiler reads no machine IR.
+    """
+
+    name: str
+    target: str
+    compiler: str
+    allocator: RegAlloc
+    phases: tuple[Sides, ...]
+    source: Listing | None = None
+    reallocate: Reallocate | None = None
+
+
+def audit_native(
+    kernels: Sequence[NativeKernel],
+    *,
+    limits: SolverLimits = DEFAULT_LIMITS,
+    record: Record = as_it_is,
+    audited: Callable[[AuditedPair], None] = lambda _: None,
+) -> AuditRun:
+    """Audit every phase of every function of every kernel.
+
+    Args:
+        kernels: of one compiler and one processor.
+        limits: of the solver.
+        record: wraps the solver for each phase.
+        audited: told of each phase.
+
+    Raises:
+        InputError: a text is not machine IR as LLVM prints it. UnsupportedError: outside what this version handles.
+    """
+    first = kernels[0]
+    judge = Judge(target(first.target), limits, record)
+    pairs: list[AuditedPair] = []
+    for kernel in kernels:
+        for sides in kernel.phases:
+            pairs.append(_lost_lanes_unknown(judge.judge(sides), kernel, judge))
+            audited(pairs[-1])
+    source = first.source if len(kernels) == 1 else None
+    return AuditRun(
+        __version__, first.compiler, first.target, source, first.allocator, tuple(pairs), tuple(judge.notes)
+    )
+
+
+def _lost_lanes_unknown(pair: AuditedPair, kernel: NativeKernel, judge: Judge) -> AuditedPair:
+    """The pair with what may come from lost lanes unknown instead of refuted."""
+    suspects = {f.function for f in pair.report.functions if _is_about_values(f)}
+    if not suspects:
+        return pair
+    if kernel.reallocate is None:
+        reason = f"{kernel.compiler} cannot allocate the printed text, to tell this from lanes that the text has lost"
+    else:
+        try:
+            after = kernel.reallocate(pair.phase, pair.before.text)
+        except ToolchainError as error:
+            judge.notes.append(f"{pair.label}: the printed text was not allocated again: {error}")
+            return pair
+        again = judge.judge(Sides(pair.phase, pair.before, Listing(f"{pair.after.path} (again)", after)))
+        suspects &= {f.function for f in again.report.functions if f.outcome is Outcome.PROVED}
+        reason = "allocated again from the printed text it is proved: the text has lost which lanes are undefined"
+    functions = tuple(_unknown(f, reason) if f.function in suspects else f for f in pair.report.functions)
+    return replace(pair, report=AuditReport(functions))
+
+
+def _is_about_values(function: FunctionAudit) -> bool:
+    """Whether values are all that is wrong in it."""
+    wrong = [f for f in function.findings if f.outcome is Outcome.REFUTED]
+    return function.outcome is Outcome.REFUTED and all(f.rule == "value" for f in wrong)
+
+
+def _unknown(function: FunctionAudit, reason: str) -> FunctionAudit:
+    findings = tuple(
+        replace(f, outcome=Outcome.UNKNOWN, message=f"{f.message}; {reason}") if f.outcome is Outcome.REFUTED else f
+        for f in function.findings
+    )
+    return replace(function, outcome=Outcome.UNKNOWN, findings=findings)
+
+
+def llc_kernel(data: bytes, path: str, settings: Settings) -> NativeKernel:
+    """What llc prints of a kernel in plain compilations up to each point, nothing resumed.
+
+    Raises:
+        InputError: unusable input or option. ToolchainError: llc is missing or failed. UnsupportedError: outside what
+            this version handles.
+    """
+    toolchain = find_toolchain(settings.llvm)
+    kernel = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
+    mattr = ",".join(filter(None, (settings.features, kernel.mattr)))
+    options = CompileOptions(
+        kernel.cpu, mattr, settings.opt_level, False, settings.tool_seconds, settings.llc_options, path
+    )
+    compiler = StagedCompiler(toolchain, options)
+    ir = to_pre_ra(compiler, kernel.text).ir
+    phases = tuple(named(path, phase, *texts) for phase, *texts in _direct_phases(compiler, ir))
+    return NativeKernel(
+        path, kernel.cpu, toolchain.version_text, "greedy", phases, Listing(path, kernel.text),
+        lambda phase, before: compiler.llvm_allocate(before, PHASES[phase]),
+    )  # fmt: skip
+
+
+def _direct_phases(compiler: StagedCompiler, ir: str) -> Iterator[tuple[str, str, str]]:
+    for phase, number in PHASES.items():
+        before = compiler.direct_before(ir, number)
+        if phase != "wwm" or has_wwm_registers(before):
+            yield phase, before, compiler.direct_after(ir, number)
+
+
+def named(stem: str, phase: str, before: str, after: str) -> Sides:
+    """Both texts of a phase under the names that messages show."""
+    return Sides(phase, Listing(f"{stem}.{phase}.before.mir", before), Listing(f"{stem}.{phase}.after.mir", after))
