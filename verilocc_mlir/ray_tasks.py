@@ -60,7 +60,6 @@ class Tasks(tasks.Tasks[_Item]):
         return len(self._items)
 
     def start(self, item: _Item) -> None:
-        """See ``tasks.Tasks``."""
         function, arguments = self._given
         self._items[self._call.remote(function, item, *arguments)] = item
 

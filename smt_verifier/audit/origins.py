@@ -70,7 +70,6 @@ class Tracer:
         return 2 if other in self._failing else grain
 
     def origins(self, failure: Failure) -> Origins:
-        """The explanation of one failure."""
         goal = failure.goal
         expected = self._chain("pre", goal.pre_key, failure)
         birth = max(self.run.event_of(goal.pre), -1)

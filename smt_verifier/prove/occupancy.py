@@ -99,7 +99,6 @@ class Occupancy:
 
     @cached_property
     def filed(self) -> int:
-        """Entries in all files."""
         return sum(len(file) for file in self._files.values())
 
     @cached_property

@@ -68,7 +68,6 @@ class Z3Solver:
         exhaustive: bool = False,
         consistent: bool = False,
     ) -> Verdict:
-        """See :class:`Solver`."""
         if len({name for name, _ in obligation.goals}) != len(obligation.goals):
             return Verdict(Outcome.INVALID, reason="two goals have the same name")
         z3: Any = importlib.import_module("z3")

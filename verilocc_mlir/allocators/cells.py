@@ -81,7 +81,6 @@ class CellMap:
 
 
 def cell_map(problem: AllocationProblem) -> CellMap:
-    """The cell array for a problem."""
     halves = 2 if _needs_halves(problem) else 1
     budgets = {b.bank: b for b in problem.budgets}
     base: dict[str, int] = {}

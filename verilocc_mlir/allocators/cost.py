@@ -13,7 +13,6 @@ from verilocc_mlir.target.targets import target
 
 
 def align_up(count: int, multiple: int) -> int:
-    """``count`` rounded up to a multiple."""
     return -(-count // multiple) * multiple
 
 
@@ -65,7 +64,6 @@ class CellRelation(NamedTuple):
     modulus: int
 
     def holds(self, a: int, b: int) -> bool:
-        """Whether it holds for starts ``a`` and ``b``."""
         apart = b - a - self.distance
         return apart % self.modulus != 0 if self.modulus else apart == 0
 

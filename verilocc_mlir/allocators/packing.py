@@ -36,7 +36,6 @@ class Packing:
         return not any(occupied[start + offset] & mask for offset, mask in item.cells)
 
     def first_fit(self, item: Item, candidates: Iterable[int]) -> int:
-        """The first of ``candidates`` that fits, or -1."""
         occupied = self.occupied
         cells = item.cells
         if len(cells) == 1:

@@ -105,7 +105,6 @@ class Placement:
         return sum(item.area for item in unplaced)
 
     def place(self, item: Item, candidates: Candidates) -> bool:
-        """Place one item, at a preferred start if one is free."""
         allowed = self._sets[candidates]
         start = -1
         for preferred in self._hints.starts(item, self.starts):

@@ -57,7 +57,6 @@ def allocate_command(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """``verilocc allocate``."""
     if server == NONE:
         raise click.UsageError("--server=none: this command is for servers; verilocc compile allocates here")
     if report_path == output == STDIO:

@@ -92,7 +92,6 @@ def audit_command(
     solver_memory: int,
     tool_seconds: float,
 ) -> int:
-    """``verilocc audit``."""
     if bool(kernel) == bool(before) or bool(before) != bool(after):
         raise click.UsageError("give either BEFORE.mir and AFTER.mir, or --llvm KERNEL")
     for option, value in (("--save-temps", save_temps), ("--mattr", features)):
@@ -195,7 +194,6 @@ def _write_obligations(directory: Path, run: AuditRun, recorders: dict[str, Reco
 
 
 def listing(path: str) -> Listing:
-    """A text as it is given on the command line."""
     from verilocc_mlir.results.audit import Listing
     from verilocc_mlir.toolchain.inputs import decode
 

@@ -206,7 +206,6 @@ def _executor(
 
 
 def _cores() -> int:
-    """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

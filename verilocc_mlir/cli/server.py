@@ -45,7 +45,6 @@ def server_option(words: str) -> Callable[[_Command], _Command]:
 
 
 def access_taken(options: dict[str, Any]) -> ServerAccess:
-    """The way to the server, taken out of ``options``."""
     return ServerAccess(**{defined.field: options.pop(defined.name) for defined in _ACCESS})
 
 

@@ -211,7 +211,6 @@ def costs(
 
 
 def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLoop] = ()) -> KernelCost:
-    """Cost of one function."""
     flow = control_flow(function)
     trips_by_loop = find_trips(function, flow, ir_loops)
     counts = executions(flow, {k: trips for k, (trips, _) in trips_by_loop.items()})

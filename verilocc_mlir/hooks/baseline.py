@@ -53,7 +53,6 @@ class Standing:
     cycles: float
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON values."""
         return {
             "vgprs": self.vgprs,
             "sgprs": self.sgprs,
@@ -82,7 +81,6 @@ class Comparison:
         return sorted(self.ours.keys() & self.theirs.keys())
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON values: theirs, and ours, by kernel."""
         return {
             "theirs": {name: standing.to_data() for name, standing in self.theirs.items()},
             "ours": {name: standing.to_data() for name, standing in self.ours.items()},

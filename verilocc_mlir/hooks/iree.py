@@ -74,7 +74,6 @@ class _Run:
     iree_seconds: float = 0.0
 
     def iree_compile(self, source: Path, output: Path, flags: Sequence[str], stage: str) -> None:
-        """One run of iree-compile; its CPU time is added up."""
         run = self.iree.run(source, output, [*self.flags, *flags], stage=stage, shown_as=self.shown_as)
         self.iree_seconds += run.cpu_seconds
 
@@ -199,7 +198,6 @@ class _Progress:
         self._start = time.monotonic()
 
     def add(self, result: KernelResult) -> None:
-        """One more is ready."""
         self._done += 1
         seconds_left = (time.monotonic() - self._start) / self._done * (self._total - self._done)
         verdict = "known" if result.kept else result.reason or "proved"

@@ -51,7 +51,6 @@ class TorchModule:
 
     @property
     def vmfb(self) -> bytes:
-        """The compiled module, for IREE's runtime."""
         return self.result.vmfb
 
     @property
@@ -61,12 +60,10 @@ class TorchModule:
 
     @property
     def report(self) -> dict[str, Any]:
-        """What was proved, as plain lists and dictionaries."""
         return self.result.report
 
     @property
     def proved(self) -> bool:
-        """Whether every kernel in the file is."""
         return self.result.proved
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -235,7 +235,6 @@ class MachineFunction:
 
     @property
     def instruction_count(self) -> int:
-        """Instructions in all blocks, bundle headers included."""
         return sum(len(b.instructions) for b in self.blocks)
 
 

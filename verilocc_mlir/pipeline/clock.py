@@ -17,7 +17,6 @@ class Clock:
 
     @contextmanager
     def measure(self, step: str) -> Generator[None, None, None]:
-        """Add what the body takes to ``step``."""
         start = cpu_seconds()
         try:
             yield
@@ -25,11 +24,9 @@ class Clock:
             self.add(step, cpu_seconds() - start)
 
     def add(self, step: str, seconds: float) -> None:
-        """Add ``seconds`` to ``step``."""
         self.seconds[step] = self.seconds.get(step, 0.0) + seconds
 
     def absorb(self, other: Clock) -> None:
-        """Add all steps of another clock."""
         for step, seconds in other.seconds.items():
             self.add(step, seconds)
 

@@ -389,7 +389,6 @@ class _Compilation:
     def _resources(
         self, ours: bytes, greedy: bytes, done: str, llvm: Callable[[FileKind], Future[bytes]]
     ) -> tuple[dict[str, Resources], dict[str, Resources]]:
-        """Ours and LLVM's, by function name."""
         by_side = self._kernels(ours), self._kernels(greedy)
         if not all(f.name in by_side[0] for f in self.file.functions):
             texts = self.finisher.finish(done, "asm"), llvm("asm").result()

@@ -66,7 +66,6 @@ class Option:
 
     @property
     def of_access(self) -> bool:
-        """Whether it says how to get through to the server."""
         return self.group is Group.ACCESS
 
     @property
@@ -76,7 +75,6 @@ class Option:
 
     @property
     def default(self) -> Any:
-        """The value where nobody sets it."""
         return getattr(ServerAccess() if self.of_access else Settings(), self.field)
 
     def value(self, given: object) -> Any:

@@ -53,7 +53,6 @@ class Proposed:
 
     @property
     def proved(self) -> bool:
-        """Whether the proposal may be used."""
         return self.proof is not None and self.proof.outcome is Outcome.PROVED
 
 

@@ -178,7 +178,6 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End the calls that are under way, and the channel."""
         self._channel.close()
 
     def allocate(

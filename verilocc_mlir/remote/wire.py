@@ -51,7 +51,6 @@ def mask_bytes(mask: int) -> bytes:
 
 
 def problem_message(problem: AllocationProblem) -> problem_pb2.AllocationProblem:
-    """A problem as a message."""
     occupancy = problem.occupancy
     return problem_pb2.AllocationProblem(
         version=problem.version,

@@ -98,5 +98,4 @@ class AllocateReport:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The process's exit code."""
         return EXIT_CODES[self.outcome]

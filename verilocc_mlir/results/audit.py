@@ -25,12 +25,10 @@ class Listing:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the text in UTF-8."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """The text's lines; line 1 is number 0."""
         return tuple(self.text.split("\n"))
 
 
@@ -59,11 +57,9 @@ class AuditedPair:
 
     @property
     def label(self) -> str:
-        """The phase as it is shown."""
         return "all phases" if self.phase == "all" else self.phase.upper()
 
     def listing(self, side: str) -> Listing:
-        """The text of a side, ``"pre"`` or ``"post"``."""
         return self.before if side == "pre" else self.after
 
 
@@ -97,7 +93,6 @@ class AuditRun:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The process's exit code."""
         return EXIT_CODES[self.outcome]
 
     def findings(self) -> Iterator[tuple[AuditedPair, FunctionAudit, Finding]]:

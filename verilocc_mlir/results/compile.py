@@ -113,12 +113,10 @@ class PhaseReport:
 
     @property
     def allocator(self) -> str:
-        """Whose allocation was used."""
         return self.attempts[-1].allocator
 
     @property
     def outcome(self) -> Outcome:
-        """Verdict on the text that was used."""
         return self.attempts[-1].outcome
 
     @property
@@ -224,10 +222,8 @@ class Report:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The process's exit code."""
         return EXIT_CODES[self.outcome]
 
     @property
     def cpu_seconds(self) -> float:
-        """All steps."""
         return sum(step.seconds for step in self.steps)

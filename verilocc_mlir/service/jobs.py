@@ -98,7 +98,6 @@ class PatientSolver:
     def check(
         self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
     ) -> Verdict:
-        """See ``smt_verifier.smt.Solver``."""
         seconds = min(timeout_s, self.deadline.remaining)
         verdict = self.inner.check(obligation, seconds, exhaustive=exhaustive, consistent=consistent)
         # What could not be decided because the request's time ran out is no finding about the code.

@@ -76,7 +76,6 @@ def question(data: bytes, path: str, cpu: str, phase: Phase) -> Question:
 
 
 def judge(asked: Question, answer: allocation.AllocateResponse | RemoteError) -> Judged:
-    """What to make of an answer."""
     if isinstance(answer, RemoteError):
         outcome = Outcome.INVALID if answer.exit_code == ExitCode.BAD_INPUT else Outcome.UNKNOWN
         return _without(asked, outcome, f"{answer.where}: {answer.what}")

@@ -69,9 +69,7 @@ class Executor(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Give up what is being worked on."""
-        ...
+    async def close(self) -> None: ...
 
 
 @dataclass
@@ -130,7 +128,6 @@ class WorkerPool:
         await asyncio.gather(*(self._start_one() for _ in range(self.workers)))
 
     async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
-        """See ``Executor``."""
         assert self._slots is not None
         if self.counts.busy + self.counts.waiting >= self.workers + self.max_waiting:
             raise ServiceError(
@@ -185,7 +182,6 @@ class WorkerPool:
         raise AssertionError
 
     async def close(self) -> None:
-        """End all workers."""
         self._closed = True
         self._idle.clear()
         for starting in self._starting:
@@ -291,7 +287,6 @@ class ThisProcess:
     terms: jobs.Terms = field(default_factory=jobs.Terms)
 
     async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
-        """See ``Executor``."""
         start, before = time.monotonic(), cpu_seconds()
         try:
             data = await asyncio.to_thread(jobs.run, kind, payload, seconds, self.terms)

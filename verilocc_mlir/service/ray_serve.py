@@ -312,11 +312,9 @@ class Replica:
         await self._pool.close()
 
     async def Allocate(self, request: bytes, grpc_context: Any) -> _Message:
-        """AllocationService.Allocate."""
         return await self._unary(self._front.allocate, request, grpc_context)
 
     async def Audit(self, request: bytes, grpc_context: Any) -> _Message:
-        """AuditService.Audit."""
         return await self._unary(self._front.audit, request, grpc_context)
 
     async def GetCapabilities(self, request: bytes, grpc_context: Any) -> _Message:
@@ -324,7 +322,6 @@ class Replica:
         return await self._unary(self._front.get_capabilities, request, grpc_context)
 
     async def AllocateStream(self, requests: AsyncIterator[bytes], grpc_context: Any) -> AsyncIterator[_Message]:
-        """AllocationService.AllocateStream."""
         call = _Call(grpc_context)
         try:
             await self._admitted(call)
@@ -391,19 +388,16 @@ class _Call:
     context: Any
 
     def invocation_metadata(self) -> list[tuple[str, str]]:
-        """As the client sent it."""
         return [(str(key), value) for key, value in self.context.invocation_metadata()]
 
     def time_remaining(self) -> None:
         """Serve does not hand deadlines on; it cancels the call when one has passed."""
 
     async def abort_with_status(self, status: Any) -> NoReturn:
-        """Set the status and end the method."""
         self.context.set_trailing_metadata(list(status.trailing_metadata))
         self.end(status.code, status.details)
 
     def end(self, code: StatusCode, message: str) -> NoReturn:
-        """Set code and message, and end the method."""
         self.context.set_code(code)
         self.context.set_details(message)
         raise _EndedError

@@ -106,11 +106,9 @@ class Front:
     # -- methods -----------------------------------------------------------------------------------
 
     async def allocate(self, request: bytes, context: _Context) -> bytes:
-        """AllocationService.Allocate."""
         return await self._call("Allocate", request, context)
 
     async def audit(self, request: bytes, context: _Context) -> bytes:
-        """AuditService.Audit."""
         return await self._call("Audit", request, context)
 
     async def get_capabilities(self, request: bytes, context: _Context) -> bytes:
@@ -151,7 +149,6 @@ class Front:
             await self._abort("AllocateStream", error, context, start)
 
     def capabilities(self) -> allocation.GetCapabilitiesResponse:
-        """What this server offers."""
         limits = self.limits
         offered = [(name, self.terms.factory(name)) for name in self.terms.allocators]
         return allocation.GetCapabilitiesResponse(
@@ -378,7 +375,6 @@ class Server:
         return self._server.add_insecure_port(address)
 
     async def start(self) -> None:
-        """Answer from now on."""
         await self._server.start()
         await self._healthy(serving=True)
 

@@ -79,7 +79,6 @@ def defect(error: BaseException) -> ServiceError:
 
 
 def worker_lost() -> ServiceError:
-    """No process could do the work."""
     return ServiceError(
         StatusCode.UNAVAILABLE,
         "WORKER_LOST",
@@ -89,7 +88,6 @@ def worker_lost() -> ServiceError:
 
 
 def out_of_time() -> ServiceError:
-    """The deadline passed, or the server's own limit."""
     return ServiceError(
         StatusCode.DEADLINE_EXCEEDED, "DEADLINE", "time ran out; give more, send fewer functions, or allocate elsewhere"
     )

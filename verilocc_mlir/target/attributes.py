@@ -63,7 +63,6 @@ class FunctionAttributes:
 
     @property
     def is_kernel(self) -> bool:
-        """Started by a dispatch."""
         return self.calling_convention in KERNELS
 
     @property

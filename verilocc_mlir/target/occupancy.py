@@ -18,17 +18,14 @@ _TRAP_SGPRS = 16
 
 
 def ceil_div(value: int, by: int) -> int:
-    """Quotient rounded up."""
     return -(-value // by)
 
 
 def align_up(value: int, to: int) -> int:
-    """Next multiple of ``to``."""
     return ceil_div(value, to) * to
 
 
 def align_down(value: int, to: int) -> int:
-    """Previous multiple of ``to``."""
     return value // to * to
 
 

@@ -162,7 +162,6 @@ def unit_name(unit: int) -> str:
 
 
 def unit_bank(unit: int) -> Bank:
-    """The file a unit belongs to."""
     if unit >= SPECIAL_BASE:
         return Bank.SPECIAL
     if unit >= TTMP_BASE:

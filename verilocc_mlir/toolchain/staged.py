@@ -220,7 +220,6 @@ class StagedCompiler:
         return self._llc("direct", ir, [*(["-verify-machineinstrs"] if verify else []), f"-filetype={kind}"])
 
     def link(self, obj: bytes) -> bytes:
-        """An object file to a code object (HSACO)."""
         # lld wants a file name, and reads its own standard input through /dev/stdin.
         command = [self.toolchain.lld, "-shared", "--no-undefined", "/dev/stdin", "-o", "-"]
         return self._run(command, obj, "link").stdout

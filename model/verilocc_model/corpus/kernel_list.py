@@ -61,7 +61,6 @@ class ListedKernel:
 
 
 def write_list(path: Path, kernels: Sequence[ListedKernel], made_with: dict[str, str]) -> None:
-    """Write a list, one kernel a line."""
     rows = [
         json.dumps(
             {

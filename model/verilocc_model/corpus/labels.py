@@ -123,7 +123,6 @@ def teach(
 
 
 def ranked(labels: Sequence[Label]) -> tuple[Label, ...]:
-    """Labels by cost, with their ranks."""
     costs = sorted({label.cost for label in labels})
     ordered = sorted(labels, key=lambda label: (label.cost, label.allocator))
     return tuple(replace(label, rank=costs.index(label.cost)) for label in ordered)

@@ -165,7 +165,6 @@ class Episode:
         return self._planning.sure_plan()
 
     def current(self) -> Item:
-        """The item at hand, while placing."""
         return self._started.current()
 
     def word_at(self, start: int) -> str:

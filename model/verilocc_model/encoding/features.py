@@ -36,7 +36,6 @@ class Features:
         self._depths = [max((p.depth for p in r.points), default=0) for r in problem.ranges]
 
     def shape(self, range_id: int) -> str:
-        """Banks, width and alignment of a range."""
         r = self._problem.ranges[range_id]
         return shape_word(_BANK_WORDS.get(r.banks, "-"), 0 if r.lanes % 2 else r.width, r.align)
 

@@ -66,7 +66,6 @@ class Placing:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to place."""
         return self._next >= len(self._queue)
 
     @property
@@ -75,7 +74,6 @@ class Placing:
         return self._decided.starts
 
     def current(self) -> Item:
-        """The item at hand."""
         return self._queue[self._next]
 
     def word_at(self, start: int) -> str:
@@ -90,7 +88,6 @@ class Placing:
             yield self._decided.number_of(item, start)
 
     def question(self) -> Question:
-        """About the item at hand."""
         t, decided, item = self._table, self._decided, self.current()
         banks = t.problem.ranges[item.members[0][0]].banks
         facts = [
@@ -147,7 +144,6 @@ class Placing:
         return True
 
     def mark(self) -> int:
-        """Answers so far."""
         return self._next
 
     def rewind(self, mark: int) -> None:

@@ -110,7 +110,6 @@ class Row:
 
     @property
     def proved(self) -> bool:
-        """Whether the answer passes."""
         return self.outcome == "proved"
 
 

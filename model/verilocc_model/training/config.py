@@ -77,7 +77,6 @@ class TrainConfig:
     targets: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
-        """Fields as JSON values."""
         return {**asdict(self), "targets": list(self.targets)}
 
 

@@ -109,7 +109,6 @@ class Machine:
         return term
 
     def lanes(self, side: Side) -> LaneMap:
-        """Lanes of one side."""
         return self.pre_lanes if side is Side.PRE else self.post_lanes
 
     def tables(self, side: Side, state: State, vector: bool, *, everywhere: bool = False) -> list[dict[int, int]]:

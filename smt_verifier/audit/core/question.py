@@ -94,7 +94,6 @@ class Question:
                 self.groups[number].append(goal)
 
     def obligation(self, name: str) -> Obligation:
-        """SMT-LIB text that asks all goals."""
         return Obligation(name, "QF_UF", self._text.render(), tuple(self._text.goals))
 
 

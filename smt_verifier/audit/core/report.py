@@ -189,7 +189,6 @@ class GoalCounts:
 
     @property
     def total(self) -> int:
-        """Both kinds."""
         return self.literal + self.decided
 
 
@@ -237,7 +236,6 @@ class AuditReport:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst outcome of any function."""
         return combine(f.outcome for f in self.functions)
 
     @property
@@ -247,5 +245,4 @@ class AuditReport:
 
     @property
     def obligations(self) -> int:
-        """Obligations of all functions."""
         return sum(f.obligations for f in self.functions)

@@ -86,7 +86,6 @@ class MachineRules:
         return any(self._fits(original, post) for original in originals)
 
     def check(self, step: Step) -> list[Finding]:
-        """All complaints about one step."""
         if step.post is None:
             complaints = self._dropped(step.pre) if step.pre is not None else ()
         else:

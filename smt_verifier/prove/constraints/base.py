@@ -34,9 +34,7 @@ class Constraint(Protocol):
     """One rule."""
 
     @property
-    def rule(self) -> str:
-        """Stable name."""
-        ...
+    def rule(self) -> str: ...
 
     def definitions(self, case: Case) -> str:
         """SMT-LIB text that the goals use, given before them."""
@@ -76,7 +74,6 @@ def predicate(name: str, body: str) -> str:
 
 
 def all_of(terms: Sequence[str]) -> str:
-    """Conjunction on one line."""
     return conjunction(terms).replace("\n", "")
 
 

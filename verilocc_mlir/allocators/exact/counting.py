@@ -36,7 +36,6 @@ class Need:
 
 
 def needs(layout: Layout, instants: tuple[int, ...]) -> Iterator[Need]:
-    """Every need at these instants."""
     moduli = [1]
     most = max(layout.grain, default=1)
     while moduli[-1] * 2 <= min(most, SPLIT * layout.tables.cells.halves):

@@ -55,11 +55,9 @@ class Layout:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Numbered files of the problem's phase."""
         return tuple(file for file in ("vgpr", "agpr", "sgpr") if self.size(file))
 
     def size(self, file: str) -> int:
-        """Cells of a numbered file."""
         cells = self.tables.cells
         return cells.stop[file] - cells.base[file]
 

@@ -114,7 +114,6 @@ class PackingModel:
                     self.model.add_hint(literal, file == where)
 
     def ask(self, budget: Budget, work: float, *, portfolio: bool = False) -> Answer:
-        """Solve; once only."""
         if not self.possible:
             return Answer(False, True, False, 0.0, int)
         if self._across:

@@ -144,7 +144,6 @@ def uninstall() -> None:
 
 
 def installed() -> bool:
-    """Whether the hook is in."""
     return _active is not None
 
 
@@ -186,7 +185,6 @@ def _remove() -> None:
 
 
 def _knobs() -> Any:
-    """The module ``triton.knobs``."""
     if find_spec("triton") is None:
         raise UnsupportedError(
             "Triton is not installed", hint="pip install 'verilocc-mlir[triton]' (Python 3.10 or newer, Linux)"

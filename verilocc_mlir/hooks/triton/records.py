@@ -81,12 +81,10 @@ def reports() -> tuple[KernelRecord, ...]:
 
 
 def clear_reports() -> None:
-    """Forget the records so far."""
     with _lock:
         _records.clear()
 
 
 def add_record(record: KernelRecord) -> None:
-    """Keep one more."""
     with _lock:
         _records.append(record)

@@ -30,12 +30,10 @@ class BatchInput:
 
     @property
     def output(self) -> Path:
-        """Where the result goes."""
         return self.root / self.name
 
     @property
     def report(self) -> Path:
-        """Where the JSON report goes, if it is wanted."""
         return self.output.with_suffix(".report.json")
 
 

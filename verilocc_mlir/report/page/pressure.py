@@ -50,7 +50,6 @@ def peak(curve: Curve) -> tuple[int, int]:
 
 
 def at(curve: Curve, slot: int) -> int:
-    """The value at a slot."""
     low, high = 0, len(curve)
     while high - low > 1:
         middle = (low + high) // 2

@@ -38,12 +38,10 @@ class Asked:
 
     @property
     def goals(self) -> int:
-        """In all rows."""
         return sum(row.goals for row in self.rows)
 
     @property
     def outcome(self) -> Outcome:
-        """The gravest of the rows."""
         return combine(row.outcome for row in self.rows if row.outcome is not None)
 
 
