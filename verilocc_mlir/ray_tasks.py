@@ -20,11 +20,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Lost:
-    """In place of a task's result: its Ray worker or node died, and so did that of the second try.
-
-    Attributes:
-        reason: one line.
-    """
+    """In place of a task's result: its Ray worker or node died, and so did that of the second try."""
 
     reason: str
 

@@ -22,7 +22,6 @@ class Origins:
     """Why one lane of one operand is wrong.
 
     Attributes:
-        expected: the value that must be there.
         found: the value that is there; None where the operand says that it reads nothing.
         lost: where they parted.
         cause: equal for failures that one change of the text would mend, as far as can be told.

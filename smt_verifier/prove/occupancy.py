@@ -69,7 +69,6 @@ class Occupancy:
     """The files of all units.
 
     Args:
-        problem: a well-formed problem.
         units: for each placed live range, the unit of its lane 0.
     """
 

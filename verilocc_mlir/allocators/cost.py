@@ -78,8 +78,6 @@ class CostModel:
     """Costs of complete assignments of one problem.
 
     Args:
-        problem: the problem.
-        cells: its cell array.
         preferences: whether the machine's preferences count.
     """
 

@@ -36,7 +36,6 @@ class Strategy:
 
     Attributes:
         name: for messages.
-        order: in which order.
         coalesced: place ranges joined by copies as one.
         narrow_down: fill single registers from the ceiling downwards, which leaves the low end to tuples.
         snug: put tuples at multiples of their size first, so that the room between them fits tuples again.

@@ -88,7 +88,6 @@ def lane_liveness(
 
     Args:
         function: pre-RA machine code, in which LLVM has left SSA form.
-        cfg: its control flow.
         classes: ``virtual_classes(function)``.
         chosen: which registers to look at; the others cost next to nothing.
         implicit_def_holds: count ``IMPLICIT_DEF`` as an ordinary definition, as LLVM does.

@@ -63,7 +63,6 @@ class KernelCost:
 
     Attributes:
         name: of the function.
-        target: the GPU.
         is_kernel: it is started by a dispatch; a device function is costed without its callees and callers.
         cycles: the total: what a wave costs its SIMD when the SIMD is full of such waves.
         bound: the component that ``cycles`` is: ``"latency"``, ``"valu"``, ``"mfma"``, ``"lds"``, ``"memory"`` or
@@ -171,7 +170,6 @@ class CostedFile:
     Attributes:
         path: its name in messages.
         kind: ``"assembly"``, ``"code object"`` or ``"machine IR"``.
-        target: the GPU.
         llvm: version line of the LLVM that was used; ``""`` where none was.
         functions: costs by name, in order.
         notes: what the reader of the figures should know.

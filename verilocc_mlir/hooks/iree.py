@@ -104,7 +104,6 @@ def compile_mlir(
             ``"never"``.
         cache: where results are kept by content; True for the user's cache directory, False for nowhere.
         name: what messages call the source.
-        progress: gets a line for each step.
         options: of ``pipeline.options``, by name: they go before ``settings``.
 
     Raises:

@@ -60,14 +60,11 @@ class KernelResult:
     """What came of one module.
 
     Attributes:
-        name: as in its source.
         code_object: the proved code object; None where there is none.
         report: the JSON report of ``verilocc compile``; empty where it did not come to one.
         reason: why there is no code object, in a line; ``""`` where there is one.
-        exit_code: of ``verilocc compile``.
         before: machine IR as it entered allocation; ``""`` where it did not come to that.
         after: machine IR after the last phase; likewise.
-        kept: it comes from the store.
         keyed: the store may keep it, and what is made of it.
     """
 

@@ -17,7 +17,6 @@ def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | 
     """The allocators to try, in their order: the server's where one is named, then the local one; none for LLVM's.
 
     Args:
-        settings: what is asked for.
         remote: makes the allocator of the server; None: one whose channel this process keeps.
 
     Raises:

@@ -68,8 +68,6 @@ def audit_texts(
         before: machine IR from before a phase.
         after: the same file after it, whoever allocated.
         cpu: processor; ``""`` takes the functions' ``"target-cpu"``, which must agree with it where both are given.
-        limits: of the solver.
-        record: wraps the solver.
 
     Raises:
         InputError: a text is not machine IR, is truncated, is for another processor, or names none.
@@ -102,12 +100,8 @@ def audit_llvm(
 
     Args:
         data: LLVM IR, bitcode or pre-RA machine IR.
-        path: its name.
         settings: target and LLVM; what is about our allocation is not used.
-        regalloc: LLVM's allocator.
         name: gives the texts their names from phase and ``"before"`` or ``"after"``.
-        limits: of the solver.
-        record: wraps the solver for each phase.
         made: told of both texts of a phase before they are audited.
 
     Raises:

@@ -87,9 +87,7 @@ def compile_module(
     """Compile one LLVM IR, bitcode or pre-RA MIR file.
 
     Args:
-        data: the file's bytes.
         path: its name, for messages; ``-`` for standard input.
-        settings: what is asked for.
         allow_unproved: go on after a phase that is not proved; without it the run ends there, with its verdict.
         allocators: ours, in the order they are tried; None: those of ``allocators_of(settings)``.
         recording: keeps what every phase was decided on, for the HTML page; costs one more run of llc a phase.

@@ -30,12 +30,9 @@ class Variant:
     """One way of allocating a file.
 
     Attributes:
-        name: for the report.
-        llvm: LLVM's allocation, audited.
         improved: the allocator's answers are improved before they are proved.
         packed: the exact allocator's answer, which needs OR-Tools.
         model: the language model's answer, which needs its packages; ours where it has none.
-        spills: how much is spilled, and how.
     """
 
     name: str

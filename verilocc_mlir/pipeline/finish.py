@@ -23,7 +23,6 @@ class Finisher:
     """Finishes the texts of one compilation.
 
     Attributes:
-        compiler: runs LLVM.
         plain: LLVM's own compile of the same input with the verifier, without the functions named.
         notes: is told of faults that are LLVM's.
     """

@@ -50,11 +50,8 @@ class Option:
 
     Attributes:
         name: as a keyword; in texts and on the command line with ``-`` for ``_``.
-        kind: what values it takes.
-        help: what it does, in a line.
         field: the field of ``Settings`` that it sets; with ``Group.ACCESS`` of ``ServerAccess``.
         metavar: what stands for its value in the command line's help.
-        group: what it is about.
     """
 
     name: str

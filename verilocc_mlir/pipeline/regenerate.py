@@ -34,8 +34,6 @@ class Proposed:
     """One attempt.
 
     Attributes:
-        allocator: its name.
-        version: its version.
         proposal: what it proposed; None if it did not.
         proof: the proof's answer; None if there was nothing to prove.
         reason: why there is no proposal, or ``""``.
@@ -68,8 +66,6 @@ def proposals(
 
     Args:
         allocators: the one wanted first, then what to fall back to.
-        problem: the question.
-        prove: checks a proposal.
         clock: takes the CPU time, as ``allocate`` and ``prove``.
         attempts: proposals of each allocator that can try again; others are asked once, they would answer the same.
     """

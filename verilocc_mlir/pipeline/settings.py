@@ -48,22 +48,18 @@ class Settings:
 
     Attributes:
         cpu: ``-mcpu``, optionally as a clang target id (``gfx90a:xnack-``); ``""`` takes the IR's ``"target-cpu"``.
-        features: ``-mattr``.
         triple: ``-mtriple`` as the user gave it; must name an AMDGPU.
         opt_level: llc's ``-O``.
         allocator: a name of ``verilocc_mlir.allocators``, or ``llvm``.
         allocator_seconds: for one phase of one function, where the allocator searches as long as it is let (``exact``).
         model_samples: answers of a model that are compared by price for one phase of one function; None: what
             ``$VERILOCC_MODEL_SAMPLES`` says, else one.
-        emit: form of the result.
         also: further forms of it that are wanted.
-        effort: how many allocations are tried.
         spill: spill where registers do not suffice; without it such a function is LLVM's, or a failure.
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
         verify: run llc's machine verifier after every pass of what is resumed, not only as it reads it; None: unless
             the effort is FAST (``verifies``).
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
-        tool_seconds: limit for one run of an LLVM tool.
         llc_options: further options for llc, given to every stage and to the direct compile alike.
         llvm: directory of the LLVM tools, or an llc; None searches.
         server: address of the server that is asked before ``allocator``, ``""`` for none.

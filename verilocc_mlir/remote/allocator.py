@@ -31,7 +31,6 @@ class RemoteAllocator:
     After a server was unreachable or too slow, no request is sent for a while: every problem fails at once.
 
     Args:
-        client: the channel.
         allocator: which of the server's allocators; ``""`` for its default.
         rest_seconds: how long it is left alone.
     """

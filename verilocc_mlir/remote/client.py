@@ -208,7 +208,6 @@ class Client:
         To close the generator ends the call.
 
         Args:
-            requests: what to allocate.
             seconds: for all of them; None: ``access.seconds`` for each.
 
         Raises:

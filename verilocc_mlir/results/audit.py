@@ -40,8 +40,6 @@ class AuditedPair:
         phase: ``sgpr``, ``wwm`` or ``vgpr`` where LLVM was run phase by phase, ``all`` for the text before the first
             and after the last; ``""`` for two given files.
         before: the text that the allocator was given.
-        after: the text that it made.
-        report: what the audit says.
         cpu_seconds: the audit's, solver included; parsing and LLVM left out.
     """
 
@@ -68,9 +66,7 @@ class AuditRun:
     """One run.
 
     Attributes:
-        version: this project's version.
         llvm: version line of the LLVM that made the texts; ``""`` where they were given.
-        target: processor the texts are for.
         source: what both sides were made from; None where they were given.
         allocator: LLVM's allocator that was asked for; ``""`` where the texts were given.
         pairs: in the order of the phases.

@@ -116,10 +116,7 @@ def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -
     """Do one request.
 
     Args:
-        kind: ``"Allocate"`` or ``"Audit"``.
-        payload: the serialised request message.
         seconds: how long it may take; the solver is given no more.
-        terms: what the server offers.
 
     Returns:
         The serialised answer, without ``queue_time``.

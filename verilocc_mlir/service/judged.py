@@ -33,10 +33,6 @@ class Question:
     """A text to be allocated.
 
     Attributes:
-        path: its name.
-        data: its bytes.
-        file: what they say.
-        machine: what it is for.
         phase: which registers are to be allocated.
     """
 

@@ -69,7 +69,9 @@ class Executor(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Give up what is being worked on."""
+        ...
 
 
 @dataclass

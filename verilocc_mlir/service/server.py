@@ -54,12 +54,9 @@ class ServerLimits:
     """Limits of requests; GetCapabilities shows them.
 
     Attributes:
-        max_request_bytes: size of a message.
         max_seconds: wall time of a call, however late its deadline.
         default_seconds: wall time of a call without a deadline.
         memory_mib: address space of a worker.
-        workers: calls worked on at once.
-        max_waiting: calls that may wait.
         streams: requests of one stream that are worked on at once.
     """
 

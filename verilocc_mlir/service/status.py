@@ -24,7 +24,6 @@ class ServiceError(Exception):
     """A request that gets a status instead of an answer.
 
     Attributes:
-        code: the status code.
         reason: ``ErrorInfo.reason``; stable.
         message: one sentence, with what to do; the first KiB of it.
         retry_seconds: after which time to try again; None where waiting does not help.

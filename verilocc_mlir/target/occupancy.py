@@ -130,7 +130,6 @@ def waves(
     """Waves per SIMD of a kernel, what llc prints as ``; Occupancy:`` (GCNSubtarget::computeOccupancy).
 
     Args:
-        target: the GPU.
         vgprs: VGPRs used: highest number plus one.
         agprs: AGPRs used, likewise.
         sgprs: SGPRs used, the ``extra_sgprs`` included, as in ``.sgpr_count``.

@@ -31,7 +31,6 @@ def greedy_proposal(
     """Read LLVM's allocation of a phase off its text.
 
     Args:
-        problem: of ``before``.
         before: the function as it entered the phase.
         after: the function after ``virtregrewriter`` of the phase, made of ``before``.
         version: of LLVM, for the proposal's ``allocator``.

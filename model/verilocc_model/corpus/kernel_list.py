@@ -42,8 +42,6 @@ class ListedKernel:
     """One kernel of a list.
 
     Attributes:
-        function: its symbol.
-        sha256: of its IR's bytes.
         instructions: of its machine IR before allocation.
         llvm: what LLVM's own allocation came to.
     """

@@ -30,7 +30,6 @@ class Label:
 
     Attributes:
         allocator: who made it, with its version: ``deterministic/1``.
-        registers: as in ``Proposal``.
         waves: per SIMD, that the phase's registers allow.
         copies: copies that stay, each weighted with its estimated executions.
         total: 32-bit registers of the phase's files, AGPRs after aligned VGPRs where they share a file.

@@ -24,7 +24,6 @@ class Features:
     Args:
         problem: in canonical form.
         timeline: its slots as bits.
-        cells: its registers.
         singles: one item for each live range.
     """
 

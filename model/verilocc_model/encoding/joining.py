@@ -15,7 +15,6 @@ class Joining:
     """Which ranges are one item, by the answers so far.
 
     Args:
-        table: the problem.
         mask: refuse words other than ``join`` and ``apart``; without, they mean the latter.
     """
 

@@ -28,9 +28,6 @@ class Placing:
     """The items in a queue, and the answers so far.
 
     Args:
-        table: the problem.
-        items: what is to be placed.
-        strategy: in which order.
         ceiling: registers of each file that may be used.
         witness: a complete assignment to look ahead with, which is changed; None: nothing looks ahead.
         mask: refuse places that are not free, and with a witness those that leave no complete assignment.

@@ -21,7 +21,6 @@ class Planning:
     """The plan, by the answers so far. Its answers are final.
 
     Args:
-        table: the problem.
         joining: the stage before; the first question is asked when it is done.
         mask: refuse what is no plan; without, it means the first order, the whole budget, the first way to share it.
         lookahead: refuse a plan without a witness.

@@ -40,7 +40,6 @@ class Product:
     """Pre-RA and post-RA function with blocks matched by layout position.
 
     Args:
-        pre: the function before allocation.
         post: the function after it, with as many blocks.
         wave_size: 32 or 64.
         kept: units that calls leave alone whatever their mask says: stack pointer, scratch descriptor and the like.

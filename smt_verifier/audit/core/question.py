@@ -81,7 +81,6 @@ class Question:
         Args:
             hypotheses: pairs of a pre-RA and a post-RA term that are equal, unless the first is undefined.
             expressions: terms that are results of operations.
-            goals: what must follow.
             maybe_undefined: pre-RA terms of lanes that are undefined on some paths.
         """
         for part in parts(hypotheses, expressions, _distinct(goals)) if goals else ():

@@ -57,7 +57,6 @@ class MachineRules:
 
     Attributes:
         pre: lanes of the pre-RA side, which knows the classes.
-        post: lanes of the post-RA side.
         blocks: post-RA block number for each pre-RA one, by layout position.
         allocatable: units that an allocator may hand out in this function.
         fixed_targets: physical registers that pre-RA moves write; moves stand on both sides and never pair.

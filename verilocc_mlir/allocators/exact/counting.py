@@ -69,8 +69,6 @@ def add_counting(
     """Constrain which file each range is in, by what must fit there.
 
     Args:
-        layout: the problem.
-        model: the ``CpModel``.
         frame: capacities.
         within: for each range in the model, a literal (or 1) for each file it may be in.
         instants: those counted.

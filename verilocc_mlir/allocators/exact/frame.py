@@ -18,7 +18,9 @@ from verilocc_mlir.allocators.exact.solver import load
 class Frame(Protocol):
     """How positions relate to cells in one model."""
 
-    def files(self, number: int) -> tuple[str, ...]: ...
+    def files(self, number: int) -> tuple[str, ...]:
+        """Files that range ``number`` may be in under the ceiling."""
+        ...
 
     def position(self, number: int, within: Mapping[str, Any]) -> Any:
         """A variable for where the range starts, tied to the literals that say which file it is in."""

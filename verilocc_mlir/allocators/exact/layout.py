@@ -25,12 +25,8 @@ class Layout:
     """A problem's ranges and files as the models see them.
 
     Attributes:
-        tables: the problem's tables.
-        instants: its instants.
         unified: VGPRs and AGPRs come out of one file, and some range may be in an AGPR.
-        rooms: by range id.
         grain: cells by which a range's start moves: its alignment, by range id.
-        items: by range id.
     """
 
     def __init__(self, tables: Tables) -> None:

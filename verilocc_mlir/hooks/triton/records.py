@@ -17,8 +17,6 @@ class KernelRecord:
     """One kernel that went through the hook.
 
     Attributes:
-        name: the kernel's symbol.
-        target: ``"gfx942"``.
         hash: Triton's cache key of the compilation (``CompiledKernel.hash``).
         kind: ``"proved"``, or why Triton's own stays: ``"declined"``, ours is proved, and worse by the model or not
             wanted; an ``"option"`` that only Triton's own LLVM honours,

@@ -31,8 +31,6 @@ class BatchOptions:
     """How a batch is run.
 
     Attributes:
-        settings: of every compilation.
-        keys: made of the same settings.
         store: where results are kept; None keeps none.
         reports: write the report of each input too.
         retry: try again what an earlier run did not prove.

@@ -49,7 +49,6 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
     """What was asked in a phase, in order: proofs of proposals, then audits of texts.
 
     Args:
-        record: the phase.
         links: addresses of the files of its obligations, or empty.
     """
     questions: list[Asked] = []
