@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,7 @@ from rich_click import RichCommand
 
 from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.limits import solver_limits
-from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
 
 if TYPE_CHECKING:
@@ -115,7 +113,7 @@ def audit_command(
         settings = Settings(cpu=cpu, features=features, opt_level=opt_level, tool_seconds=tool_seconds, llvm=llc)
         keep = _Temps(save_temps, kernel)
         run = audit_llvm(
-            _read(kernel),
+            read(kernel),
             kernel,
             settings,
             regalloc=regalloc,
@@ -197,13 +195,4 @@ def listing(path: str) -> Listing:
     from verilocc_mlir.results.audit import Listing
     from verilocc_mlir.toolchain.inputs import decode
 
-    return Listing(path, decode(_read(path), path))
-
-
-def _read(path: str) -> bytes:
-    if path == STDIO:
-        return sys.stdin.buffer.read()
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=path) from error
+    return Listing(path, decode(read(path), path))

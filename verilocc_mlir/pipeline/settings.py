@@ -9,6 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
 
 VERIFY_VARIABLE = "VERILOCC_VERIFY"
@@ -98,33 +100,28 @@ class Settings:
 
     def to_data(self) -> dict[str, Any]:
         """Every field as JSON values, by name."""
-        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            **values,
-            "emit": self.emit.value,
-            "effort": self.effort.value,
-            "also": [emit.value for emit in self.also],
-            "llc_options": list(self.llc_options),
-            "llvm": None if self.llvm is None else str(self.llvm),
-            "access": self.access.to_data(),
-        }
+        return msgspec.to_builtins(self, enc_hook=str)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Settings:
         """What ``to_data`` was made of; fields that are missing have their defaults.
 
         Raises:
-            TypeError, ValueError: ``data`` has an unknown field, or no such form of the result.
+            TypeError: ``data`` has an unknown field. ValueError: a field has a value of another type.
         """
-        llvm: str | Path | None = data.get("llvm")
         access: ServerAccess | Mapping[str, Any] = data.get("access", {})
-        values: dict[str, Any] = {
-            **data,
-            "emit": Emit(data.get("emit", Emit.HSACO.value)),
-            "effort": Effort(data.get("effort", Effort.FAST.value)),
-            "also": tuple(Emit(value) for value in data.get("also", ())),
-            "llc_options": tuple(data.get("llc_options", ())),
-            "llvm": None if llvm is None else Path(llvm),
-            "access": access if isinstance(access, ServerAccess) else ServerAccess.from_data(access),
-        }
-        return cls(**values)
+        _refuse_unknown(data, cls)
+        if not isinstance(access, ServerAccess):
+            _refuse_unknown(access, ServerAccess)
+        return msgspec.convert(data, cls, dec_hook=_path)
+
+
+def _refuse_unknown(data: Mapping[str, Any], kind: type[Settings | ServerAccess]) -> None:
+    unknown = data.keys() - {field.name for field in fields(kind)}
+    if unknown:
+        raise TypeError(f"{kind.__name__} has no field {min(unknown)!r}")
+
+
+def _path(_kind: type, value: Any) -> Path:
+    """The only type here that msgspec does not know."""
+    return Path(value)
