@@ -69,7 +69,7 @@ def allocate_command(
     with client_of(server, access) as client:
         from verilocc_mlir.results.allocate import AllocatedFile, AllocateReport
         from verilocc_mlir.results.documents.allocate import to_json
-        from verilocc_mlir.service.judged import judge, question, server_version
+        from verilocc_mlir.service.audited_answers import judge, question, server_version
 
         start = time.monotonic()
         chosen = "sgpr" if phase == "sgpr" else "vgpr"

@@ -95,7 +95,7 @@ def allocators_for(settings: Settings) -> Generator[Sequence[Allocator] | None, 
         yield None
         return
     with client_of(settings.server, settings.access) as client:
-        from verilocc_mlir.pipeline.asked import allocators_of
+        from verilocc_mlir.pipeline.chosen_allocators import allocators_of
         from verilocc_mlir.remote.allocator import RemoteAllocator
 
         yield allocators_of(settings, lambda s: RemoteAllocator(client, allocator=s.server_allocator))

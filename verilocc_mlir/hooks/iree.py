@@ -22,9 +22,9 @@ from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Comparison, Replace, compare_objects
+from verilocc_mlir.hooks.iree_cache import KeptModules
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_dump import LINK, Dispatch, dump_flags, read_dispatches
-from verilocc_mlir.hooks.iree_kept import KeptModules
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
 from verilocc_mlir.hooks.kernels import KernelResult, Kernels
 from verilocc_mlir.hooks.vmfb import accounted

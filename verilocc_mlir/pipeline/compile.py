@@ -15,7 +15,7 @@ from verilocc_mlir.allocators.registry import MODEL, model_is_there
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline.asked import allocators_of, checked_allocator
+from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import (
     BESIDE,

@@ -17,7 +17,7 @@ from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace
 from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
 from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, is_timing
 from verilocc_mlir.hooks.triton.versions import cache_key
-from verilocc_mlir.pipeline.asked import checked_allocator
+from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
 from verilocc_mlir.pipeline.options import member, options_in, with_options
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target
