@@ -7,7 +7,7 @@ neither gains by what its assembly text says of itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
@@ -53,14 +53,7 @@ class Standing:
     cycles: float
 
     def to_data(self) -> dict[str, Any]:
-        return {
-            "vgprs": self.vgprs,
-            "sgprs": self.sgprs,
-            "scratch_bytes": self.scratch_bytes,
-            "waves": self.waves,
-            "spills": round(self.spills, 2),
-            "cycles": round(self.cycles, 1),
-        }
+        return {**asdict(self), "spills": round(self.spills, 2), "cycles": round(self.cycles, 1)}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Compile the kernels of one module beside each other, in worker processes that stay for the next kernel.
 
-What is proved is kept by content (``verilocc_mlir.store``), so that the same kernel costs a look the second time.
+What is proved is kept by content (``verilocc_mlir.store``), so that compiling the same kernel again only reads the store.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Kernels:
             texts = [parts[name].decode() for name in (BEFORE, Emit.MIR.value)]
             report = json.loads(parts[_REPORT])
             return KernelResult(source.name, parts[_OBJECT], report, "", ExitCode.PROVED, *texts, kept=True)
-        except (KeyError, ValueError):  # whole, but not what this version keeps
+        except (KeyError, ValueError):  # an entry of another version
             return None
 
     def _kept(self, source: KernelSource, done: Result) -> KernelResult:

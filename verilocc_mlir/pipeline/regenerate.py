@@ -1,8 +1,8 @@
 """The regeneration loop on one problem: propose, prove, feed counterexamples back, at most N times; then the next
 allocator.
 
-An allocator may be anybody's. Whatever it raises, and whatever it gives, ends its attempt with the reason; a lack of
-memory, an interrupt and the end of the process are not its own affair.
+An allocator may come from another package. An exception that it raises, or an answer of the wrong form, ends its
+attempt with the reason. Lack of memory, interrupts and the end of the process are passed on.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Result:
 
     @property
     def spills(self) -> bool:
-        """By the phases' own counts: LLVM's have nothing of what is put into lanes in a text that is resumed."""
+        """Whether a phase saved registers, by its own count. LLVM's counts of a resumed text leave out saves to lanes."""
         return any(r.moves.saves for reports in self.phases.values() for r in reports)
 
 

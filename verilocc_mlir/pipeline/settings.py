@@ -14,7 +14,7 @@ import msgspec
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
 
 VERIFY_VARIABLE = "VERILOCC_VERIFY"
-"""Environment variable; where it is set, what is not said to be verified or not is."""
+"""Environment variable. Where it is set, llc's machine verifier runs unless ``Settings.verify`` says otherwise."""
 
 DEFAULT_ALLOCATOR = "deterministic"
 DEFAULT_ALLOCATOR_SECONDS = 60.0

@@ -247,7 +247,7 @@ class _Allocation:
         return [state.message() for state in states], text.encode()
 
     def _function(self, file: MirFile, function: MachineFunction, machine: Target, phase: Phase) -> _Function:
-        # Who does not take the text gets an assignment of the one that was sent.
+        # A client that does not want a text back gets an assignment for the text that it sent.
         limits = AttemptLimits(
             DEFAULT_SOLVER_SECONDS, self.attempts, self.solver, same_text=not self.request.return_mir
         )
@@ -284,7 +284,7 @@ class _Allocation:
         )
         if proposed is not None and proposed.proof is not None:
             proof = proposed.proof
-            # One question each, and none where the proposal is no answer at all; all attempts were asked in one go.
+            # A proof asks one question, or none where the proposal is no answer. All attempts were made before this.
             was_asked = proof.obligations > 0 or proof.outcome is Outcome.PROVED
             message.proof.CopyFrom(verdicts.verdict_of_proof(proof, self._asked(int(was_asked))))
         return message

@@ -212,8 +212,8 @@ class WorkerPool:
         raise draining()
 
     def _replace(self) -> None:
-        """Start a worker that belongs to no request: one with little time left must not end it, and the next one's time
-        not go into it.
+        """Start a worker that belongs to no request. So a request with little time left does not end the start, and
+        the next request does not pay for it.
         """
         task = asyncio.ensure_future(self._start_one())
         self._starting.add(task)
@@ -261,7 +261,7 @@ class WorkerPool:
 
 
 def _ask(worker: JobWorker, question: Mapping[str, object], left: float, payload: bytes) -> Message:
-    """A worker that has failed is ended by who waits for it: nobody else closes what that thread reads."""
+    """Ask a worker. One that failed is ended here: no other thread may close the pipe that this one reads."""
     try:
         if left <= 0:
             raise Late

@@ -70,9 +70,9 @@ class ServerLimits:
 
     @property
     def max_calls(self) -> int:
-        """Calls of all methods that are open at once: twice those that have a worker or wait for one, so that it is
-        the pool that refuses a call too many, with a time to come back; and some that need none of both (capabilities,
-        health's watchers, reflection, streams).
+        """Calls of all methods that may be open at once: twice as many as have a worker or wait for one, and some more
+        that need no worker (capabilities, health's watchers, reflection, streams). So the pool is what refuses a call
+        too many, and it says when to come back.
         """
         return 2 * (self.workers + self.max_waiting) + _OTHER_CALLS
 

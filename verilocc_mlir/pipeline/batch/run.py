@@ -169,7 +169,7 @@ class _Run:
         return self._deliver(one, item, result.data, result.report)
 
     def _key(self, one: _Todo, result: Result) -> str:
-        """By who really allocated: a server may come, or be replaced, while the run goes on. ``""`` for no key."""
+        """The key for whoever really allocated: a server may come, or be replaced, during the run. ``""``: no key."""
         if not result.keyed or (not result.server_version and self._options.keys.server_version == UNKNOWN_VERSION):
             return ""
         return self._options.keys.of(one.digest, result.server_version)

@@ -90,5 +90,5 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
 
 
 def _outcome(verdict: Verdict, false: int) -> Outcome | None:
-    """Of a rule's goals. The solver does not say whether it came to the end of the false ones before its limit."""
+    """Outcome of a rule's goals; None where the solver may have met its limit before it had all false goals."""
     return verdict.outcome if verdict.outcome is not Outcome.REFUTED or false else None
