@@ -1,6 +1,6 @@
 """Compile the kernels of one module beside each other, in worker processes that stay for the next kernel.
 
-What is proved is kept by content (``verilocc_mlir.store``), so that compiling the same kernel again only reads the store.
+What is proved is kept by content (``verilocc_mlir.store``): compiling the same kernel again only reads the store.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Which allocations of a file are tried, and which of them is kept.
 
 ``fast`` makes one. That one loses against LLVM's own result if it has fewer waves, or stores and reloads more by
-estimated executions. Then ``fast`` makes another without loads ahead of their use, then LLVM's. ``balanced`` and ``best`` make several, each
-proved, and keep the one with the least modelled cost (``verilocc_mlir.cost``) among those that lose nothing against
-LLVM's own.
+estimated executions. Then ``fast`` makes another without loads ahead of their use, then LLVM's.
+
+``balanced`` and ``best`` make several, each proved. They keep the one with the least modelled cost
+(``verilocc_mlir.cost``) among those that lose nothing against LLVM's own.
 """
 
 from __future__ import annotations

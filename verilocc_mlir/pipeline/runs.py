@@ -73,7 +73,7 @@ class Result:
 
     @property
     def spills(self) -> bool:
-        """Whether a phase saved registers, by its own count. LLVM's counts of a resumed text leave out saves to lanes."""
+        """Whether a phase saved registers, by its own count. LLVM's count of a resumed text has no saves to lanes."""
         return any(r.moves.saves for reports in self.phases.values() for r in reports)
 
 
