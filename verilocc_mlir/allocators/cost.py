@@ -100,7 +100,6 @@ class CostModel:
         """Relations that must all hold, and what it costs if they do not."""
 
     def of(self, starts: Sequence[int]) -> Cost:
-        """Cost when range *i* starts at cell ``starts[i]``."""
         cells = self._cells
         highest = {"vgpr": 0, "agpr": 0, "sgpr": 0}
         saved_cells: set[int] = set()

@@ -53,7 +53,6 @@ class Packing:
         return -1
 
     def place(self, item: Item, start: int) -> None:
-        """Take the cells; the caller has checked that they are free."""
         self.placed[item] = start
         for offset, mask in item.cells:
             self.occupied[start + offset] |= mask

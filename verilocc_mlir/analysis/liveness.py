@@ -64,7 +64,6 @@ class LaneLiveness:
         return self._lanes(self.live_in[block])
 
     def lanes_out(self, block: int) -> dict[int, int]:
-        """Live-out lanes of a block: virtual register to lane mask."""
         return self._lanes(self.live_out[block])
 
     def _lanes(self, bits: int) -> dict[int, int]:
@@ -105,7 +104,6 @@ def lane_liveness(
 
 
 def set_bits(bits: int) -> list[int]:
-    """Positions of the ones of ``bits``, ascending."""
     text = bin(bits)[:1:-1]
     positions: list[int] = []
     at = text.find("1")

@@ -203,7 +203,6 @@ def cost_of_assembly(
 def costs(
     functions: Sequence[Function], target: Target, trip_counts: Mapping[str, Sequence[IrLoop]] | None = None
 ) -> dict[str, KernelCost]:
-    """Costs of parsed functions by name."""
     loops_by_function = trip_counts or {}
     return {f.name: cost_of_function(f, target, loops_by_function.get(f.name, ())) for f in functions}
 

@@ -135,7 +135,6 @@ class IreeResult:
 
     @property
     def proved(self) -> bool:
-        """Whether every kernel in the file is."""
         return all(kernel.proved for kernel in self.kernels)
 
     @property

@@ -32,5 +32,4 @@ class Clock:
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process and its solver workers so far."""
     return time.process_time() + default_solver().cpu_seconds

@@ -67,7 +67,6 @@ class Option:
 
     @property
     def word(self) -> str:
-        """Its name in texts and on the command line."""
         return self.name.replace("_", "-")
 
     @property

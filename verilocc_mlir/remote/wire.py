@@ -53,7 +53,6 @@ _KIND_NAMES: dict[int, str] = {number: name for name, number in _KINDS.items()}
 
 
 def mask_bytes(mask: int) -> bytes:
-    """A lane mask as little-endian bytes, as few as needed."""
     return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
 
 

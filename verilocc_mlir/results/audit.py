@@ -92,7 +92,6 @@ class AuditRun:
         return EXIT_CODES[self.outcome]
 
     def findings(self) -> Iterator[tuple[AuditedPair, FunctionAudit, Finding]]:
-        """Every finding with its function and pair, in order."""
         for pair in self.pairs:
             for function in pair.report.functions:
                 for finding in function.findings:

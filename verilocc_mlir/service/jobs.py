@@ -155,7 +155,6 @@ def _parsed(message: _Request, payload: bytes) -> _Request:
 
 
 def solver_version() -> str:
-    """The solver behind every verdict."""
     try:
         return f"z3 {version('z3-solver')}"
     except PackageNotFoundError:

@@ -354,7 +354,6 @@ def _keep_ghosts(live: list[set[int]], function: MachineFunction, lanes: LaneMap
 
 
 def has_virtual_registers(function: MachineFunction) -> bool:
-    """Whether some phase of allocation is still to come."""
     return any(op.vreg >= 0 for b in function.blocks for i in b.instructions for op in i.all_operands)
 
 

@@ -78,7 +78,6 @@ def all_of(terms: Sequence[str]) -> str:
 
 
 def segments_of(live: LiveRange, lanes: int) -> tuple[Segment, ...]:
-    """When any of the lanes is kept."""
     segments = {segment for group in live.groups if group.lanes & lanes for segment in group.segments}
     return tuple(sorted(segments))
 

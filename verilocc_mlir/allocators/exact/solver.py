@@ -31,7 +31,6 @@ def load() -> Any:
 
 
 def available() -> bool:
-    """Whether OR-Tools can be loaded."""
     try:
         load()
     except UnsupportedError:
