@@ -23,7 +23,7 @@ from verilocc_mlir.allocators import allocator
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline import asked
+from verilocc_mlir.pipeline import chosen_allocators
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.results.documents.compile import schema
@@ -206,7 +206,7 @@ class Clashing:
 def test_refuted_is_exit_code_1_and_writes_nothing(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(asked, "allocator", lambda _, **limits: Clashing())
+    monkeypatch.setattr(chosen_allocators, "allocator", lambda _, **limits: Clashing())
     out, report = tmp_path / "k.hsaco", tmp_path / "k.json"
     command = ["compile", str(small), "-mcpu=gfx942", "-o", str(out), f"--report={report}"]
     assert run([*command, "--no-fallback"]) == 1

@@ -34,7 +34,7 @@ from verilocc_mlir.hooks.mlir_pipeline import parse_options
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.hooks.triton import hook as triton_hook
 from verilocc_mlir.hooks.triton.versions import cache_key
-from verilocc_mlir.pipeline import asked
+from verilocc_mlir.pipeline import chosen_allocators
 from verilocc_mlir.pipeline.batch.jobs import Job
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.compile import compile_module
@@ -305,7 +305,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
         return DeterministicAllocator()
 
     monkeypatch.setattr(registry, "_model", model)
-    monkeypatch.setattr(asked, "remote_allocator", _seen.remote)
+    monkeypatch.setattr(chosen_allocators, "remote_allocator", _seen.remote)
     return _seen
 
 

@@ -11,13 +11,13 @@ from urllib.parse import unquote
 
 import pytest
 from page_support import Page, assigned_cells, box_cells, read_page, shown_cells
+from pressure_oracle import peak_pressure
 from support import REPOSITORY, long
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Verdict
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.analysis.liveness import LaneSegments
-from verilocc_mlir.analysis.pressure import peak_pressure
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.pipeline.compile import Compiled, compile_module

@@ -56,7 +56,7 @@ class CompileOptions:
     """How llc is called, the same for every stage.
 
     Attributes:
-        cpu: ``"gfx942"``; no feature suffix (see ``from_target``).
+        cpu: ``"gfx942"``; no feature suffix (see ``split_target_id``).
         mattr: LLVM feature string, ``"+sramecc,-xnack"``.
         opt_level: 0 to 3, for ``-O``. The three phases exist from ``-O1`` on.
         verify: run the machine verifier after every pass of a resumed run.
@@ -72,27 +72,6 @@ class CompileOptions:
     timeout: float = DEFAULT_TIMEOUT
     extra: tuple[str, ...] = ()
     input_name: str = ""
-
-    @classmethod
-    def from_target(
-        cls,
-        target: str,
-        *,
-        mattr: str = "",
-        opt_level: int = 3,
-        verify: bool = True,
-        timeout: float = DEFAULT_TIMEOUT,
-        extra: tuple[str, ...] = (),
-        input_name: str = "",
-    ) -> CompileOptions:
-        """Options for a clang target id, ``"gfx942:sramecc+:xnack-"``; its features come after ``mattr``.
-
-        Raises:
-            InputError: the string is no target id.
-        """
-        cpu, features = split_target_id(target)
-        joined = ",".join([part for part in (mattr, features) if part])
-        return cls(cpu, joined, opt_level, verify, timeout, extra, input_name)
 
 
 def split_target_id(target: str) -> tuple[str, str]:
@@ -149,7 +128,6 @@ class StagedCompiler:
         """A user's pre-RA machine IR, parsed and verified by llc; comes back without memory-model annotations.
 
         Args:
-            mir: the text.
             reprint: as LLVM prints it, all header fields included, to be compared with what LLVM makes of it.
 
         Raises:
@@ -220,7 +198,6 @@ class StagedCompiler:
         return self._llc("direct", ir, [*(["-verify-machineinstrs"] if verify else []), f"-filetype={kind}"])
 
     def link(self, obj: bytes) -> bytes:
-        """An object file to a code object (HSACO)."""
         # lld wants a file name, and reads its own standard input through /dev/stdin.
         command = [self.toolchain.lld, "-shared", "--no-undefined", "/dev/stdin", "-o", "-"]
         return self._run(command, obj, "link").stdout

@@ -93,7 +93,6 @@ class Question:
         Args:
             hypotheses: pairs of a pre-RA and a post-RA term that are equal, unless the first is undefined.
             expressions: terms that are results of operations.
-            goals: what must follow.
             maybe_undefined: pre-RA terms of lanes that are undefined on some paths.
         """
         for part in parts(hypotheses, expressions, _distinct(goals)) if goals else ():
@@ -108,7 +107,6 @@ class Question:
                 self.groups[number].append(goal)
 
     def obligation(self, name: str) -> Obligation:
-        """SMT-LIB text that asks all goals."""
         return Obligation(name, "QF_UF", self._text.render(), tuple(self._text.goals))
 
 
