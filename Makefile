@@ -41,6 +41,8 @@ lint: venv-dev
 test: llvm lint
 	$(PYTEST) -m "not long"
 
+# llc's machine verifier is a second opinion on everything that is compiled.
+test-all: export VERILOCC_VERIFY := 1
 test-all: llvm lint
 	$(PYTEST)
 

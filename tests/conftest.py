@@ -27,8 +27,6 @@ def _cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Fixtures that live longer than a test keep what they compile here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        # llc's machine verifier is a second opinion on everything that is compiled here.
-        patch.setenv(VERIFY_VARIABLE, "1")
         yield
 
 
@@ -37,6 +35,12 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     """No test takes from the user's cache, or from another test's."""
     # Made by who needs it: to make one for each of thousands of tests takes time.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "caches" / str(next(_NUMBERS))))
+
+
+@pytest.fixture
+def machine_verifier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """llc's machine verifier as a second opinion on what the test compiles; ``make test-all`` has it for every test."""
+    monkeypatch.setenv(VERIFY_VARIABLE, "1")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from allocators_support import compiled_kernel, violations
 from builders import live, problem
 from exact_support import best, placements, small_problem
-from support import REPOSITORY, each_kernel
+from support import REPOSITORY, each_kernel, kernel_paths, long
 
 pytest.importorskip("ortools", reason="OR-Tools is an extra: requirements/exact.txt")
 
@@ -147,7 +147,9 @@ def _first_fit(question: AllocationProblem) -> list[int]:
     return Tables(question).starts(allocator("deterministic").allocate(question))
 
 
-@pytest.mark.parametrize("path", each_kernel(lambda name: "naive" in name or "lds" in name))
+@pytest.mark.parametrize(
+    "path", each_kernel(lambda name: "naive" in name) + long(*(p for p in kernel_paths() if "lds" in p.name))
+)
 def test_kernels_are_closed_and_proved(path: Path) -> None:
     for runs in compiled_kernel(path).runs.values():
         for run in runs:

@@ -169,10 +169,7 @@ def test_blocked_without_a_candidate() -> None:
     assert "no register of its class is handed out in this function" in to_text(diagnosis(asked, "vgpr1_vgpr2"))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(cases(budgets=(2, 3, 4)))
-def test_blocking_cores_are_unsatisfiable_and_irreducible(case: tuple[AllocationProblem, Proposal]) -> None:
-    asked, answer = case
+def check_blocking_cores(asked: AllocationProblem, answer: Proposal) -> None:
     found = diagnose(asked, answer, prove(asked, answer))
     staying = {r.id for r in asked.ranges} - {move.range_id for move in found.moves}
     for move in found.moves:
@@ -190,6 +187,19 @@ def test_blocking_cores_are_unsatisfiable_and_irreducible(case: tuple[Allocation
             assert proved(asked, replace(answer, registers=tuple(registers)), keep)
         else:
             assert not core
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(cases(budgets=(2, 3, 4)))
+def test_a_few_blocking_cores_are_unsatisfiable_and_irreducible(case: tuple[AllocationProblem, Proposal]) -> None:
+    check_blocking_cores(*case)
+
+
+@pytest.mark.long
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(cases(budgets=(2, 3, 4)))
+def test_blocking_cores_are_unsatisfiable_and_irreducible(case: tuple[AllocationProblem, Proposal]) -> None:
+    check_blocking_cores(*case)
 
 
 @pytest.mark.parametrize("path", SMALL, ids=path_names(SMALL))
