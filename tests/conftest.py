@@ -37,6 +37,15 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "caches" / str(next(_NUMBERS))))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What a fixture makes for a whole module is made once: one process runs all tests that use it."""
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+        if any(fixture[-1].scope == "module" for fixture in fixtures.values() if fixture):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture
 def machine_verifier(monkeypatch: pytest.MonkeyPatch) -> None:
     """llc's machine verifier as a second opinion on what the test compiles; ``make test-all`` has it for every test."""

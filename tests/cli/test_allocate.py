@@ -76,6 +76,7 @@ def test_a_text_comes_back_allocated_and_llvm_goes_on_from_it(
     run_llc(done.read_text(), "gfx942", "-start-after=virtregrewriter,2", "-verify-machineinstrs")
 
 
+@pytest.mark.long
 def test_several_files_go_in_one_stream(sources: list[Path], server: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, found = allocate(sources, server, "-q", "-o", str(out))

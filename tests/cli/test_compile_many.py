@@ -228,6 +228,7 @@ def test_what_cannot_work_is_said_before_any_work(
     assert sorted(path.name for path in source.iterdir()) == sorted(files)
 
 
+@pytest.mark.long
 def test_results_go_beside_the_inputs_and_a_table_to_standard_output(
     batch: Batch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,7 +257,7 @@ def test_the_summary_may_go_to_standard_output(batch: Batch, capsys: pytest.Capt
     assert "[1/1]" not in shown.err
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, *long(signal.SIGTERM)])
+@pytest.mark.parametrize("stop", long(signal.SIGINT, signal.SIGTERM))
 def test_an_interrupted_run_goes_on_where_it_was(stop: signal.Signals, batch: Batch, tmp_path: Path) -> None:
     kernels(batch.source, 3)
     slow = faulty_llc(tmp_path / "llc", "times5", 'if [ ! -e "$0.go" ]; then echo $$ $PPID >> "$0.log"; sleep 600; fi')

@@ -136,6 +136,7 @@ def test_the_committed_list_has_what_the_benchmarks_need() -> None:
     assert any(k.llvm.vgpr_spills for k in kernels if k.cell.target == "gfx942")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", ["mlir", *long(*(s for s in SOURCES if s != "mlir"))])
 def test_a_listed_kernel_is_made_again_byte_for_byte(source: str, tmp_path: Path) -> None:
     needs(source)

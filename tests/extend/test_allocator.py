@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support import REPOSITORY
+from support import REPOSITORY, long
 
 from verilocc_mlir.allocators import allocator, allocator_names
 from verilocc_mlir.allocators.plugins import GROUP
@@ -48,7 +48,7 @@ def verilocc(site: Path, *arguments: str | Path) -> subprocess.CompletedProcess[
     )
 
 
-@pytest.mark.parametrize("cpu", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("cpu", ["gfx950", *long("gfx90a", "gfx942", "gfx1100", "gfx1201")])
 def test_compile_finds_it_and_proves_what_it_says(site: Path, demo_kernels: Path, tmp_path: Path, cpu: str) -> None:
     source, report = demo_kernels / f"attn_d64.{cpu}.opt.ll", tmp_path / "report.json"
     arguments = ["compile", source, f"-mcpu={cpu}", "--allocator=mine", "--no-fallback", "-o", tmp_path / "k.hsaco"]

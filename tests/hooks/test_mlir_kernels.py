@@ -31,6 +31,7 @@ def test_the_space_is_large_and_every_name_is_of_one_configuration() -> None:
             assert all(config.target == target for config in first)
 
 
+@pytest.mark.long
 def test_samples_are_reproducible_distinct_and_spread() -> None:
     configs = list(sample(500, 7))
     assert configs == list(sample(500, 7))

@@ -361,6 +361,7 @@ def test_an_object_of_no_bindings_is_a_type_error() -> None:
         Bindings.of(3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("package", lowering_bindings()[:1])
 @pytest.mark.parametrize("chip", ["gfx942", *long("gfx1100")])
 def test_the_example_runs(package: str, chip: str, tmp_path: Path) -> None:

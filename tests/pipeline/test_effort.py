@@ -15,7 +15,7 @@ import pytest
 from allocation import with_attributes
 from builders import kernel, loads, loop, many_scalars, stores
 from spilling_support import TARGETS
-from support import DEMO_KERNELS, llc
+from support import DEMO_KERNELS, few, llc
 
 from smt_verifier.audit import Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
@@ -74,7 +74,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("effort", list(Effort))
+@pytest.mark.parametrize("effort", few((Effort.BEST,), Effort))
 @pytest.mark.parametrize(("ir", "cpu"), CASES)
 def test_no_effort_loses_waves_or_spills_more_than_llvm(ir: str, cpu: str, effort: Effort) -> None:
     done = compiled(ir, cpu, effort)
@@ -237,7 +237,7 @@ def test_where_ours_has_fewer_waves_llvms_is_kept() -> None:
     assert {p.allocator for p in function.phases} == {"llvm"}
 
 
-@pytest.mark.parametrize("effort", Effort)
+@pytest.mark.parametrize("effort", few((Effort.FAST, Effort.BEST), Effort))
 def test_what_is_not_proved_takes_the_place_of_nothing_that_is(monkeypatch: pytest.MonkeyPatch, effort: Effort) -> None:
     """Also where results may be unproved: both phases of ours are audited first, what is tried after that is not."""
     audit, calls = phase_module.audit_function, count(1)

@@ -30,6 +30,7 @@ from service_support import (
 from verilocc.v1 import allocation_service_pb2 as allocation
 
 
+@pytest.mark.long
 def test_an_address_in_use(tmp_path: Path) -> None:
     with serving("--metrics=127.0.0.1:0", listen=f"unix:{tmp_path}/s") as served, connected(served.address) as client:
         assert "in use" in start_fails(f"--listen=unix:{tmp_path}/s")
@@ -119,6 +120,7 @@ def test_the_end_waits_for_what_was_accepted(tmp_path: Path) -> None:
         assert served.event("ended")["finished"] is True
 
 
+@pytest.mark.long
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     environment = {"VERILOCC_TEST_DIRECTORY": str(tmp_path)}
@@ -141,6 +143,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         assert served.event("ended")["finished"] is False
 
 
+@pytest.mark.long
 def test_calls_that_outlast_the_time_to_drain_are_given_up(tmp_path: Path) -> None:
     environment = {"VERILOCC_TEST_DIRECTORY": str(tmp_path)}
     with (

@@ -107,9 +107,10 @@ def sweep(seed: int, cpu: str, count: int) -> None:
         assert_equal(file.preamble, function, cpu)
 
 
+@pytest.mark.parametrize("count", [4, *long(12)])
 @pytest.mark.parametrize("cpu", SOME)
-def test_random_attributes(cpu: str) -> None:
-    sweep(1, cpu, 12)
+def test_random_attributes(cpu: str, count: int) -> None:
+    sweep(1, cpu, count)
 
 
 @pytest.mark.long
