@@ -39,8 +39,8 @@ def kernel_paths() -> list[Path]:
 
 
 _QUICK = {
-    "attn_d64.gfx1201.opt", "attn_d64.gfx950", "gemm_mma_lds.gfx942.opt", "gemm_naive.gfx1100.opt", "gemm_naive.gfx90a",
-    "torch_linear_f16.k0.gfx1100",
+    "attn_d64.gfx950", "gemm_mma_lds.gfx1201.opt", "gemm_mma_lds.gfx942.opt", "gemm_naive.gfx1100.opt",
+    "gemm_naive.gfx90a", "torch_linear_f16.k0.gfx1100",
 }  # fmt: skip
 
 

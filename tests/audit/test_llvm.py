@@ -23,7 +23,7 @@ from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, long, run_llc
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 
-TARGETS = ["gfx90a", "gfx1250", *long("gfx942", "gfx950", "gfx1100", "gfx1201")]
+TARGETS = ["gfx1250", *long("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")]
 
 """16-bit values, f64 division, scratch, atomics, wide arguments and an empty kernel."""
 
@@ -118,7 +118,7 @@ def test_other_allocators_and_forced_spilling(path: Path, forced: str, allocator
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 @pytest.mark.parametrize("cpu", ["gfx1100", *long("gfx90a")])
-@pytest.mark.parametrize("text", [DIVERGENT, MIXED], ids=["divergent", "mixed"])
+@pytest.mark.parametrize("text", [DIVERGENT, *long(MIXED)], ids=["divergent", "mixed"])
 def test_divergent_code_by_every_allocator(text: str, cpu: str, allocator: str) -> None:
     pre = without_lane_copies(run_llc(text, cpu, "-stop-before=greedy,0", "-enable-ipra=0", mir=False))
     for phase in (0, 2):

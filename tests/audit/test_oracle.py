@@ -28,8 +28,7 @@ SEEDED = [
     "changed immediate", "changed opcode", "inverted branch", "deleted instruction", "duplicated instruction",
 ]  # fmt: skip
 TOLD_QUICKLY = (
-    "wrong register read", "lost back-edge copy", "wrong copy", "dropped reload", "moved under a narrower EXEC",
-    "clobbered by a call", "undef flag added", "inverted branch",
+    "lost back-edge copy", "wrong copy", "moved under a narrower EXEC", "clobbered by a call", "inverted branch",
 )  # fmt: skip
 
 
@@ -78,9 +77,7 @@ def test_seeded_faults_are_told_apart(name: str, each: int) -> None:
 
 
 @pytest.mark.parametrize("each", [1, *long(4)])
-@pytest.mark.parametrize(
-    "name", few(("register renamed", "round trip"), [c.name for c in CLASSES.values() if c.equivalent])
-)
+@pytest.mark.parametrize("name", few(("register renamed",), [c.name for c in CLASSES.values() if c.equivalent]))
 def test_equivalent_edits_make_no_difference(name: str, each: int) -> None:
     made = 0
     for number, subject in enumerate(samples()):

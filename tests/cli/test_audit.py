@@ -127,6 +127,7 @@ def test_walkthrough_dropped_copy(gemm: tuple[Path, Path], capsys: pytest.Captur
     assert "and 1 more use that this makes wrong" in shown
 
 
+@pytest.mark.long
 def test_walkthrough_mixed_up_spill_slot(capsys: pytest.CaptureFixture[str]) -> None:
     tight = (KERNELS / "attn_d64.gfx942.opt.ll").read_text()
     limit = '"amdgpu-agpr-alloc"="0"'

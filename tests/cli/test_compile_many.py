@@ -139,6 +139,7 @@ def test_a_store_on_a_full_disk_is_one_warning(
     assert batch.entries() == []
 
 
+@pytest.mark.long
 def test_a_store_that_cannot_be_made_is_one_warning(batch: Batch) -> None:
     batch.store.write_text("a file")
     kernels(batch.source, 2)
@@ -168,6 +169,7 @@ def test_one_bad_file_does_not_stop_the_others(batch: Batch, capsys: pytest.Capt
     assert {i["input"]: i["message"] for i in again["inputs"]} == {i["input"]: i["message"] for i in found["inputs"]}
 
 
+@pytest.mark.long
 def test_the_exit_code_is_the_gravest(batch: Batch, demo_kernels: Path) -> None:
     kernels(batch.source, 1)
     text = (demo_kernels / "attn_d64.gfx942.opt.ll").read_text()
@@ -184,6 +186,7 @@ def test_the_exit_code_is_the_gravest(batch: Batch, demo_kernels: Path) -> None:
     assert batch.run("--no-fallback", "--no-spill")["exit_code"] == 2
 
 
+@pytest.mark.long
 def test_a_result_that_cannot_be_written_is_an_error_of_its_input(batch: Batch) -> None:
     kernels(batch.source, 2)
     (batch.out / "k3.hsaco").mkdir(parents=True)
@@ -247,6 +250,7 @@ def test_results_go_beside_the_inputs_and_a_table_to_standard_output(
     ]
 
 
+@pytest.mark.long
 def test_the_summary_may_go_to_standard_output(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
     kernels(batch.source, 1)
     command = ["compile-many", str(batch.source), f"-mcpu={CPU}", "--no-cache", "--report=-", "--no-progress"]
@@ -322,6 +326,7 @@ def test_late_and_killed_jobs_are_unknown_and_the_rest_is_done(batch: Batch, tmp
     assert len(batch.entries()) == 2
 
 
+@pytest.mark.long
 def test_two_runs_do_not_write_into_one_directory_at_once(
     batch: Batch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

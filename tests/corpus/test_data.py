@@ -216,6 +216,7 @@ def test_a_kernel_that_is_too_long_is_refused_not_cut() -> None:
         kernel_records(first_cell("mlir", "conv", "gfx942"), Recipe(1, limits=KernelLimits(instructions=50)))
 
 
+@pytest.mark.long
 def test_parts_follow_the_configuration_whatever_the_target_and_the_budget() -> None:
     some = list(islice(cells(0), 5000))
     by_configuration: dict[str, set[str]] = {}

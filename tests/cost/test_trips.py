@@ -80,6 +80,7 @@ def test_a_bound_that_is_not_constant_is_not_guessed(cpu: str) -> None:
         assert (found.source, found.trips) == ("default", DEFAULT_TRIPS)
 
 
+@pytest.mark.long
 def test_the_kernels_at_hand_agree_with_scalar_evolution() -> None:
     seen = 0
     for path in kernel_paths():

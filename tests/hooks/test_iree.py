@@ -230,6 +230,7 @@ def test_command_line_writes_file_report_and_temporaries(tmp_path: Path, capsys:
     assert (temps / "add_dispatch_0.hsaco").read_bytes() in out.read_bytes()
 
 
+@pytest.mark.long
 def test_only_proved_writes_nothing_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = tmp_path / "add.mlir", tmp_path / "add.vmfb"
     source.write_text(ADD)

@@ -260,6 +260,7 @@ def test_on_a_gpu_module_itself_the_pass_fails(package: str) -> None:
             manager.run(operations(module)["gpu.module"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("package", all_bindings()[:1])
 def test_what_the_target_asks_for_reaches_the_code_object(package: str) -> None:
     session = Session(package)

@@ -132,6 +132,7 @@ def test_attention_over_a_dynamic_sequence_gets_a_mask_and_computes_the_same(
     torch.testing.assert_close(got, attention(*longer), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.long
 @without_gpu
 def test_torch_compile_without_a_gpu_compiles_and_runs_eagerly() -> None:
     module, inputs = linear()

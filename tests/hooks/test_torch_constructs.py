@@ -122,7 +122,7 @@ CONSTRUCTS = {
 }
 
 
-QUICK = ("in place", "buffers", "masks")
+QUICK = ("masks",)
 
 
 @pytest.mark.parametrize("name", [*QUICK, *long(*(name for name in CONSTRUCTS if name not in QUICK))])
@@ -149,6 +149,7 @@ def test_what_is_no_tensor_comes_back(tmp_path: Path) -> None:
         imported.signature.call(list, (inputs[0], 4), {})
 
 
+@pytest.mark.long
 def test_an_argument_that_is_changed_is_changed_in_the_caller(tmp_path: Path) -> None:
     def changing(x: Any, y: Any) -> Any:
         y.relu_()
@@ -251,7 +252,7 @@ def test_a_function_that_drops_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [nn.Dropout(0.0), nn.Dropout(0.5).eval(), nn.BatchNorm1d(4).eval(), nn.LayerNorm(4)], ids=repr
+    "part", [nn.Dropout(0.0), *long(nn.Dropout(0.5).eval(), nn.BatchNorm1d(4).eval(), nn.LayerNorm(4))], ids=repr
 )
 def test_a_wrapper_in_training_around_evaluated_parts_is_taken(part: Any) -> None:
     module = Parts(nn.Linear(4, 4))
@@ -299,6 +300,7 @@ def test_the_exported_program_is_left_as_it_was() -> None:
     assert text(import_module(exported, ())) == text(first)
 
 
+@pytest.mark.long
 def test_what_iree_cannot_compile_is_named_as_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A convolution with a stride and one pixel left: IREE 3.13 makes a linalg operation of it that does not verify."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

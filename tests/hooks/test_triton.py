@@ -168,6 +168,7 @@ def test_only_the_targets_asked_for() -> None:
         hook.install(allocator="nobody")
 
 
+@pytest.mark.long
 def test_an_intrinsic_that_llvm_lacks_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
     variant = smallest("matmul")
@@ -512,6 +513,7 @@ def test_every_option_reaches_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
         hook.install(replace="sometimes")
 
 
+@pytest.mark.long
 def test_without_always_tritons_own_stays_where_ours_is_worse_or_not_wanted() -> None:
     hook.install(replace="always")
     ours = build_sum("gfx942", 128)
@@ -585,6 +587,7 @@ def tuned_sum(device: Device) -> list[bytes]:
     return device.loaded
 
 
+@pytest.mark.long
 def test_configurations_are_timed_as_tritons_and_the_chosen_one_is_proved(device: Device) -> None:
     alone = tuned_sum(device)[:3]
     hook.install(replace="always")

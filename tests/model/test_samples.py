@@ -77,6 +77,7 @@ def test_the_cheapest_of_the_samples_is_proposed_and_proved(random_model: Path, 
     assert four.allocate(problem) == proposal
 
 
+@pytest.mark.long
 def test_what_is_drawn_before_the_time_is_up_counts(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problem, _ = answered(*KERNELS[0])
     drawn: list[int] = []

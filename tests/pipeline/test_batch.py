@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from batch_support import CPU, SETTINGS, faulty_llc, job, kernel, kernels
 from process_support import gone, lines_of
-from support import REPOSITORY
+from support import REPOSITORY, few
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, VeriloccError
@@ -238,6 +238,7 @@ def test_workers_give_what_a_compilation_gives() -> None:
         assert says in results[number].message
 
 
+@pytest.mark.long
 def test_a_verdict_that_is_not_proved_has_its_reason_and_no_data(demo_kernels: Path) -> None:
     text = (demo_kernels / "attn_d64.gfx942.opt.ll").read_text()
     agprs = '"amdgpu-agpr-alloc"="0"'
@@ -249,7 +250,7 @@ def test_a_verdict_that_is_not_proved_has_its_reason_and_no_data(demo_kernels: P
     assert result.report is not None
 
 
-@pytest.mark.parametrize(("times", "outcome"), [(1, Outcome.PROVED), (2, Outcome.UNKNOWN)])
+@pytest.mark.parametrize(("times", "outcome"), few([(1, Outcome.PROVED)], [(1, Outcome.PROVED), (2, Outcome.UNKNOWN)]))
 def test_a_worker_that_is_killed_costs_its_job_a_second_try(
     times: int, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +277,7 @@ def test_a_job_over_its_time_ends_with_everything_it_started(tmp_path: Path, mon
         assert all(gone(int(pid)) for pid in line.split())
 
 
+@pytest.mark.long
 def test_a_job_over_its_memory_is_unknown_and_the_next_one_is_done() -> None:
     given = [job(n, 3 + n) for n in range(3)]
     results = {r.number: r for r in LocalExecutor(1, 60, "batch_support:hungry", 768).run(given)}
@@ -284,6 +286,7 @@ def test_a_job_over_its_memory_is_unknown_and_the_next_one_is_done() -> None:
     assert not results[1].final
 
 
+@pytest.mark.long
 def test_closing_ends_what_is_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = faulty_llc(tmp_path / "llc", "times4", 'echo $$ $PPID >> "$0.log"; sleep 600')
     monkeypatch.setenv("VERILOCC_LLC", str(slow))

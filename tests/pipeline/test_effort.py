@@ -74,6 +74,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("effort", few((Effort.BEST,), Effort))
 @pytest.mark.parametrize(("ir", "cpu"), CASES)
 def test_no_effort_loses_waves_or_spills_more_than_llvm(ir: str, cpu: str, effort: Effort) -> None:
@@ -176,6 +177,7 @@ def test_what_costs_less_is_kept() -> None:
     assert cycles[Effort.BEST] <= cycles[Effort.BALANCED] <= cycles[Effort.FAST]
 
 
+@pytest.mark.long
 def test_the_note_says_what_was_tried_and_kept() -> None:
     ir = pressed(16)
     assert compiled(ir, "gfx1100", Effort.FAST).report.notes == ()
@@ -194,6 +196,7 @@ def test_the_note_says_what_was_tried_and_kept() -> None:
     assert int(figure[1]) == round(sum(c.cycles for c in cost(best, "gfx1100").values()))
 
 
+@pytest.mark.long
 def test_best_is_the_same_every_time() -> None:
     ir = pressed(16)
     again = compile_module(
@@ -237,7 +240,7 @@ def test_where_ours_has_fewer_waves_llvms_is_kept() -> None:
     assert {p.allocator for p in function.phases} == {"llvm"}
 
 
-@pytest.mark.parametrize("effort", few((Effort.FAST, Effort.BEST), Effort))
+@pytest.mark.parametrize("effort", few((Effort.FAST,), Effort))
 def test_what_is_not_proved_takes_the_place_of_nothing_that_is(monkeypatch: pytest.MonkeyPatch, effort: Effort) -> None:
     """Also where results may be unproved: both phases of ours are audited first, what is tried after that is not."""
     audit, calls = phase_module.audit_function, count(1)
@@ -284,7 +287,7 @@ def test_where_nothing_of_our_text_is_proved_llvms_of_a_plain_compile_is_kept(
     assert any("plain compile" in note for note in done.report.notes)
 
 
-@pytest.mark.parametrize("effort", Effort)
+@pytest.mark.parametrize("effort", few((Effort.FAST,), Effort))
 def test_a_tool_that_fails_on_what_is_tried_beside_does_not_end_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, effort: Effort
 ) -> None:
@@ -425,6 +428,7 @@ def vgpr_phase(data: dict[str, object]) -> dict[str, object]:
     return functions[0]["phases"][-1]
 
 
+@pytest.mark.long
 def test_levels_of_both_kinds_go_together(source: Path, tmp_path: Path) -> None:
     status, data = report_of(source, tmp_path, "-O2", "-O=balanced")
     assert status == 0

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -40,21 +40,16 @@ def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def broken_in(output: str) -> set[str]:
-    """Names of the contracts that are broken, by what import-linter prints."""
-    return set(re.findall(r"^(\S.*) BROKEN", output, re.MULTILINE))
-
-
 def broken(directory: Path) -> set[str]:
     """Names of the contracts that are broken."""
     done = lint_imports(directory)
-    names = broken_in(done.stdout)
+    names = set(re.findall(r"^(\S.*) BROKEN", done.stdout, re.MULTILINE))
     assert bool(names) == bool(done.returncode), done.stdout + done.stderr
     return names
 
 
-@pytest.fixture(scope="module", name="copy")
-def _copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", name="tree")
+def _tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The packages and their configuration, to be broken on purpose and mended again."""
     directory = tmp_path_factory.mktemp("tree")
     ignore = shutil.ignore_patterns("__pycache__", "*.dat", "weights")
@@ -70,8 +65,8 @@ def test_the_contracts_hold() -> None:
     assert broken(REPOSITORY) == set()
 
 
-def test_the_copy_is_whole(copy: Path) -> None:
-    assert broken(copy) == set()
+def test_the_copy_is_whole(tree: Path) -> None:
+    assert broken(tree) == set()
 
 
 ARROWS = [
@@ -156,11 +151,32 @@ class _Prepared:
         return self.graph
 
 
-@pytest.fixture(scope="module", name="graph")
-def _graph() -> Any:
-    """The import graph of the repository: most of what a run of import-linter takes."""
-    packages = tuple(PACKAGES)
-    return pytest.importorskip("grimp").build_graph(*packages, include_external_packages=True, cache_dir=None)
+class _Linter:
+    """import-linter in this process, on the import graph of the repository."""
+
+    def __init__(self) -> None:
+        import_module("importlinter.configuration").configure()
+        self._settings = import_module("importlinter.application.app_config").settings
+        self._use_cases = import_module("importlinter.application.use_cases")
+        self.graph = self._settings.GRAPH_BUILDER.build([*PACKAGES], None, include_external_packages=True)
+        configuration = str(REPOSITORY / "pyproject.toml")
+        self._options = self._use_cases.read_user_options(configuration)
+        # Registers the types of the contracts too.
+        assert self._use_cases.lint_imports(configuration, cache_dir=None)
+
+    def broken(self, graph: Any, name: str) -> set[str]:
+        """Names of the contracts with this name in theirs that are broken by a graph."""
+        self._settings.configure(GRAPH_BUILDER=_Prepared(graph))
+        options = copy(self._options)
+        options.contracts_options = [each for each in options.contracts_options if name in each["name"]]
+        report = self._use_cases.create_report(options, cache_dir=None)
+        return {contract.name for contract, check in report.get_contracts_and_checks() if not check.kept}
+
+
+@pytest.fixture(scope="module")
+def linter() -> _Linter:
+    pytest.importorskip("importlinter", reason="import-linter is not installed: make test installs it")
+    return _Linter()
 
 
 def imported_modules(lines: str) -> Iterator[str]:
@@ -173,16 +189,9 @@ def imported_modules(lines: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("module", "lines", "contract"), ARROWS)
-def test_a_seeded_arrow_breaks_its_contract(
-    graph: Any,
-    module: str,
-    lines: str,
-    contract: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_seeded_arrow_breaks_its_contract(linter: _Linter, module: str, lines: str, contract: str) -> None:
     importer = ".".join(Path(module).with_suffix("").parts).removeprefix("model.")
-    seeded = deepcopy(graph)
+    seeded = deepcopy(linter.graph)
     assert importer in seeded.modules
     for imported in imported_modules(lines):
         if imported.partition(".")[0] in PACKAGES:
@@ -190,24 +199,17 @@ def test_a_seeded_arrow_breaks_its_contract(
         elif imported not in seeded.modules:
             seeded.add_module(imported, is_squashed=True)
         seeded.add_import(importer=importer, imported=imported)
-    import_module("importlinter.configuration").configure()
-    settings = import_module("importlinter.application.app_config").settings
-    monkeypatch.setattr(settings, "GRAPH_BUILDER", _Prepared(seeded))
-    use_cases = import_module("importlinter.application.use_cases")
-    kept = use_cases.lint_imports(config_filename=str(REPOSITORY / "pyproject.toml"))
-    names = broken_in(capsys.readouterr().out)
-    assert not kept
-    assert any(contract in name for name in names), names
+    assert linter.broken(seeded, contract)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("module", "lines", "contract"), ARROWS)
-def test_a_seeded_line_breaks_its_contract(copy: Path, module: str, lines: str, contract: str) -> None:
-    path = copy / module
+def test_a_seeded_line_breaks_its_contract(tree: Path, module: str, lines: str, contract: str) -> None:
+    path = tree / module
     whole = path.read_text()
     path.write_text(f"{whole}\n{lines}\n")
     try:
-        names = broken(copy)
+        names = broken(tree)
     finally:
         path.write_text(whole)
     assert any(contract in name for name in names), names
@@ -223,17 +225,17 @@ def test_a_seeded_line_breaks_its_contract(copy: Path, module: str, lines: str, 
         ("smt_verifier/audit/novelty", "smt_verifier/audit/core/check.py", CORE),
     ],
 )
-def test_a_new_package_is_refused_until_it_is_listed(copy: Path, package: str, user: str | None, contract: str) -> None:
-    (copy / package).mkdir()
-    (copy / package / "__init__.py").touch()
-    path = copy / (user or "verilocc_mlir/version.py")
+def test_a_new_package_is_refused_until_it_is_listed(tree: Path, package: str, user: str | None, contract: str) -> None:
+    (tree / package).mkdir()
+    (tree / package / "__init__.py").touch()
+    path = tree / (user or "verilocc_mlir/version.py")
     whole = path.read_text()
     if user:
         path.write_text(f"{whole}\nimport {package.replace('/', '.')}\n")
     try:
-        names = broken(copy)
+        names = broken(tree)
     finally:
-        shutil.rmtree(copy / package)
+        shutil.rmtree(tree / package)
         path.write_text(whole)
     assert any(contract in name for name in names), names
 

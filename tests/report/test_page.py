@@ -137,6 +137,7 @@ def test_what_is_read_off_the_text_is_what_was_assigned(name: str) -> None:
     assert box_cells(theirs.boxes) != box_cells(assigned_boxes(record.problem, record.proposal))  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_llvms_placement_names_the_registers_of_its_text() -> None:
     """Every virtual operand of a paired instruction is in the register that LLVM wrote there."""
     _, recording = tight()
@@ -334,6 +335,7 @@ def test_costs_are_those_of_the_code() -> None:
     assert any(re.search(rf"total.*{cost.cycles:,.0f} cycles", e.text) for e in page.of("tr"))
 
 
+@pytest.mark.long
 def test_our_spills_say_why() -> None:
     done, recording = compiled(tight_text(), "gfx942", effort="fast")
     phase = done.report.functions[0].phases[-1]

@@ -115,6 +115,7 @@ def test_a_stream_answers_every_request(real: Real, problem: AllocationProblem) 
         assert answer.functions[0].outcome == verdict_pb2.OUTCOME_PROVED
 
 
+@pytest.mark.long
 def test_a_defect_of_the_server_in_this_process_is_said(problem: AllocationProblem) -> None:
     def factory(_: str) -> Any:
         raise ZeroDivisionError("a defect")
@@ -191,6 +192,7 @@ def test_a_stream_whose_answers_nobody_asked_for_is_an_error(problem: Allocation
             list(answers)
 
 
+@pytest.mark.long
 def test_a_stream_that_ends_early_leaves_an_error_for_the_rest(problem: AllocationProblem) -> None:
     only_one = answering(honest, ids=lambda number: [number] if number == "1" else [])
     with only_one as asked, Client(asked.address) as client:

@@ -68,6 +68,7 @@ def test_what_says_that_it_is_ready_has_its_solvers(tmp_path: Path) -> None:
         assert [children(worker) for worker in workers] == solvers
 
 
+@pytest.mark.long
 def test_a_server_whose_solver_does_not_load_is_not_ready(tmp_path: Path) -> None:
     (tmp_path / "z3").mkdir()
     (tmp_path / "z3" / "__init__.py").write_text("raise ImportError('a library that is not there')\n")
@@ -77,6 +78,7 @@ def test_a_server_whose_solver_does_not_load_is_not_ready(tmp_path: Path) -> Non
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.long
 def test_terms_that_cannot_be_loaded_are_one_message(tmp_path: Path) -> None:
     with serving_terms(f"unix:{tmp_path}/s", terms="no_such_module:TERMS") as served:
         assert served.process.wait(SECONDS) != 0

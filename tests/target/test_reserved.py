@@ -18,7 +18,7 @@ from verilocc_mlir.target.registers import physical_register
 from verilocc_mlir.target.reserved import Allocatable, allocatable
 from verilocc_mlir.target.targets import TARGETS, target
 
-QUICK = ("gfx942", "gfx1100")
+QUICK = ("gfx1100",)
 SOME = [*QUICK, *long(*(t for t in TARGETS if t not in QUICK))]
 
 TRIPLE = 'target triple = "amdgcn-amd-amdhsa"\n'
