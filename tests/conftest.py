@@ -39,11 +39,19 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a fixture makes for a whole module is made once: one process runs all tests that use it."""
+    """What a fixture makes for a module or a package is made once: one process runs all tests that use it."""
     for item in items:
-        fixtures = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
-        if any(fixture[-1].scope == "module" for fixture in fixtures.values() if fixture):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        if (group := _shared(item)) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _shared(item: pytest.Item) -> str:
+    """The package or else the module whose fixtures a test shares with others."""
+    known = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    fixtures = [definitions[-1] for definitions in known.values() if definitions]
+    packages = [f.baseid for f in fixtures if f.scope == "session" and f.baseid.count("/") == 1]
+    modules = [item.nodeid.partition("::")[0] for f in fixtures if f.scope == "module"]
+    return (packages + modules + [""])[0]
 
 
 @pytest.fixture

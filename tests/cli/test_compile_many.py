@@ -108,6 +108,7 @@ def test_what_changed_is_done_again(batch: Batch) -> None:
     assert len(batch.entries()) == 2 + 2 + 1 + 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", [lambda d: d[:-1] + bytes([d[-1] ^ 1]), *long(lambda d: d[:-100], lambda _: b"")])
 def test_damaged_entries_are_compiled_again(batch: Batch, damage: Any) -> None:
     kernels(batch.source, 1)
@@ -122,6 +123,7 @@ def test_damaged_entries_are_compiled_again(batch: Batch, damage: Any) -> None:
     assert batch.origins() == {"k3": "cache"}
 
 
+@pytest.mark.long
 def test_a_store_on_a_full_disk_is_one_warning(
     batch: Batch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -116,6 +116,7 @@ def test_substituting_iree_s_own_objects_changes_nothing(tmp_path: Path, monkeyp
     assert compile_mlir(source, target="gfx1201").vmfb == plain.read_bytes()
 
 
+@pytest.mark.long
 def test_a_kernel_that_fails_is_left_as_iree_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(directory: Path, major: int) -> Sequence[hook.Dispatch]:
         first, second = read_dispatches(directory, major)

@@ -85,6 +85,7 @@ def test_results_come_back_as_torch_has_them(dtype: str, tmp_path: Path, compile
     assert torch.equal(got, flipped(*inputs))
 
 
+@pytest.mark.long
 def test_nested_arguments_and_results_keep_their_form(tmp_path: Path, compiled: TorchModule) -> None:
     def both(pair: tuple[Any, Any], scale: Any) -> dict[str, Any]:
         return {"sum": pair[0] + pair[1], "scaled": [pair[0] * scale]}

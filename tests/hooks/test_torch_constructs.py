@@ -199,6 +199,7 @@ def attention_mask(kind: str, query: Any, key: Any) -> Any:
     }.get(kind)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dynamic", [False, *long(True)])
 @pytest.mark.parametrize("kind", ["causal", *long("grouped", "none", "two dimensions", "four", "added", "of keys")])
 def test_attention_is_one_operation_and_computes_the_same(kind: str, dynamic: bool, tmp_path: Path) -> None:

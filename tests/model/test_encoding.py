@@ -100,6 +100,7 @@ def test_an_assignment_that_breaks_a_rule_is_no_label() -> None:
         windows_of(problem, registers)
 
 
+@pytest.mark.long
 def test_every_window_begins_with_the_header_and_fits() -> None:
     problem, proposal = answered("attn_d64.gfx90a", "vgpr")
     windows = windows_of(problem, proposal.registers, limit=512)

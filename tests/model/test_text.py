@@ -122,6 +122,7 @@ def test_plans_are_found_in_text() -> None:
     assert batch.size == len(planning.tokens)
 
 
+@pytest.mark.long
 def test_answers_come_by_falling_score() -> None:
     wanted = likelihoods()
     assert sum(np.exp(v) for v in wanted.values()) == pytest.approx(1.0, abs=1e-5)
@@ -144,6 +145,7 @@ def test_answers_come_by_falling_score() -> None:
     assert list(choice.ranked([((), after(()))], 0, options, look)) == [w for w in found if w in options]
 
 
+@pytest.mark.long
 def test_a_draft_stands_where_nothing_can_be_better() -> None:
     wanted = likelihoods()
     best = max(wanted, key=lambda w: wanted[w])

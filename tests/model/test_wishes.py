@@ -44,6 +44,7 @@ def proved(asked: AllocationProblem, episode: Episode) -> bool:
     return prove(asked, Proposal(PROBLEM_VERSION, "test", episode.registers())).outcome is Outcome.PROVED
 
 
+@pytest.mark.long
 def test_places_that_meet_more_cost_less_and_are_proved() -> None:
     table = table_of(PAIRED)
     plain, meeting = Episode(table), Episode(table)

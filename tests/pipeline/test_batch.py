@@ -148,6 +148,7 @@ def test_a_journal_remembers_the_last_of_each_name(tmp_path: Path) -> None:
         assert journal.find("x.o") == FAILED
 
 
+@pytest.mark.long
 def test_a_journal_may_be_cut_anywhere(tmp_path: Path) -> None:
     path = tmp_path / JOURNAL_NAME
     with BatchJournal(tmp_path) as journal:
@@ -264,6 +265,7 @@ def test_a_worker_that_is_killed_costs_its_job_a_second_try(
         assert not results[1].final
 
 
+@pytest.mark.long
 def test_a_job_over_its_time_ends_with_everything_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # llc is in a process group of its own, what it starts here in yet another.
     action = 'setsid sleep 600 & echo $$ $! $PPID >> "$0.log"; wait'
@@ -304,6 +306,7 @@ def test_closing_ends_what_is_running(tmp_path: Path, monkeypatch: pytest.Monkey
     assert all(gone(int(pid)) for line in log for pid in line.split())
 
 
+@pytest.mark.long
 def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
     slow = faulty_llc(tmp_path / "llc", "times4", 'echo $$ $PPID >> "$0.log"; sleep 600')
     code = """

@@ -133,6 +133,7 @@ class Clumsy:
         return allocator("deterministic").allocate(problem)
 
 
+@pytest.mark.long
 def test_best_packs_exactly_where_only_a_place_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ortools", reason="OR-Tools is an extra: requirements/exact.txt")
     # The model may find the place too.
@@ -171,6 +172,7 @@ def test_best_of_nothing_is_nothing() -> None:
     assert done.report.outcome is not Outcome.PROVED
 
 
+@pytest.mark.long
 def test_what_costs_less_is_kept() -> None:
     ir = pressed(16)
     cycles = {e: sum(c.cycles for c in cost(compiled(ir, "gfx1100", e), "gfx1100").values()) for e in Effort}

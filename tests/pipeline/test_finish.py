@@ -82,6 +82,7 @@ def test_a_fault_of_the_text_itself_is_an_error_whatever_a_plain_compile_has() -
     assert (found.function, found.after) == ("whole", "")
 
 
+@pytest.mark.long
 def test_a_later_fault_that_only_our_text_shows_is_an_error() -> None:
     """Also in a function behind one with a fault of LLVM's own, at which the verifier stops."""
     text, ours = source("d16_loads.ll"), allocated(both_halved())

@@ -299,6 +299,7 @@ def test_a_kernel_without_registers_has_a_page() -> None:
         assert data["placements"][0]["boxes"] == []
 
 
+@pytest.mark.long
 def test_without_an_allocation_there_is_the_demand() -> None:
     done, recording = compiled(tight_text(), "gfx942", fallback=False, spill=False)
     assert done.report.outcome is Outcome.UNKNOWN
@@ -309,6 +310,7 @@ def test_without_an_allocation_there_is_the_demand() -> None:
     assert "unknown" in page.of("h1")[0].text
 
 
+@pytest.mark.long
 def test_actions_and_costs_given_in_are_shown() -> None:
     done, recording = kernel("gemm_mma_lds.gfx942")
     *before, last = recording.phases
@@ -324,6 +326,7 @@ def test_actions_and_costs_given_in_are_shown() -> None:
     assert "not measured on a GPU" in page.text
 
 
+@pytest.mark.long
 def test_costs_are_those_of_the_code() -> None:
     done, recording = compiled((KERNELS / "gemm_mma_lds.gfx942.opt.ll").read_text(), "gfx942", also=("asm",))
     (name,) = (f.name for f in done.report.functions)

@@ -14,7 +14,7 @@ pytest.importorskip("grpc")
 
 from client_support import DETERMINISTIC, QUICK, answering, honest, request, served
 from grpc import StatusCode
-from support import pre_ra
+from support import long, pre_ra
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
@@ -62,7 +62,7 @@ LOST = ServiceError(StatusCode.UNAVAILABLE, "WORKER_LOST", "gone", 0.0)
 FULL = ServiceError(StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED", "try later", 0.01)
 
 
-@pytest.mark.parametrize("where", ["socket", "loopback", "in this process"])
+@pytest.mark.parametrize("where", ["socket", *long("loopback", "in this process")])
 def test_a_server_allocates_as_the_local_allocator_does(problem: AllocationProblem, real: Real, where: str) -> None:
     with serving() as here:
         address = {"socket": real.socket, "loopback": real.loopback}.get(where, here)

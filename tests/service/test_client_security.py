@@ -64,6 +64,7 @@ def test_a_guarded_server_takes_certificate_and_token(
         assert client.capabilities().allocators[0].name == "deterministic"
 
 
+@pytest.mark.long
 def test_a_guarded_server_refuses_what_it_must(guarded: Guarded, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong"
     wrong.write_text("another")

@@ -159,6 +159,7 @@ def test_calls_that_outlast_the_time_to_drain_are_given_up(tmp_path: Path) -> No
         assert (failed.code, failed.reason) == LOST
 
 
+@pytest.mark.long
 def test_nothing_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
     environment = {"VERILOCC_TEST_DIRECTORY": str(tmp_path)}
     with (

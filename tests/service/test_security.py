@@ -157,6 +157,7 @@ def test_tls_and_clients_with_certificates(ours: Authority, foreign: Authority, 
         assert served.events()
 
 
+@pytest.mark.long
 def test_a_certificate_that_expired(ours: Authority) -> None:
     certificate, key = ours.sign("expired", (-2, -1))
     with serving("--workers=1", "--tls-cert", certificate, "--tls-key", key) as served:

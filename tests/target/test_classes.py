@@ -28,6 +28,7 @@ def test_members_of_every_class_are_llvms(every: int) -> None:
         assert member_names(cls) == row.members, name
 
 
+@pytest.mark.long
 def test_contains_agrees_with_the_member_list() -> None:
     """Membership by rule equals the enumerated members, over every register of LLVM and the classes MIR names."""
     tables = register_tables()
