@@ -450,6 +450,7 @@ def test_spills_are_in_the_report(source: Path, tmp_path: Path) -> None:
     assert {s["kind"] for s in spills} <= {"spill", "rematerialise"}
 
 
+@pytest.mark.long
 def test_no_spill_gives_llvms_allocation_with_the_reason(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -410,6 +410,7 @@ def test_a_front_end_s_kernel_has_all_of_them_but_what_the_front_end_decides() -
     assert fields_set_by_no_option() == {"cpu", "features", "triple", "opt_level", "emit", "also"}
 
 
+@pytest.mark.long
 def test_a_worker_s_run_has_them(demo_kernels: Path) -> None:
     """The run says what it was asked: effort, allocator and flags."""
     settings = replace(

@@ -128,7 +128,7 @@ def test_a_defect_of_the_server_in_this_process_is_said(problem: AllocationProbl
             assert "ZeroDivisionError: a defect" in error.message
 
 
-@pytest.mark.parametrize("errors", [[LOST, LOST], [FULL] * 6, [FULL, LOST, FULL]])
+@pytest.mark.parametrize("errors", [[FULL, LOST, FULL], *long([LOST, LOST], [FULL] * 6)])
 def test_what_passes_is_tried_again(problem: AllocationProblem, errors: list[ServiceError]) -> None:
     with answering(Failing(*errors)) as asked, Client(asked.address, policy=QUICK) as client:
         assert client.allocate(request(problem)).functions[0].outcome == verdict_pb2.OUTCOME_PROVED

@@ -53,6 +53,7 @@ def test_a_request_that_loses_two_workers_is_given_up(client: Client, notes: Pat
     check_alive(client)
 
 
+@pytest.mark.long
 def test_an_idle_worker_that_died_is_not_missed(served: Served, client: Client, notes: Path) -> None:
     (notes / "go").touch()
     client.allocation.Allocate(sgpr(small_mir(), "waits"), timeout=SECONDS)

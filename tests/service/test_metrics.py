@@ -86,6 +86,7 @@ def test_the_log_has_json_lines_and_nothing_of_requests(served: Served, client: 
     assert SECRET not in "".join(served.lines)
 
 
+@pytest.mark.long
 def test_every_status_so_far_is_in_the_contract(served: Served, client: Client) -> None:
     """Those asked for here, and those of all tests before that share the server; those after it are looked at when it
     ends (``served``).
