@@ -148,7 +148,9 @@ def _first_fit(question: AllocationProblem) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "path", each_kernel(lambda name: "naive" in name) + long(*(p for p in kernel_paths() if "lds" in p.name))
+    "path",
+    each_kernel(lambda name: "naive.gfx1100" in name)
+    + long(*(p for p in kernel_paths() if "lds" in p.name or ("naive" in p.name and "naive.gfx1100" not in p.name))),
 )
 def test_kernels_are_closed_and_proved(path: Path) -> None:
     for runs in compiled_kernel(path).runs.values():

@@ -213,6 +213,7 @@ def test_a_module_without_kernels_has_nothing_to_prove() -> None:
     assert result.vmfb
 
 
+@pytest.mark.long
 def test_command_line_writes_file_report_and_temporaries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out, report, temps = (tmp_path / name for name in ("add.mlir", "add.vmfb", "add.json", "temps"))
     source.write_text(ADD)
@@ -308,7 +309,7 @@ def test_a_slow_iree_compile_is_timed_out(tmp_path: Path) -> None:
         compile_mlir(ADD, target="gfx942", iree=IreeCompiler(slow, seconds=0.2))
 
 
-@pytest.mark.parametrize("stage", ["iree-compile", *long("llc")])
+@pytest.mark.parametrize("stage", long("iree-compile", "llc"))
 def test_interruption_leaves_nothing(stage: str, tmp_path: Path) -> None:
     started, out = tmp_path / "started", tmp_path / "out"
     out.mkdir()

@@ -72,7 +72,7 @@ def test_without_a_gpu_running_says_so(compiled: TorchModule) -> None:
     assert "where there is one" in raised.value.hint
 
 
-@pytest.mark.parametrize("dtype", ["bool", *long("float16", "float32", "bfloat16", "int64")])
+@pytest.mark.parametrize("dtype", long("bool", "float16", "float32", "bfloat16", "int64"))
 def test_results_come_back_as_torch_has_them(dtype: str, tmp_path: Path, compiled: TorchModule) -> None:
     """IREE's runtime through the same calls as for a GPU, on this CPU."""
 

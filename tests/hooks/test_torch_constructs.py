@@ -160,6 +160,7 @@ def test_an_argument_that_is_changed_is_changed_in_the_caller(tmp_path: Path) ->
     assert sorted(imported.signature.changed_arguments) == [0, 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", *long("bool", "bfloat16", "int64")])
 def test_a_buffer_that_the_call_changes_is_kept_for_the_next(dtype: str, tmp_path: Path) -> None:
     class Counter(nn.Module):

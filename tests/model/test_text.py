@@ -158,6 +158,7 @@ def test_a_draft_stands_where_nothing_can_be_better() -> None:
         assert next(choice.ranked(found, 0, None, after)) == best
 
 
+@pytest.mark.long
 def test_samples_have_the_models_probabilities_and_are_the_seeds() -> None:
     wanted = likelihoods()
     drawn = [next(choice_of(text(), 1.0, seed).ranked([((), after(()))], 7, None, after)) for seed in range(600)]

@@ -134,6 +134,7 @@ def test_chains_are_joined_and_then_met() -> None:
     assert (unmet(table, joined.starts), unmet(table, apart.starts)) == (0, 0.25)
 
 
+@pytest.mark.long
 def test_all_chains_of_a_kernel_are_joined() -> None:
     table = table_of(CHAINED)
     episode = Episode(table)

@@ -106,6 +106,7 @@ def test_fast_loads_beside_the_use_where_loading_ahead_would_lose() -> None:
     assert spill_traffic(ours) <= spill_traffic(llvm)
 
 
+@pytest.mark.long
 def test_fast_looks_at_what_it_puts_into_lanes() -> None:
     """LLVM counts none of it, for the phase that spills is not LLVM's."""
     report = compiled(many_scalars(), "gfx942", Effort.FAST).report

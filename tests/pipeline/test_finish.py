@@ -64,6 +64,7 @@ def test_such_a_kernel_is_compiled_and_the_fault_is_noted(emit: Emit) -> None:
     assert f"{UNDEFINED} in halves after SI Insert Hard Clauses; it says the same of a plain compile" in note
 
 
+@pytest.mark.long
 def test_machine_ir_has_the_same_fault_in_llvms_own_result_of_it() -> None:
     pre = compiler(CPU).to_pre_ra(source("d16_loads.ll"))
     done = compile_module(pre.encode(), "k.mir", Settings(CPU, emit=Emit.OBJ))

@@ -45,6 +45,7 @@ def test_an_audit_says_what_a_later_phase_is_to_allocate(demo_kernels: Path) -> 
     assert "virtual registers, which a later phase is to allocate" in note
 
 
+@pytest.mark.long
 def test_the_cost_of_a_request_has_the_solver_in_it(demo_kernels: Path) -> None:
     payload = request(pre_ra(demo_kernels / "gemm_mma_lds.gfx942.opt.ll"))
 

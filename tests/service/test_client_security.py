@@ -53,6 +53,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         yield Guarded(address, files, token)
 
 
+@pytest.mark.long
 def test_a_guarded_server_takes_certificate_and_token(
     guarded: Guarded, problem: AllocationProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
