@@ -1,7 +1,7 @@
 # Every target installs what it misses (scripts/bootstrap), says what it does, and can be run again.
 #   make demo      compile a Torch transformer block for two GPUs into out/, each register assignment proved
-#   make test      lint, types, import arrows, and the tests that take seconds
-#   make test-all  the long tests too
+#   make test      lint, types, import arrows, and the quick tests
+#   make test-all  the long tests too, with llc's machine verifier
 #   make train-smoke  train a small model from scratch and measure it, in minutes
 #   make lint      ruff, pyright, import-linter
 #   make docs      the pages and the API as a site in out/site
