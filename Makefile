@@ -11,7 +11,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 8 ] && n=8; echo $$n)
 # Tests start hundreds of Python processes: each reads the byte code that the first one wrote.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(JOBS) --dist loadgroup
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(JOBS)
 
 .PHONY: help demo test test-all train-smoke lint docs doctor clean distclean llvm venv venv-dev
 help:

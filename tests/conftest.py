@@ -6,9 +6,11 @@ Kernels: ``$VERILOCC_KERNELS``, else ``../shared/kernels``, else the ten of exam
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import DEMO_KERNELS, kernel_directory
@@ -20,6 +22,8 @@ collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else
 
 
 _NUMBERS = count()
+TOGETHER = ("tests/model", "tests/ray_cluster", "tests/service", "tests/target")
+"""Packages whose tests share what takes long: a model that is trained, a cluster, a server, the tables of LLVM."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -37,21 +41,21 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "caches" / str(next(_NUMBERS))))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a fixture makes for a module or a package is made once: one process runs all tests that use it."""
-    for item in items:
-        if (group := _shared(item)) and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """What a fixture makes for a module, or for one of ``TOGETHER``, is made once: one process runs all its tests.
+
+    pytest-xdist 3.8 finds the groups of its own ``loadgroup`` in a field that pytest 9.2 no longer reads.
+    """
+    scheduling = import_module("xdist.scheduler").LoadScopeScheduling(config, log)
+    scheduling._split_scope = scope_of
+    return scheduling
 
 
-def _shared(item: pytest.Item) -> str:
-    """The package or else the module whose fixtures a test shares with others."""
-    known = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
-    fixtures = [definitions[-1] for definitions in known.values() if definitions]
-    packages = [f.baseid for f in fixtures if f.scope == "session" and f.baseid.count("/") == 1]
-    modules = [item.nodeid.partition("::")[0] for f in fixtures if f.scope == "module"]
-    return (packages + modules + [""])[0]
+def scope_of(test: str) -> str:
+    """The package or the file whose tests one process runs."""
+    file = test.partition("::")[0]
+    return next((package for package in TOGETHER if file.startswith(f"{package}/")), file)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from smt_verifier.audit import RULES
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import VeriloccError
 
-pytestmark = pytest.mark.xdist_group("mutants")
 PER_CLASS = [1, *long(4)]
 DEAR = {
     "lost back-edge copy", "KILL or IMPLICIT_DEF added", "KILL or IMPLICIT_DEF changed", "wrong register read",

@@ -20,7 +20,6 @@ from verilocc_mlir.mir.printer import print_function
 from verilocc_mlir.target.targets import target
 
 KERNELS = [p for p in kernel_paths() if p.stat().st_size < 30_000][::6]
-pytestmark = pytest.mark.xdist_group("mutants")
 SEEDED = [
     "wrong register read", "wrong register written", "wrong lane", "swapped operands", "dropped copy",
     "lost back-edge copy", "moved copy", "wrong copy", "dropped reload", "dropped save", "spill slots mixed up",

@@ -32,7 +32,6 @@ from verilocc_mlir.toolchain.metadata import read_code_object
 pytest.importorskip("iree.compiler", reason="iree-base-compiler is not installed (Python 3.11 on Linux x86-64 has it)")
 
 # What is compiled for all of them is compiled once.
-pytestmark = pytest.mark.xdist_group("iree")
 EXAMPLE = REPOSITORY / "examples" / "iree_attention.mlir"
 ADD = """
 func.func @add(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {

@@ -34,7 +34,6 @@ from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import target
 
 # What is compiled for several tests is compiled once.
-pytestmark = pytest.mark.xdist_group("effort")
 ATTENTION = DEMO_KERNELS / "attn_d64.gfx1100.opt.ll"
 
 

@@ -33,7 +33,6 @@ from verilocc_mlir.target.occupancy import waves_by_sgprs, waves_by_vectors
 from verilocc_mlir.target.targets import TARGETS, target
 
 # What is compiled for several tests is compiled once.
-pytestmark = pytest.mark.xdist_group("page")
 KERNELS = REPOSITORY / "examples" / "kernels"
 HOSTILE = "k<script>alert(1)</script>&amp;'</style>-->"
 SMALL = """

@@ -10,8 +10,6 @@ from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.target.classes import contains, member_names, members, register_class
 from verilocc_mlir.target.registers import Bank, physical_register
 
-pytestmark = pytest.mark.xdist_group("tables")
-
 
 @pytest.mark.parametrize("every", [32, *long(1)])
 def test_members_of_every_class_are_llvms(every: int) -> None:

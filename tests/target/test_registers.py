@@ -18,8 +18,6 @@ from verilocc_mlir.target.registers import (
     unit_name,
 )
 
-pytestmark = pytest.mark.xdist_group("tables")
-
 
 def test_units_alias_as_in_llvm() -> None:
     """Our units and LLVM's are the same up to renaming, for every register LLVM has."""
