@@ -297,7 +297,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
     look("pipeline.compile.variants", lambda effort, *_: _seen.efforts.append(effort))
     look("pipeline.runs.PhaseRunner", lambda *_, **given: _seen.runners.append(given))
     look("pipeline.phase.audit_function", lambda *_, timeout_s, **__: _seen.solver.append(timeout_s))
-    look("toolchain.staged.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
+    look("toolchain.drivers.llc.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
 
     def model(_directory: str, seconds: float, samples: int) -> Allocator:
         _seen.seconds.append(seconds)

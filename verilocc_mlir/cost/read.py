@@ -17,12 +17,13 @@ from verilocc_mlir.cost.model import CostedFile, costs
 from verilocc_mlir.cost.trips import IrLoop, parse_loops
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, split_target_id
 from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.find import INSTALL_HINT, Toolchain, find_toolchain
 from verilocc_mlir.toolchain.inputs import named_processors
 from verilocc_mlir.toolchain.metadata import KernelMetadata, read_code_object
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, run_tool
-from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, LlvmPhase, StagedCompiler, split_target_id
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 _ELF = b"\x7fELF"
 _NOT_TAKEN = {

@@ -17,16 +17,11 @@ from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS, Settings
 from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.drivers.job import CompileOptions, RegAlloc
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.inputs import load_input, named_processors
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
-from verilocc_mlir.toolchain.staged import (
-    CompileOptions,
-    LlvmPhase,
-    RegAlloc,
-    StagedCompiler,
-    has_wwm_registers,
-)
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 from verilocc_mlir.version import __version__
 
 Record = Callable[[str, Solver], Solver]

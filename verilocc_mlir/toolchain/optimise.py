@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
+from verilocc_mlir.toolchain.drivers.job import TRIPLE
 from verilocc_mlir.toolchain.find import INSTALL_HINT, Toolchain
 from verilocc_mlir.toolchain.ir_compat import Downgraded, downgrade
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, ToolFailure, run_tool
-from verilocc_mlir.toolchain.staged import TRIPLE
 
 
 def optimise(
