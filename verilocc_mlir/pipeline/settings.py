@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
+from verilocc_mlir.toolchain.choice import ToolchainChoice
 
 VERIFY_VARIABLE = "VERILOCC_VERIFY"
 """Environment variable; where it is set, what is not said to be verified or not is."""
@@ -65,6 +66,7 @@ class Settings:
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
         tool_seconds: limit for one run of an LLVM tool.
         llc_options: further options for llc, given to every stage and to the direct compile alike.
+        toolchain: which LLVM does the work.
         llvm: directory of the LLVM tools, or an llc; None searches.
         server: address of the server that is asked before ``allocator``, ``""`` for none.
         server_allocator: which of the server's allocators is asked, ``""`` for its default; ``allocator`` is then the
@@ -88,6 +90,7 @@ class Settings:
     solver_seconds: float = DEFAULT_SOLVER_SECONDS
     tool_seconds: float = DEFAULT_TOOL_SECONDS
     llc_options: tuple[str, ...] = ()
+    toolchain: ToolchainChoice = ToolchainChoice.AUTO
     llvm: Path | None = None
     server: str = ""
     server_allocator: str = ""
@@ -109,6 +112,7 @@ class Settings:
             "effort": self.effort.value,
             "also": [emit.value for emit in self.also],
             "llc_options": list(self.llc_options),
+            "toolchain": self.toolchain.value,
             "llvm": None if self.llvm is None else str(self.llvm),
             "access": self.access.to_data(),
         }
@@ -128,6 +132,7 @@ class Settings:
             "effort": Effort(data.get("effort", Effort.FAST.value)),
             "also": tuple(Emit(value) for value in data.get("also", ())),
             "llc_options": tuple(data.get("llc_options", ())),
+            "toolchain": ToolchainChoice(data.get("toolchain", ToolchainChoice.AUTO.value)),
             "llvm": None if llvm is None else Path(llvm),
             "access": access if isinstance(access, ServerAccess) else ServerAccess.from_data(access),
         }

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.toolchain.choose import driver_of
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
-from verilocc_mlir.toolchain.drivers.llc import LlcDriver
 from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
-from verilocc_mlir.toolchain.find import Toolchain
+from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mmra import strip_mmra
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
@@ -61,14 +61,14 @@ class StagedCompiler:
     Every method raises ToolchainError where LLVM fails, crashes or times out.
     """
 
-    toolchain: Toolchain
+    toolchain: LlvmTools
     options: CompileOptions
     runs: list[ToolRun] = field(default_factory=list[ToolRun])
     running: RunningTools = field(default_factory=RunningTools, repr=False)
     driver: Driver = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.driver = LlcDriver(self.toolchain)
+        self.driver = driver_of(self.toolchain)
 
     def to_pre_ra(self, ir: str | bytes) -> str:
         """LLVM IR (text or bitcode) to machine IR as it enters the first allocation phase.

@@ -1,8 +1,8 @@
 """The process in which the LLVM of Triton's wheel works: an error of LLVM ends it, and its options are global.
 
 A question has ``do``: ``ir`` or ``mir``, compile what comes with it; ``link``; or ``say``, what LLVM says to
-``options`` alone, after which it ends the process. The answer has ``cpu_s`` and ``rss_kib``, what the work cost; the first one of a
-process has the cost of starting it too. What LLVM writes to standard error, whoever asks reads there.
+``options`` alone, after which it ends the process. The answer has ``cpu_s`` and ``rss_kib``, what the work cost; the
+first one of a process has the cost of starting it too. What LLVM writes to standard error, whoever asks reads there.
 
     python -m verilocc_mlir.toolchain.drivers.triton_worker LIBRARY QUESTION < INPUT > OUTPUT    # does one, as JSON
 """
@@ -48,7 +48,8 @@ class WheelLlvm:
         if question["do"] == "link":
             return self._link(data)
         source = data.decode() if question["do"] == "ir" else self._in_a_file(data)
-        common = (TRIPLE, question["cpu"], question["features"], [], question["fusion"], question["object"])
+        flags: list[str] = []
+        common = (TRIPLE, question["cpu"], question["features"], flags, question["fusion"], question["object"])
         llvm = self._module.llvm
         # Last: no canonicalisation of addresses; no option of Triton's that turns scheduling off.
         result: str | bytes = (
