@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 from itertools import zip_longest
 
-_CODE = re.compile(r"^(?:name: .*|  bb\.\d+.*:|    (?!liveins:| *;).*\S.*)$", re.MULTILINE)
-_SAID_ANEW = re.compile(r"\b(?:killed|dead|renamable) ")
-"""Flags of operands that LLVM finds out for itself each time."""
+_FUNCTION = re.compile(r"^name: .*?^body: [^\n]*\n.*?(?=^\.\.\.)", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"^(?:  bb\.\d+.*:|    (?!liveins:| *;).*\S.*)$", re.MULTILINE)
+_SAID_ANEW = re.compile(r"\b(?:killed|dead|renamable) |(?<=\d)\(0x[0-9a-f]+\)")
+"""Flags of operands that LLVM finds out for itself each time, and how probable a successor is."""
 _VIRTUAL = re.compile(r"%(\d+)\b")
+_BLOCK = re.compile(r"(?:^  |%)bb\.(\d+)\b")
 
 
 def first_difference(given: str, again: str) -> tuple[str, str] | None:
     """The first place where the code of two machine IR texts differs, as each has it; None where it does not.
 
-    Virtual registers are numbered anew whenever a text is read.
+    Virtual registers are numbered anew whenever a text is read, and blocks sometimes.
     """
     for ours, theirs in zip_longest(_code(given), _code(again), fillvalue=""):
         if ours != theirs:
@@ -29,12 +31,14 @@ def first_difference(given: str, again: str) -> tuple[str, str] | None:
 
 def _code(mir: str) -> list[str]:
     """Functions, blocks and instructions without what LLVM finds out for itself."""
-    numbers: dict[str, str] = {}
-    body = mir[max(mir.find("\n---\nname:"), 0) :]
     lines: list[str] = []
-    for line in _CODE.findall(body):
-        if line.startswith("name: "):
-            numbers.clear()
-        plain = _SAID_ANEW.sub("", line).partition(" ::")[0]
-        lines.append(_VIRTUAL.sub(lambda match: numbers.setdefault(match[1], f"%v{len(numbers)}"), plain))
+    for function in _FUNCTION.findall(mir):
+        name, _, body = function.partition("\nbody: ")
+        lines.append(name.partition("\n")[0])
+        registers: dict[str, str] = {}
+        blocks: dict[str, str] = {}
+        for line in _CODE.findall(body):
+            plain = _SAID_ANEW.sub("", line).partition(" ::")[0]
+            plain = _VIRTUAL.sub(lambda match, seen=registers: seen.setdefault(match[1], f"%v{len(seen)}"), plain)
+            lines.append(_BLOCK.sub(lambda match, seen=blocks: seen.setdefault(match[1], f"%b{len(seen)}"), plain))
     return lines

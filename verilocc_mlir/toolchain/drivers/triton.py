@@ -4,8 +4,8 @@ Three things of Triton's interface shape what is done here.
 
 * ``translate_mir_to_asm`` has one place to start: before the machine scheduler. What lies between there and allocation
   is done in every text that we give it, so those passes are left out by name (``-opt-disable``), and passes that find
-  nothing to do in text that is further on, such as allocation itself, run and change nothing. What comes out is then,
-  instruction for instruction, that of a compile in one go.
+  nothing to do in text that is further on, such as allocation itself, run again (``repeated`` sees that they change
+  nothing). What comes out is then, instruction for instruction, that of a compile in one go.
 * LLVM's list of passes to leave out only grows: IR, which needs all of them, has workers of its own.
 * Errors end the process or are written to standard error beside a result, which is then not used.
 """
@@ -28,12 +28,13 @@ from verilocc_mlir.crew.worker import Late, WorkerFailure
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.toolchain.drivers import triton_worker
 from verilocc_mlir.toolchain.drivers.called_functions import refuse_called_functions
-from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob, Point
+from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob
 from verilocc_mlir.toolchain.drivers.repeated import first_difference
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
+from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
 from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
-from verilocc_mlir.toolchain.run import RunningTools, ToolRun, failed, late, replay_hint
+from verilocc_mlir.toolchain.run import RunningTools, ToolFailure, ToolRun, failed, late, replay_hint
 
 DONE_BEFORE = (
     "machine-scheduler",
@@ -46,7 +47,8 @@ DONE_BEFORE = (
 _LEAVE_OUT = (f"-opt-disable={','.join(DONE_BEFORE)}", "-opt-bisect-verbose=0")
 _USE_LLC = "use an llc: --toolchain=llc"
 _IR_ERROR = re.compile(r"^LLVM ERROR: failed to parse IR: (?P<what>.*?)lineno: (?P<line>\d+)", re.MULTILINE)
-_BAD_INPUT = re.compile(r"^<stdin>:\d+: error: |^LLVM ERROR: Failed to parse machine functions|failed to parse MIR")
+_BAD_INPUT = re.compile(r"^LLVM ERROR: Failed to parse machine functions|failed to parse MIR", re.MULTILINE)
+_GIVEN = re.compile(r"/proc/self/fd/\d+")
 _ERROR = re.compile(r"^(?:error: |LLVM ERROR: )", re.MULTILINE)
 _FUSION = "-fp-contract="
 _SAY_S = 60.0
@@ -69,7 +71,18 @@ class TritonDriver:
             raise UnsupportedError("Triton's LLVM always optimises: there is no -O0", hint=_USE_LLC)
         if job.machine:
             refuse_called_functions(job.source.decode(), where=options.input_name)
-        spent = [self._unchanged(job, running)] if _is_proved(job) else []
+        try:
+            return self._resumed(job, running)
+        except ToolFailure as failure:
+            if not (job.machine and is_about_undefined(failure.stderr)):
+                raise
+        wave32 = is_wave32(options.cpu, options.mattr, job.source.decode())
+        text = define_everywhere(job.source.decode(), wave32=wave32, where=options.input_name)
+        return self._resumed(replace(job, source=text.encode()), running)
+
+    def _resumed(self, job: LlvmJob, running: RunningTools) -> ToolRun:
+        """The work, and before it the check that LLVM takes the text up as it is."""
+        spent = [self._unchanged(job, running)] if job.machine and job.start is not None else []
         run = self._compile(job, running)
         return replace(
             run,
@@ -83,15 +96,14 @@ class TritonDriver:
         Raises:
             UnsupportedError: it does.
         """
-        assert job.start is not None
-        again = self._compile(replace(job, stop=Point("after", job.start.name)), running)
+        again = self._compile(replace(job, stop=job.start), running)
         given, text = job.source.decode(), again.stdout.decode()
         if is_wave32(job.options.cpu, job.options.mattr, given):
             text = mend_implicit_vcc(text)
         difference = first_difference(given, text)
         if difference is not None:
             raise UnsupportedError(
-                f"Triton's LLVM changes what is proved when it resumes it: {difference[0]!r} is {difference[1]!r} then",
+                f"Triton's LLVM changes the text before it goes on: {difference[0]!r} is {difference[1]!r} then",
                 where=job.options.input_name,
                 hint=_USE_LLC,
             )
@@ -107,6 +119,8 @@ class TritonDriver:
             "cpu": options.cpu,
             "features": options.mattr,
             "fusion": _fusion(options.extra),
+            # LLVM keeps the allocator that a process first used.
+            "fresh": job.regalloc != "greedy",
             "object": job.stop is None and job.kind == "obj" and (not job.machine or job.start is not None),
         }
         return self._ask(question, job.source, job.stage, options, running)
@@ -125,7 +139,8 @@ class TritonDriver:
         command = _command(self.tools, question)
         title, where, seconds = f"Triton's LLVM ({stage})", options.input_name, options.timeout
         started = time.monotonic()
-        with _workers(str(self.tools.library), question["do"] == "mir").worker() as worker:
+        fresh = question.get("fresh", False)
+        with _workers(str(self.tools.library), question["do"] == "mir").worker(fresh=fresh) as worker:
             assert isinstance(worker, JobWorker)
             try:
                 with running.holding(worker.pid):
@@ -134,11 +149,11 @@ class TritonDriver:
                 raise late(title, replay_hint(command, data, stage), seconds, where) from failure
             except WorkerFailure as failure:
                 worker.kill()
-                stderr = worker.words() or str(failure)
+                stderr = _named(worker.words()) or str(failure)
                 status = worker.status or 0
                 status, stderr = (1, _placed(stderr)) if _is_of_the_input(stderr) else (status or 1, stderr)
                 raise failed(title, replay_hint(command, data, stage), status, stderr, where) from failure
-            stderr = worker.words()
+            stderr = _named(worker.words())
         stderr += answer["failure"]
         if answer["failure"] or _ERROR.search(stderr):
             raise failed(title, replay_hint(command, data, stage), 1, stderr, where)
@@ -171,11 +186,6 @@ def said(library: str, options: list[str]) -> str:
         return worker.words()
 
 
-def _is_proved(job: LlvmJob) -> bool:
-    """Whether the text has an allocation, which LLVM must leave as it is."""
-    return job.start is not None and job.start.name.startswith("virtregrewriter")
-
-
 def _options(job: LlvmJob) -> list[str]:
     flags: list[str] = [] if job.ipra else ["-enable-ipra=0"]
     if job.verify:
@@ -195,6 +205,11 @@ def _fusion(flags: tuple[str, ...]) -> bool:
     if chosen and chosen[-1] not in ("fast", "on"):
         raise UnsupportedError(f"Triton's LLVM has no {_FUSION}{chosen[-1]}", hint=_USE_LLC)
     return chosen[-1:] == ["fast"]
+
+
+def _named(stderr: str) -> str:
+    """The input as llc calls it."""
+    return _GIVEN.sub("<stdin>", stderr)
 
 
 def _is_of_the_input(stderr: str) -> bool:

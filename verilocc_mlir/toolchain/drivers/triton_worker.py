@@ -1,8 +1,9 @@
 """The process in which the LLVM of Triton's wheel works: an error of LLVM ends it, and its options are global.
 
 A question has ``do``: ``ir`` or ``mir``, compile what comes with it; ``link``; or ``say``, what LLVM says to
-``options`` alone, after which it ends the process. The answer has ``cpu_s`` and ``rss_kib``, what the work cost; the
-first one of a process has the cost of starting it too. What LLVM writes to standard error, whoever asks reads there.
+``options`` alone, after which it ends the process. After one with ``fresh`` the process is asked nothing more. The
+answer has ``cpu_s`` and ``rss_kib``, what the work cost; the first one of a process has the cost of starting it too.
+What LLVM writes to standard error, whoever asks reads there.
 
     python -m verilocc_mlir.toolchain.drivers.triton_worker LIBRARY QUESTION < INPUT > OUTPUT    # does one, as JSON
 """
@@ -95,7 +96,7 @@ def work(library: str) -> None:
                 failure, result = f"{type(error).__name__}: {error}", b""
             usage = resource.getrusage(resource.RUSAGE_SELF)
             used = usage.ru_utime + usage.ru_stime
-            last = usage.ru_maxrss > _MOST_KIB
+            last = question.get("fresh", False) or usage.ru_maxrss > _MOST_KIB
             header = {"cpu_s": used - before, "rss_kib": usage.ru_maxrss, "failure": failure, "last": last}
             return header, result
 
