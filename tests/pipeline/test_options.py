@@ -424,7 +424,8 @@ def test_a_worker_s_run_has_them(demo_kernels: Path) -> None:
     ("name", "wrong"),
     [
         ("effort", "most"), ("spill", "perhaps"), ("solver_seconds", "0"), ("tool_seconds", "nan"),
-        ("model_samples", "0"), ("allocator", 3), ("llc", 3), ("llvm", 3), ("toolchain", "gcc"), ("verify", 1), ("nothing", "1"),
+        ("model_samples", "0"), ("allocator", 3), ("llc", 3), ("llvm", 3), ("toolchain", "gcc"), ("verify", 1),
+        ("nothing", "1"),
     ],
 )  # fmt: skip
 def test_wrong_values_are_said(name: str, wrong: object) -> None:
