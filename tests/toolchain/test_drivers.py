@@ -18,10 +18,12 @@ from process_support import gone, lines_of
 from support import HEARING, REPOSITORY, cpu_of, kernel_paths, long
 from toolchain_support import source, tools
 
+from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.pipeline.audit import audit_llvm
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain import choose
@@ -30,6 +32,7 @@ from verilocc_mlir.toolchain.choice import TOOLCHAIN_VARIABLE, ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers import triton, triton_probe
 from verilocc_mlir.toolchain.drivers.called_functions import refuse_called_functions
+from verilocc_mlir.toolchain.drivers.inlining import without_marks
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob, Point
 from verilocc_mlir.toolchain.drivers.repeated import first_difference
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
@@ -282,6 +285,26 @@ def test_machine_ir_s_workers_leave_out_what_ir_needs() -> None:
     before = driven.direct(source("sgpr_spills.ll"), "asm")
     assert driven.finish_from(driven.to_pre_ra(source("sgpr_spills.ll")), LlvmPhase.SGPR)
     assert driven.direct(source("sgpr_spills.ll"), "asm") == before
+
+
+def test_llvm_s_own_allocation_is_proved_phase_by_phase() -> None:
+    tritons()
+    path = next(p for p in kernel_paths() if p.name.startswith("gemm_mma_lds.") and cpu_of(p) == "gfx90a")
+    settings = Settings(cpu="gfx90a", toolchain=ToolchainChoice.TRITON)
+    done = audit_llvm(path.read_bytes(), path.name, settings)
+    assert {pair.phase: pair.report.outcome for pair in done.pairs} == dict.fromkeys(
+        ("sgpr", "vgpr", "all"), Outcome.PROVED
+    )
+
+
+def test_triton_s_mark_is_no_part_of_the_module() -> None:
+    pre = by_triton("gfx942").to_pre_ra(source("mmra.ll"))
+    assert "alwaysinline nocallback" not in pre
+    assert "attributes #0 = { alwaysinline }" in pre, "on what is no intrinsic it is left"
+    line = "  attributes #0 = { alwaysinline nounwind }\n"
+    assert without_marks(f"--- |\n{line}  alwaysinline x\n...\n---\nname: k\n") == (
+        "--- |\n  attributes #0 = { nounwind }\n  alwaysinline x\n...\n---\nname: k\n"
+    )
 
 
 # What it cannot do is refused by name.

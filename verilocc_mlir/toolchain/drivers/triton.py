@@ -28,6 +28,7 @@ from verilocc_mlir.crew.worker import Late, WorkerFailure
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.toolchain.drivers import triton_worker
 from verilocc_mlir.toolchain.drivers.called_functions import refuse_called_functions
+from verilocc_mlir.toolchain.drivers.inlining import without_marks
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob
 from verilocc_mlir.toolchain.drivers.repeated import first_difference
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
@@ -69,12 +70,14 @@ class TritonDriver:
         options = job.options
         if not options.opt_level:
             raise UnsupportedError("Triton's LLVM always optimises: there is no -O0", hint=_USE_LLC)
-        if job.machine:
-            refuse_called_functions(job.source.decode(), where=options.input_name)
+        if not job.machine:
+            run = self._compile(job, running)
+            return replace(run, stdout=without_marks(run.stdout.decode()).encode()) if job.stop else run
+        refuse_called_functions(job.source.decode(), where=options.input_name)
         try:
             return self._resumed(job, running)
         except ToolFailure as failure:
-            if not (job.machine and is_about_undefined(failure.stderr)):
+            if not is_about_undefined(failure.stderr):
                 raise
         wave32 = is_wave32(options.cpu, options.mattr, job.source.decode())
         text = define_everywhere(job.source.decode(), wave32=wave32, where=options.input_name)
@@ -82,7 +85,7 @@ class TritonDriver:
 
     def _resumed(self, job: LlvmJob, running: RunningTools) -> ToolRun:
         """The work, and before it the check that LLVM takes the text up as it is."""
-        spent = [self._unchanged(job, running)] if job.machine and job.start is not None else []
+        spent = [self._unchanged(job, running)] if job.start is not None else []
         run = self._compile(job, running)
         return replace(
             run,
