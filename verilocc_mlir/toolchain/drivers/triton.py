@@ -29,7 +29,7 @@ from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.toolchain.drivers import triton_worker
 from verilocc_mlir.toolchain.drivers.called_functions import refuse_called_functions
 from verilocc_mlir.toolchain.drivers.inlining import without_marks
-from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob
+from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, LlvmJob
 from verilocc_mlir.toolchain.drivers.repeated import first_difference
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
@@ -119,6 +119,7 @@ class TritonDriver:
         question = {
             "do": "mir" if job.machine else "ir",
             "options": [*_options(job), *flags],
+            "triple": TRIPLE,
             "cpu": options.cpu,
             "features": options.mattr,
             "fusion": _fusion(options.extra),
@@ -225,7 +226,7 @@ def _placed(stderr: str) -> str:
 
 
 def _command(tools: TritonTools, question: Mapping[str, Any]) -> tuple[str, ...]:
-    return (sys.executable, "-m", triton_worker.__name__, str(tools.library), json.dumps(question))
+    return (sys.executable, str(triton_worker.__file__), str(tools.library), json.dumps(question))
 
 
 @cache

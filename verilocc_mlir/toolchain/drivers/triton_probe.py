@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from verilocc_mlir.errors import ToolchainError, VeriloccError
+from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.drivers.triton import said
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
@@ -21,6 +22,9 @@ from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 _PROBE = "triton driver, probe 1: "
 """Part of the name under which the answer is kept; to be changed with what is asked."""
+
+_CPU = next(iter(PROCESSORS))
+"""Any will do."""
 
 _INSTALL = "pip install 'triton>=3.9'"
 _KERNEL = """
@@ -101,7 +105,7 @@ def _probe(library: str) -> str:
 
 def _staged_run(tools: TritonTools) -> str:
     """What goes wrong in the staged run of a kernel, ``""`` where nothing does."""
-    compiler = StagedCompiler(tools, CompileOptions("gfx942", timeout=60.0))
+    compiler = StagedCompiler(tools, CompileOptions(_CPU, timeout=60.0))
     scalar = compiler.llvm_allocate(compiler.to_pre_ra(_KERNEL), LlvmPhase.SGPR)
     vector = compiler.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
     done = compiler.llvm_allocate(vector, LlvmPhase.VGPR)

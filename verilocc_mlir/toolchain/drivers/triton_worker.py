@@ -5,7 +5,7 @@ A question has ``do``: ``ir`` or ``mir``, compile what comes with it; ``link``; 
 answer has ``cpu_s`` and ``rss_kib``, what the work cost; the first one of a process has the cost of starting it too.
 What LLVM writes to standard error, whoever asks reads there.
 
-    python -m verilocc_mlir.toolchain.drivers.triton_worker LIBRARY QUESTION < INPUT > OUTPUT    # does one, as JSON
+    python triton_worker.py LIBRARY QUESTION < INPUT > OUTPUT    # does the work of one question, which is JSON
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import Any
 from verilocc_mlir.crew.descendants import serve_jobs
 from verilocc_mlir.crew.serve import Answer
 
-TRIPLE = "amdgcn-amd-amdhsa"
 _MOST_KIB = 2 << 20
 """Of resident memory; a process that has had more is not kept."""
 
@@ -50,7 +49,8 @@ class WheelLlvm:
             return self._link(data)
         source = data.decode() if question["do"] == "ir" else self._in_a_file(data)
         flags: list[str] = []
-        common = (TRIPLE, question["cpu"], question["features"], flags, question["fusion"], question["object"])
+        machine = question["triple"], question["cpu"], question["features"]
+        common = (*machine, flags, question["fusion"], question["object"])
         llvm = self._module.llvm
         # Last: no canonicalisation of addresses; no option of Triton's that turns scheduling off.
         result: str | bytes = (
