@@ -47,10 +47,11 @@ from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
-from verilocc_mlir.toolchain.staged import CompileOptions, StagedCompiler
+from verilocc_mlir.toolchain.staged import StagedCompiler
 
 LIST = Path(__file__).parent / "kernel_corpus.json"
 RESULT = Path(__file__).parent / "results" / "allocators.json"

@@ -43,9 +43,10 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import Phase as PhaseName
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
-from verilocc_mlir.toolchain.staged import CompileOptions, LlvmPhase, StagedCompiler
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SIZES = (100, 300, 1000, 3000, 5700, 10000, 20000)

@@ -37,8 +37,9 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.rewrite import rewrite_function
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, LlvmPhase, StagedCompiler
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SIZES = (100, 300, 1000, 3000, 10000, 20000)

@@ -53,9 +53,10 @@ from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.service import jobs
+from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
-from verilocc_mlir.toolchain.staged import CompileOptions, LlvmPhase, StagedCompiler
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.version import __version__
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from support import LLVM_DIRECTORIES, TEST_DATA
 
+from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
-from verilocc_mlir.toolchain.staged import CompileOptions, StagedCompiler
+from verilocc_mlir.toolchain.staged import StagedCompiler
 
 DATA = TEST_DATA / "toolchain"
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")

@@ -14,7 +14,8 @@ from support import DEMO_KERNELS, REPOSITORY, llc, run_llc
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import ToolchainError
-from verilocc_mlir.toolchain.staged import LlvmPhase, RegAlloc, StagedCompiler
+from verilocc_mlir.toolchain.drivers.job import RegAlloc
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 KERNELS = DEMO_KERNELS
 COUNTS = r"\d+ obligations: \d+ literal goals, \d+ decided, \d+ rule checks"

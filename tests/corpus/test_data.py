@@ -27,8 +27,9 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.rewrite import rewrite_function
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_mlir.toolchain.staged import CompileOptions, StagedCompiler
+from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_model.corpus import build
 from verilocc_model.corpus.build import KernelLimits, Recipe, kernel_records, make
 from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell

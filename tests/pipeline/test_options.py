@@ -64,6 +64,7 @@ _VALUES: dict[str, str] = {
     "verify": "false",
     "solver_seconds": "11",
     "tool_seconds": "13",
+    "toolchain": "triton",
     "llvm": "",  # a link to the usual one: below
     "llc": "-fp-contract=fast",
     "server": "unix:/run/verilocc.sock",
@@ -270,6 +271,7 @@ class _Seen:
         self.runners: list[dict[str, Any]] = []
         self.solver: list[float] = []
         self.tools: list[tuple[list[str], float]] = []
+        self.drivers: set[str] = set()
         self.asked: list[Settings] = []
 
     def remote(self, server: str, name: str, access: ServerAccess) -> Allocator:
@@ -299,7 +301,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
     look("pipeline.compile.variants", lambda effort, *_: _seen.efforts.append(effort))
     look("pipeline.runs.PhaseRunner", lambda *_, **given: _seen.runners.append(given))
     look("pipeline.phase.audit_function", lambda *_, timeout_s, **__: _seen.solver.append(timeout_s))
-    look("toolchain.staged.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
+    look("toolchain.drivers.llc.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
+
+    look("toolchain.staged.driver_of", lambda tools: _seen.drivers.add(type(tools).__name__))
 
     def model(_directory: str, seconds: float, samples: int) -> Allocator:
         _seen.seconds.append(seconds)
@@ -325,6 +329,7 @@ EFFECTS: dict[str, Callable[[_Seen, set[str]], bool]] = {
     "verify": lambda seen, _: not any("-verify-machineinstrs" in command for command in _llc_commands(seen)),
     "solver_seconds": lambda seen, _: set(seen.solver) == {11.0},
     "tool_seconds": lambda seen, _: {seconds for _, seconds in seen.tools} == {13.0},
+    "toolchain": lambda seen, _: seen.drivers == {"TritonTools"},
     "llvm": lambda seen, _: {str(Path(command[0]).parent) for command, _ in seen.tools} == {_VALUES["llvm"]},
     "llc": lambda seen, _: all("-fp-contract=fast" in command for command in _llc_commands(seen)),
     "server": lambda seen, _: {asked.server for asked in seen.asked} == {_VALUES["server"]},
@@ -348,6 +353,8 @@ _DEFAULTS: dict[Settings, tuple[_Seen, set[str]]] = {}
 def test_the_run_does_what_it_says(name: str, seen: _Seen) -> None:
     if _VALUES[name] == "exact":
         pytest.importorskip("ortools")
+    if name == "toolchain":
+        pytest.importorskip("triton")
     beside: dict[str, Any] = {}
     if name in ("model_samples", "allocator_seconds"):
         beside["allocator"] = f"model:{REPOSITORY}"
@@ -378,7 +385,8 @@ def test_over_the_wire_and_in_the_cache_s_key(name: str) -> None:
     toolchain = find_toolchain(None)
     plain = Settings(cpu="gfx942", server="unix:/run/s" if name == "server_allocator" else "")
     changed = with_options(plain, {name: _VALUES[name]})
-    no_part_of_what_comes_out = name in ("llvm", "tool_seconds") or option(name).of_access  # docs of pipeline.key
+    # The tools count as what they are: docs of pipeline.key.
+    no_part_of_what_comes_out = name in ("toolchain", "llvm", "tool_seconds") or option(name).of_access
     same = Keys(changed, toolchain).of("0" * 64) == Keys(plain, toolchain).of("0" * 64)
     assert same == no_part_of_what_comes_out
     # Triton's cache is Triton's: it is enough that nothing is forgotten.
@@ -426,7 +434,8 @@ def test_a_worker_s_run_has_them(demo_kernels: Path) -> None:
     ("name", "wrong"),
     [
         ("effort", "most"), ("spill", "perhaps"), ("solver_seconds", "0"), ("tool_seconds", "nan"),
-        ("model_samples", "0"), ("allocator", 3), ("llc", 3), ("llvm", 3), ("verify", 1), ("nothing", "1"),
+        ("model_samples", "0"), ("allocator", 3), ("llc", 3), ("llvm", 3), ("toolchain", "gcc"), ("verify", 1),
+        ("nothing", "1"),
     ],
 )  # fmt: skip
 def test_wrong_values_are_said(name: str, wrong: object) -> None:

@@ -20,6 +20,7 @@ from verilocc_mlir.pipeline import key as key_module
 from verilocc_mlir.pipeline.key import Keys, source_digest
 from verilocc_mlir.pipeline.settings import Effort, Emit, ServerAccess, Settings
 from verilocc_mlir.store import Store, default_directory
+from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 
 KEY = "ab" + "0" * 62
@@ -190,6 +191,7 @@ CHANGED = Settings(
     solver_seconds=1.0,
     tool_seconds=1.0,
     llc_options=("-fp-contract=fast",),
+    toolchain=ToolchainChoice.TRITON,
     llvm=Path("/nowhere"),
     server="127.0.0.1:1",
     server_allocator="another",
@@ -204,7 +206,7 @@ def test_every_setting_that_can_change_a_result_changes_its_key(name: str, toolc
     assert getattr(CHANGED, name) != getattr(Settings(), name)
     changed = replace(Settings(), **{name: getattr(CHANGED, name)})
     same = Keys(changed, toolchain).of("0" * 64) == Keys(Settings(), toolchain).of("0" * 64)
-    assert same == (name in ("tool_seconds", "llvm", "access"))
+    assert same == (name in ("tool_seconds", "toolchain", "llvm", "access"))
 
 
 def test_keys_know_the_input_and_the_versions(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,10 @@ from support import cpu_of, kernel_paths
 from toolchain_support import compiler, source, tools
 
 from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.run import run_tool
-from verilocc_mlir.toolchain.staged import CompileOptions, LlvmPhase, StagedCompiler
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 KERNEL = 'target triple = "amdgcn-amd-amdhsa"\ndefine amdgpu_kernel void @k() #0 {\n  ret void\n}\n'
 ATTRIBUTES = 'attributes #0 = { "target-cpu"="gfx942" }\n'

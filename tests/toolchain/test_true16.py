@@ -7,8 +7,9 @@ import pytest
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_mlir.toolchain.staged import CompileOptions, StagedCompiler
+from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_mlir.toolchain.true16 import copies_between_widths
 
 FIRST_OF_FOUR = """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smt_verifier.smt import Solver
     from verilocc_mlir.pipeline.audit import Sides
     from verilocc_mlir.results.audit import AuditRun, Listing
-    from verilocc_mlir.toolchain.staged import RegAlloc
+    from verilocc_mlir.toolchain.drivers.job import RegAlloc
 
 _FORMATS = ("text", "json", "sarif", "html")
 _SUFFIXES = {".txt": "text", ".json": "json", ".sarif": "sarif", ".html": "html", ".htm": "html"}

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from verilocc_mlir.pipeline.batch.jobs import Executor
     from verilocc_mlir.results.batch import BatchItem
     from verilocc_mlir.store import Store
-    from verilocc_mlir.toolchain.find import Toolchain
+    from verilocc_mlir.toolchain.find import LlvmTools
 
 _DEFAULT_JOB_SECONDS = 3600.0
 _DEFAULT_MEMORY_MIB = 2048
@@ -152,10 +152,10 @@ def compile_many_command(
     from verilocc_mlir.report.text import console
     from verilocc_mlir.results.batch import BatchReport
     from verilocc_mlir.results.documents.batch import to_json
-    from verilocc_mlir.toolchain.find import find_toolchain
+    from verilocc_mlir.toolchain.choose import choose_tools
 
     start = time.monotonic()
-    toolchain = find_toolchain(settings.llvm)
+    toolchain = choose_tools(settings.toolchain, settings.llvm)
     keys = Keys(settings, toolchain, server_version(settings))
     executor = _executor(jobs, job_seconds, memory_mib, toolchain, cluster)
     warnings: list[str] = []
@@ -192,7 +192,7 @@ def compile_many_command(
 
 
 def _executor(
-    jobs: int, job_seconds: float, memory_mib: int, toolchain: Toolchain, ray_address: str | None
+    jobs: int, job_seconds: float, memory_mib: int, toolchain: LlvmTools, ray_address: str | None
 ) -> Executor:
     """Worker processes here, or tasks of the Ray cluster at that address."""
     if ray_address is None:

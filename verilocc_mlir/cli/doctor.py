@@ -131,6 +131,22 @@ def _allocators() -> Iterator[Check]:
 
 
 def _tools(llvm: Path | None) -> Iterator[Check]:
+    from verilocc_mlir.toolchain.choose import choose_tools
+    from verilocc_mlir.toolchain.drivers.triton_probe import find_triton
+
+    try:
+        tritons = Check("Triton's LLVM", True, f"{find_triton().version_text}, for --toolchain=triton", needed=False)
+    except ToolchainError as error:
+        tritons = Check("Triton's LLVM", False, error.what, error.hint, needed=False)
+    yield from _llc(llvm, needed=llvm is not None or not tritons.found)
+    yield tritons
+    try:
+        yield Check("LLVM that is used", True, choose_tools(llvm=llvm).version_text)
+    except VeriloccError as error:
+        yield Check("LLVM that is used", False, error.what.splitlines()[0], error.hint)
+
+
+def _llc(llvm: Path | None, *, needed: bool) -> Iterator[Check]:
     from verilocc_mlir.toolchain.find import find_toolchain, survey
 
     try:
@@ -139,7 +155,7 @@ def _tools(llvm: Path | None) -> Iterator[Check]:
         for candidate in survey(llvm):
             if not candidate.accepted:
                 yield Check(f"{candidate.tool} {candidate.path}", False, candidate.reason, needed=False)
-        yield Check("LLVM", False, error.what, error.hint or "make llvm")
+        yield Check("LLVM", False, error.what, error.hint or "make llvm", needed=needed)
         return
     yield Check("LLVM", True, f"{tools.version_text}, from {tools.source}")
     yield Check("llc", True, str(tools.llc))

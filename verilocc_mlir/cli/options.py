@@ -12,6 +12,7 @@ from verilocc_mlir.allocators.registry import MODEL, MOST_SAMPLES
 from verilocc_mlir.cli.extras import needs_ray
 from verilocc_mlir.pipeline.options import OPTIONS, Group, Kind, Option
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, Effort, Emit, Settings
+from verilocc_mlir.toolchain.choice import ToolchainChoice
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -59,14 +60,17 @@ def click_option(defined: Option) -> Callable[[_Command], _Command]:
         Kind.SECONDS: click.FloatRange(0, min_open=True),
         Kind.COUNT: click.IntRange(1, MOST_SAMPLES),
         Kind.PATH: click.Path(path_type=Path),
+        Kind.TOOLCHAIN: click.Choice([choice.value for choice in ToolchainChoice]),
     }
+    if isinstance(default, ToolchainChoice):
+        default = default.value
     return click.option(
         flag,
         defined.name if defined.of_access else defined.field,
         type=kinds.get(defined.kind),
         multiple=defined.kind is Kind.FLAGS,
         default=None if defined.kind is Kind.FLAGS else default,
-        show_default=defined.kind is Kind.SECONDS,
+        show_default=defined.kind in (Kind.SECONDS, Kind.TOOLCHAIN),
         metavar=defined.metavar or None,
         help=help_text,
     )

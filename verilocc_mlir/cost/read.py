@@ -17,12 +17,15 @@ from verilocc_mlir.cost.model import CostedFile, costs
 from verilocc_mlir.cost.trips import IrLoop, parse_loops
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
 from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, split_target_id
 from verilocc_mlir.toolchain.elf import read_elf
-from verilocc_mlir.toolchain.find import INSTALL_HINT, Toolchain, find_toolchain
+from verilocc_mlir.toolchain.find import INSTALL_HINT, LlvmTools
 from verilocc_mlir.toolchain.inputs import named_processors
 from verilocc_mlir.toolchain.metadata import KernelMetadata, read_code_object
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, run_tool
-from verilocc_mlir.toolchain.staged import TRIPLE, CompileOptions, LlvmPhase, StagedCompiler, split_target_id
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 _ELF = b"\x7fELF"
 _NOT_TAKEN = {
@@ -45,6 +48,7 @@ class ReadOptions:
         features: LLVM feature string, for machine IR.
         ir: LLVM IR of the same kernels, for their constant trip counts; ``""`` for none.
         llvm: where LLVM is; None: searched for when it is needed.
+        toolchain: which LLVM.
         timeout: seconds for each tool.
     """
 
@@ -52,6 +56,7 @@ class ReadOptions:
     features: str = ""
     ir: str = ""
     llvm: Path | None = None
+    toolchain: ToolchainChoice = ToolchainChoice.AUTO
     timeout: float = DEFAULT_TIMEOUT
 
 
@@ -85,14 +90,14 @@ def cost_of_file(data: bytes, path: str, options: ReadOptions | None = None) -> 
     raise InputError(message, where=path, hint=_HINT)
 
 
-def loops_of_ir(text: str, toolchain: Toolchain, *, where: str, timeout: float) -> dict[str, tuple[IrLoop, ...]]:
+def loops_of_ir(text: str, toolchain: LlvmTools, *, where: str, timeout: float) -> dict[str, tuple[IrLoop, ...]]:
     """Loops of an IR module by function, with their constant trip counts.
 
     Raises:
         ToolchainError: opt is missing, rejects the IR or fails.
     """
     if toolchain.opt is None:
-        raise ToolchainError("opt was not found beside llc", where=where, hint=INSTALL_HINT)
+        raise ToolchainError(f"opt was not found {toolchain.place}", where=where, hint=INSTALL_HINT)
     command: list[str | Path] = [toolchain.opt, "-passes=function(print<loops>,print<scalar-evolution>)"]
     command += [f"-mtriple={TRIPLE}", "-scalar-evolution-classify-expressions=0", "-disable-output", "-"]
     run = run_tool(command, stdin=text.encode(), timeout=timeout, stage="trip counts", where=where)
@@ -120,9 +125,9 @@ def _code_object(data: bytes, path: str, options: ReadOptions) -> CostedFile:
     names = [s.name for s in image.symbols.values() if s.kind == "STT_FUNC" and s.defined]
     if not names:
         raise InputError("the code object has no function", where=path)
-    toolchain = find_toolchain(options.llvm)
+    toolchain = choose_tools(options.toolchain, options.llvm)
     if toolchain.objdump is None:
-        raise ToolchainError("llvm-objdump was not found beside llc", where=path, hint=INSTALL_HINT)
+        raise ToolchainError(f"llvm-objdump was not found {toolchain.place}", where=path, hint=INSTALL_HINT)
     command = [toolchain.objdump, "-d", f"--mcpu={gpu.name}", "-"]
     disassembly = run_tool(command, stdin=data, timeout=options.timeout, stage="disassemble", where=path)
     figures = {name: _figures(kernel) for name, kernel in metadata.kernels.items()}
@@ -139,7 +144,7 @@ def _machine_ir(text: str, path: str, options: ReadOptions) -> CostedFile:
     if len(processors) > 1:
         raise InputError(f"it names several processors: {', '.join(processors)}", where=path)
     gpu = _target(processors[0] if processors else "", path, options)
-    toolchain = find_toolchain(options.llvm)
+    toolchain = choose_tools(options.toolchain, options.llvm)
     features = ",".join(filter(None, (options.features, split_target_id(options.cpu)[1] if options.cpu else "")))
     compiler = StagedCompiler(toolchain, CompileOptions(gpu.name, features, timeout=options.timeout, input_name=path))
     notes: list[str] = []
@@ -171,7 +176,7 @@ def _virtual(document: str) -> bool:
 def _given_loops(options: ReadOptions) -> tuple[dict[str, tuple[IrLoop, ...]], str, tuple[str, ...]]:
     if not options.ir:
         return {}, "", ()
-    toolchain = find_toolchain(options.llvm)
+    toolchain = choose_tools(options.toolchain, options.llvm)
     loops = loops_of_ir(options.ir, toolchain, where="--ir", timeout=options.timeout)
     return loops, toolchain.version_text, ()
 

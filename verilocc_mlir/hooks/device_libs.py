@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError, ToolchainError
-from verilocc_mlir.toolchain.find import Toolchain
+from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.run import ToolFailure, run_tool
 
 VARIABLE = "VERILOCC_DEVICE_LIBS"
@@ -50,7 +50,7 @@ def _in_package(package: str, inside: str) -> list[Path]:
 
 
 def link_bitcode(
-    toolchain: Toolchain,
+    toolchain: LlvmTools,
     ir: str,
     libraries: Sequence[Path],
     constants: Mapping[str, tuple[str, int]],
@@ -67,7 +67,7 @@ def link_bitcode(
         ToolchainError: llvm-link is missing or fails. InputError: a file does not exist.
     """
     if toolchain.irlink is None:
-        raise ToolchainError("linking bitcode needs llvm-link, which was not found beside llc", where=where)
+        raise ToolchainError(f"linking bitcode needs llvm-link, which was not found {toolchain.place}", where=where)
     for library in libraries:
         if not library.is_file():
             raise InputError(f"the bitcode library {library} does not exist", where=where)

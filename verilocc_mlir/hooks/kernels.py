@@ -22,7 +22,8 @@ from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.results.compile import EXIT_CODES
 from verilocc_mlir.store import Store
-from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
+from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.find import LlvmTools
 
 KERNEL_SECONDS = 3600.0
 """Elapsed time that one kernel may take; then it stays as the front end made it."""
@@ -92,11 +93,11 @@ class Kernels:
     settings: Settings
     store: Store | None = None
     jobs: int = 0
-    toolchain: Toolchain = field(init=False)
+    toolchain: LlvmTools = field(init=False)
     _keys: dict[Settings, Keys] = field(default_factory=dict[Settings, Keys], init=False)
 
     def __post_init__(self) -> None:
-        self.toolchain = find_toolchain(self.settings.llvm)
+        self.toolchain = choose_tools(self.settings.toolchain, self.settings.llvm)
 
     def key(self, source: KernelSource) -> str:
         """The name under which the store keeps what comes of a kernel; ``""`` where that is nothing."""

@@ -17,7 +17,8 @@ from verilocc_mlir.hooks.device_math import external_calls, rename_math, unselec
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
+from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.ir_compat import downgrade
 from verilocc_mlir.toolchain.optimise import optimise
 
@@ -70,13 +71,15 @@ def compile_ir(
         opt_level=target.opt_level,
         emit=Emit.HSACO,
     )
-    prepared = prepare(ir, target, find_toolchain(chosen.llvm), options or IrOptions(), chosen.tool_seconds, where)
+    prepared = prepare(
+        ir, target, choose_tools(chosen.toolchain, chosen.llvm), options or IrOptions(), chosen.tool_seconds, where
+    )
     compiled = compile_module(prepared.ir.encode(), where, chosen)
     return Compiled(compiled.data, replace(compiled.report, notes=(*prepared.notes, *compiled.report.notes)))
 
 
 def prepare(
-    ir: str, target: RocdlTarget, toolchain: Toolchain, options: IrOptions, timeout: float, where: str
+    ir: str, target: RocdlTarget, toolchain: LlvmTools, options: IrOptions, timeout: float, where: str
 ) -> Prepared:
     """Everything before the spine.
 
@@ -104,7 +107,7 @@ def prepare(
     if options.opt == "never":
         return Prepared(text, (*notes, "not optimised: opt is switched off"))
     if options.opt == "auto" and toolchain.opt is None:
-        return Prepared(text, (*notes, "not optimised: opt was not found beside llc"))
+        return Prepared(text, (*notes, f"not optimised: opt was not found {toolchain.place}"))
     optimised = optimise(
         toolchain,
         text,

@@ -10,7 +10,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, Settings
 from verilocc_mlir.remote.cached_allocator import remote_allocator
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.staged import split_target_id
+from verilocc_mlir.toolchain.drivers.job import split_target_id
 
 
 def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | None = None) -> tuple[Allocator, ...]:

@@ -40,18 +40,15 @@ from verilocc_mlir.results.page import CostRow
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
+from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.descriptor import FieldDifference
-from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
+from verilocc_mlir.toolchain.drivers.job import CompileOptions, FileKind
+from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.run import ToolFailure
-from verilocc_mlir.toolchain.staged import (
-    CompileOptions,
-    FileKind,
-    LlvmPhase,
-    StagedCompiler,
-)
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.toolchain.true16 import WITHOUT_TRUE16, copies_between_widths
 from verilocc_mlir.toolchain.verifier import without_functions
 from verilocc_mlir.version import __version__
@@ -124,7 +121,7 @@ class _Compilation:
         else:
             checked_allocator(settings)
         self.allocators = tuple(allocators)
-        self.toolchain: Toolchain = find_toolchain(settings.llvm)
+        self.toolchain: LlvmTools = choose_tools(settings.toolchain, settings.llvm)
         self.input: Input = load_input(data, path=path, cpu=settings.cpu or None, toolchain=self.toolchain)
         self.target: Target = target(self.input.cpu)
         self.compiler = StagedCompiler(self.toolchain, _tool_options(settings, self.input))

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.toolchain.drivers.job import FileKind
 from verilocc_mlir.toolchain.run import ToolFailure
-from verilocc_mlir.toolchain.staged import FileKind, StagedCompiler
+from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_mlir.toolchain.verifier import VerifierFault, verifier_fault, verifier_faults, without_functions
 
 

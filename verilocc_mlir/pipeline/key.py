@@ -20,9 +20,9 @@ from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.registry import MODEL, model_is_there, plugin_called
 from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
 from verilocc_mlir.pipeline.settings import Effort, Settings
-from verilocc_mlir.toolchain.find import Toolchain
+from verilocc_mlir.toolchain.find import LlvmTools
 
-_NOT_IN_THE_RESULT = ("tool_seconds", "llvm", "access")
+_NOT_IN_THE_RESULT = ("tool_seconds", "toolchain", "llvm", "access")
 """A tool that runs out of time fails, and failures are not kept; the tools are named by what they are, not by where. A
 server that does not let us in has no part in a result, and such results have no key (``Result.keyed``)."""
 
@@ -39,7 +39,7 @@ class Keys:
         InputError: there is no such allocator, triple or processor.
     """
 
-    def __init__(self, settings: Settings, toolchain: Toolchain, server_version: str = "") -> None:
+    def __init__(self, settings: Settings, toolchain: LlvmTools, server_version: str = "") -> None:
         self.server_version = server_version
         values = {k: v for k, v in settings.to_data().items() if k not in _NOT_IN_THE_RESULT}
         self._parts: dict[str, Any] = {
@@ -47,7 +47,7 @@ class Keys:
             "allocators": allocator_versions(settings),
             "server_version": server_version,
             "verilocc": {"version": version.__version__, "sources": source_digest()},
-            "llvm": {"version": toolchain.version_text, "tools": _tools(toolchain)},
+            "llvm": {"version": toolchain.version_text, "tools": file_stats(toolchain)},
             "z3": metadata.version("z3-solver"),
         }
 
@@ -94,7 +94,7 @@ def _version(name: str, allocator: Allocator) -> str:
     return f"{allocator.version}, {plugin.place} of {plugin.package}, sources {digest}"
 
 
-def versions(toolchain: Toolchain) -> dict[str, str]:
+def versions(toolchain: LlvmTools) -> dict[str, str]:
     """What must be equal on two machines for their results to be: versions of this project, Z3 and LLVM, by name."""
     return {
         "verilocc": f"{version.__version__}, sources {source_digest()[:16]}",
@@ -122,8 +122,7 @@ def python_digest(*places: Path) -> str:
     return digest.hexdigest()
 
 
-def _tools(toolchain: Toolchain) -> dict[str, list[int]]:
-    """Size in bytes and time in nanoseconds of each tool that has a part in a result."""
-    tools = {"llc": toolchain.llc, "lld": toolchain.lld, "opt": toolchain.opt, "dis": toolchain.dis}
-    stats = {name: path.stat() for name, path in tools.items() if path is not None}
+def file_stats(toolchain: LlvmTools) -> dict[str, list[int]]:
+    """Size in bytes and time in nanoseconds of each file of LLVM that has a part in a result, by name."""
+    stats = {name: path.stat() for name, path in toolchain.files.items()}
     return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}

@@ -17,10 +17,11 @@ from verilocc_mlir.pipeline.audit import DEFAULT_LIMITS, Judge, Record, Sides, S
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import target
-from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.drivers.job import CompileOptions, RegAlloc
 from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
-from verilocc_mlir.toolchain.staged import CompileOptions, LlvmPhase, RegAlloc, StagedCompiler, has_wwm_registers
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 from verilocc_mlir.version import __version__
 
 Reallocate = Callable[[str, str], str]
@@ -124,7 +125,7 @@ def llc_kernel(data: bytes, path: str, settings: Settings) -> NativeKernel:
         InputError: unusable input or option. ToolchainError: llc is missing or failed. UnsupportedError: outside what
             this version handles.
     """
-    toolchain = find_toolchain(settings.llvm)
+    toolchain = choose_tools(settings.toolchain, settings.llvm)
     kernel = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
     mattr = ",".join(filter(None, (settings.features, kernel.mattr)))
     options = CompileOptions(

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import Effort, ServerAccess, Settings
+from verilocc_mlir.toolchain.choice import ToolchainChoice
 
 _E = TypeVar("_E", bound=Enum)
 
@@ -32,6 +33,7 @@ class Kind(Enum):
     COUNT = "a whole number of at least 1"
     PATH = "a path"
     EFFORT = "fast, balanced or best"
+    TOOLCHAIN = "auto, llc or triton"
     FLAGS = "a flag, or a list of flags"
 
 
@@ -128,6 +130,10 @@ def _effort(given: object) -> Effort:
     return Effort(given)
 
 
+def _toolchain(given: object) -> ToolchainChoice:
+    return ToolchainChoice(given)
+
+
 _CONVERSIONS: dict[Kind, Callable[[object], Any]] = {
     Kind.TEXT: _text,
     Kind.SWITCH: _switch,
@@ -135,6 +141,7 @@ _CONVERSIONS: dict[Kind, Callable[[object], Any]] = {
     Kind.COUNT: _count,
     Kind.PATH: _path,
     Kind.EFFORT: _effort,
+    Kind.TOOLCHAIN: _toolchain,
     Kind.FLAGS: _flags,
 }
 
@@ -156,6 +163,11 @@ OPTIONS = (
     Option("spill", Kind.SWITCH, "Spill where registers do not suffice. [default: on]", "spill"),
     Option("fallback", Kind.SWITCH, "Take LLVM's allocation where ours fails. [default: on]", "fallback"),
     Option("solver_seconds", Kind.SECONDS, "For one question; then UNKNOWN.", "solver_seconds"),
+    Option(
+        "toolchain", Kind.TOOLCHAIN,
+        "Which LLVM: llc; triton, the one in Triton's package; auto, llc where there is one.",
+        "toolchain", group=Group.LLVM,
+    ),
     Option("llvm", Kind.PATH, "Directory of llc, or llc.", "llvm", "DIR", group=Group.LLVM),
     Option("llc", Kind.FLAGS, "Hand a flag to llc, e.g. -fp-contract=fast.", "llc_options", "FLAG", group=Group.LLVM),
     Option(

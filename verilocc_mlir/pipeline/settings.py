@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
+from verilocc_mlir.toolchain.choice import ToolchainChoice
 
 VERIFY_VARIABLE = "VERILOCC_VERIFY"
 """Environment variable. Where it is set, llc's machine verifier runs unless ``Settings.verify`` says otherwise."""
@@ -63,6 +64,7 @@ class Settings:
             the effort is FAST (``verifies``).
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
         llc_options: further options for llc, given to every stage and to the direct compile alike.
+        toolchain: which LLVM does the work.
         llvm: directory of the LLVM tools, or an llc; None searches.
         server: address of the server that is asked before ``allocator``, ``""`` for none.
         server_allocator: which of the server's allocators is asked, ``""`` for its default; ``allocator`` is then the
@@ -86,6 +88,7 @@ class Settings:
     solver_seconds: float = DEFAULT_SOLVER_SECONDS
     tool_seconds: float = DEFAULT_TOOL_SECONDS
     llc_options: tuple[str, ...] = ()
+    toolchain: ToolchainChoice = ToolchainChoice.AUTO
     llvm: Path | None = None
     server: str = ""
     server_allocator: str = ""

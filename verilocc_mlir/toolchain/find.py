@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.files import write_whole
@@ -56,18 +57,18 @@ class Candidate:
         return f"{self.tool} {self.path}{version} ({self.source}): {self.reason}"
 
 
-@dataclass(frozen=True)
-class Toolchain:
-    """The tools to use. Paths are as found (links not resolved); optional ones are None where absent.
+@dataclass(frozen=True, kw_only=True)
+class LlvmTools:
+    """An LLVM to use. Paths are as found (links not resolved); what it does not have is None.
 
     Attributes:
-        version: llc's version; ``version_text`` is the line it printed.
-        source: where llc was found: ``"option"``, ``"VERILOCC_LLVM"``, ``"PATH"``, ``"debian"``, ``"rocm"``…
+        version: LLVM's version; ``version_text`` says it in words.
+        source: where it was found: ``"option"``, ``"VERILOCC_LLVM"``, ``"PATH"``, ``"debian"``, ``"rocm"``…
         rejected: candidates that were looked at before this one and not taken.
+        place: where an optional tool is looked for, in words.
     """
 
-    llc: Path
-    lld: Path
+    place: ClassVar[str]
     version: tuple[int, int, int]
     version_text: str
     source: str
@@ -78,6 +79,26 @@ class Toolchain:
     mc: Path | None = None
     irlink: Path | None = None
     rejected: tuple[Candidate, ...] = ()
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """What has a part in a result, by name."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolchain(LlvmTools):
+    """llc and the tools beside it."""
+
+    place: ClassVar[str] = "beside llc"
+    llc: Path
+    lld: Path
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """See ``LlvmTools``."""
+        tools = {"llc": self.llc, "lld": self.lld, "opt": self.opt, "dis": self.dis}
+        return {name: path for name, path in tools.items() if path is not None}
 
 
 def find_toolchain(option: str | Path | None = None, *, env: Mapping[str, str] | None = None) -> Toolchain:
@@ -206,20 +227,26 @@ def _judge(tool: str, path: Path, source: str, probe: _Probe | None = None) -> C
 
 @functools.lru_cache(maxsize=64)
 def _version_output(path: str, mtime: int, size: int) -> str:
-    """What ``--version`` prints, or ``"!"`` and the failure: as it was kept in the user's cache, or by running it.
+    """What ``--version`` prints, or ``"!"`` and the failure: as it was kept in the user's cache, or by running it."""
+    return kept(path, mtime, size, "", lambda: _printed(path))
 
-    It is kept under the program's real path, time and size; not of a script, which may call something else tomorrow.
+
+def kept(path: str, mtime: int, size: int, question: str, ask: Callable[[], str]) -> str:
+    """What ``ask`` says of a program or library, from the user's cache where it has been asked before.
+
+    It is kept under the question and the real path, time and size; not of a script, which may call something else
+    tomorrow, and not where it begins with ``"!"``, a failure.
     """
-    cached = _cached_output(path, mtime, size)
+    cached = _cached_output(path, mtime, size, question)
     if cached is not None:
         with contextlib.suppress(OSError):
             return cached.read_text("utf-8")
-    printed = _printed(path)
-    if cached is not None and not printed.startswith("!"):
+    answer = ask()
+    if cached is not None and not answer.startswith("!"):
         with contextlib.suppress(OSError):
             cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(cached, printed.encode())
-    return printed
+            write_whole(cached, answer.encode())
+    return answer
 
 
 def _printed(path: str, _mtime: int = 0, _size: int = 0) -> str:
@@ -230,14 +257,14 @@ def _printed(path: str, _mtime: int = 0, _size: int = 0) -> str:
         return "!" + error.what
 
 
-def _cached_output(path: str, mtime: int, size: int) -> Path | None:
-    """The file that keeps what a program printed; None where there is no place for it, or it is a script."""
+def _cached_output(path: str, mtime: int, size: int, question: str) -> Path | None:
+    """The file that keeps what a program said; None where there is no place for it, or it is a script."""
     real = os.path.realpath(path)
     try:
         with open(real, "rb") as stream:
             if stream.read(len(_ELF)) != _ELF:
                 return None
-        digest = hashlib.sha256(f"{mtime} {size} {real}".encode(errors="surrogateescape")).hexdigest()
+        digest = hashlib.sha256(f"{question}{mtime} {size} {real}".encode(errors="surrogateescape")).hexdigest()
         return default_directory() / "tools" / digest
     except (OSError, RuntimeError):  # it cannot be read; there is no home directory
         return None
@@ -276,7 +303,15 @@ def _with_companions(llc: Candidate, candidates: list[Candidate], env: Mapping[s
     text = next((line.strip() for line in output.splitlines() if "version" in line), "")
     assert llc.version is not None
     companions = {name: _beside(llc.path, tool) for name, tool in _COMPANIONS.items() if name != "lld"}
-    return Toolchain(llc.path, linker, llc.version, text, llc.source, rejected=tuple(rejected), **companions)
+    return Toolchain(
+        llc=llc.path,
+        lld=linker,
+        version=llc.version,
+        version_text=text,
+        source=llc.source,
+        rejected=tuple(rejected),
+        **companions,
+    )
 
 
 def _linkers(llc: Candidate, env: Mapping[str, str], probe: _Probe | None = None) -> Iterator[Candidate]:

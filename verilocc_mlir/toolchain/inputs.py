@@ -11,9 +11,9 @@ from typing import Literal
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
-from verilocc_mlir.toolchain.find import INSTALL_HINT, Toolchain
+from verilocc_mlir.toolchain.drivers.job import TRIPLE, split_target_id
+from verilocc_mlir.toolchain.find import INSTALL_HINT, LlvmTools, Toolchain
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, ToolFailure, run_tool
-from verilocc_mlir.toolchain.staged import TRIPLE, split_target_id
 
 InputKind = Literal["ir", "mir"]
 
@@ -55,7 +55,7 @@ class Input:
 
 
 def load_input(
-    data: bytes, *, path: str = "<stdin>", cpu: str | None = None, toolchain: Toolchain | None = None
+    data: bytes, *, path: str = "<stdin>", cpu: str | None = None, toolchain: LlvmTools | None = None
 ) -> Input:
     """Decide what ``data`` is and whether it can be compiled.
 
@@ -87,9 +87,10 @@ def load_input(
     return _with_processor("ir", text, text, path, cpu, functions)
 
 
-def _disassemble(data: bytes, path: str, toolchain: Toolchain | None) -> bytes:
+def _disassemble(data: bytes, path: str, toolchain: LlvmTools | None) -> bytes:
     if toolchain is None or toolchain.dis is None:
-        raise InputError("bitcode needs llvm-dis, which was not found beside llc", where=path, hint=INSTALL_HINT)
+        place = toolchain.place if toolchain else Toolchain.place
+        raise InputError(f"bitcode needs llvm-dis, which was not found {place}", where=path, hint=INSTALL_HINT)
     try:
         command = [toolchain.dis, "-o", "-", "-"]
         return run_tool(command, stdin=data, timeout=DEFAULT_TIMEOUT, stage="llvm-dis", where=path).stdout

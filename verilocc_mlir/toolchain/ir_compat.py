@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.toolchain.staged import TRIPLE, StagedCompiler
+from verilocc_mlir.toolchain.drivers.job import TRIPLE
+from verilocc_mlir.toolchain.staged import StagedCompiler
 
 _DENORMAL_NAMES = {
     "ieee": "ieee",

@@ -10,14 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
-from verilocc_mlir.toolchain.find import INSTALL_HINT, Toolchain
+from verilocc_mlir.toolchain.drivers.job import TRIPLE
+from verilocc_mlir.toolchain.find import INSTALL_HINT, LlvmTools
 from verilocc_mlir.toolchain.ir_compat import Downgraded, downgrade
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, ToolFailure, run_tool
-from verilocc_mlir.toolchain.staged import TRIPLE
 
 
 def optimise(
-    toolchain: Toolchain,
+    toolchain: LlvmTools,
     ir: str,
     *,
     cpu: str,
@@ -36,7 +36,7 @@ def optimise(
         InputError: opt rejects the IR. UnsupportedError: it is of a newer LLVM, and is rejected even after the rewrite.
     """
     if toolchain.opt is None:
-        raise ToolchainError("opt was not found beside llc", where=where, hint=INSTALL_HINT)
+        raise ToolchainError(f"opt was not found {toolchain.place}", where=where, hint=INSTALL_HINT)
     command: list[str | Path] = [toolchain.opt, f"-mtriple={TRIPLE}", f"-mcpu={cpu}"]
     if features:
         command.append(f"-mattr={features}")

@@ -142,19 +142,15 @@ def run_tool(
         wall = time.monotonic() - started
         stderr = _read_ends(err, MAX_STDERR_BYTES).decode("utf-8", "replace")
         if timed_out:
-            raise ToolchainError(
-                f"{_title(argv, stage)} did not finish within {timeout:g} s",
-                where=where,
-                hint=_replay(argv, stdin, stage),
-            )
+            raise late(_title(argv, stage), replay_hint(argv, stdin, stage), timeout, where)
         if status != 0:
-            raise _failure(argv, stage, status, stderr, where, stdin)
+            raise failed(_title(argv, stage), replay_hint(argv, stdin, stage), status, stderr, where)
         size = out.seek(0, os.SEEK_END)
         if size > MAX_OUTPUT_BYTES:
             raise ToolchainError(
                 f"{_title(argv, stage)} wrote {size} bytes, more than {MAX_OUTPUT_BYTES}",
                 where=where,
-                hint=_replay(argv, stdin, stage),
+                hint=replay_hint(argv, stdin, stage),
             )
         stdout = _read(out, MAX_OUTPUT_BYTES)
     return ToolRun(argv, stage, stdout, stderr, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
@@ -241,16 +237,22 @@ def _title(argv: tuple[str, ...], stage: str) -> str:
     return f"{name} ({stage})" if stage else name
 
 
-def _failure(argv: tuple[str, ...], stage: str, status: int, stderr: str, where: str, stdin: bytes) -> ToolFailure:
+def late(title: str, replay: str, timeout: float, where: str) -> ToolchainError:
+    """What became of a tool that ran out of time; ``replay`` says how to run it again."""
+    return ToolchainError(f"{title} did not finish within {timeout:g} s", where=where, hint=replay)
+
+
+def failed(title: str, replay: str, status: int, stderr: str, where: str) -> ToolFailure:
+    """What became of a tool that ended with ``status``."""
     line, place = first_useful_line(stderr)
-    message = f"{_title(argv, stage)} {'crashed' if status < 0 else 'failed'} with {ending(status)}: {line}"
+    message = f"{title} {'crashed' if status < 0 else 'failed'} with {ending(status)}: {line}"
     if place.startswith(("<stdin>", "-:")) or not place:
         place = f"{where or 'input'}:{place.split(':', 1)[1]}" if ":" in place else where
-    hint = _replay(argv, stdin, stage)
-    return ToolFailure(message, where=place, hint=hint, status=status, line=line, stderr=stderr)
+    return ToolFailure(message, where=place, hint=replay, status=status, line=line, stderr=stderr)
 
 
-def _replay(argv: tuple[str, ...], stdin: bytes, stage: str) -> str:
+def replay_hint(argv: tuple[str, ...], stdin: bytes, stage: str) -> str:
+    """How to run a tool again, with its input kept where the user wants that."""
     command = shlex.join(argv)
     if not stdin:
         return f"replay with: {command}"

@@ -18,28 +18,21 @@ Three of those losses are mended here:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from pathlib import Path
-from typing import Literal
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES, stop_before
+from verilocc_mlir.toolchain.choose import driver_of
+from verilocc_mlir.toolchain.drivers.job import CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
 from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
-from verilocc_mlir.toolchain.find import Toolchain
+from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mmra import strip_mmra
-from verilocc_mlir.toolchain.run import BROKEN_MODULE, DEFAULT_TIMEOUT, RunningTools, ToolFailure, ToolRun, run_tool
+from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
 from verilocc_mlir.toolchain.unknown_intrinsics import refuse_unknown_intrinsics
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
-
-TRIPLE = "amdgcn-amd-amdhsa"
-FileKind = Literal["obj", "asm"]
-RegAlloc = Literal["greedy", "basic", "fast"]
-"""LLVM's register allocators."""
-
 _REGALLOC_PASSES: dict[RegAlloc, str] = {"greedy": "greedy", "basic": "regallocbasic", "fast": "regallocfast"}
 
 
@@ -52,42 +45,6 @@ class LlvmPhase(IntEnum):
 
 
 @dataclass(frozen=True)
-class CompileOptions:
-    """How llc is called, the same for every stage.
-
-    Attributes:
-        cpu: ``"gfx942"``; no feature suffix (see ``split_target_id``).
-        mattr: LLVM feature string, ``"+sramecc,-xnack"``.
-        opt_level: 0 to 3, for ``-O``. The three phases exist from ``-O1`` on.
-        verify: run the machine verifier after every pass of a resumed run.
-        timeout: wall seconds for each subprocess.
-        extra: further llc options, passed to every stage.
-        input_name: the input's name, shown in errors.
-    """
-
-    cpu: str
-    mattr: str = ""
-    opt_level: int = 3
-    verify: bool = True
-    timeout: float = DEFAULT_TIMEOUT
-    extra: tuple[str, ...] = ()
-    input_name: str = ""
-
-
-def split_target_id(target: str) -> tuple[str, str]:
-    """``"gfx942:sramecc+:xnack-"`` as ``("gfx942", "+sramecc,-xnack")`` (AMDGPUUsage, Target ID).
-
-    Raises:
-        InputError: not of that form.
-    """
-    processor, *features = target.split(":")
-    bad = [text for text in features if not re.fullmatch(r"[a-z0-9-]+[+-]", text)]
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", processor) or bad:
-        raise InputError(f"{target!r} is not a target id", hint="for example gfx942 or gfx942:sramecc+:xnack-")
-    return processor, ",".join([text[-1] + text[:-1] for text in features])
-
-
-@dataclass(frozen=True)
 class WwmPhase:
     """The WWM phase as LLVM ran it: the text before its greedy and after its rewriter, from one and the same input."""
 
@@ -97,27 +54,31 @@ class WwmPhase:
 
 @dataclass
 class StagedCompiler:
-    """Drives one input through llc and ld.lld. ``runs`` has one entry for every subprocess, in order;
-    ``running`` holds those that still run.
+    """Drives one input through LLVM. ``runs`` has one entry for every piece of work, in order;
+    ``running`` holds what still runs.
 
     Texts are returned as LLVM prints them (memory-model annotations left off) and mended for its parser on the way in.
-    Every method raises ToolchainError where the tool fails, crashes or times out.
+    Every method raises ToolchainError where LLVM fails, crashes or times out.
     """
 
-    toolchain: Toolchain
+    toolchain: LlvmTools
     options: CompileOptions
     runs: list[ToolRun] = field(default_factory=list[ToolRun])
     running: RunningTools = field(default_factory=RunningTools, repr=False)
+    driver: Driver = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.driver = driver_of(self.toolchain)
 
     def to_pre_ra(self, ir: str | bytes) -> str:
         """LLVM IR (text or bitcode) to machine IR as it enters the first allocation phase.
 
         Raises:
-            InputError: llc does not parse it; an unknown processor or feature.
+            InputError: LLVM does not parse it; an unknown processor or feature.
             UnsupportedError: an intrinsic unknown to this LLVM would become an external call.
         """
         try:
-            output = self._llc("pre-ra", ir, [STOP_BEFORE_ALL_PHASES, "-enable-ipra=0"])
+            output = self._run(LlvmJob("pre-ra", _bytes(ir), False, self.options, stop=_greedy(LlvmPhase.SGPR)))
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
         mir = strip_mmra(output.decode())
@@ -125,17 +86,17 @@ class StagedCompiler:
         return mir
 
     def accept_mir(self, mir: str, *, reprint: bool = False) -> str:
-        """A user's pre-RA machine IR, parsed and verified by llc; comes back without memory-model annotations.
+        """A user's pre-RA machine IR, parsed and verified by LLVM; comes back without memory-model annotations.
 
         Args:
             reprint: as LLVM prints it, all header fields included, to be compared with what LLVM makes of it.
 
         Raises:
-            InputError: llc does not parse it, or its machine verifier refuses it.
+            InputError: LLVM does not parse it, or its machine verifier refuses it.
             UnsupportedError: it calls an intrinsic that this LLVM does not know.
         """
         try:
-            printed = self._mir("parse-mir", mir, ["-run-pass=none", "-verify-machineinstrs"])
+            printed = self._run(LlvmJob("parse-mir", self._mended(mir), True, self.options, verify=True))
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
@@ -148,101 +109,88 @@ class StagedCompiler:
         """
         if until <= done:
             raise ValueError(f"cannot resume from {done.name} to {until.name}")
-        flags = [_resume_flag(done), stop_before(until)]
-        return self._resume(f"resume-{until.name.lower()}", mir, flags)
+        return self._resume(f"resume-{until.name.lower()}", mir, _after(done), _greedy(until))
 
     def wwm_phase(self, mir: str) -> WwmPhase:
         """From text with SGPRs rewritten: the text before and after LLVM's own WWM allocation."""
-        start = _resume_flag(LlvmPhase.SGPR)
+        start = _after(LlvmPhase.SGPR)
         return WwmPhase(
-            self._resume("resume-wwm", mir, [start, stop_before(LlvmPhase.WWM)]),
-            self._resume("greedy-wwm", mir, [start, "-stop-after=virtregrewriter,1"]),
+            self._resume("resume-wwm", mir, start, _greedy(LlvmPhase.WWM)),
+            self._resume("greedy-wwm", mir, start, _rewritten(LlvmPhase.WWM)),
         )
 
     def llvm_allocate(self, mir: str, phase: LlvmPhase, allocator: RegAlloc = "greedy") -> str:
         """LLVM's own allocation of one phase: text before ``greedy,N`` to text after ``virtregrewriter,N``."""
-        chosen = [] if allocator == "greedy" else [f"-{k}-regalloc={allocator}" for k in ("sgpr", "wwm", "vgpr")]
-        start = f"-start-before={_REGALLOC_PASSES[allocator]},{phase.value}"
-        flags = [*chosen, start, f"-stop-after=virtregrewriter,{phase.value}"]
-        return self._resume(f"{allocator}-{phase.name.lower()}", mir, flags)
+        start = Point("before", f"{_REGALLOC_PASSES[allocator]},{phase.value}")
+        return self._resume(f"{allocator}-{phase.name.lower()}", mir, start, _rewritten(phase), allocator)
 
     def direct_after(self, ir: str | bytes, phase: LlvmPhase) -> str:
-        """A plain ``llc`` of the IR up to the end of a phase, nothing resumed from text: LLVM then knows more."""
-        return self._direct(ir, f"-stop-after=virtregrewriter,{phase.value}", f"direct-{phase.name.lower()}")
+        """A plain compile of the IR up to the end of a phase, nothing resumed from text: LLVM then knows more."""
+        return self._direct(ir, _rewritten(phase), f"direct-{phase.name.lower()}")
 
     def direct_before(self, ir: str | bytes, phase: LlvmPhase) -> str:
         """The same up to the start of a phase."""
-        return self._direct(ir, stop_before(phase), f"direct-to-{phase.name.lower()}")
+        return self._direct(ir, _greedy(phase), f"direct-to-{phase.name.lower()}")
 
-    def _direct(self, ir: str | bytes, flag: str, stage: str) -> str:
-        return strip_mmra(self._llc(stage, ir, ["-enable-ipra=0", flag]).decode())
+    def _direct(self, ir: str | bytes, stop: Point, stage: str) -> str:
+        return strip_mmra(self._run(LlvmJob(stage, _bytes(ir), False, self.options, stop=stop)).decode())
 
     def finish(self, mir: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """From text with VGPRs rewritten to an object file or assembly text (see descriptor.py for what it lacks).
 
         Args:
-            verify: run the verifier after each pass, if the options say so; on reading the text llc always does.
+            verify: run the verifier after each pass, if the options say so; on reading the text LLVM always does.
         """
-        return self._finish("finish", mir, [_resume_flag(LlvmPhase.VGPR)], kind, verify)
+        return self._finish("finish", mir, _after(LlvmPhase.VGPR), kind, verify)
 
     def finish_from(self, mir: str, phase: LlvmPhase, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """LLVM allocates everything from ``phase`` on: its own result from the very text that we allocate."""
-        return self._finish("greedy-finish", mir, [f"-start-before=greedy,{phase.value}"], kind, verify)
+        return self._finish("greedy-finish", mir, _greedy(phase), kind, verify)
 
     def direct(self, ir: str | bytes, kind: FileKind = "obj", *, verify: bool = False) -> bytes:
-        """A plain ``llc``, nothing staged: the reference for kernel descriptors and metadata.
+        """A plain compile, nothing staged: the reference for kernel descriptors and metadata.
 
         Args:
-            verify: run the verifier after each pass, which a plain llc does not.
+            verify: run the verifier after each pass, which a plain compile does not.
         """
-        return self._llc("direct", ir, [*(["-verify-machineinstrs"] if verify else []), f"-filetype={kind}"])
+        return self._run(LlvmJob("direct", _bytes(ir), False, self.options, kind=kind, verify=verify, ipra=True))
 
     def link(self, obj: bytes) -> bytes:
-        # lld wants a file name, and reads its own standard input through /dev/stdin.
-        command = [self.toolchain.lld, "-shared", "--no-undefined", "/dev/stdin", "-o", "-"]
-        return self._run(command, obj, "link").stdout
+        """An object file to a code object (HSACO)."""
+        return self._noted(lambda: self.driver.link(obj, self.options, self.running))
 
-    def _resume(self, stage: str, mir: str, flags: Sequence[str]) -> str:
-        return strip_mmra(self._mir(stage, mir, flags).decode())
+    def _resume(self, stage: str, mir: str, start: Point, stop: Point, regalloc: RegAlloc = "greedy") -> str:
+        job = LlvmJob(stage, self._mended(mir), True, self.options, start, stop, "obj", self.options.verify, regalloc)
+        return strip_mmra(self._run(job).decode())
 
-    def _finish(self, stage: str, mir: str, flags: Sequence[str], kind: FileKind, verify: bool) -> bytes:
-        return self._mir(stage, declare_dynamic_lds(mir), [*flags, f"-filetype={kind}"], verify)
+    def _finish(self, stage: str, mir: str, start: Point, kind: FileKind, verify: bool) -> bytes:
+        source = self._mended(declare_dynamic_lds(mir))
+        return self._run(
+            LlvmJob(stage, source, True, self.options, start, kind=kind, verify=verify and self.options.verify)
+        )
 
-    def _mir(self, stage: str, mir: str, flags: Sequence[str], verify: bool = True) -> bytes:
+    def _mended(self, mir: str) -> bytes:
+        """Machine IR as LLVM's parser takes it."""
         text = strip_mmra(mir)
         if is_wave32(self.options.cpu, self.options.mattr, text):
             text = mend_implicit_vcc(text)
-        verifier = ["-verify-machineinstrs"] if verify and self.options.verify else []
-        return self._llc(stage, text, ["-x", "mir", "-enable-ipra=0", *verifier, *flags])
+        return text.encode()
 
-    def _llc(self, stage: str, source: str | bytes, flags: Sequence[str]) -> bytes:
-        options = self.options
-        command: list[str | Path] = [self.toolchain.llc, f"-mtriple={TRIPLE}", f"-mcpu={options.cpu}"]
-        if options.mattr:
-            command.append(f"-mattr={options.mattr}")
-        command += [f"-O{options.opt_level}", *options.extra, *flags, "-o", "-", "-"]
-        data = source.encode() if isinstance(source, str) else source
-        return self._run(command, data, stage).stdout
+    def _run(self, job: LlvmJob) -> bytes:
+        return self._noted(lambda: self.driver.run(job, self.running))
 
-    def _run(self, command: Sequence[str | Path], data: bytes, stage: str) -> ToolRun:
+    def _noted(self, work: Callable[[], ToolRun]) -> bytes:
         try:
-            run = run_tool(
-                command,
-                stdin=data,
-                timeout=self.options.timeout,
-                stage=stage,
-                where=self.options.input_name,
-                running=self.running,
-            )
+            run = work()
         except ToolFailure as failure:
             self._refuse_ignored(failure.stderr)
             raise
         self.runs.append(run)
         self._refuse_ignored(run.stderr)
-        return run
+        return run.stdout
 
     def _refuse_ignored(self, stderr: str) -> None:
-        """llc ignores a processor or feature that it does not know, and compiles for something else."""
+        """LLVM ignores a processor or feature that it does not know, and compiles for something else."""
         ignored = _IGNORED.search(stderr)
         if ignored:
             raise InputError(
@@ -252,7 +200,7 @@ class StagedCompiler:
             )
 
     def _as_input_error(self, failure: ToolFailure) -> ToolFailure | InputError:
-        """llc's complaint about a place in its input is the input's fault; a crash or time-out is not."""
+        """LLVM's complaint about a place in its input is the input's fault; a crash or time-out is not."""
         if failure.status <= 0 and BROKEN_MODULE not in failure.stderr:
             return failure
         return InputError(f"{self._version()} rejects it: {failure.line}", where=failure.where, hint=failure.hint)
@@ -269,7 +217,18 @@ def has_wwm_registers(mir: str) -> bool:
     return "WWM_REG" in mir or "SI_SPILL_S32_TO_VGPR" in mir or bool(re.search(r"^  wwmReservedRegs: *\n", mir, re.M))
 
 
-def _resume_flag(done: LlvmPhase) -> str:
-    if done is LlvmPhase.SGPR:
-        return "-start-before=virtregrewriter,0"
-    return f"-start-after=virtregrewriter,{done.value}"
+def _bytes(ir: str | bytes) -> bytes:
+    return ir.encode() if isinstance(ir, str) else ir
+
+
+def _greedy(phase: LlvmPhase) -> Point:
+    return Point("before", f"greedy,{phase.value}")
+
+
+def _rewritten(phase: LlvmPhase) -> Point:
+    return Point("after", f"virtregrewriter,{phase.value}")
+
+
+def _after(done: LlvmPhase) -> Point:
+    """Where a text stands in which ``done`` is rewritten; for the first phase, see the top of this module."""
+    return Point("before", "virtregrewriter,0") if done is LlvmPhase.SGPR else _rewritten(done)

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.store import Store
+from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import find_toolchain
-from verilocc_mlir.toolchain.staged import CompileOptions, StagedCompiler
+from verilocc_mlir.toolchain.staged import StagedCompiler
 from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.labels import DEFAULT_TEACHERS, teach, teacher

@@ -21,7 +21,7 @@ from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
 from verilocc_mlir.pipeline.options import member, options_in, with_options
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target
-from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_mlir.toolchain.choose import choose_tools
 
 VARIABLE = "VERILOCC_TRITON"
 """Environment variable: ``1`` for every AMD GPU, or targets by name with commas between; ``0`` or empty for none.
@@ -62,7 +62,7 @@ class Hook:
         self.targets = targets
         self.knobs = knobs
         self.before: Any = knobs.runtime.add_stages_inspection_hook
-        self._key = cache_key(settings, find_toolchain(settings.llvm), targets, policy)
+        self._key = cache_key(settings, choose_tools(settings.toolchain, settings.llvm), targets, policy)
         self._hash = hashlib.sha256(self._key.encode()).hexdigest()
 
     def __call__(

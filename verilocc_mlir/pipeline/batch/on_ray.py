@@ -20,7 +20,8 @@ from verilocc_mlir.pipeline.batch.local import DEFAULT_MEMORY_MIB, JobDoer
 from verilocc_mlir.pipeline.key import versions
 from verilocc_mlir.ray_cluster import connected
 from verilocc_mlir.ray_tasks import Lost, Tasks, check_versions
-from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain.choose import choose_tools
 
 
 class RayExecutor:
@@ -80,13 +81,13 @@ def _do(job: Job, seconds: float, factory: str, memory_mib: int, expected: Mappi
     Raises:
         ToolchainError: other versions here, or no worker process starts.
     """
-    check_versions(expected, _versions(job.settings.llvm))
+    check_versions(expected, _versions(job.settings.toolchain, job.settings.llvm))
     return _doer(seconds, factory, memory_mib).do(job)
 
 
 @functools.cache
-def _versions(llvm: Path | None) -> dict[str, str]:
-    return versions(find_toolchain(llvm))
+def _versions(toolchain: ToolchainChoice, llvm: Path | None) -> dict[str, str]:
+    return versions(choose_tools(toolchain, llvm))
 
 
 @functools.cache

@@ -1,0 +1,16 @@
+"""Which LLVM does the work, as a user says it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+TOOLCHAIN_VARIABLE = "VERILOCC_TOOLCHAIN"
+"""Environment variable that says it where no option does."""
+
+
+class ToolchainChoice(Enum):
+    """``AUTO``: llc where a suitable one is found, else Triton's."""
+
+    AUTO = "auto"
+    LLC = "llc"
+    TRITON = "triton"

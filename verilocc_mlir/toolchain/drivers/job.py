@@ -1,0 +1,103 @@
+"""A piece of LLVM's work as data: what is given, where LLVM starts and stops, and with which options."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, RunningTools, ToolRun
+
+TRIPLE = "amdgcn-amd-amdhsa"
+FileKind = Literal["obj", "asm"]
+RegAlloc = Literal["greedy", "basic", "fast"]
+"""LLVM's register allocators."""
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How LLVM is called, the same for every stage.
+
+    Attributes:
+        cpu: ``"gfx942"``; no feature suffix (see ``split_target_id``).
+        mattr: LLVM feature string, ``"+sramecc,-xnack"``.
+        opt_level: 0 to 3, for ``-O``. The three phases exist from ``-O1`` on.
+        verify: run the machine verifier after every pass of a resumed run.
+        timeout: wall seconds for each piece of work.
+        extra: further llc options, passed to every stage.
+        input_name: the input's name, shown in errors.
+    """
+
+    cpu: str
+    mattr: str = ""
+    opt_level: int = 3
+    verify: bool = True
+    timeout: float = DEFAULT_TIMEOUT
+    extra: tuple[str, ...] = ()
+    input_name: str = ""
+
+
+def split_target_id(target: str) -> tuple[str, str]:
+    """``"gfx942:sramecc+:xnack-"`` as ``("gfx942", "+sramecc,-xnack")`` (AMDGPUUsage, Target ID).
+
+    Raises:
+        InputError: not of that form.
+    """
+    processor, *features = target.split(":")
+    bad = [text for text in features if not re.fullmatch(r"[a-z0-9-]+[+-]", text)]
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", processor) or bad:
+        raise InputError(f"{target!r} is not a target id", hint="for example gfx942 or gfx942:sramecc+:xnack-")
+    return processor, ",".join([text[-1] + text[:-1] for text in features])
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place in LLVM's order of passes: before or after the pass ``name``, ``"greedy,0"``."""
+
+    side: Literal["before", "after"]
+    name: str
+
+
+@dataclass(frozen=True)
+class LlvmJob:
+    """One piece of work.
+
+    Attributes:
+        stage: what it is for, e.g. ``"pre-ra"``; names the row in the report's time table.
+        source: LLVM IR (text or bitcode) or machine IR, mended for LLVM's parser.
+        machine: whether that is machine IR.
+        options: of the compilation.
+        start: where machine IR is in LLVM's order of passes; None: it is parsed, verified and printed, and no pass run.
+        stop: where the text is wanted; None: all passes run, and a file of ``kind`` comes out.
+        kind: form of the file.
+        verify: run the machine verifier after each pass.
+        regalloc: LLVM's allocator.
+        ipra: leave interprocedural register allocation as LLVM has it, not off.
+    """
+
+    stage: str
+    source: bytes
+    machine: bool
+    options: CompileOptions
+    start: Point | None = None
+    stop: Point | None = None
+    kind: FileKind = "obj"
+    verify: bool = False
+    regalloc: RegAlloc = "greedy"
+    ipra: bool = False
+
+
+class Driver(Protocol):
+    """Has LLVM do pieces of work.
+
+    Both methods raise ToolFailure where LLVM rejects the work or crashes, ToolchainError where it is late or missing.
+    """
+
+    def run(self, job: LlvmJob, running: RunningTools) -> ToolRun:
+        """Do it; ``stdout`` is the text or file. ``running`` can end it from another thread."""
+        ...
+
+    def link(self, obj: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:
+        """An object file to a code object (HSACO); undefined symbols are a failure."""
+        ...

@@ -1,0 +1,59 @@
+"""Each piece of work is a process of llc, or of ld.lld."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, LlvmJob, Point
+from verilocc_mlir.toolchain.find import Toolchain
+from verilocc_mlir.toolchain.run import RunningTools, ToolRun, run_tool
+
+
+@dataclass(frozen=True)
+class LlcDriver:
+    """Runs the tools of ``tools``."""
+
+    tools: Toolchain
+
+    def run(self, job: LlvmJob, running: RunningTools) -> ToolRun:
+        """See ``Driver``."""
+        options = job.options
+        command: list[str | Path] = [self.tools.llc, f"-mtriple={TRIPLE}", f"-mcpu={options.cpu}"]
+        if options.mattr:
+            command.append(f"-mattr={options.mattr}")
+        command += [f"-O{options.opt_level}", *options.extra, *_flags(job), "-o", "-", "-"]
+        return run_tool(
+            command,
+            stdin=job.source,
+            timeout=options.timeout,
+            stage=job.stage,
+            where=options.input_name,
+            running=running,
+        )
+
+    def link(self, obj: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:
+        """See ``Driver``."""
+        # lld wants a file name, and reads its own standard input through /dev/stdin.
+        command = [self.tools.lld, "-shared", "--no-undefined", "/dev/stdin", "-o", "-"]
+        return run_tool(
+            command, stdin=obj, timeout=options.timeout, stage="link", where=options.input_name, running=running
+        )
+
+
+def _flags(job: LlvmJob) -> list[str]:
+    flags = ["-x", "mir"] if job.machine else []
+    if not job.ipra:
+        flags.append("-enable-ipra=0")
+    if job.verify:
+        flags.append("-verify-machineinstrs")
+    if job.machine and job.start is None:
+        return [*flags, "-run-pass=none"]
+    if job.regalloc != "greedy":
+        flags += [f"-{kind}-regalloc={job.regalloc}" for kind in ("sgpr", "wwm", "vgpr")]
+    flags += _at("start", job.start)
+    return flags + (_at("stop", job.stop) or [f"-filetype={job.kind}"])
+
+
+def _at(verb: str, point: Point | None) -> list[str]:
+    return [] if point is None else [f"-{verb}-{point.side}={point.name}"]

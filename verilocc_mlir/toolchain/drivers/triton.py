@@ -1,0 +1,240 @@
+"""The LLVM inside Triton's wheel, in worker processes: an abort of LLVM is a failure of one piece of work.
+
+Three things of Triton's interface shape what is done here.
+
+* ``translate_mir_to_asm`` has one place to start: before the machine scheduler. What lies between there and allocation
+  is done in every text that we give it, so those passes are left out by name (``-opt-disable``), and passes that find
+  nothing to do in text that is further on, such as allocation itself, run again (``repeated`` sees that they change
+  nothing). What comes out is then, instruction for instruction, that of a compile in one go.
+* LLVM's list of passes to leave out only grows: IR, which needs all of them, has workers of its own.
+* Errors end the process or are written to standard error beside a result, which is then not used.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+from verilocc_mlir.crew.descendants import JobWorker
+from verilocc_mlir.crew.jobs import JobCrew
+from verilocc_mlir.crew.worker import Late, WorkerFailure
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
+from verilocc_mlir.toolchain.drivers import triton_worker
+from verilocc_mlir.toolchain.drivers.called_functions import refuse_called_functions
+from verilocc_mlir.toolchain.drivers.inlining import without_marks
+from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, LlvmJob
+from verilocc_mlir.toolchain.drivers.repeated import first_difference
+from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
+from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
+from verilocc_mlir.toolchain.elf import read_elf
+from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
+from verilocc_mlir.toolchain.run import RunningTools, ToolFailure, ToolRun, failed, late, replay_hint
+
+DONE_BEFORE = (
+    "machine-scheduler",
+    "amdgpu-pre-ra-optimizations",
+    "si-optimize-exec-masking-pre-ra",
+    "si-form-memory-clauses",
+)
+"""Passes from where Triton starts to allocation that change code, by LLVM's names."""
+
+_LEAVE_OUT = (f"-opt-disable={','.join(DONE_BEFORE)}", "-opt-bisect-verbose=0")
+_USE_LLC = "use an llc: --toolchain=llc"
+_IR_ERROR = re.compile(r"^LLVM ERROR: failed to parse IR: (?P<what>.*?)lineno: (?P<line>\d+)", re.MULTILINE)
+_BAD_INPUT = re.compile(r"^LLVM ERROR: Failed to parse machine functions|failed to parse MIR", re.MULTILINE)
+_GIVEN = re.compile(r"/proc/self/fd/\d+")
+_ERROR = re.compile(r"^(?:error: |LLVM ERROR: )", re.MULTILINE)
+_FUSION = "-fp-contract="
+_SAY_S = 60.0
+
+
+@dataclass(frozen=True)
+class TritonDriver:
+    """Has the LLVM of ``tools`` do the work."""
+
+    tools: TritonTools
+
+    def run(self, job: LlvmJob, running: RunningTools) -> ToolRun:
+        """See ``Driver``.
+
+        Raises:
+            UnsupportedError: the text or an option needs an llc.
+        """
+        options = job.options
+        if not options.opt_level:
+            raise UnsupportedError("Triton's LLVM always optimises: there is no -O0", hint=_USE_LLC)
+        if not job.machine:
+            run = self._compile(job, running)
+            return replace(run, stdout=without_marks(run.stdout.decode()).encode()) if job.stop else run
+        refuse_called_functions(job.source.decode(), where=options.input_name)
+        try:
+            return self._resumed(job, running)
+        except ToolFailure as failure:
+            if not is_about_undefined(failure.stderr):
+                raise
+        wave32 = is_wave32(options.cpu, options.mattr, job.source.decode())
+        text = define_everywhere(job.source.decode(), wave32=wave32, where=options.input_name)
+        return self._resumed(replace(job, source=text.encode()), running)
+
+    def _resumed(self, job: LlvmJob, running: RunningTools) -> ToolRun:
+        """The work, and before it the check that LLVM takes the text up as it is."""
+        spent = [self._unchanged(job, running)] if job.start is not None else []
+        run = self._compile(job, running)
+        return replace(
+            run,
+            cpu_seconds=run.cpu_seconds + sum(r.cpu_seconds for r in spent),
+            wall_seconds=run.wall_seconds + sum(r.wall_seconds for r in spent),
+        )
+
+    def _unchanged(self, job: LlvmJob, running: RunningTools) -> ToolRun:
+        """LLVM's work up to where the text is, which must change nothing.
+
+        Raises:
+            UnsupportedError: it does.
+        """
+        again = self._compile(replace(job, stop=job.start), running)
+        given, text = job.source.decode(), again.stdout.decode()
+        if is_wave32(job.options.cpu, job.options.mattr, given):
+            text = mend_implicit_vcc(text)
+        difference = first_difference(given, text)
+        if difference is not None:
+            raise UnsupportedError(
+                f"Triton's LLVM changes the text before it goes on: {difference[0]!r} is {difference[1]!r} then",
+                where=job.options.input_name,
+                hint=_USE_LLC,
+            )
+        return again
+
+    def _compile(self, job: LlvmJob, running: RunningTools) -> ToolRun:
+        options = job.options
+        flags = [flag for flag in options.extra if not flag.startswith(_FUSION)]
+        self._must_know(flags, options.input_name)
+        question = {
+            "do": "mir" if job.machine else "ir",
+            "options": [*_options(job), *flags],
+            "triple": TRIPLE,
+            "cpu": options.cpu,
+            "features": options.mattr,
+            "fusion": _fusion(options.extra),
+            # LLVM keeps the allocator that a process first used.
+            "fresh": job.regalloc != "greedy",
+            "object": job.stop is None and job.kind == "obj" and (not job.machine or job.start is not None),
+        }
+        return self._ask(question, job.source, job.stage, options, running)
+
+    def link(self, obj: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:
+        """See ``Driver``."""
+        undefined = read_elf(obj).undefined
+        if undefined:  # Triton's call of lld allows them
+            stderr = f"ld.lld: error: undefined symbol: {', '.join(undefined)}"
+            raise failed("lld of Triton's wheel (link)", "", 1, stderr, options.input_name)
+        return self._ask({"do": "link"}, obj, "link", options, running)
+
+    def _ask(
+        self, question: Mapping[str, Any], data: bytes, stage: str, options: CompileOptions, running: RunningTools
+    ) -> ToolRun:
+        command = _command(self.tools, question)
+        title, where, seconds = f"Triton's LLVM ({stage})", options.input_name, options.timeout
+        started = time.monotonic()
+        fresh = question.get("fresh", False)
+        with _workers(str(self.tools.library), question["do"] == "mir").worker(fresh=fresh) as worker:
+            assert isinstance(worker, JobWorker)
+            try:
+                with running.holding(worker.pid):
+                    answer, output = worker.ask({**question, "seconds": seconds}, seconds, data)
+            except Late as failure:
+                raise late(title, replay_hint(command, data, stage), seconds, where) from failure
+            except WorkerFailure as failure:
+                worker.kill()
+                stderr = _named(worker.words()) or str(failure)
+                status = worker.status or 0
+                status, stderr = (1, _placed(stderr)) if _is_of_the_input(stderr) else (status or 1, stderr)
+                raise failed(title, replay_hint(command, data, stage), status, stderr, where) from failure
+            stderr = _named(worker.words())
+        stderr += answer["failure"]
+        if answer["failure"] or _ERROR.search(stderr):
+            raise failed(title, replay_hint(command, data, stage), 1, stderr, where)
+        wall = time.monotonic() - started
+        return ToolRun(command, stage, output, stderr, float(answer["cpu_s"]), wall, int(answer["rss_kib"]))
+
+    def _must_know(self, flags: list[str], where: str) -> None:
+        """LLVM does not say so where it is given an option that it does not know."""
+        for flag in flags:
+            name = flag.lstrip("-").partition("=")[0]
+            if name not in _option_names(self.tools):
+                raise InputError(f"{self.tools.version_text} has no option {flag}", where=where, hint=_USE_LLC)
+
+
+def said(library: str, options: list[str]) -> str:
+    """What LLVM writes before it ends the process, as for ``-version``.
+
+    Raises:
+        ToolchainError: no process starts, or it does not end.
+    """
+    with _workers(library, False).worker(fresh=True) as worker:
+        assert isinstance(worker, JobWorker)
+        try:
+            worker.ask({"do": "say", "options": options}, _SAY_S)
+        except Late as failure:
+            raise ToolchainError(f"{library} does not answer: {failure}") from failure
+        except WorkerFailure:
+            pass
+        worker.kill()
+        return worker.words()
+
+
+def _options(job: LlvmJob) -> list[str]:
+    flags: list[str] = [] if job.ipra else ["-enable-ipra=0"]
+    if job.verify:
+        flags.append("-verify-machineinstrs")
+    if job.regalloc != "greedy":
+        flags += [f"-{kind}-regalloc={job.regalloc}" for kind in ("sgpr", "wwm", "vgpr")]
+    if job.machine:
+        flags += _LEAVE_OUT
+        if job.start is None:
+            return [*flags, "-stop-before=machine-scheduler"]
+    return [*flags, f"-stop-{job.stop.side}={job.stop.name}"] if job.stop else flags
+
+
+def _fusion(flags: tuple[str, ...]) -> bool:
+    """Whether floating-point operations may be fused anywhere, as ``-fp-contract=fast`` says it."""
+    chosen = [flag.removeprefix(_FUSION) for flag in flags if flag.startswith(_FUSION)]
+    if chosen and chosen[-1] not in ("fast", "on"):
+        raise UnsupportedError(f"Triton's LLVM has no {_FUSION}{chosen[-1]}", hint=_USE_LLC)
+    return chosen[-1:] == ["fast"]
+
+
+def _named(stderr: str) -> str:
+    """The input as llc calls it."""
+    return _GIVEN.sub("<stdin>", stderr)
+
+
+def _is_of_the_input(stderr: str) -> bool:
+    return bool(_IR_ERROR.search(stderr) or _BAD_INPUT.search(stderr))
+
+
+def _placed(stderr: str) -> str:
+    """Complaints about IR with their place where llc has it."""
+    return _IR_ERROR.sub(lambda match: f"<stdin>:{match['line']}: error: {match['what']}", stderr)
+
+
+def _command(tools: TritonTools, question: Mapping[str, Any]) -> tuple[str, ...]:
+    return (sys.executable, str(triton_worker.__file__), str(tools.library), json.dumps(question))
+
+
+@cache
+def _workers(library: str, machine: bool) -> JobCrew:
+    """Those for machine IR leave passes out for good."""
+    return JobCrew(partial(triton_worker.work, library))
+
+
+@functools.lru_cache(maxsize=4)
+def _option_names(tools: TritonTools) -> frozenset[str]:
+    return frozenset(re.findall(r"^\s+--?([\w.-]+)", said(str(tools.library), ["-help-hidden"]), re.MULTILINE))
