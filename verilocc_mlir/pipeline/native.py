@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from smt_verifier.audit import AuditReport, FunctionAudit
+from smt_verifier.audit import AuditReport, Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.audit import DEFAULT_LIMITS, Judge, Record, Sides, SolverLimits, as_it_is
@@ -42,6 +42,7 @@ class NativeKernel:
         phases: both texts of each phase, in order.
         source: what it was compiled from, where that is a text.
         reallocate: allocates a printed text; None where the compiler reads no machine IR.
+        unlike: why the texts are not of the code that ships; ``""`` where they are.
     """
 
     name: str
@@ -51,6 +52,7 @@ class NativeKernel:
     phases: tuple[Sides, ...]
     source: Listing | None = None
     reallocate: Reallocate | None = None
+    unlike: str = ""
 
 
 def audit_native(
@@ -76,12 +78,24 @@ def audit_native(
     pairs: list[AuditedPair] = []
     for kernel in kernels:
         for sides in kernel.phases:
-            pairs.append(_lost_lanes_unknown(judge.judge(sides), kernel, judge))
+            pairs.append(_of_what_ships(_lost_lanes_unknown(judge.judge(sides), kernel, judge), kernel))
             audited(pairs[-1])
     source = first.source if len(kernels) == 1 else None
     return AuditRun(
         __version__, first.compiler, first.target, source, first.allocator, tuple(pairs), tuple(judge.notes)
     )
+
+
+def _of_what_ships(pair: AuditedPair, kernel: NativeKernel) -> AuditedPair:
+    """The pair with nothing proved of it where the texts are not of the code that ships."""
+    if not kernel.unlike:
+        return pair
+    unlike = Finding("unsupported", Outcome.UNKNOWN, kernel.unlike)
+    functions = tuple(
+        replace(f, outcome=Outcome.UNKNOWN, findings=(unlike,)) if f.outcome is Outcome.PROVED else f
+        for f in pair.report.functions
+    )
+    return replace(pair, report=AuditReport(functions))
 
 
 def _lost_lanes_unknown(pair: AuditedPair, kernel: NativeKernel, judge: Judge) -> AuditedPair:
@@ -132,10 +146,19 @@ def llc_kernel(data: bytes, path: str, settings: Settings) -> NativeKernel:
         kernel.cpu, mattr, settings.opt_level, False, settings.tool_seconds, settings.llc_options, path
     )
     compiler = StagedCompiler(toolchain, options)
-    ir = to_pre_ra(compiler, kernel.text).ir
-    phases = tuple(named(path, phase, *texts) for phase, *texts in _direct_phases(compiler, ir))
+    return direct_kernel(compiler, Listing(path, kernel.text), to_pre_ra(compiler, kernel.text).ir, path)
+
+
+def direct_kernel(compiler: StagedCompiler, source: Listing, ir: str, stem: str) -> NativeKernel:
+    """What LLVM prints of a kernel in plain compilations up to each point.
+
+    Args:
+        source: the kernel as it was given; ``ir`` is that as this LLVM takes it.
+        stem: begins the names of the texts.
+    """
+    phases = tuple(named(stem, phase, *texts) for phase, *texts in _direct_phases(compiler, ir))
     return NativeKernel(
-        path, kernel.cpu, toolchain.version_text, "greedy", phases, Listing(path, kernel.text),
+        stem, compiler.options.cpu, compiler.toolchain.version_text, "greedy", phases, source,
         lambda phase, before: compiler.llvm_allocate(before, PHASES[phase]),
     )  # fmt: skip
 
