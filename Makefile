@@ -1,7 +1,7 @@
 # Every target installs what it misses (scripts/bootstrap), says what it does, and can be run again.
 #   make demo      compile a Torch transformer block for two GPUs into out/, each register assignment proved
-#   make test      lint, types, import arrows, and the tests that take seconds
-#   make test-all  the long tests too
+#   make test      lint, types, import arrows, and the quick tests
+#   make test-all  the long tests too, with llc's machine verifier
 #   make train-smoke  train a small model from scratch and measure it, in minutes
 #   make lint      ruff, pyright, import-linter
 #   make docs      the pages and the API as a site in out/site
@@ -10,7 +10,8 @@
 SHELL := /bin/sh
 PY := .venv/bin/python
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 8 ] && n=8; echo $$n)
-PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup
+# Tests start hundreds of Python processes: each reads the byte code that the first one wrote.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(JOBS)
 
 .PHONY: help demo test test-all train-smoke lint docs doctor clean distclean llvm venv venv-dev
 help:
@@ -41,6 +42,8 @@ lint: venv-dev
 test: llvm lint
 	$(PYTEST) -m "not long"
 
+# llc's machine verifier is a second opinion on everything that is compiled.
+test-all: export VERILOCC_VERIFY := 1
 test-all: llvm lint
 	$(PYTEST)
 

@@ -38,7 +38,6 @@ class RecordingSolver:
     def check(
         self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
     ) -> Verdict:
-        """See ``smt_verifier.smt.Solver``."""
         verdict = self.inner.check(obligation, timeout_s, exhaustive=exhaustive, consistent=consistent)
         self.answers.append((obligation, verdict))
         return verdict
@@ -104,7 +103,6 @@ def rows_digest(inputs: object, rows: object) -> str:
 
 
 def sha256(data: bytes) -> str:
-    """In hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -67,13 +67,11 @@ def recheck(
 
     Args:
         directory: what ``write_artefacts`` wrote; it holds nothing else.
-        solver: which one to ask.
         texts: the texts that were audited, before and after in turn, in the manifest's order; none: the files are
             replayed, and nothing says that they belong to any program.
         ask: what the audit asks of a pair of texts; goes with ``texts``.
         timeout_s: seconds for one question.
         memory_mib: of a solver's process.
-        progress: is told of each obligation.
 
     Returns:
         One row an obligation. A file that is not the recorded one, is no regular file, has another form or other goals

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import grpc
@@ -68,7 +69,12 @@ class Asked:
 
 def honest(request: allocation.AllocateRequest) -> allocation.AllocateResponse:
     """What our own server answers."""
-    return allocation.AllocateResponse.FromString(run_job("Allocate", request.SerializeToString(), 60.0))
+    return allocation.AllocateResponse.FromString(_answer(request.SerializeToString(deterministic=True)))
+
+
+@lru_cache(maxsize=8)
+def _answer(request: bytes) -> bytes:
+    return run_job("Allocate", request, 60.0)
 
 
 @contextlib.contextmanager

@@ -9,9 +9,8 @@ import pytest
 
 from verilocc_mlir.cli.extras import has_ray
 
-# One worker of pytest-xdist has all of them, and so there is one cluster.
+# One worker of pytest-xdist has all tests of this package, and so there is one cluster.
 MARKS = [
-    pytest.mark.xdist_group("ray"),
     pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field` is deprecated"),  # of Ray Serve's own
 ]
 needs_ray = pytest.mark.skipif(not has_ray(), reason="Ray is not installed")

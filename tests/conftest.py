@@ -6,9 +6,11 @@ Kernels: ``$VERILOCC_KERNELS``, else ``../shared/kernels``, else the ten of exam
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import DEMO_KERNELS, kernel_directory
@@ -20,6 +22,8 @@ collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else
 
 
 _NUMBERS = count()
+TOGETHER = ("tests/model", "tests/ray_cluster", "tests/service", "tests/target")
+"""Packages whose tests share what takes long: a model that is trained, a cluster, a server, the tables of LLVM."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,8 +31,6 @@ def _cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Fixtures that live longer than a test keep what they compile here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        # llc's machine verifier is a second opinion on everything that is compiled here.
-        patch.setenv(VERIFY_VARIABLE, "1")
         yield
 
 
@@ -37,6 +39,29 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     """No test takes from the user's cache, or from another test's."""
     # Made by who needs it: to make one for each of thousands of tests takes time.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "caches" / str(next(_NUMBERS))))
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """What a fixture makes for a module, or for one of ``TOGETHER``, is made once: one process runs all its tests.
+
+    pytest-xdist 3.8 finds the groups of its own ``loadgroup`` in a field that pytest 9.2 no longer reads.
+    """
+    scheduling = import_module("xdist.scheduler").LoadScopeScheduling(config, log)
+    scheduling._split_scope = scope_of
+    return scheduling
+
+
+def scope_of(test: str) -> str:
+    """The package or the file whose tests one process runs."""
+    file = test.partition("::")[0]
+    return next((package for package in TOGETHER if file.startswith(f"{package}/")), file)
+
+
+@pytest.fixture
+def machine_verifier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """llc's machine verifier as a second opinion on what the test compiles; ``make test-all`` has it for every test."""
+    monkeypatch.setenv(VERIFY_VARIABLE, "1")
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,8 @@ def kernel_paths() -> list[Path]:
 
 
 _QUICK = {
-    "attn_d64.gfx1201.opt", "attn_d64.gfx950", "gemm_mma_lds.gfx942.opt", "gemm_naive.gfx1100.opt", "gemm_naive.gfx90a",
-    "torch_linear_f16.k0.gfx1100",
+    "attn_d64.gfx950", "gemm_mma_lds.gfx1201.opt", "gemm_mma_lds.gfx942.opt", "gemm_naive.gfx1100.opt",
+    "gemm_naive.gfx90a", "torch_linear_f16.k0.gfx1100",
 }  # fmt: skip
 
 
@@ -59,6 +59,18 @@ def each_kernel(wanted: Callable[[str], bool] = lambda _: True) -> list[Paramete
 def long(*values: Any) -> list[ParameterSet]:
     """Parameters of a test that only ``make test-all`` takes."""
     return [pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
+def few(chosen: Collection[Any], values: Iterable[Any]) -> list[ParameterSet]:
+    """Parameters of which ``make test`` takes the chosen ones alone; a tuple is for several names."""
+    every = list(values)
+    assert all(value in every for value in chosen), "what is chosen is not there"
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)), marks=() if value in chosen else pytest.mark.long
+        )
+        for value in every
+    ]
 
 
 def cpu_of(path: Path) -> str:

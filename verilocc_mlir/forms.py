@@ -81,7 +81,6 @@ def filled(kind: type[_F], source: object = None, /, **given: object) -> _F:
 
 
 def to_data(form: Form) -> dict[str, Any]:
-    """The form as plain lists and dictionaries."""
     return msgspec.to_builtins(form)
 
 

@@ -20,11 +20,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Lost:
-    """In place of a task's result: its Ray worker or node died, and so did that of the second try.
-
-    Attributes:
-        reason: one line.
-    """
+    """In place of a task's result: its Ray worker or node died, and so did that of the second try."""
 
     reason: str
 
@@ -60,7 +56,6 @@ class Tasks(tasks.Tasks[_Item]):
         return len(self._items)
 
     def start(self, item: _Item) -> None:
-        """See ``tasks.Tasks``."""
         function, arguments = self._given
         self._items[self._call.remote(function, item, *arguments)] = item
 

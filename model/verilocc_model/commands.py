@@ -82,7 +82,6 @@ def collect_command(
 def adapt_command(
     target: str, base: Path, data: Sequence[Path], out: Path, *, minutes: float, kernels: int, say: Say
 ) -> int:
-    """Adapt a model to a GPU."""
     model = adapt(target, base, data, out, say, config=replace(ADAPTATION, minutes=minutes), kernels=kernels)
     say(f"the model is in {model}")
     return ExitCode.PROVED

@@ -86,7 +86,6 @@ def _taken(directory: Path, size: int) -> PreTrainedModel:
 
 
 def parameters(model: PreTrainedModel) -> int:
-    """How many there are."""
     return sum(p.numel() for p in model.parameters())
 
 
@@ -173,7 +172,6 @@ class LanguageModel:
         self._cache = DynamicCache()
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Start a window."""
         self._cache = DynamicCache()
         if tokens:
             self.extend(tokens, ())
@@ -190,7 +188,6 @@ class LanguageModel:
         return output.logits[0][:, self.writing.columns].float().numpy().astype(np.float32, copy=False)
 
     def cut(self, length: int) -> None:
-        """Keep the first ``length`` tokens of the window."""
         surplus = self._cache.get_seq_length() - length
         if surplus > 0:
             self._cache.crop(-surplus)

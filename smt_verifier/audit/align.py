@@ -28,7 +28,6 @@ _EXACT = 1_000_000
 
 
 def anchor_key(instruction: Instruction) -> Key:
-    """What two instructions must share to be paired."""
     return (canonical_opcode(instruction.opcode), len(instruction.defs), explicit_shape(instruction.operands))
 
 

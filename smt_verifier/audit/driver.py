@@ -22,7 +22,6 @@ def audit(
     Args:
         pre: text before the phase (stopped before ``greedy,N``), as the allocator read it.
         post: text after it (as after ``virtregrewriter,N``), as LLVM will read it.
-        target: the GPU both are for.
         timeout_s: seconds the solver may take for one block; UNKNOWN after that.
         solver: Z3 in a worker process where none is given.
 

@@ -56,7 +56,6 @@ class Effect:
     carries: frozenset[str] = frozenset()
 
     def written(self, side: str, key: int) -> Write | None:
-        """How the step writes ``key`` of ``side``, or None."""
         writes = self.pre if side == "pre" else self.post
         write = writes.get(key)
         if write is None and CELL <= key < ENTRY and side not in self.carries:
@@ -75,7 +74,6 @@ class Effects:
         self._effects: dict[int, Effect] = {}
 
     def of(self, step: Step) -> Effect:
-        """The effect of a step of the product."""
         effect = self._effects.get(id(step))
         if effect is None:
             effect = self._effects[id(step)] = self._compute(step)

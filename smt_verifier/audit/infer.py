@@ -19,7 +19,6 @@ def infer(product: Product, *, unite: bool = False) -> tuple[list[Claims | None]
     The entry block's claims stand for the function's initial state and are not used.
 
     Args:
-        product: both sides.
         unite: claim the same of all active classes of threads, and of all frozen ones, where there are many: less is
             claimed, in a fraction of the time.
 

@@ -74,12 +74,10 @@ class PathRun:
     """The execution of one path.
 
     Args:
-        product: both sides.
         path: layout positions of the blocks, from the entry on.
 
     Attributes:
         events: for each event, the number of the block on the path and the step.
-        failures: goals that fail, in order.
 
     Raises:
         UnsupportedError: as inference would.

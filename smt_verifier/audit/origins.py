@@ -22,7 +22,6 @@ class Origins:
     """Why one lane of one operand is wrong.
 
     Attributes:
-        expected: the value that must be there.
         found: the value that is there; None where the operand says that it reads nothing.
         lost: where they parted.
         cause: equal for failures that one change of the text would mend, as far as can be told.
@@ -70,7 +69,6 @@ class Tracer:
         return 2 if other in self._failing else grain
 
     def origins(self, failure: Failure) -> Origins:
-        """The explanation of one failure."""
         goal = failure.goal
         expected = self._chain("pre", goal.pre_key, failure)
         birth = max(self.run.event_of(goal.pre), -1)

@@ -51,7 +51,6 @@ class PathSearch:
         Args:
             block: layout position of the block of the operand.
             index: of its step in ``product.steps[block]``.
-            pre: the lane that is read.
             post: the place that should hold its value; None: any path on which ``pre`` is defined.
         """
         modes = (True, False) if self.diverges else (True,)

@@ -30,12 +30,10 @@ class Case:
     occupancy: Occupancy
 
     def first_unit(self, range_id: int) -> int:
-        """The proposed register's lowest unit."""
         register = self.registers[range_id]
         return register.units[0] if register and register.units else NOWHERE
 
     def located_ranges(self) -> tuple[LiveRange, ...]:
-        """The ranges of ``located``."""
         return tuple(self.problem.ranges[range_id] for range_id in self.located)
 
 

@@ -70,7 +70,6 @@ class Diagnosis:
     moves: tuple[Relocation, ...]
 
     def point(self, slot: int) -> Point | None:
-        """Where a slot is; None for -1, everywhere."""
         return point(self.problem, slot)
 
 
@@ -100,7 +99,6 @@ def diagnose(problem: AllocationProblem, proposal: Proposal, result: ProofResult
 
 
 def point(problem: AllocationProblem, slot: int) -> Point | None:
-    """Block, instruction and stage of a slot; None for -1."""
     if slot < 0:
         return None
     block = max(0, bisect_right(problem.block_starts, slot) - 1)

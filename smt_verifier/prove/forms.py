@@ -115,7 +115,6 @@ def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def to_text(diagnosis: Diagnosis) -> str:
-    """The diagnosis for a terminal; several lines."""
     result, problem = diagnosis.result, diagnosis.problem
     head = f"{problem.function}, phase {problem.phase}: {result.outcome}, {result.obligations} constraints"
     lines = [f"{head}: {result.reason}" if result.reason else head]

@@ -69,7 +69,6 @@ class Occupancy:
     """The files of all units.
 
     Args:
-        problem: a well-formed problem.
         units: for each placed live range, the unit of its lane 0.
     """
 
@@ -99,7 +98,6 @@ class Occupancy:
 
     @cached_property
     def filed(self) -> int:
-        """Entries in all files."""
         return sum(len(file) for file in self._files.values())
 
     @cached_property

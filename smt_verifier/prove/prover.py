@@ -41,7 +41,6 @@ def prove(
     """Check a proposal against every constraint of its problem.
 
     Args:
-        problem: the constraints.
         proposal: the register of each live range, by id.
         timeout_s: seconds for each question to the solver; UNKNOWN after that.
         solver: another back end than Z3.

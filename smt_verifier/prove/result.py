@@ -21,7 +21,6 @@ class Violation:
         lanes: for each of ``ranges``, the mask of 16-bit lanes involved.
         registers: for each of ``ranges``, the register proposed.
         segments: for each of ``ranges``, the slot intervals during which the lanes involved are kept.
-        message: one sentence.
         free: registers that ``ranges[0]`` could have had for its whole life, everything else staying where it was
             proposed; the first few in ascending order.
     """

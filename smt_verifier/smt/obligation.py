@@ -82,7 +82,6 @@ def to_smtlib(obligation: Obligation, expected: str = "unsat") -> str:
     """A file on its own: ``unsat`` means proved. cvc5 reads it as it is, bitwuzla too where it is of bit-vectors.
 
     Args:
-        obligation: what to write.
         expected: ``unsat``, ``sat`` or ``unknown``; cvc5 reports an error where its answer is another.
     """
     goals = (

@@ -112,7 +112,6 @@ class ProcessSolver:
         exhaustive: bool = False,
         consistent: bool = False,
     ) -> Verdict:
-        """See :class:`smt_verifier.smt.solver.Solver`."""
         question = {
             "kind": "check",
             "rlimit": self._rlimit,

@@ -13,7 +13,6 @@ from typing import Any
 
 
 def installed(solver: str) -> bool:
-    """Whether the Python package of a solver is there."""
     return importlib.util.find_spec(solver) is not None
 
 

@@ -34,7 +34,6 @@ class Solver(Protocol):
         """Decide one obligation; never raises for what the obligation says.
 
         Args:
-            obligation: what to decide.
             timeout_s: seconds for each of the three questions an obligation can take (are the hypotheses consistent,
                 do the goals follow, which of them do not); UNKNOWN after that.
             exhaustive: on refutation name every goal that some model violates, not only those of one model.
@@ -68,7 +67,6 @@ class Z3Solver:
         exhaustive: bool = False,
         consistent: bool = False,
     ) -> Verdict:
-        """See :class:`Solver`."""
         if len({name for name, _ in obligation.goals}) != len(obligation.goals):
             return Verdict(Outcome.INVALID, reason="two goals have the same name")
         z3: Any = importlib.import_module("z3")

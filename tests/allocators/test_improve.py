@@ -9,7 +9,7 @@ import pytest
 from allocators_support import compiled_kernel, random_problem, violations
 from builders import live, problem
 from exact_support import best, placements, small_problem
-from support import kernel_directory
+from support import kernel_directory, long
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -51,7 +51,7 @@ def test_from_the_worst_to_the_best(seed: int, solver: bool) -> None:
 
 @pytest.mark.parametrize("solver", WAYS)
 @pytest.mark.parametrize("phase", ["vgpr", "sgpr"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [1, 2, 4, 7, *long(0, 3, 5, 6)])
 def test_random_problems_stay_valid_and_get_no_worse(seed: int, phase: str, solver: bool) -> None:
     question = random_problem(seed, phase=phase, halves=seed % 2 == 0)
     try:

@@ -36,6 +36,7 @@ def test_every_phase_is_answered_or_does_not_fit(path: Path) -> None:
         assert ".amdhsa_kernel" in finish(compiled)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("paths", SETS)
 def test_no_more_waves_are_lost_than_by_greedy(paths: list[Path]) -> None:
     behind: list[str] = []

@@ -9,7 +9,7 @@ import pytest
 from allocators_support import violations
 from builders import live, problem, problem_of_body, problem_of_text
 from exact_support import best, small_problem
-from support import kernel_directory, pre_ra
+from support import few, kernel_directory, pre_ra
 
 from verilocc_mlir.allocators.exact import ExactAllocator
 from verilocc_mlir.allocators.improve import improve
@@ -90,7 +90,11 @@ class TestPairs:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "kind"), [("attn_d64.gfx1100.opt", "vopd"), ("gemm_mma_lds.gfx942.opt", "mfma-chain")]
+    ("kernel", "kind"),
+    few(
+        [("gemm_mma_lds.gfx942.opt", "mfma-chain")],
+        [("attn_d64.gfx1100.opt", "vopd"), ("gemm_mma_lds.gfx942.opt", "mfma-chain")],
+    ),
 )
 def test_kernels_state_some(kernel: str, kind: str) -> None:
     path = kernel_directory() / f"{kernel}.ll"

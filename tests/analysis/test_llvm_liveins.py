@@ -98,6 +98,7 @@ def test_liveins_of_every_kernel() -> None:
     assert phases >= 2 * len(kernel_paths()) - 6
 
 
+@pytest.mark.long
 def test_liveins_of_random_functions() -> None:
     """Partial and ``undef`` definitions, IMPLICIT_DEF, any control flow: what the kernels do not combine."""
     text = "".join(mir_text(random_body(seed), name=f"f{seed}") for seed in range(120))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from allocation import Pair, phases_of_ir
 from audit_support import DIVERGENT
+from support import long
 
 from smt_verifier.artefacts import RecordingSolver, file_name, rows_digest, sha256, write_artefacts
 from smt_verifier.audit import audit
@@ -33,7 +34,7 @@ def recorded(pair: Pair, directory: Path) -> Outcome:
     return report.outcome
 
 
-@pytest.mark.parametrize("solver", ["z3", "cvc5", "bitwuzla"])
+@pytest.mark.parametrize("solver", ["z3", *long("cvc5", "bitwuzla")])
 def test_solvers_agree_on_proved_and_refuted_obligations(solver: str, tmp_path: Path) -> None:
     if not installed(solver):
         pytest.skip(f"{solver} is not installed: pip install {solver}")
@@ -59,6 +60,7 @@ def test_changed_and_missing_files_are_invalid(tmp_path: Path) -> None:
     assert run(["recheck", str(tmp_path)]) == 2
 
 
+@pytest.mark.long
 def test_a_limit_is_unknown_not_a_verdict() -> None:
     hard = "(set-logic QF_NIA)(declare-const x Int)(declare-const y Int)(declare-const z Int)" + (
         "(assert (and (> x 2) (> y 2) (> z 2) (= (+ (* x x x) (* y y y)) (* z z z))))(check-sat)"
@@ -265,7 +267,7 @@ FALSE = [
 
 
 @pytest.mark.parametrize("lie", FALSE)
-@pytest.mark.parametrize("solver", ["z3", "cvc5", "bitwuzla"])
+@pytest.mark.parametrize("solver", ["z3", *long("cvc5", "bitwuzla")])
 def test_hypotheses_that_contradict_each_other_are_refused(
     folder: Folder, lie: str, solver: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

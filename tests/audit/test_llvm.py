@@ -23,7 +23,7 @@ from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, long, run_llc
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 
-TARGETS = ["gfx90a", "gfx1100", "gfx1250", *long("gfx942", "gfx950", "gfx1201")]
+TARGETS = ["gfx1250", *long("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")]
 
 """16-bit values, f64 division, scratch, atomics, wide arguments and an empty kernel."""
 
@@ -56,7 +56,7 @@ def test_undefined_lanes_halves_and_inline_assembly(name: str, cpu: str) -> None
         proved(pair)
 
 
-@pytest.mark.parametrize("path", [p for p in kernel_paths() if "gemm_mma_lds" in p.name], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", each_kernel(lambda name: "gemm_mma_lds" in name))
 def test_identity_is_proved(path: Path) -> None:
     scalar, _ = phases_of_kernel(path)
     proved(Pair(scalar.cpu, scalar.post, scalar.post))
@@ -84,7 +84,7 @@ def pressing(values: int, scalar: bool) -> str:
     )
 
 
-@pytest.mark.parametrize("cpu", ["gfx942", "gfx1201", *long("gfx90a", "gfx1100")])
+@pytest.mark.parametrize("cpu", ["gfx1201", *long("gfx90a", "gfx942", "gfx1100")])
 def test_vector_spills_and_reloads_are_proved(cpu: str) -> None:
     _, vector = phases_of_ir(pressing(300, scalar=False), cpu)
     proved(vector)
@@ -93,7 +93,7 @@ def test_vector_spills_and_reloads_are_proved(cpu: str) -> None:
     assert moves.reloads > 0
 
 
-@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("cpu", ["gfx942", *long("gfx1100")])
 def test_scalar_spills_and_reloads_are_proved(cpu: str) -> None:
     scalar, vector = phases_of_ir(pressing(100, scalar=True), cpu)
     proved(scalar)
@@ -118,7 +118,7 @@ def test_other_allocators_and_forced_spilling(path: Path, forced: str, allocator
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 @pytest.mark.parametrize("cpu", ["gfx1100", *long("gfx90a")])
-@pytest.mark.parametrize("text", [DIVERGENT, MIXED], ids=["divergent", "mixed"])
+@pytest.mark.parametrize("text", [DIVERGENT, *long(MIXED)], ids=["divergent", "mixed"])
 def test_divergent_code_by_every_allocator(text: str, cpu: str, allocator: str) -> None:
     pre = without_lane_copies(run_llc(text, cpu, "-stop-before=greedy,0", "-enable-ipra=0", mir=False))
     for phase in (0, 2):

@@ -7,6 +7,7 @@ import itertools
 import pytest
 from allocation import Pair
 from audit_support import ALL_USED, COMPARE, HEAD, KEEP, PAIRS, TAIL, USE, VALUE, in_blocks, under, with_value
+from support import long
 
 from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import audit
@@ -72,7 +73,7 @@ def union_of(width: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("width", [9, 12])
+@pytest.mark.parametrize("width", [9, *long(12)])
 def test_too_many_that_do_reach_exec_are_forgotten_for_a_while(width: int) -> None:
     """512 and 4096 classes: comparisons beyond the limit count as not known, which splits again where it matters."""
     mir = text(COMPARE, SELECT, union_of(width))
@@ -169,6 +170,7 @@ def test_a_blend_reads_each_source_for_some_classes(selected: str) -> None:
     assert Pair("gfx942", with_value(mir), wrong).rules() == {"value"}
 
 
+@pytest.mark.long
 def test_what_is_copied_and_read_under_one_of_many_masks_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     """4096 classes. Told apart less finely, the copy seems to miss threads that read it: that decides nothing."""
     use = "EXP_DONE 0, $vgpr1, undef $vgpr2, undef $vgpr2, undef $vgpr2, 0, 0, 0, implicit $exec"

@@ -16,6 +16,11 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import VeriloccError
 
 PER_CLASS = [1, *long(4)]
+DEAR = {
+    "lost back-edge copy", "KILL or IMPLICIT_DEF added", "KILL or IMPLICIT_DEF changed", "wrong register read",
+    "header: stack object", "dead flag added", "wrong lane", "spill slots mixed up", "live-in dropped",
+}  # fmt: skip
+"""Classes of which many mutants are equivalent; each rule they break has a refuted text in tests/cases."""
 MOST = 24
 """Edits made of a class while all of them turn out equivalent."""
 REFUSED = {Outcome.REFUTED, Outcome.INVALID}
@@ -31,8 +36,9 @@ def judges() -> list[Judge]:
     return [Judge(subject) for subject in samples()]
 
 
-def test_the_samples_are_proved_and_make_no_difference(judges: list[Judge]) -> None:
-    for judge in judges:
+@pytest.mark.parametrize("most", [2, *long(1000)])
+def test_the_samples_are_proved_and_make_no_difference(judges: list[Judge], most: int) -> None:
+    for judge in judges[:most]:
         judged = judge.unchanged()
         assert judged.outcome is Outcome.PROVED, judged.message
         assert judged.answer.supported
@@ -45,7 +51,9 @@ def test_classes_expect_rules_that_exist() -> None:
 
 
 @pytest.mark.parametrize("least", PER_CLASS)
-@pytest.mark.parametrize("name", [c.name for c in CLASSES.values() if not c.equivalent])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long) if n in DEAR else n for n in CLASSES if not CLASSES[n].equivalent]
+)
 def test_a_mutant_is_refuted_for_the_right_reason_or_changes_nothing(
     name: str, least: int, judges: list[Judge]
 ) -> None:

@@ -12,7 +12,7 @@ from mutants.samples import samples
 from oracle import Oracle
 from oracle.statics import module_fault
 from oracle.verifier import complaints
-from support import cpu_of, kernel_paths, long
+from support import cpu_of, few, kernel_paths, long
 
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
@@ -26,6 +26,9 @@ SEEDED = [
     "wrong spill offset", "moved under a narrower EXEC", "clobbered by a call", "undef flag added",
     "changed immediate", "changed opcode", "inverted branch", "deleted instruction", "duplicated instruction",
 ]  # fmt: skip
+TOLD_QUICKLY = (
+    "lost back-edge copy", "wrong copy", "moved under a narrower EXEC", "clobbered by a call", "inverted branch",
+)  # fmt: skip
 
 
 def subjects_of(pair: Pair) -> list[Subject]:
@@ -47,7 +50,7 @@ def test_llvms_allocation_makes_no_difference(text: str) -> None:
             agree(subject)
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=[p.stem for p in KERNELS])
+@pytest.mark.parametrize("path", few([p for p in KERNELS if "lds" in p.name], KERNELS), ids=[p.stem for p in KERNELS])
 def test_kernels_make_no_difference(path) -> None:
     for pair in phases_of_kernel(path):
         assert pair.cpu == cpu_of(path)
@@ -56,7 +59,7 @@ def test_kernels_make_no_difference(path) -> None:
 
 
 @pytest.mark.parametrize("each", [1, *long(8)])
-@pytest.mark.parametrize("name", SEEDED)
+@pytest.mark.parametrize("name", few(TOLD_QUICKLY, SEEDED))
 def test_seeded_faults_are_told_apart(name: str, each: int) -> None:
     """So many edits in each sample."""
     seen = made = 0
@@ -73,7 +76,7 @@ def test_seeded_faults_are_told_apart(name: str, each: int) -> None:
 
 
 @pytest.mark.parametrize("each", [1, *long(4)])
-@pytest.mark.parametrize("name", [c.name for c in CLASSES.values() if c.equivalent])
+@pytest.mark.parametrize("name", few(("register renamed",), [c.name for c in CLASSES.values() if c.equivalent]))
 def test_equivalent_edits_make_no_difference(name: str, each: int) -> None:
     made = 0
     for number, subject in enumerate(samples()):

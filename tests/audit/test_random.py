@@ -16,7 +16,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run
 
 TARGETS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"]
-SEEDS = [1, 2, 3, 4, *long(0, *range(5, 120))]
+SEEDS = [4, *long(0, 1, 2, 3, *range(5, 120))]
 _READ = re.compile(r"(?<=[ ,])\$(vgpr)(\d+)(?=[,\n ])")
 
 

@@ -6,9 +6,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 import pytest
+from allocation import Pair, phases_of_ir
 from fuzz_targets import machine_ir_pair
+from support import REPOSITORY
 
+from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import AuditReport, audit
+from smt_verifier.audit.core import check
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Solver, Verdict, default_solver
 from verilocc_mlir.mir.parser import parse_mir
@@ -48,6 +52,7 @@ def judged(solver: Solver) -> AuditReport:
     return audit(parse_mir(pre), parse_mir(post), target("gfx942"), solver=solver)
 
 
+WRONG = ("V_XOR_B32_e32 killed $vgpr2", "V_XOR_B32_e32 $vgpr0")
 UNDECIDED = [Verdict(Outcome.UNKNOWN, reason="no answer within 3 s"), Verdict(Outcome.UNKNOWN)]
 DECIDED = [
     (Verdict(Outcome.INVALID, reason="the obligation does not parse"), {Outcome.INVALID}),
@@ -81,3 +86,19 @@ def test_what_is_too_much_at_once_may_be_proved_block_by_block(verdict: Verdict)
     solver = Sometimes(0, verdict)
     assert judged(solver).outcome is Outcome.PROVED
     assert solver.asked > obligations()
+
+
+def test_a_large_question_is_asked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is a question of its own; what one of them does not prove is not proved."""
+    pair = phases_of_ir((REPOSITORY / "tests" / "data" / "audit" / "divergent.ll").read_text(), "gfx942")[1]
+    monkeypatch.setattr(check, "_MOST_TERMS", 10)
+
+    def names(pair: Pair, outcome: Outcome) -> list[str]:
+        solver = RecordingSolver()
+        assert audit(parse_mir(pair.pre), parse_mir(pair.post), target("gfx942"), solver=solver).outcome is outcome
+        return [asked.name for asked, _ in solver.answers]
+
+    parts = names(pair, Outcome.PROVED)
+    assert any(name.endswith("/values-0") for name in parts)
+    assert any(name.endswith("/values-1") for name in parts)
+    assert any("/block-" in name for name in names(pair.with_post(*WRONG), Outcome.REFUTED))

@@ -15,7 +15,7 @@ pytest.importorskip("grpc")
 
 from client_support import NOWHERE, answering, honest, served
 from grpc import StatusCode
-from support import pre_ra, run_llc
+from support import few, pre_ra, run_llc
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import verdict_pb2
@@ -76,6 +76,7 @@ def test_a_text_comes_back_allocated_and_llvm_goes_on_from_it(
     run_llc(done.read_text(), "gfx942", "-start-after=virtregrewriter,2", "-verify-machineinstrs")
 
 
+@pytest.mark.long
 def test_several_files_go_in_one_stream(sources: list[Path], server: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, found = allocate(sources, server, "-q", "-o", str(out))
@@ -170,7 +171,7 @@ LIES: dict[str, tuple[Callable[[Any], None], int, str]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("lie", few(list(LIES)[::2], LIES))
 def test_a_lie_is_not_written(lie: str, sources: list[Path], tmp_path: Path) -> None:
     change, code, told = LIES[lie]
     ORIGINAL[:] = [sources[0].read_bytes()]

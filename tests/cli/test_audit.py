@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -44,21 +45,31 @@ def in_its_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("VERILOCC_LLVM", str(Path(llc()).parent))
 
 
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with what --save-temps keeps of a kernel, and of a file of three functions beside that file."""
+    directory = tmp_path_factory.mktemp("audited")
+    two = directory / "two" / "two.ll"
+    two.parent.mkdir()
+    two.write_text(TWO)
+    for source, texts in ((GEMM, "gemm"), (two, "two")):
+        command = ["audit", "--llvm", str(source), f"--save-temps={directory / texts}", f"--llc={Path(llc()).parent}"]
+        assert run(command) == 0
+    return directory
+
+
 @pytest.fixture
-def gemm(capsys: pytest.CaptureFixture[str]) -> tuple[Path, Path]:
-    """Both texts of the VGPR phase, kept by --save-temps."""
-    assert run(["audit", "--llvm", str(GEMM), "--save-temps=texts"]) == 0
-    capsys.readouterr()
+def gemm(audited: Path) -> tuple[Path, Path]:
+    """Both texts of the VGPR phase."""
+    shutil.copytree(audited / "gemm", "texts")
     stem = GEMM.stem
     return Path(f"texts/{stem}.vgpr.before.mir"), Path(f"texts/{stem}.vgpr.after.mir")
 
 
 @pytest.fixture
-def two(capsys: pytest.CaptureFixture[str]) -> tuple[Path, Path]:
+def two(audited: Path) -> tuple[Path, Path]:
     """The VGPR phase of a file of three functions."""
-    Path("two.ll").write_text(TWO)
-    assert run(["audit", "--llvm", "two.ll", "--save-temps=."]) == 0
-    capsys.readouterr()
+    shutil.copytree(audited / "two", ".", dirs_exist_ok=True)
     return Path("two.vgpr.before.mir"), Path("two.vgpr.after.mir")
 
 
@@ -117,6 +128,7 @@ def test_walkthrough_dropped_copy(gemm: tuple[Path, Path], capsys: pytest.Captur
     assert "and 1 more use that this makes wrong" in shown
 
 
+@pytest.mark.long
 def test_walkthrough_mixed_up_spill_slot(capsys: pytest.CaptureFixture[str]) -> None:
     tight = (KERNELS / "attn_d64.gfx942.opt.ll").read_text()
     limit = '"amdgpu-agpr-alloc"="0"'

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 from process_support import lines_of
-from support import HEARING, REPOSITORY, llc, long, pre_ra, readable, run_llc
+from support import HEARING, REPOSITORY, few, llc, long, pre_ra, readable, run_llc
 
 from smt_verifier.audit import Finding, FunctionAudit, MoveCounts
 from smt_verifier.outcome import Outcome
@@ -23,7 +23,7 @@ from verilocc_mlir.allocators import allocator
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline import asked
+from verilocc_mlir.pipeline import chosen_allocators
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.results.documents.compile import schema
@@ -62,7 +62,7 @@ def others(path: Path) -> list[str]:
     return sorted(p.name for p in path.parent.iterdir() if p != path)
 
 
-@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100", *long("gfx90a", "gfx950", "gfx1201")])
+@pytest.mark.parametrize("cpu", ["gfx942", *long("gfx1100", "gfx90a", "gfx950", "gfx1201")])
 def test_a_gemm_comes_out_proved(cpu: str, demo_kernels: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "k.hsaco", tmp_path / "k.json"
     source = demo_kernels / f"gemm_mma_lds.{cpu}.opt.ll"
@@ -128,7 +128,8 @@ def contents(path: Path, section: str) -> bytes:
         return found.data()
 
 
-@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100"])
+@pytest.mark.long
+@pytest.mark.parametrize("cpu", few(("gfx1100",), ("gfx942", "gfx1100")))
 def test_emitted_assembly_assembles_to_the_emitted_object(cpu: str, small: Path, tmp_path: Path) -> None:
     assembly, obj = tmp_path / "k.s", tmp_path / "k.o"
     assert run(["compile", str(small), f"-mcpu={cpu}", "--emit=asm", "-o", str(assembly), "-q"]) == 0
@@ -152,6 +153,7 @@ def test_bitcode_and_text_give_the_same_code(small: Path, tmp_path: Path) -> Non
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cpu", ["gfx942", *long("gfx1100")])
 def test_pre_ra_machine_ir_gives_what_its_ir_gives(cpu: str, demo_kernels: Path, tmp_path: Path) -> None:
     source = demo_kernels / f"gemm_mma_lds.{cpu}.opt.ll"
@@ -171,7 +173,7 @@ def test_llvms_own_allocation_is_audited_on_request(small: Path, tmp_path: Path)
     assert {(p["allocator"], p["fallback"], p["outcome"]) for p in phases} == {("llvm", False, "proved")}
 
 
-@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("cpu", few(("gfx1201",), TARGETS))
 def test_device_functions_have_resources_too(cpu: str, tmp_path: Path, small: Path) -> None:
     small.write_text(
         SMALL.replace("%w = mul i32 %v, %n", "%w = call i32 @helper(i32 %v, i32 %n)")
@@ -206,7 +208,7 @@ class Clashing:
 def test_refuted_is_exit_code_1_and_writes_nothing(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(asked, "allocator", lambda _, **limits: Clashing())
+    monkeypatch.setattr(chosen_allocators, "allocator", lambda _, **limits: Clashing())
     out, report = tmp_path / "k.hsaco", tmp_path / "k.json"
     command = ["compile", str(small), "-mcpu=gfx942", "-o", str(out), f"--report={report}"]
     assert run([*command, "--no-fallback"]) == 1
@@ -225,6 +227,7 @@ def test_refuted_is_exit_code_1_and_writes_nothing(
     assert out.exists()
 
 
+@pytest.mark.long
 def test_giving_up_without_fallback_is_exit_code_3(demo_kernels: Path, tmp_path: Path) -> None:
     """Eight waves leave 64 VGPRs, and this kernel needs more at once."""
     text = (demo_kernels / "attn_d64.gfx942.opt.ll").read_text()
@@ -327,7 +330,7 @@ def test_doctor_says_what_is_there_and_what_is_missing(
     assert "mend: " in shown
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, *long(signal.SIGTERM)])
 def test_interruption_leaves_nothing(stop: signal.Signals, demo_kernels: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
     slow = tmp_path / "llc"

@@ -108,6 +108,7 @@ def test_what_changed_is_done_again(batch: Batch) -> None:
     assert len(batch.entries()) == 2 + 2 + 1 + 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", [lambda d: d[:-1] + bytes([d[-1] ^ 1]), *long(lambda d: d[:-100], lambda _: b"")])
 def test_damaged_entries_are_compiled_again(batch: Batch, damage: Any) -> None:
     kernels(batch.source, 1)
@@ -122,6 +123,7 @@ def test_damaged_entries_are_compiled_again(batch: Batch, damage: Any) -> None:
     assert batch.origins() == {"k3": "cache"}
 
 
+@pytest.mark.long
 def test_a_store_on_a_full_disk_is_one_warning(
     batch: Batch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_store_on_a_full_disk_is_one_warning(
     assert batch.entries() == []
 
 
+@pytest.mark.long
 def test_a_store_that_cannot_be_made_is_one_warning(batch: Batch) -> None:
     batch.store.write_text("a file")
     kernels(batch.source, 2)
@@ -168,6 +171,7 @@ def test_one_bad_file_does_not_stop_the_others(batch: Batch, capsys: pytest.Capt
     assert {i["input"]: i["message"] for i in again["inputs"]} == {i["input"]: i["message"] for i in found["inputs"]}
 
 
+@pytest.mark.long
 def test_the_exit_code_is_the_gravest(batch: Batch, demo_kernels: Path) -> None:
     kernels(batch.source, 1)
     text = (demo_kernels / "attn_d64.gfx942.opt.ll").read_text()
@@ -184,6 +188,7 @@ def test_the_exit_code_is_the_gravest(batch: Batch, demo_kernels: Path) -> None:
     assert batch.run("--no-fallback", "--no-spill")["exit_code"] == 2
 
 
+@pytest.mark.long
 def test_a_result_that_cannot_be_written_is_an_error_of_its_input(batch: Batch) -> None:
     kernels(batch.source, 2)
     (batch.out / "k3.hsaco").mkdir(parents=True)
@@ -228,6 +233,7 @@ def test_what_cannot_work_is_said_before_any_work(
     assert sorted(path.name for path in source.iterdir()) == sorted(files)
 
 
+@pytest.mark.long
 def test_results_go_beside_the_inputs_and_a_table_to_standard_output(
     batch: Batch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,6 +252,7 @@ def test_results_go_beside_the_inputs_and_a_table_to_standard_output(
     ]
 
 
+@pytest.mark.long
 def test_the_summary_may_go_to_standard_output(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
     kernels(batch.source, 1)
     command = ["compile-many", str(batch.source), f"-mcpu={CPU}", "--no-cache", "--report=-", "--no-progress"]
@@ -256,7 +263,7 @@ def test_the_summary_may_go_to_standard_output(batch: Batch, capsys: pytest.Capt
     assert "[1/1]" not in shown.err
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, *long(signal.SIGTERM)])
+@pytest.mark.parametrize("stop", long(signal.SIGINT, signal.SIGTERM))
 def test_an_interrupted_run_goes_on_where_it_was(stop: signal.Signals, batch: Batch, tmp_path: Path) -> None:
     kernels(batch.source, 3)
     slow = faulty_llc(tmp_path / "llc", "times5", 'if [ ! -e "$0.go" ]; then echo $$ $PPID >> "$0.log"; sleep 600; fi')
@@ -321,6 +328,7 @@ def test_late_and_killed_jobs_are_unknown_and_the_rest_is_done(batch: Batch, tmp
     assert len(batch.entries()) == 2
 
 
+@pytest.mark.long
 def test_two_runs_do_not_write_into_one_directory_at_once(
     batch: Batch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,10 +67,10 @@ def test_a_cell_survives_json_and_its_configuration_forgets_target_and_limits() 
 
 @pytest.mark.parametrize(
     ("source", "family", "target"),
-    [("mlir", "gemm", "gfx942"), ("mlir", "mha", "gfx1201"), ("mlir", "conv", "gfx1250"),
-     ("triton", "gemm", "gfx1100"),
+    [("mlir", "mha", "gfx1201"), ("mlir", "conv", "gfx1250"),
      *(pytest.param(*cell, marks=pytest.mark.long)
-       for cell in (("triton", "layernorm", "gfx90a"), ("iree", "mha", "gfx950")))],
+       for cell in (("mlir", "gemm", "gfx942"), ("triton", "gemm", "gfx1100"), ("triton", "layernorm", "gfx90a"),
+                    ("iree", "mha", "gfx950")))],
 )  # fmt: skip
 def test_sources_make_ir_that_says_everything(source: str, family: str, target: str, tmp_path: Path) -> None:
     needs(source)
@@ -136,6 +136,7 @@ def test_the_committed_list_has_what_the_benchmarks_need() -> None:
     assert any(k.llvm.vgpr_spills for k in kernels if k.cell.target == "gfx942")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", ["mlir", *long(*(s for s in SOURCES if s != "mlir"))])
 def test_a_listed_kernel_is_made_again_byte_for_byte(source: str, tmp_path: Path) -> None:
     needs(source)

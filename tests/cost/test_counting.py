@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from support import cpu_of, kernel_paths, run_llc
+from support import cpu_of, few, kernel_paths, run_llc
 
 from verilocc_mlir.cost import counting
 from verilocc_mlir.cost.instructions import Instruction, Kind, Rate, decode
@@ -29,7 +29,7 @@ def said(assembly: str, key: str) -> int:
 
 
 @pytest.mark.parametrize("waves", [8, 16])
-@pytest.mark.parametrize("path", ATTENTION, ids=lambda p: p.name.removesuffix(".opt.ll"))
+@pytest.mark.parametrize("path", few(ATTENTION[::4], ATTENTION), ids=lambda p: p.name.removesuffix(".opt.ll"))
 def test_spills_to_memory(path: Path, waves: int) -> None:
     """Registers stored are those of .vgpr_spill_count; occupancy is LLVM's also where it is asked for."""
     cpu, size = cpu_of(path), '"amdgpu-flat-work-group-size"'

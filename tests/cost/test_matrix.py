@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from support import llc, run_llc
+from support import few, llc, run_llc
 
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.instructions import Instruction, Kind
@@ -167,7 +167,7 @@ def test_valu_before_mfma(cpu: str) -> None:
     assert padding(code(cpu, move + instruction(F16_16, 0, 64, 80, 96))) == VALU_BEFORE_MFMA
 
 
-@pytest.mark.parametrize(("cpu", "form"), FORMS, ids=IDS)
+@pytest.mark.parametrize(("cpu", "form"), few(FORMS[::3], FORMS), ids=IDS)
 def test_the_simulation_stalls_no_longer_than_the_padding(cpu: str, form: Form) -> None:
     """What llc has padded is not waited for again; without the padding, the wait is as long as it."""
     body = instruction(form, 0, 64, 80, 96) + "    $vgpr140 = V_MOV_B32_e32 $vgpr0, implicit $exec\n"
@@ -179,7 +179,14 @@ def test_the_simulation_stalls_no_longer_than_the_padding(cpu: str, form: Form) 
     assert with_padding.latency == without.latency
 
 
-@pytest.mark.parametrize(("cpu", "form"), [row for row in FORMS if row[1] is not FP8_950], ids=IDS[:-1])
+LISTED = [row for row in FORMS if row[1] is not FP8_950]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "form"),
+    few(LISTED[::3], LISTED),
+    ids=IDS[:-1],
+)
 def test_passes_are_those_of_llvm(cpu: str, form: Form) -> None:
     """The matrix unit's (f64: the VALU's) cycles in LLVM's scheduling model, as llvm-mca prints them."""
     found = code(cpu, instruction(form, 0, 64, 80, 96))

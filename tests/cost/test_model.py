@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support import cpu_of, kernel_paths, run_llc
+from support import cpu_of, few, kernel_paths, run_llc
 
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.errors import InputError
@@ -12,7 +12,7 @@ from verilocc_mlir.target.targets import target
 KERNELS = [p for p in kernel_paths() if p.name.endswith(".opt.ll")]
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.name.removesuffix(".opt.ll"))
+@pytest.mark.parametrize("path", few(KERNELS[::3], KERNELS), ids=lambda p: p.name.removesuffix(".opt.ll"))
 def test_components_agree_with_llc(path) -> None:
     cpu = cpu_of(path)
     assembly = run_llc(path.read_text(), cpu, mir=False)

@@ -107,6 +107,7 @@ def test_a_client_from_the_proto_files_alone_allocates_and_audits(
     assert "audit: PROVED" in lines
 
 
+@pytest.mark.long
 def test_what_is_not_proved_ends_with_1_and_writes_nothing(
     client: Path, server: Server, kernel: Path, tmp_path: Path
 ) -> None:

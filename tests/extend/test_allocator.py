@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support import REPOSITORY
+from support import REPOSITORY, few, long
 
 from verilocc_mlir.allocators import allocator, allocator_names
 from verilocc_mlir.allocators.plugins import GROUP
@@ -48,7 +48,7 @@ def verilocc(site: Path, *arguments: str | Path) -> subprocess.CompletedProcess[
     )
 
 
-@pytest.mark.parametrize("cpu", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("cpu", ["gfx950", *long("gfx90a", "gfx942", "gfx1100", "gfx1201")])
 def test_compile_finds_it_and_proves_what_it_says(site: Path, demo_kernels: Path, tmp_path: Path, cpu: str) -> None:
     source, report = demo_kernels / f"attn_d64.{cpu}.opt.ll", tmp_path / "report.json"
     arguments = ["compile", source, f"-mcpu={cpu}", "--allocator=mine", "--no-fallback", "-o", tmp_path / "k.hsaco"]
@@ -66,6 +66,7 @@ def test_doctor_lists_it(site: Path) -> None:
     assert "ok       --allocator=mine: verilocc-mine 0.1.0, verilocc_mine:make, version 1" in lines
 
 
+@pytest.mark.long
 def test_workers_find_it_too(site: Path, demo_kernels: Path, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     shutil.copy(next(demo_kernels.glob("*gfx942*.ll")), tmp_path / "in")
@@ -139,17 +140,17 @@ def test_its_own_error_is_shown_as_it_is(installed: Callable[..., None]) -> None
         allocator("odd")
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("return 7", "it gave no Proposal: int"),
-        ("return 1 / 0", "a defect of the allocator: ZeroDivisionError at somebody.py:3"),
-        (
-            "from verilocc_mlir.problem.model import Proposal; return Proposal(1, '', ('vgpr0',))",
-            "the proposal has 1 registers",
-        ),
-    ],
-)
+NONSENSE = [
+    ("return 7", "it gave no Proposal: int"),
+    ("return 1 / 0", "a defect of the allocator: ZeroDivisionError at somebody.py:3"),
+    (
+        "from verilocc_mlir.problem.model import Proposal; return Proposal(1, '', ('vgpr0',))",
+        "the proposal has 1 registers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "reason"), few(NONSENSE[:1], NONSENSE))
 def test_a_nonsensical_answer_ends_its_attempt_alone(
     installed: Callable[..., None], demo_kernels: Path, body: str, reason: str
 ) -> None:

@@ -119,6 +119,7 @@ def test_the_new_front_end_s_kernels_are_proved() -> None:
         assert {(phase["allocator"], phase["outcome"]) for phase in phases} == {("deterministic", "proved")}
 
 
+@pytest.mark.long
 def test_the_new_front_end_takes_every_option() -> None:
     module = example("front_end/expressions.py")
     (result,) = module.compile_expressions(["x"], "gfx1201", allocator="llvm")

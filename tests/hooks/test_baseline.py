@@ -44,6 +44,7 @@ def test_the_same_or_better_is_not_worse() -> None:
         assert "replace=never" in _declined(beside(ours), Replace.NEVER)
 
 
+@pytest.mark.long
 def test_real_code_objects_are_read_from_their_machine_code(kernels: object) -> None:
     from support import kernel_paths
 

@@ -32,7 +32,6 @@ from verilocc_mlir.toolchain.metadata import read_code_object
 pytest.importorskip("iree.compiler", reason="iree-base-compiler is not installed (Python 3.11 on Linux x86-64 has it)")
 
 # What is compiled for all of them is compiled once.
-pytestmark = pytest.mark.xdist_group("iree")
 EXAMPLE = REPOSITORY / "examples" / "iree_attention.mlir"
 ADD = """
 func.func @add(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {
@@ -92,6 +91,7 @@ def test_the_kernels_are_compiled_as_iree_compiles_them(tmp_path: Path) -> None:
     assert newer.source.features == "-fma-mix-insts"
 
 
+@pytest.mark.long
 def test_a_target_by_its_product_name_is_iree_s_business() -> None:
     result = compile_mlir(ADD, target="mi300x")
     assert result.proved
@@ -115,6 +115,7 @@ def test_substituting_iree_s_own_objects_changes_nothing(tmp_path: Path, monkeyp
     assert compile_mlir(source, target="gfx1201").vmfb == plain.read_bytes()
 
 
+@pytest.mark.long
 def test_a_kernel_that_fails_is_left_as_iree_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(directory: Path, major: int) -> Sequence[hook.Dispatch]:
         first, second = read_dispatches(directory, major)
@@ -142,6 +143,7 @@ def test_a_kernel_that_fails_is_left_as_iree_made_it(monkeypatch: pytest.MonkeyP
     assert result.counts() == {"kernels": 2, "proved": 1, "ours": 1, "with_fallback": 0, "left": 1, "declined": 0}
 
 
+@pytest.mark.long
 def test_a_call_that_leaves_the_kernel_is_left_as_iree_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(directory: Path, major: int) -> Sequence[hook.Dispatch]:
         (only,) = read_dispatches(directory, major)
@@ -156,6 +158,7 @@ def test_a_call_that_leaves_the_kernel_is_left_as_iree_made_it(monkeypatch: pyte
     assert result.kernels[0].own in result.vmfb
 
 
+@pytest.mark.long
 def test_a_kernel_with_another_interface_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(directory: Path, major: int) -> Sequence[hook.Dispatch]:
         (only,) = read_dispatches(directory, major)
@@ -193,6 +196,7 @@ def test_a_code_object_that_is_missing_or_foreign_is_noticed(example: IreeResult
     assert len(accounted(example.vmfb, wanted)) == 1
 
 
+@pytest.mark.long
 def test_the_file_is_checked_before_it_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook, "_substitute", lambda run, sources, kernels: b"no code object in here")
     with pytest.raises(ToolchainError, match="is not in the file"):
@@ -208,6 +212,7 @@ def test_a_module_without_kernels_has_nothing_to_prove() -> None:
     assert result.vmfb
 
 
+@pytest.mark.long
 def test_command_line_writes_file_report_and_temporaries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out, report, temps = (tmp_path / name for name in ("add.mlir", "add.vmfb", "add.json", "temps"))
     source.write_text(ADD)
@@ -226,6 +231,7 @@ def test_command_line_writes_file_report_and_temporaries(tmp_path: Path, capsys:
     assert (temps / "add_dispatch_0.hsaco").read_bytes() in out.read_bytes()
 
 
+@pytest.mark.long
 def test_only_proved_writes_nothing_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = tmp_path / "add.mlir", tmp_path / "add.vmfb"
     source.write_text(ADD)
@@ -263,6 +269,7 @@ def test_an_unknown_target_and_a_missing_file_are_errors(tmp_path: Path) -> None
         compile_mlir(tmp_path / "none.mlir", target="gfx942")
 
 
+@pytest.mark.long
 def test_a_gpu_that_verilocc_does_not_know_is_left_to_iree() -> None:
     result = compile_mlir(ADD, target="gfx908")
     assert not result.proved
@@ -301,7 +308,7 @@ def test_a_slow_iree_compile_is_timed_out(tmp_path: Path) -> None:
         compile_mlir(ADD, target="gfx942", iree=IreeCompiler(slow, seconds=0.2))
 
 
-@pytest.mark.parametrize("stage", ["iree-compile", "llc"])
+@pytest.mark.parametrize("stage", long("iree-compile", "llc"))
 def test_interruption_leaves_nothing(stage: str, tmp_path: Path) -> None:
     started, out = tmp_path / "started", tmp_path / "out"
     out.mkdir()
@@ -339,6 +346,7 @@ def _real(stage: str) -> str:
     return str(find_iree_compile().path) if stage == "iree-compile" else llc()
 
 
+@pytest.mark.long
 def test_settings_reach_the_kernels() -> None:
     result = compile_mlir(ADD, target="gfx942", settings=Settings(allocator="llvm"))
     assert {phase["allocator"] for kernel in result.kernels for phase in kernel.phases} == {"llvm"}
@@ -391,6 +399,7 @@ def test_an_entry_with_other_content_is_as_good_as_none(tmp_path: Path) -> None:
             assert compile_mlir(source, target="gfx942", cache=cache).vmfb == first.vmfb
 
 
+@pytest.mark.long
 def test_nothing_is_kept_if_nobody_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compile_mlir(ADD, target="gfx942", cache=False)

@@ -22,6 +22,7 @@ from verilocc_mlir.hooks.mlir_target import RocdlTarget
 needs_bindings = pytest.mark.parametrize("package", lowering_bindings()[:1])
 
 
+@pytest.mark.long
 def test_the_space_is_large_and_every_name_is_of_one_configuration() -> None:
     for target in TARGETS:
         for kind in KINDS:
@@ -31,6 +32,7 @@ def test_the_space_is_large_and_every_name_is_of_one_configuration() -> None:
             assert all(config.target == target for config in first)
 
 
+@pytest.mark.long
 def test_samples_are_reproducible_distinct_and_spread() -> None:
     configs = list(sample(500, 7))
     assert configs == list(sample(500, 7))

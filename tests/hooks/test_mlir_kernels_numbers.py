@@ -14,7 +14,7 @@ from verilocc_mlir.hooks.mlir_bindings import Bindings
 
 np = pytest.importorskip("numpy")
 interpreter = pytest.importorskip("mlir_interpreter")
-QUICK = ("gfx942", "gfx1201")
+QUICK = ("gfx1201",)
 needs_bindings = pytest.mark.parametrize("package", lowering_bindings()[:1])
 
 

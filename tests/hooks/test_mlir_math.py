@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support import few
 from toolchain_support import tools
 
 from smt_verifier.outcome import Outcome
@@ -47,6 +48,7 @@ def test_llvm_selects_what_stands_for_the_library(cpu: str) -> None:
     llc(kernel(*calls), cpu)
 
 
+@pytest.mark.long
 def test_llvm_has_no_code_for_what_is_turned_into_calls() -> None:
     for name, (operands, kinds) in UNSELECTED.items():
         for suffix in kinds:
@@ -91,7 +93,7 @@ def test_without_the_library_the_call_is_refused_with_the_way_out(
 
 
 @needs_libraries
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("chip", few(("gfx942",), ("gfx942", "gfx1100")))
 def test_library_functions_are_linked_optimised_and_proved(chip: str) -> None:
     ir = kernel(("__ocml_sin_f32", "float", 1), ("llvm.tanh.f32", "float", 1), ("__ocml_exp_f64", "double", 1))
     compiled = compile_ir(ir, RocdlTarget(chip, opt_level=3), where="k")

@@ -72,7 +72,7 @@ def test_without_a_gpu_running_says_so(compiled: TorchModule) -> None:
     assert "where there is one" in raised.value.hint
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bool", *long("float32", "bfloat16", "int64")])
+@pytest.mark.parametrize("dtype", long("bool", "float16", "float32", "bfloat16", "int64"))
 def test_results_come_back_as_torch_has_them(dtype: str, tmp_path: Path, compiled: TorchModule) -> None:
     """IREE's runtime through the same calls as for a GPU, on this CPU."""
 
@@ -85,6 +85,7 @@ def test_results_come_back_as_torch_has_them(dtype: str, tmp_path: Path, compile
     assert torch.equal(got, flipped(*inputs))
 
 
+@pytest.mark.long
 def test_nested_arguments_and_results_keep_their_form(tmp_path: Path, compiled: TorchModule) -> None:
     def both(pair: tuple[Any, Any], scale: Any) -> dict[str, Any]:
         return {"sum": pair[0] + pair[1], "scaled": [pair[0] * scale]}
@@ -132,6 +133,7 @@ def test_attention_over_a_dynamic_sequence_gets_a_mask_and_computes_the_same(
     torch.testing.assert_close(got, attention(*longer), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.long
 @without_gpu
 def test_torch_compile_without_a_gpu_compiles_and_runs_eagerly() -> None:
     module, inputs = linear()
@@ -221,6 +223,7 @@ def test_what_cannot_be_traced_is_named() -> None:
         verilocc_mlir.compile(branching, torch.ones(2), target="gfx942")
 
 
+@pytest.mark.long
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = tmp_path / "mine.py", tmp_path / "mine.vmfb"
     source.write_text(

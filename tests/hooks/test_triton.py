@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import REPOSITORY, long
+from support import REPOSITORY, few, long
 
 triton: Any = pytest.importorskip("triton", reason="Triton is not installed: pip install 'verilocc-mlir[triton]'")
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")
@@ -125,6 +125,7 @@ def test_attention_goes_through_too(kernel: str, target: str) -> None:
     assert unexplained(ours, theirs) == []
 
 
+@pytest.mark.long
 def test_a_kernel_from_the_cache_still_says_what_it_is() -> None:
     hook.install(replace="always")
     first = build_sum()
@@ -167,6 +168,7 @@ def test_only_the_targets_asked_for() -> None:
         hook.install(allocator="nobody")
 
 
+@pytest.mark.long
 def test_an_intrinsic_that_llvm_lacks_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
     variant = smallest("matmul")
@@ -184,7 +186,10 @@ def test_an_intrinsic_that_llvm_lacks_passes_through(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("DISABLE_LLVM_OPT", "1"), ("LLVM_IR_ENABLE_DUMP", "1"), ("TRITON_DUMP_MIR", "/nowhere")],
+    few(
+        [("TRITON_DUMP_MIR", "/nowhere")],
+        [("DISABLE_LLVM_OPT", "1"), ("LLVM_IR_ENABLE_DUMP", "1"), ("TRITON_DUMP_MIR", "/nowhere")],
+    ),
 )
 def test_options_that_only_tritons_llvm_honours_pass_through(variable: str, value: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
@@ -232,6 +237,7 @@ def test_fusion_is_as_the_options_say(fusion: bool) -> None:
     assert bool(re.search(r"v_(?:pk_)?fma", kernel.asm["amdgcn"])) == fusion
 
 
+@pytest.mark.long
 def test_attributes_of_the_options_count() -> None:
     hook.install(replace="always")
     build_sum(block=2048, num_warps=1)
@@ -357,6 +363,7 @@ def test_a_hook_that_was_there_before_still_works() -> None:
         knobs.runtime.add_stages_inspection_hook = None
 
 
+@pytest.mark.long
 def test_kernels_compile_in_several_threads_and_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
     hook.install(replace="always")
@@ -395,6 +402,7 @@ class FakeDriver:
         return 0
 
 
+@pytest.mark.long
 def test_autotuning_warms_up_proved_kernels() -> None:
     configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((128, 1), (256, 2), (512, 4))]
     tuned = triton.autotune(configs=configs, key=["size"], do_bench=lambda call, quantiles: [1.0, 1.0, 1.0])(scaled_sum)
@@ -454,9 +462,16 @@ def test_the_variable_installs_it_in_any_program(tmp_path: Path) -> None:
     entry_points(tmp_path / "site")
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
-    assert run([str(script)], tmp_path / "site").stdout == "not ours\n"
     asked = run([str(script), "a", "b"], tmp_path / "site", VERILOCC_TRITON="1")
     assert asked.stdout == "proved a b\n"
+
+
+@pytest.mark.long
+def test_where_the_variable_does_not_ask_for_it_it_is_not_installed(tmp_path: Path) -> None:
+    entry_points(tmp_path / "site")
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    assert run([str(script)], tmp_path / "site").stdout == "not ours\n"
     assert run([str(script)], tmp_path / "site", VERILOCC_TRITON="gfx1100").stdout == "not ours\n"
     # Whatever is wrong with it, `import triton` and the program work.
     broken = run([str(script)], tmp_path / "site", VERILOCC_TRITON="1", VERILOCC_LLVM="/nowhere")
@@ -464,6 +479,7 @@ def test_the_variable_installs_it_in_any_program(tmp_path: Path) -> None:
     assert "VERILOCC_TRITON is set, but kernels are not proved" in broken.stderr
 
 
+@pytest.mark.long
 def test_a_program_runs_under_the_module(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     script = tmp_path / "program.py"
@@ -474,6 +490,7 @@ def test_a_program_runs_under_the_module(tmp_path: Path) -> None:
     assert run(["-m", "verilocc_mlir.hooks.triton"], tmp_path / "site").returncode != 0
 
 
+@pytest.mark.long
 def test_the_example_runs(tmp_path: Path) -> None:
     done = run([str(REPOSITORY / "examples" / "triton_matmul.py"), "gfx90a"], tmp_path)
     assert done.returncode == 0, done.stderr
@@ -496,6 +513,7 @@ def test_every_option_reaches_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
         hook.install(replace="sometimes")
 
 
+@pytest.mark.long
 def test_without_always_tritons_own_stays_where_ours_is_worse_or_not_wanted() -> None:
     hook.install(replace="always")
     ours = build_sum("gfx942", 128)
@@ -515,6 +533,7 @@ def test_without_always_tritons_own_stays_where_ours_is_worse_or_not_wanted() ->
     assert better.metadata.verilocc["kind"] == ("declined" if dearer else "proved")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
 def test_a_grouped_matmul_of_addresses_in_memory_is_proved(target: str) -> None:
     """Triton's tutorial 08: its loops and copies were refused for gfx1100 once."""
@@ -568,6 +587,7 @@ def tuned_sum(device: Device) -> list[bytes]:
     return device.loaded
 
 
+@pytest.mark.long
 def test_configurations_are_timed_as_tritons_and_the_chosen_one_is_proved(device: Device) -> None:
     alone = tuned_sum(device)[:3]
     hook.install(replace="always")
@@ -580,6 +600,7 @@ def test_configurations_are_timed_as_tritons_and_the_chosen_one_is_proved(device
     assert list(read_code_object(loaded[3]).kernels) == list(read_code_object(alone[1]).kernels) == ["scaled_sum"]
 
 
+@pytest.mark.long
 def test_autotuning_ours_proves_every_configuration(device: Device) -> None:
     alone = tuned_sum(device)[:3]
     hook.install(replace="always", autotune="ours")

@@ -39,15 +39,29 @@ def test_damaged_inputs(name: str) -> None:
             target(damaged(real, seed))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(st.binary(max_size=2000) | st.text(max_size=2000).map(str.encode))
+def check_bytes(data: bytes) -> None:
+    for name in ("mir", "problem", "proposal", "manifest", "input", "build"):
+        with in_time():
+            TARGETS[name][0](data)
+
+
+BYTES = st.binary(max_size=2000) | st.text(max_size=2000).map(str.encode)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(BYTES)
 @example(b"")
 @example(b"---\n")
 @example(b"---\nname: f\nbody: |\n...\n")
 def test_any_bytes(data: bytes) -> None:
-    for name in ("mir", "problem", "proposal", "manifest", "input", "build"):
-        with in_time():
-            TARGETS[name][0](data)
+    check_bytes(data)
+
+
+@pytest.mark.long
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(BYTES)
+def test_more_bytes(data: bytes) -> None:
+    check_bytes(data)
 
 
 @pytest.mark.parametrize(

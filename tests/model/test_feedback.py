@@ -54,7 +54,6 @@ def poisoned(name: str) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("trained")
 def test_better_labels_are_proved_and_poisoned_ones_refused(trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -108,7 +107,6 @@ def test_an_interrupted_search_for_labels_says_what_is_kept(tmp_path: Path, monk
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("trained")
 def test_refuted_answers_are_collected_and_trained_on(trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -142,7 +140,6 @@ def test_refuted_answers_are_collected_and_trained_on(trained: Path, tmp_path: P
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("trained")
 def test_preferences_are_between_proved_assignments_and_trained_on(trained: Path, tmp_path: Path) -> None:
     data, found = tmp_path / "data", tmp_path / "preferred"
     data.mkdir()

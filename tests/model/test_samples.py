@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from model_support import answered, kernel
+from support import few
 from training_support import SMALL
 
 from smt_verifier.outcome import Outcome
@@ -56,7 +57,7 @@ def price(problem: AllocationProblem, registers: tuple[str, ...]) -> Price:
     return price_of(table, cells_of(table, form.permuted(registers)))
 
 
-@pytest.mark.parametrize(("name", "phase"), KERNELS)
+@pytest.mark.parametrize(("name", "phase"), few(KERNELS[1:], KERNELS))
 def test_the_cheapest_of_the_samples_is_proposed_and_proved(random_model: Path, name: str, phase: Phase) -> None:
     problem, _ = answered(name, phase)
     _, table = told(problem)
@@ -76,6 +77,7 @@ def test_the_cheapest_of_the_samples_is_proposed_and_proved(random_model: Path, 
     assert four.allocate(problem) == proposal
 
 
+@pytest.mark.long
 def test_what_is_drawn_before_the_time_is_up_counts(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problem, _ = answered(*KERNELS[0])
     drawn: list[int] = []
@@ -110,6 +112,7 @@ def test_preferences_of_the_machine_decide_between_samples() -> None:
     assert price_of(table, starts).copies == pytest.approx(price_of(without, starts).copies + missed)
 
 
+@pytest.mark.long
 def test_compile_takes_a_number_of_samples_and_says_so(random_model: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "k.hsaco", tmp_path / "r.json"
     arguments = ["compile", str(kernel("gemm_mma_lds.gfx942")), "--model", str(random_model), "--model-samples", "3",

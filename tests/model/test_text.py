@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from model_support import Hashed, OneByOne, answered, kernel
+from support import few
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from training_support import SMALL, write_labelled
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -121,6 +122,7 @@ def test_plans_are_found_in_text() -> None:
     assert batch.size == len(planning.tokens)
 
 
+@pytest.mark.long
 def test_answers_come_by_falling_score() -> None:
     wanted = likelihoods()
     assert sum(np.exp(v) for v in wanted.values()) == pytest.approx(1.0, abs=1e-5)
@@ -143,6 +145,7 @@ def test_answers_come_by_falling_score() -> None:
     assert list(choice.ranked([((), after(()))], 0, options, look)) == [w for w in found if w in options]
 
 
+@pytest.mark.long
 def test_a_draft_stands_where_nothing_can_be_better() -> None:
     wanted = likelihoods()
     best = max(wanted, key=lambda w: wanted[w])
@@ -155,6 +158,7 @@ def test_a_draft_stands_where_nothing_can_be_better() -> None:
         assert next(choice.ranked(found, 0, None, after)) == best
 
 
+@pytest.mark.long
 def test_samples_have_the_models_probabilities_and_are_the_seeds() -> None:
     wanted = likelihoods()
     drawn = [next(choice_of(text(), 1.0, seed).ranked([((), after(()))], 7, None, after)) for seed in range(600)]
@@ -167,7 +171,7 @@ def test_samples_have_the_models_probabilities_and_are_the_seeds() -> None:
         assert abs(counts[word] / 600 - share) < 5 * (share * (1 - share) / 600) ** 0.5
 
 
-@pytest.mark.parametrize(("name", "phase"), KERNELS)
+@pytest.mark.parametrize(("name", "phase"), few(KERNELS[:1], KERNELS))
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_drafting_ahead_gives_what_one_at_a_time_gives(name: str, phase: Phase, temperature: float) -> None:
     problem, _ = answered(name, phase)
@@ -219,7 +223,7 @@ def assert_proved(model: ModelAllocator, name: str, phase: Phase) -> None:
     assert model.allocate(problem) == proposal
 
 
-@pytest.mark.parametrize(("name", "phase"), KERNELS)
+@pytest.mark.parametrize(("name", "phase"), few(KERNELS[:1], KERNELS))
 def test_a_model_that_was_never_trained_for_it_answers_under_the_mask(
     pretrained: Path, name: str, phase: Phase
 ) -> None:

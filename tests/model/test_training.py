@@ -61,7 +61,6 @@ def prices_of(rows: list[Row], policy: str) -> list[Price]:
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("trained")
 def test_from_scratch_it_learns(trained: Path, tmp_path: Path) -> None:
     # On kernels it has not seen, the first masked answer is always proved; with at most half of the registers of random
     # legal choice, no more waves lost anywhere, and cheaper on five of six problems. Against the same model before
@@ -86,7 +85,6 @@ def test_from_scratch_it_learns(trained: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("trained")
 def test_the_model_allocates_and_says_who_it_is(trained: Path) -> None:
     found = allocator(f"model:{trained / 'model'}")
     problem, _ = answered(TESTED_ON[0], "vgpr")
@@ -105,7 +103,6 @@ def test_the_model_allocates_and_says_who_it_is(trained: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("trained")
 def test_a_server_answers_with_the_model(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERILOCC_MODEL", str(trained / "model"))
     problem, _ = answered(TESTED_ON[0], "sgpr")
@@ -120,7 +117,6 @@ def test_a_server_answers_with_the_model(trained: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("trained")
 def test_names_and_block_order_leave_the_models_answer(trained: Path) -> None:
     model = ModelAllocator(trained / "model")
     one, other, renamed = disguised("gemm_mma_lds.gfx1100", "sgpr", 7)
@@ -130,7 +126,6 @@ def test_names_and_block_order_leave_the_models_answer(trained: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("trained")
 def test_a_model_is_adapted_to_a_gpu_that_the_base_may_not_see(trained: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

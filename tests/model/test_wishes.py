@@ -44,6 +44,7 @@ def proved(asked: AllocationProblem, episode: Episode) -> bool:
     return prove(asked, Proposal(PROBLEM_VERSION, "test", episode.registers())).outcome is Outcome.PROVED
 
 
+@pytest.mark.long
 def test_places_that_meet_more_cost_less_and_are_proved() -> None:
     table = table_of(PAIRED)
     plain, meeting = Episode(table), Episode(table)
@@ -70,6 +71,7 @@ def left(table: Table, starts: list[int]) -> float:
     return total + sum(a.weight for a, goal in fixed if starts[a.a] not in (-1, goal))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("meets", [False, True])
 def test_a_place_is_named_where_it_leaves_less_than_the_plain_one_and_nowhere_else(meets: bool) -> None:
     table = table_of(PAIRED)
@@ -132,6 +134,7 @@ def test_chains_are_joined_and_then_met() -> None:
     assert (unmet(table, joined.starts), unmet(table, apart.starts)) == (0, 0.25)
 
 
+@pytest.mark.long
 def test_all_chains_of_a_kernel_are_joined() -> None:
     table = table_of(CHAINED)
     episode = Episode(table)
@@ -141,6 +144,7 @@ def test_all_chains_of_a_kernel_are_joined() -> None:
     assert proved(table.problem, episode)
 
 
+@pytest.mark.long
 def test_the_drafted_grant_leaves_no_copies_that_more_registers_would_not() -> None:
     for name in (PAIRED, CHAINED, "gemm_mma_lds.gfx942"):
         for phase in ("sgpr", "vgpr"):

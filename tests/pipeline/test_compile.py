@@ -76,6 +76,7 @@ def test_giving_up_one_job_leaves_the_tools_of_another_alone(tmp_path: Path) -> 
     assert not isinstance(ended["theirs"], ToolFailure)
 
 
+@pytest.mark.long
 def test_a_failing_compilation_does_not_disturb_those_beside_it() -> None:
     refused = source("unknown_intrinsic.ll").encode()
     results: list[object] = []

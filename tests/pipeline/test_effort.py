@@ -15,7 +15,7 @@ import pytest
 from allocation import with_attributes
 from builders import kernel, loads, loop, many_scalars, stores
 from spilling_support import TARGETS
-from support import DEMO_KERNELS, llc
+from support import DEMO_KERNELS, few, llc
 
 from smt_verifier.audit import Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
@@ -34,7 +34,6 @@ from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import target
 
 # What is compiled for several tests is compiled once.
-pytestmark = pytest.mark.xdist_group("effort")
 ATTENTION = DEMO_KERNELS / "attn_d64.gfx1100.opt.ll"
 
 
@@ -74,7 +73,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("effort", list(Effort))
+@pytest.mark.long
+@pytest.mark.parametrize("effort", few((Effort.BEST,), Effort))
 @pytest.mark.parametrize(("ir", "cpu"), CASES)
 def test_no_effort_loses_waves_or_spills_more_than_llvm(ir: str, cpu: str, effort: Effort) -> None:
     done = compiled(ir, cpu, effort)
@@ -105,6 +105,7 @@ def test_fast_loads_beside_the_use_where_loading_ahead_would_lose() -> None:
     assert spill_traffic(ours) <= spill_traffic(llvm)
 
 
+@pytest.mark.long
 def test_fast_looks_at_what_it_puts_into_lanes() -> None:
     """LLVM counts none of it, for the phase that spills is not LLVM's."""
     report = compiled(many_scalars(), "gfx942", Effort.FAST).report
@@ -132,6 +133,7 @@ class Clumsy:
         return allocator("deterministic").allocate(problem)
 
 
+@pytest.mark.long
 def test_best_packs_exactly_where_only_a_place_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ortools", reason="OR-Tools is an extra: requirements/exact.txt")
     # The model may find the place too.
@@ -170,12 +172,14 @@ def test_best_of_nothing_is_nothing() -> None:
     assert done.report.outcome is not Outcome.PROVED
 
 
+@pytest.mark.long
 def test_what_costs_less_is_kept() -> None:
     ir = pressed(16)
     cycles = {e: sum(c.cycles for c in cost(compiled(ir, "gfx1100", e), "gfx1100").values()) for e in Effort}
     assert cycles[Effort.BEST] <= cycles[Effort.BALANCED] <= cycles[Effort.FAST]
 
 
+@pytest.mark.long
 def test_the_note_says_what_was_tried_and_kept() -> None:
     ir = pressed(16)
     assert compiled(ir, "gfx1100", Effort.FAST).report.notes == ()
@@ -194,6 +198,7 @@ def test_the_note_says_what_was_tried_and_kept() -> None:
     assert int(figure[1]) == round(sum(c.cycles for c in cost(best, "gfx1100").values()))
 
 
+@pytest.mark.long
 def test_best_is_the_same_every_time() -> None:
     ir = pressed(16)
     again = compile_module(
@@ -237,7 +242,7 @@ def test_where_ours_has_fewer_waves_llvms_is_kept() -> None:
     assert {p.allocator for p in function.phases} == {"llvm"}
 
 
-@pytest.mark.parametrize("effort", Effort)
+@pytest.mark.parametrize("effort", few((Effort.FAST,), Effort))
 def test_what_is_not_proved_takes_the_place_of_nothing_that_is(monkeypatch: pytest.MonkeyPatch, effort: Effort) -> None:
     """Also where results may be unproved: both phases of ours are audited first, what is tried after that is not."""
     audit, calls = phase_module.audit_function, count(1)
@@ -284,7 +289,7 @@ def test_where_nothing_of_our_text_is_proved_llvms_of_a_plain_compile_is_kept(
     assert any("plain compile" in note for note in done.report.notes)
 
 
-@pytest.mark.parametrize("effort", Effort)
+@pytest.mark.parametrize("effort", few((Effort.FAST,), Effort))
 def test_a_tool_that_fails_on_what_is_tried_beside_does_not_end_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, effort: Effort
 ) -> None:
@@ -425,6 +430,7 @@ def vgpr_phase(data: dict[str, object]) -> dict[str, object]:
     return functions[0]["phases"][-1]
 
 
+@pytest.mark.long
 def test_levels_of_both_kinds_go_together(source: Path, tmp_path: Path) -> None:
     status, data = report_of(source, tmp_path, "-O2", "-O=balanced")
     assert status == 0
@@ -444,6 +450,7 @@ def test_spills_are_in_the_report(source: Path, tmp_path: Path) -> None:
     assert {s["kind"] for s in spills} <= {"spill", "rematerialise"}
 
 
+@pytest.mark.long
 def test_no_spill_gives_llvms_allocation_with_the_reason(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

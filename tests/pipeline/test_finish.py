@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 
 import pytest
+from support import long
 from toolchain_support import compiler, source
 
 from smt_verifier.outcome import Outcome
@@ -16,6 +17,8 @@ from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.run import MAX_STDERR_BYTES, ToolFailure, run_tool
 from verilocc_mlir.toolchain.staged import LlvmPhase
 from verilocc_mlir.toolchain.verifier import VerifierFault, verifier_fault, verifier_faults, without_functions
+
+pytestmark = pytest.mark.usefixtures("machine_verifier")
 
 CPU = "gfx1100"
 UNDEFINED = "Using an undefined physical register"
@@ -51,7 +54,7 @@ def test_a_plain_compile_has_the_fault_and_says_so_only_when_it_is_asked() -> No
     assert verifier_fault(failure.value) == HALVES
 
 
-@pytest.mark.parametrize("emit", [Emit.OBJ, Emit.ASM])
+@pytest.mark.parametrize("emit", [Emit.OBJ, *long(Emit.ASM)])
 def test_such_a_kernel_is_compiled_and_the_fault_is_noted(emit: Emit) -> None:
     done = compile_module(source("d16_loads.ll").encode(), "k.ll", Settings(CPU, emit=emit))
     assert done.report.outcome is Outcome.PROVED
@@ -61,6 +64,7 @@ def test_such_a_kernel_is_compiled_and_the_fault_is_noted(emit: Emit) -> None:
     assert f"{UNDEFINED} in halves after SI Insert Hard Clauses; it says the same of a plain compile" in note
 
 
+@pytest.mark.long
 def test_machine_ir_has_the_same_fault_in_llvms_own_result_of_it() -> None:
     pre = compiler(CPU).to_pre_ra(source("d16_loads.ll"))
     done = compile_module(pre.encode(), "k.mir", Settings(CPU, emit=Emit.OBJ))
@@ -79,6 +83,7 @@ def test_a_fault_of_the_text_itself_is_an_error_whatever_a_plain_compile_has() -
     assert (found.function, found.after) == ("whole", "")
 
 
+@pytest.mark.long
 def test_a_later_fault_that_only_our_text_shows_is_an_error() -> None:
     """Also in a function behind one with a fault of LLVM's own, at which the verifier stops."""
     text, ours = source("d16_loads.ll"), allocated(both_halved())

@@ -101,7 +101,7 @@ def code_of(done: Compiled, name: str) -> str:
     return text[text.index(f"\n{name}:") : text.index(".section\t.rodata", text.index(f"\n{name}:"))]
 
 
-@pytest.mark.parametrize("phase", [LlvmPhase.SGPR, LlvmPhase.VGPR])
+@pytest.mark.parametrize("phase", [LlvmPhase.SGPR, *long(LlvmPhase.VGPR)])
 def test_a_plain_compile_stands_in_for_the_one_function_that_no_text_proves(
     monkeypatch: pytest.MonkeyPatch, phase: LlvmPhase
 ) -> None:
@@ -125,6 +125,7 @@ def test_a_plain_compile_stands_in_for_the_one_function_that_no_text_proves(
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_what_nobody_proves_is_written_only_on_request_and_the_rest_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     undisturbed = compile_module(TWO.encode(), "k.ll", Settings(CPU, emit=Emit.ASM))
     undecided_on(monkeypatch, "bad")
@@ -152,6 +153,7 @@ def test_without_fallback_the_first_phase_that_is_not_proved_is_the_end() -> Non
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("effort", [Effort.FAST, *long(Effort.BALANCED)])
 def test_a_kernel_that_spills_scalars_beside_one_that_is_unknown(
     monkeypatch: pytest.MonkeyPatch, effort: Effort

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from batch_support import CPU, kernel
+from support import few, long
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import allocator
@@ -56,7 +57,9 @@ def phases(first: Does) -> list[PhaseReport]:
     return list(function.phases)
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), RecursionError(), AssertionError(), OSError(errno.ENOENT, "gone")])
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), *long(RecursionError(), AssertionError(), OSError(errno.ENOENT, "gone"))]
+)
 def test_an_exception_ends_the_attempt_and_is_logged(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         found = phases(raising(error))
@@ -78,19 +81,19 @@ def test_a_complaint_of_an_allocator_is_its_reason() -> None:
         assert (phase.attempts[0].reason, phase.attempts[0].ended) == ("no model here", "allocate")
 
 
-@pytest.mark.parametrize(
-    ("gives", "ended", "reason"),
-    [
-        (lambda _: None, "allocate", "it gave no Proposal: NoneType"),
-        (lambda p: right(p, registers=[1]), "allocate", "its registers are no tuple: list"),
-        (lambda p: right(p, registers=(b"sgpr4",)), "allocate", "its registers are no names: bytes"),
-        (lambda p: right(p, registers=()), "prove", "invalid by prove: the proposal has 0 registers"),
-        (lambda p: right(p, version=None), "prove", "invalid by prove: version 1 problem with version None"),
-        (lambda p: right(p, registers=("x9",) * len(p.ranges)), "prove", "refuted by well-formed: "),
-        (lambda p: right(p, registers=("sgpr04",) * len(p.ranges)), "prove", "refuted by well-formed: "),
-        (lambda p: right(p, registers=("vgpr0_vgpr1_vgpr2",) * len(p.ranges)), "prove", "refuted by width: "),
-    ],
-)
+NO_ANSWERS = [
+    (lambda _: None, "allocate", "it gave no Proposal: NoneType"),
+    (lambda p: right(p, registers=[1]), "allocate", "its registers are no tuple: list"),
+    (lambda p: right(p, registers=(b"sgpr4",)), "allocate", "its registers are no names: bytes"),
+    (lambda p: right(p, registers=()), "prove", "invalid by prove: the proposal has 0 registers"),
+    (lambda p: right(p, version=None), "prove", "invalid by prove: version 1 problem with version None"),
+    (lambda p: right(p, registers=("x9",) * len(p.ranges)), "prove", "refuted by well-formed: "),
+    (lambda p: right(p, registers=("sgpr04",) * len(p.ranges)), "prove", "refuted by well-formed: "),
+    (lambda p: right(p, registers=("vgpr0_vgpr1_vgpr2",) * len(p.ranges)), "prove", "refuted by width: "),
+]
+
+
+@pytest.mark.parametrize(("gives", "ended", "reason"), few(NO_ANSWERS[::4], NO_ANSWERS))
 def test_what_is_no_answer_ends_the_attempt(gives: Callable[[Any], Any], ended: str, reason: str) -> None:
     for phase in phases(Does(gives)):
         first = phase.attempts[0]

@@ -55,6 +55,7 @@ def test_family(opcode: str, family: str) -> None:
     assert opcode_family(opcode) == family
 
 
+@pytest.mark.long
 def test_hardly_anything_in_real_kernels_is_other() -> None:
     found: Counter[str] = Counter()
     for path in kernel_paths()[:12]:

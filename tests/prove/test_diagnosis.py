@@ -13,6 +13,7 @@ import pytest
 from builders import live_of, problem_of
 from hypothesis import HealthCheck, given, settings
 from prove_support import SMALL, answered, brute_force, cases, moved, path_names, proposal, restricted
+from support import few
 
 import smt_verifier.prove
 from smt_verifier.outcome import Outcome
@@ -169,10 +170,7 @@ def test_blocked_without_a_candidate() -> None:
     assert "no register of its class is handed out in this function" in to_text(diagnosis(asked, "vgpr1_vgpr2"))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(cases(budgets=(2, 3, 4)))
-def test_blocking_cores_are_unsatisfiable_and_irreducible(case: tuple[AllocationProblem, Proposal]) -> None:
-    asked, answer = case
+def check_blocking_cores(asked: AllocationProblem, answer: Proposal) -> None:
     found = diagnose(asked, answer, prove(asked, answer))
     staying = {r.id for r in asked.ranges} - {move.range_id for move in found.moves}
     for move in found.moves:
@@ -192,7 +190,20 @@ def test_blocking_cores_are_unsatisfiable_and_irreducible(case: tuple[Allocation
             assert not core
 
 
-@pytest.mark.parametrize("path", SMALL, ids=path_names(SMALL))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(cases(budgets=(2, 3, 4)))
+def test_a_few_blocking_cores_are_unsatisfiable_and_irreducible(case: tuple[AllocationProblem, Proposal]) -> None:
+    check_blocking_cores(*case)
+
+
+@pytest.mark.long
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(cases(budgets=(2, 3, 4)))
+def test_blocking_cores_are_unsatisfiable_and_irreducible(case: tuple[AllocationProblem, Proposal]) -> None:
+    check_blocking_cores(*case)
+
+
+@pytest.mark.parametrize("path", few(SMALL[:1], SMALL), ids=path_names(SMALL))
 def test_a_real_proposal_comes_right_when_it_is_told_how(path: Path) -> None:
     """Damage a few live ranges of a proved allocation, then follow the advice, one round after the other."""
     for asked, answer in answered(path):

@@ -39,6 +39,7 @@ def _stop(_row: Mapping[str, Any], _left: int) -> None:
     raise Stop
 
 
+@pytest.mark.long
 @needs_ray
 def test_the_data_set_is_the_one_made_without_ray(cluster: Cluster, tmp_path: Path) -> None:
     needs("mlir")

@@ -11,13 +11,13 @@ from urllib.parse import unquote
 
 import pytest
 from page_support import Page, assigned_cells, box_cells, read_page, shown_cells
+from pressure_oracle import peak_pressure
 from support import REPOSITORY, long
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Verdict
 from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.analysis.liveness import LaneSegments
-from verilocc_mlir.analysis.pressure import peak_pressure
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
@@ -33,7 +33,6 @@ from verilocc_mlir.target.occupancy import waves_by_sgprs, waves_by_vectors
 from verilocc_mlir.target.targets import TARGETS, target
 
 # What is compiled for several tests is compiled once.
-pytestmark = pytest.mark.xdist_group("page")
 KERNELS = REPOSITORY / "examples" / "kernels"
 HOSTILE = "k<script>alert(1)</script>&amp;'</style>-->"
 SMALL = """
@@ -137,6 +136,7 @@ def test_what_is_read_off_the_text_is_what_was_assigned(name: str) -> None:
     assert box_cells(theirs.boxes) != box_cells(assigned_boxes(record.problem, record.proposal))  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_llvms_placement_names_the_registers_of_its_text() -> None:
     """Every virtual operand of a paired instruction is in the register that LLVM wrote there."""
     _, recording = tight()
@@ -298,6 +298,7 @@ def test_a_kernel_without_registers_has_a_page() -> None:
         assert data["placements"][0]["boxes"] == []
 
 
+@pytest.mark.long
 def test_without_an_allocation_there_is_the_demand() -> None:
     done, recording = compiled(tight_text(), "gfx942", fallback=False, spill=False)
     assert done.report.outcome is Outcome.UNKNOWN
@@ -308,6 +309,7 @@ def test_without_an_allocation_there_is_the_demand() -> None:
     assert "unknown" in page.of("h1")[0].text
 
 
+@pytest.mark.long
 def test_actions_and_costs_given_in_are_shown() -> None:
     done, recording = kernel("gemm_mma_lds.gfx942")
     *before, last = recording.phases
@@ -323,6 +325,7 @@ def test_actions_and_costs_given_in_are_shown() -> None:
     assert "not measured on a GPU" in page.text
 
 
+@pytest.mark.long
 def test_costs_are_those_of_the_code() -> None:
     done, recording = compiled((KERNELS / "gemm_mma_lds.gfx942.opt.ll").read_text(), "gfx942", also=("asm",))
     (name,) = (f.name for f in done.report.functions)
@@ -334,6 +337,7 @@ def test_costs_are_those_of_the_code() -> None:
     assert any(re.search(rf"total.*{cost.cycles:,.0f} cycles", e.text) for e in page.of("tr"))
 
 
+@pytest.mark.long
 def test_our_spills_say_why() -> None:
     done, recording = compiled(tight_text(), "gfx942", effort="fast")
     phase = done.report.functions[0].phases[-1]

@@ -10,7 +10,7 @@ from _pytest.mark.structures import ParameterSet
 from allocators_support import Compiled, as_read, compile_phases, finish, violations
 from analysis_support import random_body
 from builders import mir_text, preamble
-from support import TEST_DATA, llc, run_llc
+from support import TEST_DATA, few, llc, run_llc
 
 from smt_verifier.audit import audit
 from smt_verifier.audit.wording import render
@@ -27,7 +27,7 @@ SEEDS = (0, 5, 6, 8, 10, 11, 12, 15, 16, 18, 19, 22, 23, 24, 26, 29, 30, 31, 35,
 """Of ``random_body``: those whose functions LLVM's verifier accepts; the others read lanes that no path defines."""
 
 
-QUICK = ("gfx942", "gfx1250")
+QUICK = ("gfx942",)
 
 
 def cases() -> list[ParameterSet]:
@@ -85,7 +85,7 @@ def test_an_object_file_comes_out(path: Path, tmp_path: Path) -> None:
     assert out.read_bytes().startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", few(SEEDS[:5], SEEDS))
 def test_random_functions_are_accepted_and_proved(seed: int) -> None:
     """Any control flow, partial and missing definitions, IMPLICIT_DEF, early-clobber: what LLVM itself accepts."""
     body = random_body(seed, blocks=3 + seed % 7, registers=4 + seed % 9, length=3 + seed % 6)

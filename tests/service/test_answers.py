@@ -45,6 +45,7 @@ def test_an_audit_says_what_a_later_phase_is_to_allocate(demo_kernels: Path) -> 
     assert "virtual registers, which a later phase is to allocate" in note
 
 
+@pytest.mark.long
 def test_the_cost_of_a_request_has_the_solver_in_it(demo_kernels: Path) -> None:
     payload = request(pre_ra(demo_kernels / "gemm_mma_lds.gfx942.opt.ll"))
 
@@ -63,7 +64,8 @@ def test_the_cost_of_a_request_has_the_solver_in_it(demo_kernels: Path) -> None:
     assert whole >= steps > 0
 
 
-@pytest.mark.parametrize("turns", [0, 3, *long(1, 2)])
+@pytest.mark.long
+@pytest.mark.parametrize("turns", [0, *long(1, 2, 3)])
 def test_a_client_that_goes_away_as_its_turn_comes_is_not_worked_for(
     turns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +112,7 @@ def test_the_time_to_stay_away_is_what_requests_take() -> None:
     assert pace.wait(1, 2) == 0.1
 
 
+@pytest.mark.long
 def test_a_pool_says_what_its_own_requests_take(demo_kernels: Path) -> None:
     payload = request(pre_ra(demo_kernels / "gemm_mma_lds.gfx942.opt.ll"))
 

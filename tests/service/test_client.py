@@ -14,7 +14,7 @@ pytest.importorskip("grpc")
 
 from client_support import DETERMINISTIC, QUICK, answering, honest, request, served
 from grpc import StatusCode
-from support import pre_ra
+from support import long, pre_ra
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
@@ -62,7 +62,7 @@ LOST = ServiceError(StatusCode.UNAVAILABLE, "WORKER_LOST", "gone", 0.0)
 FULL = ServiceError(StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED", "try later", 0.01)
 
 
-@pytest.mark.parametrize("where", ["socket", "loopback", "in this process"])
+@pytest.mark.parametrize("where", ["socket", *long("loopback", "in this process")])
 def test_a_server_allocates_as_the_local_allocator_does(problem: AllocationProblem, real: Real, where: str) -> None:
     with serving() as here:
         address = {"socket": real.socket, "loopback": real.loopback}.get(where, here)
@@ -115,6 +115,7 @@ def test_a_stream_answers_every_request(real: Real, problem: AllocationProblem) 
         assert answer.functions[0].outcome == verdict_pb2.OUTCOME_PROVED
 
 
+@pytest.mark.long
 def test_a_defect_of_the_server_in_this_process_is_said(problem: AllocationProblem) -> None:
     def factory(_: str) -> Any:
         raise ZeroDivisionError("a defect")
@@ -127,7 +128,7 @@ def test_a_defect_of_the_server_in_this_process_is_said(problem: AllocationProbl
             assert "ZeroDivisionError: a defect" in error.message
 
 
-@pytest.mark.parametrize("errors", [[LOST, LOST], [FULL] * 6, [FULL, LOST, FULL]])
+@pytest.mark.parametrize("errors", [[FULL, LOST, FULL], *long([LOST, LOST], [FULL] * 6)])
 def test_what_passes_is_tried_again(problem: AllocationProblem, errors: list[ServiceError]) -> None:
     with answering(Failing(*errors)) as asked, Client(asked.address, policy=QUICK) as client:
         assert client.allocate(request(problem)).functions[0].outcome == verdict_pb2.OUTCOME_PROVED
@@ -191,6 +192,7 @@ def test_a_stream_whose_answers_nobody_asked_for_is_an_error(problem: Allocation
             list(answers)
 
 
+@pytest.mark.long
 def test_a_stream_that_ends_early_leaves_an_error_for_the_rest(problem: AllocationProblem) -> None:
     only_one = answering(honest, ids=lambda number: [number] if number == "1" else [])
     with only_one as asked, Client(asked.address) as client:

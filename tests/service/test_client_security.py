@@ -53,6 +53,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         yield Guarded(address, files, token)
 
 
+@pytest.mark.long
 def test_a_guarded_server_takes_certificate_and_token(
     guarded: Guarded, problem: AllocationProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_guarded_server_takes_certificate_and_token(
         assert client.capabilities().allocators[0].name == "deterministic"
 
 
+@pytest.mark.long
 def test_a_guarded_server_refuses_what_it_must(guarded: Guarded, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong"
     wrong.write_text("another")

@@ -26,10 +26,12 @@ from service_support import (
     sgpr,
     small_mir,
 )
+from support import few, long
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 
 
+@pytest.mark.long
 def test_a_worker_killed_in_its_work_costs_no_answer(served: Served, client: Client, notes: Path) -> None:
     call = client.allocation.Allocate.future(sgpr(small_mir(), "waits"), timeout=SECONDS)
     (first,) = numbers(notes / "pids", 1)
@@ -41,6 +43,7 @@ def test_a_worker_killed_in_its_work_costs_no_answer(served: Served, client: Cli
     check_alive(client)
 
 
+@pytest.mark.long
 def test_a_request_that_loses_two_workers_is_given_up(client: Client, notes: Path) -> None:
     call = client.allocation.Allocate.future(sgpr(small_mir(), "waits"), timeout=SECONDS)
     for tried in (1, 2):
@@ -50,6 +53,7 @@ def test_a_request_that_loses_two_workers_is_given_up(client: Client, notes: Pat
     check_alive(client)
 
 
+@pytest.mark.long
 def test_an_idle_worker_that_died_is_not_missed(served: Served, client: Client, notes: Path) -> None:
     (notes / "go").touch()
     client.allocation.Allocate(sgpr(small_mir(), "waits"), timeout=SECONDS)
@@ -61,10 +65,11 @@ def test_an_idle_worker_that_died_is_not_missed(served: Served, client: Client, 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("exits", LOST), ("crashes", LOST), ("quits", LOST), ("interrupts", LOST), ("eats", EXHAUSTED),
-        ("eats-natively", EXHAUSTED),
-    ],
+    few(
+        [("crashes", LOST), ("eats-natively", EXHAUSTED)],
+        [("exits", LOST), ("crashes", LOST), ("quits", LOST), ("interrupts", LOST), ("eats", EXHAUSTED),
+         ("eats-natively", EXHAUSTED)],
+    ),
 )  # fmt: skip
 def test_what_an_allocator_does_to_its_process_is_a_status(
     client: Client, name: str, expected: tuple[StatusCode, str]
@@ -73,7 +78,7 @@ def test_what_an_allocator_does_to_its_process_is_a_status(
     check_alive(client)
 
 
-@pytest.mark.parametrize("name", ["hangs", "spins"])
+@pytest.mark.parametrize("name", ["hangs", *long("spins")])
 def test_a_worker_that_hangs_is_replaced_at_the_deadline(client: Client, notes: Path, name: str) -> None:
     assert said(client, sgpr(small_mir(), name)) == LATE
     (pid,) = numbers(notes / "pids", 1)
@@ -110,6 +115,7 @@ def test_a_client_that_goes_away_ends_the_work_and_all_it_started(client: Client
     check_alive(client)
 
 
+@pytest.mark.long
 def test_a_client_of_a_stream_that_goes_away_ends_its_work(client: Client, notes: Path) -> None:
     to_send: queue.Queue[Any] = queue.Queue()
     answers = client.allocation.AllocateStream(iter(to_send.get, None), timeout=SECONDS)

@@ -30,6 +30,7 @@ from service_support import (
 from verilocc.v1 import allocation_service_pb2 as allocation
 
 
+@pytest.mark.long
 def test_an_address_in_use(tmp_path: Path) -> None:
     with serving("--metrics=127.0.0.1:0", listen=f"unix:{tmp_path}/s") as served, connected(served.address) as client:
         assert "in use" in start_fails(f"--listen=unix:{tmp_path}/s")
@@ -67,6 +68,7 @@ def test_what_says_that_it_is_ready_has_its_solvers(tmp_path: Path) -> None:
         assert [children(worker) for worker in workers] == solvers
 
 
+@pytest.mark.long
 def test_a_server_whose_solver_does_not_load_is_not_ready(tmp_path: Path) -> None:
     (tmp_path / "z3").mkdir()
     (tmp_path / "z3" / "__init__.py").write_text("raise ImportError('a library that is not there')\n")
@@ -76,6 +78,7 @@ def test_a_server_whose_solver_does_not_load_is_not_ready(tmp_path: Path) -> Non
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.long
 def test_terms_that_cannot_be_loaded_are_one_message(tmp_path: Path) -> None:
     with serving_terms(f"unix:{tmp_path}/s", terms="no_such_module:TERMS") as served:
         assert served.process.wait(SECONDS) != 0
@@ -119,6 +122,7 @@ def test_the_end_waits_for_what_was_accepted(tmp_path: Path) -> None:
         assert served.event("ended")["finished"] is True
 
 
+@pytest.mark.long
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     environment = {"VERILOCC_TEST_DIRECTORY": str(tmp_path)}
@@ -141,6 +145,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         assert served.event("ended")["finished"] is False
 
 
+@pytest.mark.long
 def test_calls_that_outlast_the_time_to_drain_are_given_up(tmp_path: Path) -> None:
     environment = {"VERILOCC_TEST_DIRECTORY": str(tmp_path)}
     with (
@@ -154,6 +159,7 @@ def test_calls_that_outlast_the_time_to_drain_are_given_up(tmp_path: Path) -> No
         assert (failed.code, failed.reason) == LOST
 
 
+@pytest.mark.long
 def test_nothing_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
     environment = {"VERILOCC_TEST_DIRECTORY": str(tmp_path)}
     with (

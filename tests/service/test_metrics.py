@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import pytest
 from grpc import StatusCode
 from service_support import (
     BAD_INPUT,
@@ -58,6 +59,7 @@ def test_metrics_count_what_happened(served: Served, client: Client) -> None:
     assert (after["verilocc_workers_busy"], after["verilocc_workers_waiting"]) == (0, 0)
 
 
+@pytest.mark.long
 def test_the_log_has_json_lines_and_nothing_of_requests(served: Served, client: Client) -> None:
     text = small_mir().replace("times3", SECRET)
     client.allocation.Allocate(sgpr(text), timeout=SECONDS)
@@ -84,6 +86,7 @@ def test_the_log_has_json_lines_and_nothing_of_requests(served: Served, client: 
     assert SECRET not in "".join(served.lines)
 
 
+@pytest.mark.long
 def test_every_status_so_far_is_in_the_contract(served: Served, client: Client) -> None:
     """Those asked for here, and those of all tests before that share the server; those after it are looked at when it
     ends (``served``).

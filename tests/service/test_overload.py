@@ -91,6 +91,7 @@ def _watched(client: Client, watchers: list[Any]) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_a_flood_of_calls_that_need_no_worker_is_bounded(tmp_path: Path) -> None:
     """Watchers of health, each of which stays; all the places that there are but one."""
     limits = ServerLimits(workers=1, max_waiting=0)

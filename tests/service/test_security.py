@@ -111,6 +111,7 @@ def test_a_bad_token_file(tmp_path: Path, text: bytes | None, words: str) -> Non
     assert str(path) in error.value.where
 
 
+@pytest.mark.long
 def test_a_bad_token_file_keeps_the_server_from_starting(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("abc ci\n")
     assert "tokens:1: not a token's line" in start_fails("--listen=127.0.0.1:0", "--tokens", tmp_path / "tokens")
@@ -156,12 +157,14 @@ def test_tls_and_clients_with_certificates(ours: Authority, foreign: Authority, 
         assert served.events()
 
 
+@pytest.mark.long
 def test_a_certificate_that_expired(ours: Authority) -> None:
     certificate, key = ours.sign("expired", (-2, -1))
     with serving("--workers=1", "--tls-cert", certificate, "--tls-key", key) as served:
         check_unreachable(served, tls(ours))
 
 
+@pytest.mark.long
 def test_tls_files_that_are_none(ours: Authority, foreign: Authority, tmp_path: Path) -> None:
     certificate, key = ours.sign("server")
     junk = tmp_path / "junk.pem"

@@ -73,6 +73,7 @@ def test_a_time_limit_is_unknown(solver: ProcessSolver) -> None:
     assert answered(solver.check(EASY))
 
 
+@pytest.mark.long
 def test_a_memory_limit_is_unknown(solver: ProcessSolver) -> None:
     verdict = solver.check(GREEDY, timeout_s=120)
     assert verdict.outcome is Outcome.UNKNOWN

@@ -33,7 +33,7 @@ from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers import triton, triton_probe
 from verilocc_mlir.toolchain.drivers.called_functions import refuse_called_functions
 from verilocc_mlir.toolchain.drivers.inlining import without_marks
-from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob, Point
+from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob, Point, split_target_id
 from verilocc_mlir.toolchain.drivers.repeated import first_difference
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
@@ -133,7 +133,7 @@ def test_bad_machine_code_is_said_and_the_next_work_is_done(llvm: LlvmTools) -> 
     ("target", "kind"), [("gfx99", "processor gfx99"), ("gfx942:nonsense+", r"feature \+nonsense")]
 )
 def test_an_unknown_processor_or_feature_is_refused_not_ignored(target: str, kind: str, llvm: LlvmTools) -> None:
-    driven = StagedCompiler(llvm, CompileOptions.from_target(target, input_name="k.ll"))
+    driven = StagedCompiler(llvm, CompileOptions(*split_target_id(target), input_name="k.ll"))
     with pytest.raises(InputError, match=kind):
         driven.to_pre_ra(source("mmra.ll"))
 

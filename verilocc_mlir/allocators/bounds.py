@@ -118,7 +118,6 @@ class Room:
 
 
 def room(problem: AllocationProblem, by_banks: tuple[Demand, ...]) -> Room:
-    """Room and need of a problem."""
     top = {b.bank: max(b.registers, default=-1) + 1 for b in problem.budgets}
     return Room(top, {d.banks: d.registers for d in by_banks})
 

@@ -25,7 +25,6 @@ class CellMap:
         halves: cells per 32-bit register, 1 or 2.
         base: first cell of each file.
         stop: one past the last allocatable cell of each file.
-        size: number of cells.
         allocatable: cells of registers the problem's budgets list, ascending.
         expensive: cells of registers that cost a save and a restore.
         specials: first cell of each special register that may be handed out, with its name and its width in registers.
@@ -81,7 +80,6 @@ class CellMap:
 
 
 def cell_map(problem: AllocationProblem) -> CellMap:
-    """The cell array for a problem."""
     halves = 2 if _needs_halves(problem) else 1
     budgets = {b.bank: b for b in problem.budgets}
     base: dict[str, int] = {}

@@ -13,7 +13,6 @@ from verilocc_mlir.target.targets import target
 
 
 def align_up(count: int, multiple: int) -> int:
-    """``count`` rounded up to a multiple."""
     return -(-count // multiple) * multiple
 
 
@@ -65,7 +64,6 @@ class CellRelation(NamedTuple):
     modulus: int
 
     def holds(self, a: int, b: int) -> bool:
-        """Whether it holds for starts ``a`` and ``b``."""
         apart = b - a - self.distance
         return apart % self.modulus != 0 if self.modulus else apart == 0
 
@@ -80,8 +78,6 @@ class CostModel:
     """Costs of complete assignments of one problem.
 
     Args:
-        problem: the problem.
-        cells: its cell array.
         preferences: whether the machine's preferences count.
     """
 
@@ -104,7 +100,6 @@ class CostModel:
         """Relations that must all hold, and what it costs if they do not."""
 
     def of(self, starts: Sequence[int]) -> Cost:
-        """Cost when range *i* starts at cell ``starts[i]``."""
         cells = self._cells
         highest = {"vgpr": 0, "agpr": 0, "sgpr": 0}
         saved_cells: set[int] = set()

@@ -34,7 +34,6 @@ class Item:
 
 
 def single_items(problem: AllocationProblem, timeline: Timeline, cells: CellMap) -> list[Item]:
-    """One item for each live range, by range id."""
     return [_single(r, timeline, cells.halves) for r in problem.ranges]
 
 
@@ -78,7 +77,6 @@ class CandidateTable:
         return candidates
 
     def allows(self, range_id: int, start: int) -> bool:
-        """Whether the range may start at cell ``start``."""
         return start in self._sets[self.by_range[range_id]]
 
     def _of(self, live_range: LiveRange) -> Candidates:

@@ -36,7 +36,6 @@ class Packing:
         return not any(occupied[start + offset] & mask for offset, mask in item.cells)
 
     def first_fit(self, item: Item, candidates: Iterable[int]) -> int:
-        """The first of ``candidates`` that fits, or -1."""
         occupied = self.occupied
         cells = item.cells
         if len(cells) == 1:
@@ -54,7 +53,6 @@ class Packing:
         return -1
 
     def place(self, item: Item, start: int) -> None:
-        """Take the cells; the caller has checked that they are free."""
         self.placed[item] = start
         for offset, mask in item.cells:
             self.occupied[start + offset] |= mask

@@ -25,7 +25,6 @@ class Plugin:
         name: of the allocator.
         place: module and object, ``"verilocc_first_fit:make"``.
         package: distribution and version, ``"verilocc-first-fit 0.1.0"``.
-        entry: the entry point itself.
     """
 
     name: str

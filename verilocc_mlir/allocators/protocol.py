@@ -105,8 +105,6 @@ class Refutation:
     """A proposal that was refuted, and by what.
 
     Attributes:
-        proposal: the answer.
-        counterexamples: what it violates.
         moves: ids of live ranges that must move, so that all others can stay where they are, and none of these can;
             empty: not known.
     """

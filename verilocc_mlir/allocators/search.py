@@ -36,7 +36,6 @@ class Strategy:
 
     Attributes:
         name: for messages.
-        order: in which order.
         coalesced: place ranges joined by copies as one.
         narrow_down: fill single registers from the ceiling downwards, which leaves the low end to tuples.
         snug: put tuples at multiples of their size first, so that the room between them fits tuples again.
@@ -105,7 +104,6 @@ class Placement:
         return sum(item.area for item in unplaced)
 
     def place(self, item: Item, candidates: Candidates) -> bool:
-        """Place one item, at a preferred start if one is free."""
         allowed = self._sets[candidates]
         start = -1
         for preferred in self._hints.starts(item, self.starts):

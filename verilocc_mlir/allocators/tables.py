@@ -19,7 +19,6 @@ class Tables:
     """Tables of one problem. ``starts`` everywhere are first cells, by range id.
 
     Args:
-        problem: the problem.
         preferences: whether the machine's preferences count in the costs.
     """
 

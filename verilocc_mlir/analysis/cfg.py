@@ -34,7 +34,6 @@ class ControlFlow:
 
     @property
     def block_starts(self) -> tuple[int, ...]:
-        """Slot of each block's boundary."""
         return tuple(4 * f for f in self.first[:-1])
 
 

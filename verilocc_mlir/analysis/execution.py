@@ -38,7 +38,6 @@ class ExecMasks:
 
 
 def exec_masks(function: MachineFunction, cfg: ControlFlow) -> ExecMasks:
-    """Number the masks of a function."""
     count = len(function.blocks)
     writes = [
         [k for k, i in enumerate(block.instructions, start) if writes_exec(i)]

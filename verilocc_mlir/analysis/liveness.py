@@ -64,7 +64,6 @@ class LaneLiveness:
         return self._lanes(self.live_in[block])
 
     def lanes_out(self, block: int) -> dict[int, int]:
-        """Live-out lanes of a block: virtual register to lane mask."""
         return self._lanes(self.live_out[block])
 
     def _lanes(self, bits: int) -> dict[int, int]:
@@ -88,7 +87,6 @@ def lane_liveness(
 
     Args:
         function: pre-RA machine code, in which LLVM has left SSA form.
-        cfg: its control flow.
         classes: ``virtual_classes(function)``.
         chosen: which registers to look at; the others cost next to nothing.
         implicit_def_holds: count ``IMPLICIT_DEF`` as an ordinary definition, as LLVM does.
@@ -106,7 +104,6 @@ def lane_liveness(
 
 
 def set_bits(bits: int) -> list[int]:
-    """Positions of the ones of ``bits``, ascending."""
     text = bin(bits)[:1:-1]
     positions: list[int] = []
     at = text.find("1")

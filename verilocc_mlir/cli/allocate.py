@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 from rich_click import RichCommand
 
 from verilocc_mlir.cli.help import grouped_help
-from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.cli.server import ACCESS_OPTIONS, NONE, access_options, access_taken, client_of
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.stages import stop_before
@@ -57,7 +56,6 @@ def allocate_command(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """``verilocc allocate``."""
     if server == NONE:
         raise click.UsageError("--server=none: this command is for servers; verilocc compile allocates here")
     if report_path == output == STDIO:
@@ -66,12 +64,12 @@ def allocate_command(
     for path in filter(None, (*outputs, report_path)):
         check_writable(path)
     access = access_taken(options)
-    data = [_read(source) for source in sources]
+    data = [read(source) for source in sources]
 
     with client_of(server, access) as client:
         from verilocc_mlir.results.allocate import AllocatedFile, AllocateReport
         from verilocc_mlir.results.documents.allocate import to_json
-        from verilocc_mlir.service.judged import judge, question, server_version
+        from verilocc_mlir.service.audited_answers import judge, question, server_version
 
         start = time.monotonic()
         chosen = "sgpr" if phase == "sgpr" else "vgpr"
@@ -116,12 +114,3 @@ def _outputs(sources: tuple[str, ...], output: str) -> list[str]:
         if Path(path).resolve() in {Path(source).resolve() for source in sources if source != STDIO}:
             raise InputError("the result would overwrite an input", where=path, hint="give another name with -o")
     return outputs
-
-
-def _read(source: str) -> bytes:
-    if source == STDIO:
-        return sys.stdin.buffer.read()
-    try:
-        return Path(source).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=source) from error

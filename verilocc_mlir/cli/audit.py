@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,7 @@ from rich_click import RichCommand
 
 from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.limits import solver_limits
-from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
 
 if TYPE_CHECKING:
@@ -99,7 +97,6 @@ def audit_command(
     solver_memory: int,
     tool_seconds: float,
 ) -> int:
-    """``verilocc audit``."""
     if bool(kernel) + bool(native) + (len(texts) == 2 and not native) != 1 or (texts and kernel):
         raise click.UsageError("give either BEFORE.mir and AFTER.mir, or --llvm KERNEL, or --native PATH")
     for option, value in (("--save-temps", save_temps), ("--mattr", features)):
@@ -123,7 +120,7 @@ def audit_command(
         settings = Settings(cpu=cpu, features=features, opt_level=opt_level, tool_seconds=tool_seconds, llvm=llc)
         keep = _Temps(save_temps, kernel)
         run = audit_llvm(
-            _read(kernel),
+            read(kernel),
             kernel,
             settings,
             regalloc=regalloc,
@@ -215,17 +212,7 @@ def _write_obligations(directory: Path, run: AuditRun, recorders: dict[str, Reco
 
 
 def listing(path: str) -> Listing:
-    """A text as it is given on the command line."""
     from verilocc_mlir.results.audit import Listing
     from verilocc_mlir.toolchain.inputs import decode
 
-    return Listing(path, decode(_read(path), path))
-
-
-def _read(path: str) -> bytes:
-    if path == STDIO:
-        return sys.stdin.buffer.read()
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=path) from error
+    return Listing(path, decode(read(path), path))

@@ -12,7 +12,7 @@ from rich_click import RichCommand
 
 from verilocc_mlir.cli.help import grouped_help
 from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
-from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.cli.page import recording_for, smt_dir_option, write_recorded
 from verilocc_mlir.cli.server import (
     SERVER_OPTIONS,
@@ -123,11 +123,6 @@ def read_source(source: str) -> bytes:
     Raises:
         InputError: it cannot be read, or standard input is a terminal.
     """
-    if source == STDIO:
-        if sys.stdin.isatty():
-            raise InputError("no input", hint="name a file, or pipe one in; see verilocc compile --help")
-        return sys.stdin.buffer.read()
-    try:
-        return Path(source).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=source) from error
+    if source == STDIO and sys.stdin.isatty():
+        raise InputError("no input", hint="name a file, or pipe one in; see verilocc compile --help")
+    return read(source)

@@ -198,16 +198,11 @@ def _executor(
     if ray_address is None:
         from verilocc_mlir.pipeline.batch.local import LocalExecutor
 
-        return LocalExecutor(jobs or _cores(), job_seconds, memory_mib=memory_mib)
+        return LocalExecutor(jobs or len(os.sched_getaffinity(0)), job_seconds, memory_mib=memory_mib)
     from verilocc_mlir.pipeline.batch.on_ray import RayExecutor
     from verilocc_mlir.pipeline.key import versions
 
     return RayExecutor(ray_address, jobs, job_seconds, versions(toolchain), memory_mib=memory_mib)
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def _store(directory: Path | None, warn: Callable[[str], None]) -> Store | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +10,7 @@ import click
 from rich_click import RichCommand
 
 from verilocc_mlir.cli.help import grouped_help
-from verilocc_mlir.cli.output import STDIO
+from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,17 +107,8 @@ def _costed(source: str, options: dict[str, Any]) -> CostedFile:
     read_options = ReadOptions(
         options["cpu"],
         options["features"],
-        decode(_read(ir), ir) if ir else "",
+        decode(read(ir), ir) if ir else "",
         options["llvm"],
         options["tool_seconds"],
     )
-    return cost_of_file(_read(source), "<stdin>" if source == STDIO else source, read_options)
-
-
-def _read(source: str) -> bytes:
-    if source == STDIO:
-        return sys.stdin.buffer.read()
-    try:
-        return Path(source).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=source) from error
+    return cost_of_file(read(source), "<stdin>" if source == STDIO else source, read_options)

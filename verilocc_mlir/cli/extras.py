@@ -30,7 +30,6 @@ def needs_service() -> None:
 
 
 def has_ray() -> bool:
-    """Whether Ray is installed."""
     return _found("ray")
 
 

@@ -51,11 +51,9 @@ class _Commands(RichGroup):
     """Loads the module of a command when the command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All of them."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name."""
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"verilocc_mlir.cli.{_COMMANDS[cmd_name]}")

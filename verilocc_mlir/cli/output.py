@@ -1,4 +1,4 @@
-"""Writing results: all of it or nothing."""
+"""Reading inputs, and writing results: all of it or nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 
 STDIO = "-"
+
+
+def read(path: str) -> bytes:
+    """The bytes of a file, or of standard input.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    if path == STDIO:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=path) from error
 
 
 def check_writable(path: str) -> None:

@@ -79,8 +79,6 @@ def write_page(
 
     Args:
         path: where to; ``-`` is standard output.
-        report: what the run says.
-        recording: what it was decided on.
         obligations: directory of the obligations; None where none were written.
         files: their names, as ``write_obligations`` gives them.
 

@@ -45,7 +45,6 @@ def server_option(words: str) -> Callable[[_Command], _Command]:
 
 
 def access_taken(options: dict[str, Any]) -> ServerAccess:
-    """The way to the server, taken out of ``options``."""
     return ServerAccess(**{defined.field: options.pop(defined.name) for defined in _ACCESS})
 
 
@@ -53,15 +52,15 @@ def asked_of_server(options: dict[str, Any]) -> dict[str, Any]:
     """``options`` with the fields of ``Settings`` in place of those about the server."""
     access = access_taken(options)
     server: str = options.pop("server")
-    # The way to nowhere is no part of what is asked for.
+    # Without a server, the settings hold nothing about the way to one.
     if server == NONE:
         return options
     from verilocc_mlir.allocators import allocator_names
 
     if options.get("model") is not None:
         raise click.UsageError("--model is of an allocation here; leave --server out, or give the model to the server")
-    # One that is the server's alone has the usual one behind it, and so has a model, which may not be here; LLVM's is
-    # nobody's to ask for.
+    # The local allocator that follows the server's. It is the usual one where only the server knows the name, and where
+    # a model is asked for, which may not be installed here.
     requested: str = options["allocator"]
     is_allocator_here = requested in (*allocator_names(), LLVM_ALLOCATOR) and requested != MODEL
     local = requested if is_allocator_here else DEFAULT_ALLOCATOR
@@ -76,7 +75,7 @@ def client_of(server: str, access: ServerAccess) -> Generator[Client, None, None
         UnsupportedError: the extra is not installed. InputError: as for ``Client``.
     """
     needs_service()
-    # The library writes what it thinks of handshakes and name servers to standard error; errors say it once, and why.
+    # gRPC writes failures of handshakes and name look-ups to standard error. Our error messages say the same once.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from verilocc_mlir.remote.client import Client
 
@@ -96,7 +95,7 @@ def allocators_for(settings: Settings) -> Generator[Sequence[Allocator] | None, 
         yield None
         return
     with client_of(settings.server, settings.access) as client:
-        from verilocc_mlir.pipeline.asked import allocators_of
+        from verilocc_mlir.pipeline.chosen_allocators import allocators_of
         from verilocc_mlir.remote.allocator import RemoteAllocator
 
         yield allocators_of(settings, lambda s: RemoteAllocator(client, allocator=s.server_allocator))

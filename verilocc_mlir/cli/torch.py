@@ -59,7 +59,6 @@ def torch_command(source: str, target: str, **options: Any) -> int:
 
 
 def _made(file: Path, factory: str) -> tuple[Any, ...]:
-    """What the user's factory returns."""
     if not file.is_file():
         raise InputError("no such file", where=str(file))
     spec = importlib.util.spec_from_file_location(file.stem, file)

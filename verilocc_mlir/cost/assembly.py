@@ -53,7 +53,6 @@ class Function:
 
     @property
     def instructions(self) -> Iterable[Instruction]:
-        """All instructions in layout order."""
         return (instruction for block in self.blocks for instruction in block.instructions)
 
 
@@ -66,7 +65,6 @@ class _Builder:
         self.blocks = [Block("")]
 
     def start(self, label: str, ir_name: str = "") -> None:
-        """A block begins here."""
         last = self.blocks[-1]
         if last.instructions or last.label:
             self.blocks.append(Block(label, ir_name))
@@ -89,7 +87,6 @@ class _Builder:
             block.falls_through = False
 
     def finished(self) -> tuple[Block, ...]:
-        """The blocks, without the padding after the end of the code."""
         while self.blocks and all(i.base in _PADDING for i in self.blocks[-1].instructions):
             self.blocks.pop()
         if self.blocks:

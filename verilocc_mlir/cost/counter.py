@@ -48,7 +48,6 @@ class _Loop:
         self._index = loop
 
     def code(self, block: int) -> list[Instruction]:
-        """Instructions of a block."""
         return self._function.blocks[block].instructions
 
     def exit(self) -> int | None:

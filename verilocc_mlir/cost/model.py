@@ -63,7 +63,6 @@ class KernelCost:
 
     Attributes:
         name: of the function.
-        target: the GPU.
         is_kernel: it is started by a dispatch; a device function is costed without its callees and callers.
         cycles: the total: what a wave costs its SIMD when the SIMD is full of such waves.
         bound: the component that ``cycles`` is: ``"latency"``, ``"valu"``, ``"mfma"``, ``"lds"``, ``"memory"`` or
@@ -171,7 +170,6 @@ class CostedFile:
     Attributes:
         path: its name in messages.
         kind: ``"assembly"``, ``"code object"`` or ``"machine IR"``.
-        target: the GPU.
         llvm: version line of the LLVM that was used; ``""`` where none was.
         functions: costs by name, in order.
         notes: what the reader of the figures should know.
@@ -205,13 +203,11 @@ def cost_of_assembly(
 def costs(
     functions: Sequence[Function], target: Target, trip_counts: Mapping[str, Sequence[IrLoop]] | None = None
 ) -> dict[str, KernelCost]:
-    """Costs of parsed functions by name."""
     loops_by_function = trip_counts or {}
     return {f.name: cost_of_function(f, target, loops_by_function.get(f.name, ())) for f in functions}
 
 
 def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLoop] = ()) -> KernelCost:
-    """Cost of one function."""
     flow = control_flow(function)
     trips_by_loop = find_trips(function, flow, ir_loops)
     counts = executions(flow, {k: trips for k, (trips, _) in trips_by_loop.items()})

@@ -102,5 +102,4 @@ def _rdna(target: Target) -> Rates:
 
 @lru_cache(maxsize=32)
 def rates(target: Target) -> Rates:
-    """The figures of ``target``."""
     return _rdna(target) if target.wave_size == 32 else _cdna()

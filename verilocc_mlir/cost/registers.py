@@ -66,5 +66,4 @@ def is_vgpr(unit: int) -> bool:
 
 
 def is_vector(unit: int) -> bool:
-    """A VGPR or an AGPR."""
     return unit < SGPR

@@ -80,7 +80,6 @@ class _Timed:
 
 @lru_cache(maxsize=1 << 16)
 def timed(instruction: Instruction, target: Target) -> _Timed:
-    """Figures of ``instruction`` on ``target``."""
     speed = rates(target)
     kind = instruction.kind
     work = work_of(instruction, target)

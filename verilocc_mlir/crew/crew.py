@@ -55,7 +55,6 @@ class Crew:
                     self._idle.append(worker)
 
     def close(self) -> None:
-        """End the workers that wait."""
         with self._lock:
             _end(self._idle, self._pid)
 

@@ -20,7 +20,6 @@ Message = tuple[dict[str, Any], bytes]
 
 
 def frame(header: Mapping[str, object], data: bytes = b"") -> bytes:
-    """A message as it is sent."""
     body = json.dumps(header).encode() + (b"\n" + data if data else b"")
     return b"%d\n%b" % (len(body), body)
 

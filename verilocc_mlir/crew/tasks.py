@@ -41,16 +41,13 @@ class LocalTasks(Tasks[_Item]):
         return len(self._items)
 
     def start(self, item: _Item) -> None:
-        """See ``Tasks``."""
         self._items[self._threads.submit(self._function, item)] = item
 
     def ended(self) -> list[tuple[_Item, Any]]:
-        """See ``Tasks``; raises what the function raised."""
         done, _ = wait(self._items, return_when=FIRST_COMPLETED)
         return [(self._items.pop(future), future.result()) for future in done]
 
     def cancel(self) -> None:
-        """See ``Tasks``."""
         for future in self._items:
             future.cancel()
         self._stop()

@@ -85,7 +85,6 @@ class Worker:
         self._process.wait()
 
     def close(self) -> None:
-        """Close this side."""
         self._pipe.close()
         self._errors.close()
 

@@ -7,7 +7,7 @@ neither gains by what its assembly text says of itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
@@ -53,15 +53,7 @@ class Standing:
     cycles: float
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "vgprs": self.vgprs,
-            "sgprs": self.sgprs,
-            "scratch_bytes": self.scratch_bytes,
-            "waves": self.waves,
-            "spills": round(self.spills, 2),
-            "cycles": round(self.cycles, 1),
-        }
+        return {**asdict(self), "spills": round(self.spills, 2), "cycles": round(self.cycles, 1)}
 
 
 @dataclass(frozen=True)
@@ -82,7 +74,6 @@ class Comparison:
         return sorted(self.ours.keys() & self.theirs.keys())
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON values: theirs, and ours, by kernel."""
         return {
             "theirs": {name: standing.to_data() for name, standing in self.theirs.items()},
             "ours": {name: standing.to_data() for name, standing in self.ours.items()},

@@ -22,9 +22,9 @@ from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Comparison, Replace, compare_objects
+from verilocc_mlir.hooks.iree_cache import KeptModules
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_dump import LINK, Dispatch, dump_flags, read_dispatches
-from verilocc_mlir.hooks.iree_kept import KeptModules
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
 from verilocc_mlir.hooks.kernels import KernelResult, Kernels
 from verilocc_mlir.hooks.vmfb import accounted
@@ -74,7 +74,6 @@ class _Run:
     iree_seconds: float = 0.0
 
     def iree_compile(self, source: Path, output: Path, flags: Sequence[str], stage: str) -> None:
-        """One run of iree-compile; its CPU time is added up."""
         run = self.iree.run(source, output, [*self.flags, *flags], stage=stage, shown_as=self.shown_as)
         self.iree_seconds += run.cpu_seconds
 
@@ -105,7 +104,6 @@ def compile_mlir(
             ``"never"``.
         cache: where results are kept by content; True for the user's cache directory, False for nowhere.
         name: what messages call the source.
-        progress: gets a line for each step.
         options: of ``pipeline.options``, by name: they go before ``settings``.
 
     Raises:
@@ -199,7 +197,6 @@ class _Progress:
         self._start = time.monotonic()
 
     def add(self, result: KernelResult) -> None:
-        """One more is ready."""
         self._done += 1
         seconds_left = (time.monotonic() - self._start) / self._done * (self._total - self._done)
         verdict = "known" if result.kept else result.reason or "proved"

@@ -43,7 +43,6 @@ class Spent:
         return Spent(time.monotonic() - self.wall_seconds, _cpu_of_all() - self.cpu_seconds, iree_seconds)
 
     def to_data(self) -> dict[str, float]:
-        """As JSON values."""
         return {key: round(getattr(self, key), _DIGITS) for key in ("wall_seconds", "cpu_seconds", "iree_seconds")}
 
 
@@ -92,7 +91,6 @@ class IreeKernel:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """Names of the kernels in the code object."""
         return tuple(read_code_object(self.code_object).kernels)
 
     @property
@@ -137,7 +135,6 @@ class IreeResult:
 
     @property
     def proved(self) -> bool:
-        """Whether every kernel in the file is."""
         return all(kernel.proved for kernel in self.kernels)
 
     @property
@@ -180,7 +177,6 @@ class IreeResult:
         }
 
     def to_json(self) -> str:
-        """The report as indented JSON with a final line break."""
         return json.dumps(self.report, indent=2, ensure_ascii=False) + "\n"
 
     def save_temps(self, directory: Path) -> None:

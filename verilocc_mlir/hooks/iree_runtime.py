@@ -22,7 +22,6 @@ class Session:
     """A loaded module on a device.
 
     Args:
-        vmfb: the file's bytes.
         device: an IREE device, ``"hip"`` or ``"hip://…"``.
 
     Raises:

@@ -36,7 +36,6 @@ def print_result(result: IreeResult, output: str, to: Console) -> None:
 
 
 def summary(result: IreeResult) -> str:
-    """The counts in a line."""
     if not result.kernels:
         return "the module has no GPU kernel"
     counts = result.counts()

@@ -1,6 +1,6 @@
 """Compile the kernels of one module beside each other, in worker processes that stay for the next kernel.
 
-What is proved is kept by content (``verilocc_mlir.store``), so that the same kernel costs a look the second time.
+What is proved is kept by content (``verilocc_mlir.store``): compiling the same kernel again only reads the store.
 """
 
 from __future__ import annotations
@@ -61,14 +61,11 @@ class KernelResult:
     """What came of one module.
 
     Attributes:
-        name: as in its source.
         code_object: the proved code object; None where there is none.
         report: the JSON report of ``verilocc compile``; empty where it did not come to one.
         reason: why there is no code object, in a line; ``""`` where there is one.
-        exit_code: of ``verilocc compile``.
         before: machine IR as it entered allocation; ``""`` where it did not come to that.
         after: machine IR after the last phase; likewise.
-        kept: it comes from the store.
         keyed: the store may keep it, and what is made of it.
     """
 
@@ -155,7 +152,7 @@ class Kernels:
             texts = [parts[name].decode() for name in (BEFORE, Emit.MIR.value)]
             report = json.loads(parts[_REPORT])
             return KernelResult(source.name, parts[_OBJECT], report, "", ExitCode.PROVED, *texts, kept=True)
-        except (KeyError, ValueError):  # whole, but not what this version keeps
+        except (KeyError, ValueError):  # an entry of another version
             return None
 
     def _kept(self, source: KernelSource, done: Result) -> KernelResult:

@@ -98,12 +98,10 @@ class Bindings:
 
     @property
     def ir(self) -> Any:
-        """The package's ``ir`` module."""
         return importlib.import_module(f"{self.package}.ir")
 
     @property
     def passmanager(self) -> Any:
-        """The package's ``passmanager`` module."""
         return importlib.import_module(f"{self.package}.passmanager")
 
     @property

@@ -55,13 +55,10 @@ class ModuleResult:
     """What came of one ``gpu.module``.
 
     Attributes:
-        name: its symbol name.
-        location: its location, as MLIR prints it.
         verdict: ``proved``: replaced by a ``gpu.binary``; ``untouched``: not for this pass, or outside what it
             handles; ``failed``: an error, after which the pass fails.
         reason: why, or ``""``.
         reports: the spine's report for each target attribute, in order.
-        code_objects: the code object for each.
     """
 
     name: str

@@ -16,7 +16,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.hooks.mlir_bindings import Bindings
 from verilocc_mlir.hooks.mlir_compile import OptMode
 from verilocc_mlir.hooks.mlir_pass import PASS_NAME, AllocatePass, PassOptions
-from verilocc_mlir.pipeline.asked import checked_allocator
+from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
 from verilocc_mlir.pipeline.options import options_in, with_options
 
 _ANCHOR = re.compile(r"\s*(?P<anchor>[\w.]+)\s*\((?P<body>.*)\)\s*\Z", re.DOTALL)

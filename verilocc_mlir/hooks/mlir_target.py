@@ -33,12 +33,8 @@ class RocdlTarget:
     """A ``#rocdl.target`` as parsed.
 
     Attributes:
-        chip: ``"gfx942"``.
-        features: LLVM feature string.
         opt_level: 0 to 3.
-        triple: target triple.
         abi: code-object version times 100, ``"600"`` for version 6.
-        flags: names that are set.
         link: bitcode files to link before optimising, in order.
     """
 

@@ -51,7 +51,6 @@ class TorchModule:
 
     @property
     def vmfb(self) -> bytes:
-        """The compiled module, for IREE's runtime."""
         return self.result.vmfb
 
     @property
@@ -61,12 +60,10 @@ class TorchModule:
 
     @property
     def report(self) -> dict[str, Any]:
-        """What was proved, as plain lists and dictionaries."""
         return self.result.report
 
     @property
     def proved(self) -> bool:
-        """Whether every kernel in the file is."""
         return self.result.proved
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -116,14 +113,12 @@ def compile(
         example_inputs: its positional arguments; shapes and types hold but for ``dynamic_shapes``.
         target: ``"gfx942"``, or a product name IREE knows.
         dynamic_shapes: as ``torch.export.export`` takes them, for example ``{"x": {0: torch.export.Dim("batch")}}``.
-        example_kwargs: its keyword arguments.
         flags: further flags of iree-compile.
         settings: how each kernel is allocated and proved.
         jobs: kernels at once; 0 for one a core.
         replace: which of IREE's kernels ours replace: ``"always"``, ``"better"`` (where ours is no worse by the model)
             or ``"never"``.
         cache: where results are kept by content; True for the user's cache directory, False for nowhere.
-        progress: gets a line for each step.
         options: of ``pipeline.options``, by name, for example ``effort="best"``; they go before ``settings``.
 
     Raises:

@@ -104,7 +104,6 @@ def import_module(
     Args:
         module: a ``torch.nn.Module`` in evaluation mode, a function, or a ``torch.export.ExportedProgram``.
         args: example positional arguments; their shapes and types hold but for ``dynamic_shapes``.
-        kwargs: example keyword arguments.
         dynamic_shapes: as ``torch.export.export`` takes them.
 
     Raises:

@@ -43,7 +43,6 @@ def state_hooks() -> Any:
             ir.Operation.create("util.global.store", operands=[plain], attributes={"global": symbol})
 
         def _global(self, target: str, value: Any) -> Any:
-            """Declare the global, and give its type."""
             if target in self._globals:
                 return self._globals[target]
             kind = _signless(ir, importer.create_mlir_tensor_type(value))

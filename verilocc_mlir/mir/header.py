@@ -241,7 +241,6 @@ def virtual_registers(header: tuple[str, ...]) -> dict[int, VirtualRegister]:
 
 
 def function_liveins(header: tuple[str, ...]) -> tuple[FunctionLiveIn, ...]:
-    """Rows of the function's ``liveins:``."""
     liveins: list[FunctionLiveIn] = []
     for row in rows(header, "liveins"):
         match = _LIVEIN_ROW.match(row)

@@ -212,7 +212,6 @@ class MachineFunction:
     """One MIR document: a YAML header and a body.
 
     Attributes:
-        name: function name, unquoted.
         header_lines: the YAML part verbatim, from ``---`` up to and including the ``body:`` line.
         blocks: basic blocks in layout order.
         registers: virtual registers by number; those that no row of the header names have the class an operand gives.
@@ -235,7 +234,6 @@ class MachineFunction:
 
     @property
     def instruction_count(self) -> int:
-        """Instructions in all blocks, bundle headers included."""
         return sum(len(b.instructions) for b in self.blocks)
 
 

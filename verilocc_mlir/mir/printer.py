@@ -6,7 +6,6 @@ from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile
 
 
 def print_mir(file: MirFile) -> str:
-    """The whole file."""
     return file.preamble + "".join(print_function(f) for f in file.functions)
 
 

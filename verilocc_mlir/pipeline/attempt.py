@@ -146,7 +146,6 @@ def _banked(function: MachineFunction, target: Target, phase: Phase) -> MachineF
 
 
 def _after(earlier: Candidate, later: Candidate) -> Candidate:
-    """``later``, with the attempts before it."""
     return replace(
         later,
         attempts=(*earlier.attempts, *later.attempts),
@@ -209,7 +208,6 @@ def audit_verdict(result: FunctionAudit) -> CheckResult:
 
 
 def audited(attempt: Attempt, verdict: CheckResult) -> Attempt:
-    """The attempt with the verdict on its text."""
     reason = "" if verdict.outcome is Outcome.PROVED else _first(verdict)
     return replace(attempt, ended="audit", reason=reason, audit=verdict)
 

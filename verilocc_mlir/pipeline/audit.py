@@ -67,8 +67,6 @@ def audit_texts(
         before: machine IR from before a phase.
         after: the same file after it, whoever allocated.
         cpu: processor; ``""`` takes the functions' ``"target-cpu"``, which must agree with it where both are given.
-        limits: of the solver.
-        record: wraps the solver.
 
     Raises:
         InputError: a text is not machine IR, is truncated, is for another processor, or names none.
@@ -101,12 +99,8 @@ def audit_llvm(
 
     Args:
         data: LLVM IR, bitcode or pre-RA machine IR.
-        path: its name.
         settings: target and LLVM; what is about our allocation is not used.
-        regalloc: LLVM's allocator.
         name: gives the texts their names from phase and ``"before"`` or ``"after"``.
-        limits: of the solver.
-        record: wraps the solver for each phase.
         made: told of both texts of a phase before they are audited.
 
     Raises:
@@ -139,7 +133,7 @@ def audit_llvm(
             if phase == "wwm" and regalloc != "greedy":
                 judge.notes.append(f"the whole-wave phase is allocated by greedy, not {regalloc}")
     except ToolchainError as error:
-        # What was judged wrong stays so, whatever llc makes of it; what was proved says nothing of phases not seen.
+        # A refutation stands, whatever llc makes of the text. Proofs say nothing about phases that were not reached.
         if all(pair.report.outcome is Outcome.PROVED for pair in pairs):
             raise
         judge.notes.append(f"the phases after {pairs[-1].phase} were not audited: {error}")
@@ -192,8 +186,8 @@ class Judge:
 
 
 def unfinished(file: MirFile, path: str) -> list[str]:
-    """What is audited is one phase, or all up to one; what the text leaves for a later one, a person should know."""
-    counts = [(function.name, _virtual_registers(function)) for function in file.functions]
+    """A note for each function whose text leaves virtual registers to a later phase."""
+    counts = [(function.name, len(virtual_registers(function))) for function in file.functions]
     return [
         f"{name}: {path} still has {count} virtual registers, which a later phase is to allocate"
         for name, count in counts
@@ -201,8 +195,9 @@ def unfinished(file: MirFile, path: str) -> list[str]:
     ]
 
 
-def _virtual_registers(function: MachineFunction) -> int:
-    return len({op.vreg for b in function.blocks for i in b.instructions for op in i.all_operands if op.vreg >= 0})
+def virtual_registers(function: MachineFunction) -> set[int]:
+    """Numbers of the virtual registers that instructions name."""
+    return {op.vreg for b in function.blocks for i in b.instructions for op in i.all_operands if op.vreg >= 0}
 
 
 def _same_processor(after: Listing, cpu: str) -> None:

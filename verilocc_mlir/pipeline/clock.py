@@ -17,7 +17,6 @@ class Clock:
 
     @contextmanager
     def measure(self, step: str) -> Generator[None, None, None]:
-        """Add what the body takes to ``step``."""
         start = cpu_seconds()
         try:
             yield
@@ -25,15 +24,12 @@ class Clock:
             self.add(step, cpu_seconds() - start)
 
     def add(self, step: str, seconds: float) -> None:
-        """Add ``seconds`` to ``step``."""
         self.seconds[step] = self.seconds.get(step, 0.0) + seconds
 
     def absorb(self, other: Clock) -> None:
-        """Add all steps of another clock."""
         for step, seconds in other.seconds.items():
             self.add(step, seconds)
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process and its solver workers so far."""
     return time.process_time() + default_solver().cpu_seconds

@@ -15,7 +15,7 @@ from verilocc_mlir.allocators.registry import MODEL, model_is_there
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline.asked import allocators_of, checked_allocator
+from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import (
     BESIDE,
@@ -84,9 +84,7 @@ def compile_module(
     """Compile one LLVM IR, bitcode or pre-RA MIR file.
 
     Args:
-        data: the file's bytes.
         path: its name, for messages; ``-`` for standard input.
-        settings: what is asked for.
         allow_unproved: go on after a phase that is not proved; without it the run ends there, with its verdict.
         allocators: ours, in the order they are tried; None: those of ``allocators_of(settings)``.
         recording: keeps what every phase was decided on, for the HTML page; costs one more run of llc a phase.
@@ -386,7 +384,6 @@ class _Compilation:
     def _resources(
         self, ours: bytes, greedy: bytes, done: str, llvm: Callable[[FileKind], Future[bytes]]
     ) -> tuple[dict[str, Resources], dict[str, Resources]]:
-        """Ours and LLVM's, by function name."""
         by_side = self._kernels(ours), self._kernels(greedy)
         if not all(f.name in by_side[0] for f in self.file.functions):
             texts = self.finisher.finish(done, "asm"), llvm("asm").result()

@@ -1,9 +1,10 @@
 """Which allocations of a file are tried, and which of them is kept.
 
-``fast`` makes one. Where that has fewer waves than LLVM's own result, or stores and reloads more by estimated
-executions, it makes another without loads ahead of their use, then LLVM's. ``balanced`` and ``best`` make several, each
-proved, and keep the one with the least modelled cost (``verilocc_mlir.cost``) among those that lose nothing in that
-sense.
+``fast`` makes one. That one loses against LLVM's own result if it has fewer waves, or stores and reloads more by
+estimated executions. Then ``fast`` makes another without loads ahead of their use, then LLVM's.
+
+``balanced`` and ``best`` make several, each proved. They keep the one with the least modelled cost
+(``verilocc_mlir.cost``) among those that lose nothing against LLVM's own.
 """
 
 from __future__ import annotations
@@ -30,12 +31,9 @@ class Variant:
     """One way of allocating a file.
 
     Attributes:
-        name: for the report.
-        llvm: LLVM's allocation, audited.
         improved: the allocator's answers are improved before they are proved.
         packed: the exact allocator's answer, which needs OR-Tools.
         model: the language model's answer, which needs its packages; ours where it has none.
-        spills: how much is spilled, and how.
     """
 
     name: str
@@ -51,7 +49,8 @@ BESIDE = Variant("loads beside their use", spills=SpillLimits(load_ahead=False))
 LLVM = Variant("LLVM's", llvm=True)
 MODELS = Variant("the model's", model=True)
 PACKED = Variant("packed exactly", packed=True, spills=SpillLimits(spare=()))
-"""Where a place was missing for a tuple, and not registers: this spills nothing, or has no answer in its time."""
+"""For a file that spilled because no registers in a row were free for a tuple, although enough were free. The exact
+allocator then spills nothing, or has no answer in its time."""
 
 
 def variants(effort: Effort, target: Target, waves: int) -> tuple[Variant, ...]:

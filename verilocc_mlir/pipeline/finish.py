@@ -1,10 +1,11 @@
-"""LLVM's passes after allocation, with its machine verifier, whose complaint is judged: is the fault ours or LLVM's?
+"""LLVM's passes after allocation, with its machine verifier. A fault that it finds is ours or LLVM's.
 
-The allocated text is our affair, and llc verifies all of it on reading it, before any pass: a fault there is an error.
-So is one that a later pass shows, unless a plain compile with ``-verify-machineinstrs`` has it as well: the same
-function, the same pass, the same message. That one is LLVM's (llvm/llvm-project#199350 and #201004 are of the kind), a
-plain llc does not even look, and the object is made without the verifier, with a note. Every function is judged on its
-own: one with such a fault is left out of the next run, until the rest has been verified through all passes.
+llc verifies the whole allocated text when it reads it, before any pass. A fault that it finds there is ours, and an
+error. A fault that a later pass shows is an error too, unless a plain compile with ``-verify-machineinstrs`` has the
+same one: the same function, the same pass, the same message. That one is LLVM's (llvm/llvm-project#199350 and #201004
+are examples). A plain llc does not look for it, so the object is made without the verifier, with a note. Every function
+is judged on its own: one with such a fault is left out of the next run, until the rest has been verified through all
+passes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ class Finisher:
     """Finishes the texts of one compilation.
 
     Attributes:
-        compiler: runs LLVM.
         plain: LLVM's own compile of the same input with the verifier, without the functions named.
         notes: is told of faults that are LLVM's.
     """

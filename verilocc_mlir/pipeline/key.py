@@ -18,7 +18,7 @@ from smt_verifier import outcome
 from verilocc_mlir import version
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.registry import MODEL, model_is_there, plugin_called
-from verilocc_mlir.pipeline.asked import checked_allocator
+from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
 from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.toolchain.find import LlvmTools
 

@@ -52,11 +52,8 @@ class Option:
 
     Attributes:
         name: as a keyword; in texts and on the command line with ``-`` for ``_``.
-        kind: what values it takes.
-        help: what it does, in a line.
         field: the field of ``Settings`` that it sets; with ``Group.ACCESS`` of ``ServerAccess``.
         metavar: what stands for its value in the command line's help.
-        group: what it is about.
     """
 
     name: str
@@ -68,17 +65,14 @@ class Option:
 
     @property
     def of_access(self) -> bool:
-        """Whether it says how to get through to the server."""
         return self.group is Group.ACCESS
 
     @property
     def word(self) -> str:
-        """Its name in texts and on the command line."""
         return self.name.replace("_", "-")
 
     @property
     def default(self) -> Any:
-        """The value where nobody sets it."""
         return getattr(ServerAccess() if self.of_access else Settings(), self.field)
 
     def value(self, given: object) -> Any:

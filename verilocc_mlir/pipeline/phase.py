@@ -186,7 +186,8 @@ class PhaseRunner:
                 self.allocators, file, function.before, self.target, phase, function.clock, limits
             )
         except UnsupportedError as error:
-            # Of what was spilled or moved to another register file: of the function as it is, an attempt says so.
+            # The function with spill code, or with values in another register file, is not supported. Were the function
+            # as it is not supported, an attempt would say so.
             candidate = Candidate((Attempt(self.allocators[0].name, "build", error.what),))
         function.attempts += candidate.attempts
         function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills
@@ -229,7 +230,7 @@ class PhaseRunner:
         fallback = bool(self.allocators) and function.attempts[-1].allocator == LLVM_ALLOCATOR
         counts = function.audit.moves if function.audit else MoveCounts()
         moves = Moves(counts.copies_before, counts.copies_after, counts.saves, counts.reloads, counts.rematerialised)
-        # Of the last of ours: what is said of a server that was asked first has a line of its own.
+        # The reason of our last attempt. A server that was asked before it has a line of its own.
         reason = function.attempts[-2].reason if fallback else ""
         seconds = dict(function.clock.seconds)
         return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, seconds, function.spills)

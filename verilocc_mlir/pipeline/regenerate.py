@@ -1,8 +1,8 @@
 """The regeneration loop on one problem: propose, prove, feed counterexamples back, at most N times; then the next
 allocator.
 
-An allocator may be anybody's. Whatever it raises, and whatever it gives, ends its attempt with the reason; a lack of
-memory, an interrupt and the end of the process are not its own affair.
+An allocator may come from another package. An exception that it raises, or an answer of the wrong form, ends its
+attempt with the reason. Lack of memory, interrupts and the end of the process are passed on.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ class Proposed:
     """One attempt.
 
     Attributes:
-        allocator: its name.
-        version: its version.
         proposal: what it proposed; None if it did not.
         proof: the proof's answer; None if there was nothing to prove.
         reason: why there is no proposal, or ``""``.
@@ -53,7 +51,6 @@ class Proposed:
 
     @property
     def proved(self) -> bool:
-        """Whether the proposal may be used."""
         return self.proof is not None and self.proof.outcome is Outcome.PROVED
 
 
@@ -69,8 +66,6 @@ def proposals(
 
     Args:
         allocators: the one wanted first, then what to fall back to.
-        problem: the question.
-        prove: checks a proposal.
         clock: takes the CPU time, as ``allocate`` and ``prove``.
         attempts: proposals of each allocator that can try again; others are asked once, they would answer the same.
     """

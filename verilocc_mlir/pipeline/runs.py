@@ -30,9 +30,7 @@ class Result:
     """What one variant came to.
 
     Attributes:
-        variant: which one.
         text: machine IR after the last phase; None where the run ended before.
-        phases: of each function, by its name.
         recording: what the phases were decided on, where that is kept.
         checked: the object of the text, once it is made.
         ours, greedy: what each function takes in it and in LLVM's own object, by name.
@@ -75,7 +73,7 @@ class Result:
 
     @property
     def spills(self) -> bool:
-        """By the phases' own counts: LLVM's have nothing of what is put into lanes in a text that is resumed."""
+        """Whether a phase saved registers, by its own count. LLVM's count of a resumed text has no saves to lanes."""
         return any(r.moves.saves for reports in self.phases.values() for r in reports)
 
 
@@ -87,11 +85,7 @@ class Runs:
         pre: machine IR as it enters the first phase.
         path: its name, for messages.
         ir: the IR as llc takes it, ``""`` where machine IR was given.
-        compiler: runs LLVM.
-        target: the GPU.
-        settings: what is asked for.
         allocators: ours, in the order they are tried.
-        clock: takes the time of each step.
         allow_unproved: go on after a phase that is not proved.
         recorded: keep what every phase was decided on.
     """

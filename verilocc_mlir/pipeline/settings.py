@@ -9,11 +9,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 
 VERIFY_VARIABLE = "VERILOCC_VERIFY"
-"""Environment variable; where it is set, what is not said to be verified or not is."""
+"""Environment variable. Where it is set, llc's machine verifier runs unless ``Settings.verify`` says otherwise."""
 
 DEFAULT_ALLOCATOR = "deterministic"
 DEFAULT_ALLOCATOR_SECONDS = 60.0
@@ -49,22 +51,18 @@ class Settings:
 
     Attributes:
         cpu: ``-mcpu``, optionally as a clang target id (``gfx90a:xnack-``); ``""`` takes the IR's ``"target-cpu"``.
-        features: ``-mattr``.
         triple: ``-mtriple`` as the user gave it; must name an AMDGPU.
         opt_level: llc's ``-O``.
         allocator: a name of ``verilocc_mlir.allocators``, or ``llvm``.
         allocator_seconds: for one phase of one function, where the allocator searches as long as it is let (``exact``).
         model_samples: answers of a model that are compared by price for one phase of one function; None: what
             ``$VERILOCC_MODEL_SAMPLES`` says, else one.
-        emit: form of the result.
         also: further forms of it that are wanted.
-        effort: how many allocations are tried.
         spill: spill where registers do not suffice; without it such a function is LLVM's, or a failure.
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
         verify: run llc's machine verifier after every pass of what is resumed, not only as it reads it; None: unless
             the effort is FAST (``verifies``).
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
-        tool_seconds: limit for one run of an LLVM tool.
         llc_options: further options for llc, given to every stage and to the direct compile alike.
         toolchain: which LLVM does the work.
         llvm: directory of the LLVM tools, or an llc; None searches.
@@ -105,35 +103,28 @@ class Settings:
 
     def to_data(self) -> dict[str, Any]:
         """Every field as JSON values, by name."""
-        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            **values,
-            "emit": self.emit.value,
-            "effort": self.effort.value,
-            "also": [emit.value for emit in self.also],
-            "llc_options": list(self.llc_options),
-            "toolchain": self.toolchain.value,
-            "llvm": None if self.llvm is None else str(self.llvm),
-            "access": self.access.to_data(),
-        }
+        return msgspec.to_builtins(self, enc_hook=str)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Settings:
         """What ``to_data`` was made of; fields that are missing have their defaults.
 
         Raises:
-            TypeError, ValueError: ``data`` has an unknown field, or no such form of the result.
+            TypeError: ``data`` has an unknown field. ValueError: a field has a value of another type.
         """
-        llvm: str | Path | None = data.get("llvm")
         access: ServerAccess | Mapping[str, Any] = data.get("access", {})
-        values: dict[str, Any] = {
-            **data,
-            "emit": Emit(data.get("emit", Emit.HSACO.value)),
-            "effort": Effort(data.get("effort", Effort.FAST.value)),
-            "also": tuple(Emit(value) for value in data.get("also", ())),
-            "llc_options": tuple(data.get("llc_options", ())),
-            "toolchain": ToolchainChoice(data.get("toolchain", ToolchainChoice.AUTO.value)),
-            "llvm": None if llvm is None else Path(llvm),
-            "access": access if isinstance(access, ServerAccess) else ServerAccess.from_data(access),
-        }
-        return cls(**values)
+        _refuse_unknown(data, cls)
+        if not isinstance(access, ServerAccess):
+            _refuse_unknown(access, ServerAccess)
+        return msgspec.convert(data, cls, dec_hook=_path)
+
+
+def _refuse_unknown(data: Mapping[str, Any], kind: type[Settings | ServerAccess]) -> None:
+    unknown = data.keys() - {field.name for field in fields(kind)}
+    if unknown:
+        raise TypeError(f"{kind.__name__} has no field {min(unknown)!r}")
+
+
+def _path(_kind: type, value: Any) -> Path:
+    """The only type here that msgspec does not know."""
+    return Path(value)

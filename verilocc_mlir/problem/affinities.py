@@ -29,8 +29,6 @@ def affinities(
     is an affinity of weight 0 at slot 0: a preference of LLVM's, no instruction saved.
 
     Args:
-        function: pre-RA machine code.
-        cfg: its control flow.
         depths: loop depth of each block.
         classes: class of each virtual register.
         ids: range id of each virtual register to place; others are left out.

@@ -65,7 +65,6 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
     Args:
         file: the file ``function`` is in; its preamble holds the attributes that set budgets.
         function: pre-RA machine code as llc prints it before its pass ``greedy,0``, or a later stage of it.
-        target: the GPU.
         phase: which virtual registers to place.
 
     Raises:

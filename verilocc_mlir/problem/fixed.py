@@ -21,7 +21,6 @@ def fixed_occupations(
 
     Args:
         function: pre-RA machine code, physical registers of earlier phases included.
-        cfg: its control flow.
         is_allocatable: whether a unit can be handed out in this phase.
         units: all of those units; a call clobbers the ones its mask does not preserve.
 

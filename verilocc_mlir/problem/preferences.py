@@ -65,13 +65,9 @@ def preferences(
     """Preferences of a vector phase, in slot order.
 
     Args:
-        function: pre-RA machine code.
-        cfg: its control flow.
         depths: loop depth of each block.
         classes: class of each virtual register.
         ids: range id of each virtual register to place.
-        ranges: by id.
-        target: the GPU.
     """
     result: list[Preference] = []
     for block, start, depth in zip(function.blocks, cfg.first, depths, strict=False):

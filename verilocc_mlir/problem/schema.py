@@ -116,7 +116,6 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _decode(kind: type[_T], value: object, path: str) -> _T:
-    """``value`` as the dataclass ``kind``."""
     return typing.cast("_T", _as(kind, value, path, ("", "")))
 
 

@@ -1,4 +1,5 @@
 """The client's side of the gRPC service: how to reach a server, its messages, and the allocator behind it.
 
-``access`` is plain data. ``kept.remote_allocator`` is the way in; all else here needs the extra ``service``.
+``access`` is plain data. ``cached_allocator.remote_allocator`` is the way in. All else here needs the extra
+``service``.
 """

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 DEFAULT_SERVER_SECONDS = 60.0
 
@@ -29,22 +27,6 @@ class ServerAccess:
     token: Path | None = None
     insecure: bool = False
     seconds: float = DEFAULT_SERVER_SECONDS
-
-    def to_data(self) -> dict[str, Any]:
-        """Every field as JSON values, by name."""
-        return {f.name: str(v) if isinstance(v := getattr(self, f.name), Path) else v for f in fields(self)}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> ServerAccess:
-        """What ``to_data`` was made of; fields that are missing have their defaults.
-
-        Raises:
-            TypeError: ``data`` has an unknown field.
-        """
-        values: dict[str, Any] = dict(data)
-        for name in ("ca", "certificate", "key", "token"):
-            values[name] = Path(values[name]) if values.get(name) else None
-        return cls(**values)
 
 
 DEFAULT_ACCESS = ServerAccess()

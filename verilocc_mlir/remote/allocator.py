@@ -31,7 +31,6 @@ class RemoteAllocator:
     After a server was unreachable or too slow, no request is sent for a while: every problem fails at once.
 
     Args:
-        client: the channel.
         allocator: which of the server's allocators; ``""`` for its default.
         rest_seconds: how long it is left alone.
     """
@@ -75,7 +74,7 @@ class RemoteAllocator:
         """
         if time.monotonic() < self._down_until:
             raise self._failure(f"{self._down}; not asked again for a while")
-        # What it lists is asked once; where it does not say, the question itself will show.
+        # The server's list of allocators is read once. Where it gives none, the request itself shows what it has.
         if not self._listed and self.version == UNKNOWN_VERSION and time.monotonic() < self._down_until:
             raise self._failure(self._down)
         request = allocation.AllocateRequest(problem=wire.problem_message(problem), allocator=self._allocator)

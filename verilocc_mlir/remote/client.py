@@ -178,7 +178,6 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End the calls that are under way, and the channel."""
         self._channel.close()
 
     def allocate(
@@ -209,7 +208,6 @@ class Client:
         To close the generator ends the call.
 
         Args:
-            requests: what to allocate.
             seconds: for all of them; None: ``access.seconds`` for each.
 
         Raises:

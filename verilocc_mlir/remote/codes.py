@@ -9,7 +9,6 @@ DOMAIN = "verilocc"
 
 
 def number(code: StatusCode) -> int:
-    """The number of a status code in google.rpc.Code."""
     value = code.value
     return int(value[0])
 

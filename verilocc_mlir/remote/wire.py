@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any, TypeVar, cast
+
+from google.protobuf.message import Message
 
 from smt_verifier.outcome import Outcome
 from verilocc.v1 import problem_pb2, verdict_pb2
@@ -23,6 +27,9 @@ from verilocc_mlir.problem.model import (
     Segment,
 )
 from verilocc_mlir.problem.schema import problem_from_json, to_json
+
+_M = TypeVar("_M", bound=Message)
+_D = TypeVar("_D")
 
 OUTCOMES = {
     Outcome.PROVED: verdict_pb2.OUTCOME_PROVED,
@@ -46,56 +53,21 @@ _KIND_NAMES: dict[int, str] = {number: name for name, number in _KINDS.items()}
 
 
 def mask_bytes(mask: int) -> bytes:
-    """A lane mask as little-endian bytes, as few as needed."""
     return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
 
 
 def problem_message(problem: AllocationProblem) -> problem_pb2.AllocationProblem:
-    """A problem as a message."""
-    occupancy = problem.occupancy
-    return problem_pb2.AllocationProblem(
-        version=problem.version,
-        target=problem.target,
-        function=problem.function,
+    return _message(
+        problem_pb2.AllocationProblem,
+        problem,
         phase=_PHASE_NUMBERS[problem.phase],
-        slots=problem.slots,
-        block_starts=problem.block_starts,
-        block_depths=problem.block_depths,
         ranges=[_range_message(r) for r in problem.ranges],
-        affinities=[
-            problem_pb2.Affinity(
-                a=a.a,
-                a_lane=a.a_lane,
-                b=a.b,
-                b_lane=a.b_lane,
-                lanes=a.lanes,
-                weight=a.weight,
-                slot=a.slot,
-                fixed=a.fixed,
-            )
-            for a in problem.affinities
-        ],
-        fixed=[
-            problem_pb2.FixedOccupation(units=f.units, segments=_segment_messages(f.segments), reason=f.reason)
-            for f in problem.fixed
-        ],
-        budgets=[
-            problem_pb2.BankBudget(bank=b.bank, registers=b.registers, expensive=b.expensive) for b in problem.budgets
-        ],
-        occupancy=problem_pb2.Occupancy(
-            granule=occupancy.granule, file=occupancy.file, max_waves=occupancy.max_waves, unified=occupancy.unified
-        ),
-        special=problem.special,
+        affinities=[_message(problem_pb2.Affinity, a) for a in problem.affinities],
+        fixed=[_message(problem_pb2.FixedOccupation, f, segments=_segment_messages(f.segments)) for f in problem.fixed],
+        budgets=[_message(problem_pb2.BankBudget, b) for b in problem.budgets],
+        occupancy=_message(problem_pb2.Occupancy, problem.occupancy),
         preferences=[
-            problem_pb2.Preference(
-                kind=p.kind,
-                relations=[
-                    problem_pb2.Relation(a=r.a, a_lane=r.a_lane, b=r.b, b_lane=r.b_lane, modulus=r.modulus)
-                    for r in p.relations
-                ],
-                weight=p.weight,
-                slot=p.slot,
-            )
+            _message(problem_pb2.Preference, p, relations=[_message(problem_pb2.Relation, r) for r in p.relations])
             for p in problem.preferences
         ],
     )
@@ -115,80 +87,58 @@ def problem_of(message: problem_pb2.AllocationProblem) -> AllocationProblem:
     weights = (weighed.weight for many in (message.ranges, message.affinities, message.preferences) for weighed in many)
     if not all(map(math.isfinite, weights)):
         raise InputError("a weight that is no number", where="problem.ranges.weight")
-    occupancy = message.occupancy
-    problem = AllocationProblem(
-        version=message.version,
-        target=message.target,
-        function=message.function,
+    problem = _data(
+        AllocationProblem,
+        message,
         phase=PHASE_NAMES[message.phase],
-        slots=message.slots,
-        block_starts=tuple(message.block_starts),
-        block_depths=tuple(message.block_depths),
         ranges=tuple(map(_range_of, message.ranges)),
-        affinities=tuple(
-            Affinity(a.a, a.a_lane, a.b, a.b_lane, a.lanes, a.weight, a.slot, a.fixed) for a in message.affinities
-        ),
-        fixed=tuple(FixedOccupation(tuple(f.units), _segments_of(f.segments), f.reason) for f in message.fixed),
-        budgets=tuple(BankBudget(b.bank, tuple(b.registers), tuple(b.expensive)) for b in message.budgets),
-        occupancy=Occupancy(occupancy.granule, occupancy.file, occupancy.max_waves, occupancy.unified),
-        special=tuple(message.special),
+        affinities=tuple(_data(Affinity, a) for a in message.affinities),
+        fixed=tuple(_data(FixedOccupation, f, segments=_segments_of(f.segments)) for f in message.fixed),
+        budgets=tuple(_data(BankBudget, b) for b in message.budgets),
+        occupancy=_data(Occupancy, message.occupancy),
         preferences=tuple(
-            Preference(
-                p.kind,
-                tuple(Relation(r.a, r.a_lane, r.b, r.b_lane, r.modulus) for r in p.relations),
-                p.weight,
-                p.slot,
-            )
-            for p in message.preferences
+            _data(Preference, p, relations=tuple(_data(Relation, r) for r in p.relations)) for p in message.preferences
         ),
     )
     # The JSON form's checks are the problem's: one place says what a problem is.
     return problem_from_json(to_json(problem))
 
 
+def _message(kind: type[_M], source: object, /, **given: object) -> _M:
+    """A message with the fields in ``given``, and all others from the attributes of the same names."""
+    names = kind.DESCRIPTOR.fields_by_name
+    return kind(**{name: given[name] if name in given else getattr(source, name) for name in names})
+
+
+def _data(kind: type[_D], message: Message, /, **given: Any) -> _D:
+    """The way back; repeated fields are tuples."""
+    values = {f.name: given[f.name] if f.name in given else getattr(message, f.name) for f in fields(cast(Any, kind))}
+    return kind(**{n: v if isinstance(v, (str, int, float)) or n in given else tuple(v) for n, v in values.items()})
+
+
 def _range_message(live: LiveRange) -> problem_pb2.LiveRange:
-    return problem_pb2.LiveRange(
-        id=live.id,
-        name=live.name,
-        banks=live.banks,
-        width=live.width,
-        lanes=live.lanes,
-        align=live.align,
-        limit=live.limit,
-        register_class=live.register_class,
+    return _message(
+        problem_pb2.LiveRange,
+        live,
         groups=[
             problem_pb2.LaneGroup(lanes=mask_bytes(g.lanes), segments=_segment_messages(g.segments))
             for g in live.groups
         ],
-        points=[
-            problem_pb2.Point(
-                slot=p.slot, lanes=mask_bytes(p.lanes), kind=_KINDS[p.kind], depth=p.depth, family=p.family
-            )
-            for p in live.points
-        ],
-        weight=live.weight,
-        hint=live.hint,
+        points=[_message(problem_pb2.Point, p, lanes=mask_bytes(p.lanes), kind=_KINDS[p.kind]) for p in live.points],
     )
 
 
 def _range_of(live: problem_pb2.LiveRange) -> LiveRange:
-    return LiveRange(
-        id=live.id,
-        name=live.name,
-        banks=tuple(live.banks),
-        width=live.width,
-        lanes=live.lanes,
-        align=live.align,
-        limit=live.limit,
-        register_class=live.register_class,
-        groups=tuple(LaneGroup(int.from_bytes(g.lanes, "little"), _segments_of(g.segments)) for g in live.groups),
-        points=tuple(
-            Point(p.slot, int.from_bytes(p.lanes, "little"), _KIND_NAMES[p.kind], p.depth, p.family)
-            for p in live.points
-        ),
-        weight=live.weight,
-        hint=live.hint,
+    return _data(
+        LiveRange,
+        live,
+        groups=tuple(LaneGroup(_mask(g.lanes), _segments_of(g.segments)) for g in live.groups),
+        points=tuple(_data(Point, p, lanes=_mask(p.lanes), kind=_KIND_NAMES[p.kind]) for p in live.points),
     )
+
+
+def _mask(data: bytes) -> int:
+    return int.from_bytes(data, "little")
 
 
 def _segment_messages(segments: Iterable[Segment]) -> list[problem_pb2.Segment]:

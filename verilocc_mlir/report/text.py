@@ -45,7 +45,6 @@ def print_report(report: Report, to: Console) -> None:
 
 
 def render(report: Report) -> str:
-    """The same as plain text."""
     stream = io.StringIO()
     print_report(report, Console(file=stream, width=_PLAIN_WIDTH, highlight=False, color_system=None))
     return stream.getvalue()

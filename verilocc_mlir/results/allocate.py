@@ -27,12 +27,10 @@ class AllocatedFunction:
     """One function.
 
     Attributes:
-        name: its name.
         outcome: of the audit here; without an allocation what the server says, which is never PROVED.
         obligations: that the audit here checked.
         allocator: the server's word for whose allocation it is, ``""`` without one.
         sgprs, vgprs, agprs: 32-bit registers in the proved text, the highest one counting; else 0.
-        attempts: in order.
         reason: why it is not proved, in a line, or ``""``.
         findings: of the audit here, one line each.
     """
@@ -54,7 +52,6 @@ class AllocatedFile:
     """One input.
 
     Attributes:
-        input: path as given.
         input_sha256: of the bytes read.
         functions: in its order; none where the server gave no answer that can be used.
         outcome: INVALID where the server refused the request for good, UNKNOWN where it was not there.
@@ -75,12 +72,8 @@ class AllocateReport:
     """One run.
 
     Attributes:
-        version: this project's version.
-        server: address as given.
         server_version: what the server says of itself; ``""`` where no answer came.
         phase: ``sgpr`` or ``vgpr``.
-        files: in the order given.
-        wall_seconds: elapsed time.
     """
 
     version: str
@@ -98,5 +91,4 @@ class AllocateReport:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The process's exit code."""
         return EXIT_CODES[self.outcome]

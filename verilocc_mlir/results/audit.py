@@ -25,12 +25,10 @@ class Listing:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the text in UTF-8."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """The text's lines; line 1 is number 0."""
         return tuple(self.text.split("\n"))
 
 
@@ -42,8 +40,6 @@ class AuditedPair:
         phase: ``sgpr``, ``wwm`` or ``vgpr`` where LLVM was run phase by phase, ``all`` for the text before the first
             and after the last; ``""`` for two given files.
         before: the text that the allocator was given.
-        after: the text that it made.
-        report: what the audit says.
         cpu_seconds: the audit's, solver included; parsing and LLVM left out.
     """
 
@@ -59,11 +55,9 @@ class AuditedPair:
 
     @property
     def label(self) -> str:
-        """The phase as it is shown."""
         return "all phases" if self.phase == "all" else self.phase.upper()
 
     def listing(self, side: str) -> Listing:
-        """The text of a side, ``"pre"`` or ``"post"``."""
         return self.before if side == "pre" else self.after
 
 
@@ -72,9 +66,7 @@ class AuditRun:
     """One run.
 
     Attributes:
-        version: this project's version.
         llvm: version line of the LLVM that made the texts; ``""`` where they were given.
-        target: processor the texts are for.
         source: what both sides were made from; None where they were given.
         allocator: LLVM's allocator that was asked for; ``""`` where the texts were given.
         pairs: in the order of the phases.
@@ -97,11 +89,9 @@ class AuditRun:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The process's exit code."""
         return EXIT_CODES[self.outcome]
 
     def findings(self) -> Iterator[tuple[AuditedPair, FunctionAudit, Finding]]:
-        """Every finding with its function and pair, in order."""
         for pair in self.pairs:
             for function in pair.report.functions:
                 for finding in function.findings:

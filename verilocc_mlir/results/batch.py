@@ -27,7 +27,6 @@ class BatchItem:
     """What came of one input.
 
     Attributes:
-        input: path as given.
         input_sha256: of the bytes read; ``""`` where they could not be.
         key: what the result depends on (``verilocc_mlir.pipeline.key``), likewise; ``""`` also where a server was asked
             for and the result is a local one.
@@ -64,12 +63,10 @@ class BatchReport:
     """One run, to its end.
 
     Attributes:
-        version: this project's version.
         llvm: version line of the LLVM used.
         settings: what was asked for, as ``Settings.to_data`` has it.
         items: in the order in which they were ready.
         warnings: what went wrong beside the results: entries that were not kept.
-        wall_seconds: elapsed time.
     """
 
     version: str

@@ -113,12 +113,10 @@ class PhaseReport:
 
     @property
     def allocator(self) -> str:
-        """Whose allocation was used."""
         return self.attempts[-1].allocator
 
     @property
     def outcome(self) -> Outcome:
-        """Verdict on the text that was used."""
         return self.attempts[-1].outcome
 
     @property
@@ -181,19 +179,14 @@ class Report:
     """One run.
 
     Attributes:
-        version: this project's version.
         llvm: version line of the LLVM used.
         input: path as given, ``-`` for standard input.
         input_sha256: of the bytes read.
-        target: ``-mcpu``.
-        features: ``-mattr``, or ``""``.
         allocator: the one asked for.
         emit: ``mir``, ``asm``, ``obj`` or ``hsaco``.
         functions: in the file's order.
         mended: fields of the kernel descriptor set to what a direct compile has.
         notes: anything else a person should know (IR brought down to this LLVM, whole-file fallback …).
-        steps: where the time went.
-        wall_seconds: elapsed time.
         output: where the result was written, or ``""``.
     """
 
@@ -224,10 +217,8 @@ class Report:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The process's exit code."""
         return EXIT_CODES[self.outcome]
 
     @property
     def cpu_seconds(self) -> float:
-        """All steps."""
         return sum(step.seconds for step in self.steps)

@@ -38,7 +38,6 @@ class CostRow:
     """One component of the cost model for one function.
 
     Attributes:
-        component: its name.
         ours: the figure for the code that was made.
         llvm: the same for LLVM's; None where it is not known.
         unit: of both figures, ``cycles``; ``""`` for a plain number.
@@ -55,9 +54,7 @@ class PhaseRecord:
     """One phase of one function, with all that was decided about.
 
     Attributes:
-        function: its name.
         phase: ``sgpr``, ``wwm`` or ``vgpr``.
-        before: the text that was allocated.
         after: the text that was used; None where there is none.
         llvm: LLVM's own allocation of ``before``; None where it was not made.
         problem: the allocation problem of ``before``; None where it cannot be stated.
@@ -82,7 +79,6 @@ class PageInput:
     """Everything the page is made from, the report left out.
 
     Attributes:
-        target: the GPU.
         phases: in the order of the run.
         links: for each obligation, all phases in a row, the relative address of its file; empty where none were
             written.

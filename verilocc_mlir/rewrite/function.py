@@ -27,7 +27,6 @@ def rewrite_function(
         function: what ``problem`` was built from.
         problem: its ranges name the virtual registers to replace, and say where they are live.
         proposal: the registers; what is wrong but well formed (overlaps, for instance) is the verifier's to find.
-        target: the GPU the problem is for.
 
     Returns:
         The function in which no virtual register of this phase is left: operands, copies onto themselves, block

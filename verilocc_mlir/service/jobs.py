@@ -98,7 +98,6 @@ class PatientSolver:
     def check(
         self, obligation: Obligation, timeout_s: float = 30.0, *, exhaustive: bool = False, consistent: bool = False
     ) -> Verdict:
-        """See ``smt_verifier.smt.Solver``."""
         seconds = min(timeout_s, self.deadline.remaining)
         verdict = self.inner.check(obligation, seconds, exhaustive=exhaustive, consistent=consistent)
         # What could not be decided because the request's time ran out is no finding about the code.
@@ -117,10 +116,7 @@ def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -
     """Do one request.
 
     Args:
-        kind: ``"Allocate"`` or ``"Audit"``.
-        payload: the serialised request message.
         seconds: how long it may take; the solver is given no more.
-        terms: what the server offers.
 
     Returns:
         The serialised answer, without ``queue_time``.
@@ -159,7 +155,6 @@ def _parsed(message: _Request, payload: bytes) -> _Request:
 
 
 def solver_version() -> str:
-    """The solver behind every verdict."""
     try:
         return f"z3 {version('z3-solver')}"
     except PackageNotFoundError:
@@ -251,7 +246,7 @@ class _Allocation:
         return [state.message() for state in states], text.encode()
 
     def _function(self, file: MirFile, function: MachineFunction, machine: Target, phase: Phase) -> _Function:
-        # Who does not take the text gets an assignment of the one that was sent.
+        # A client that does not want a text back gets an assignment for the text that it sent.
         limits = AttemptLimits(
             DEFAULT_SOLVER_SECONDS, self.attempts, self.solver, same_text=not self.request.return_mir
         )
@@ -288,7 +283,7 @@ class _Allocation:
         )
         if proposed is not None and proposed.proof is not None:
             proof = proposed.proof
-            # One question each, and none where the proposal is no answer at all; all attempts were asked in one go.
+            # A proof asks one question, or none where the proposal is no answer. All attempts were made before this.
             was_asked = proof.obligations > 0 or proof.outcome is Outcome.PROVED
             message.proof.CopyFrom(verdicts.verdict_of_proof(proof, self._asked(int(was_asked))))
         return message

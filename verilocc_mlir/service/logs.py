@@ -24,7 +24,6 @@ class _JsonLines(logging.Formatter):
 
 
 def set_up(level: str = "info", stream: TextIO | None = None) -> None:
-    """Send the service's logs to ``stream``."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonLines())
     LOGGER.handlers[:] = [handler]

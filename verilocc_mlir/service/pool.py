@@ -130,7 +130,6 @@ class WorkerPool:
         await asyncio.gather(*(self._start_one() for _ in range(self.workers)))
 
     async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
-        """See ``Executor``."""
         assert self._slots is not None
         if self.counts.busy + self.counts.waiting >= self.workers + self.max_waiting:
             raise ServiceError(
@@ -185,7 +184,6 @@ class WorkerPool:
         raise AssertionError
 
     async def close(self) -> None:
-        """End all workers."""
         self._closed = True
         self._idle.clear()
         for starting in self._starting:
@@ -214,8 +212,8 @@ class WorkerPool:
         raise draining()
 
     def _replace(self) -> None:
-        """Start a worker that belongs to no request: one with little time left must not end it, and the next one's time
-        not go into it.
+        """Start a worker that belongs to no request. So a request with little time left does not end the start, and
+        the next request does not pay for it.
         """
         task = asyncio.ensure_future(self._start_one())
         self._starting.add(task)
@@ -263,7 +261,7 @@ class WorkerPool:
 
 
 def _ask(worker: JobWorker, question: Mapping[str, object], left: float, payload: bytes) -> Message:
-    """A worker that has failed is ended by who waits for it: nobody else closes what that thread reads."""
+    """Ask a worker. One that failed is ended here: no other thread may close the pipe that this one reads."""
     try:
         if left <= 0:
             raise Late
@@ -291,7 +289,6 @@ class ThisProcess:
     terms: jobs.Terms = field(default_factory=jobs.Terms)
 
     async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
-        """See ``Executor``."""
         start, before = time.monotonic(), cpu_seconds()
         try:
             data = await asyncio.to_thread(jobs.run, kind, payload, seconds, self.terms)

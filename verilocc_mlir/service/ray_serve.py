@@ -1,9 +1,9 @@
 """The contract on Ray Serve: replicas behind Serve's gRPC ingress, as many as the load asks for.
 
 A replica is the front of ``server`` before a pool of worker processes of its own, so answers, errors, tokens and limits
-are those of ``verilocc serve``. The ingress hands requests on as bytes. What differs is the ingress's;
-docs/guide/ray.md lists it: it listens on every interface without TLS (see ``Options.listen``), tells no deadlines but
-cancels calls whose deadline has passed, and a replica that dies answers INTERNAL for what it had.
+are those of ``verilocc serve``. The ingress hands requests on as bytes. The ingress differs
+(docs/guide/ray.md). It listens on every interface without TLS (see ``Options.listen``). It tells no deadlines, but
+cancels calls whose deadline has passed. The calls of a replica that dies are answered with INTERNAL.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _STATUS: Any = rpc_status
 _NEAR = ("127.", "[::1]", "[::ffff:127.")
 _EVERYWHERE = ("0.0.0.0", "::")
 _NO_REASON = ""
-"""Of what another server's transport refuses; Serve sends no details with a stream's status in any case."""
+"""Reason of errors that another server's transport gives. Serve sends no details with a stream's status anyway."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ def _free_port() -> int:
 
 
 def _check_free(port: int) -> None:
-    """Serve would share the port with whoever has it."""
+    """Refuse a port that another process has: Serve would share it."""
     with socket.socket(socket.AF_INET6) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -312,11 +312,9 @@ class Replica:
         await self._pool.close()
 
     async def Allocate(self, request: bytes, grpc_context: Any) -> _Message:
-        """AllocationService.Allocate."""
         return await self._unary(self._front.allocate, request, grpc_context)
 
     async def Audit(self, request: bytes, grpc_context: Any) -> _Message:
-        """AuditService.Audit."""
         return await self._unary(self._front.audit, request, grpc_context)
 
     async def GetCapabilities(self, request: bytes, grpc_context: Any) -> _Message:
@@ -324,7 +322,6 @@ class Replica:
         return await self._unary(self._front.get_capabilities, request, grpc_context)
 
     async def AllocateStream(self, requests: AsyncIterator[bytes], grpc_context: Any) -> AsyncIterator[_Message]:
-        """AllocationService.AllocateStream."""
         call = _Call(grpc_context)
         try:
             await self._admitted(call)
@@ -359,7 +356,7 @@ class Replica:
             yield request
 
     async def _admitted(self, call: _Call, size: int = 0) -> None:
-        """What another server leaves to its transport."""
+        """Refuse callers of other machines where only near ones are allowed, and requests that are too large."""
         if self._options.near_only and not _is_near(call.context.peer()):
             error = ServiceError(
                 StatusCode.PERMISSION_DENIED, "NOT_LOCAL", "this server answers callers of its own machine only"
@@ -391,19 +388,16 @@ class _Call:
     context: Any
 
     def invocation_metadata(self) -> list[tuple[str, str]]:
-        """As the client sent it."""
         return [(str(key), value) for key, value in self.context.invocation_metadata()]
 
     def time_remaining(self) -> None:
         """Serve does not hand deadlines on; it cancels the call when one has passed."""
 
     async def abort_with_status(self, status: Any) -> NoReturn:
-        """Set the status and end the method."""
         self.context.set_trailing_metadata(list(status.trailing_metadata))
         self.end(status.code, status.details)
 
     def end(self, code: StatusCode, message: str) -> NoReturn:
-        """Set code and message, and end the method."""
         self.context.set_code(code)
         self.context.set_details(message)
         raise _EndedError

@@ -54,12 +54,9 @@ class ServerLimits:
     """Limits of requests; GetCapabilities shows them.
 
     Attributes:
-        max_request_bytes: size of a message.
         max_seconds: wall time of a call, however late its deadline.
         default_seconds: wall time of a call without a deadline.
         memory_mib: address space of a worker.
-        workers: calls worked on at once.
-        max_waiting: calls that may wait.
         streams: requests of one stream that are worked on at once.
     """
 
@@ -73,9 +70,9 @@ class ServerLimits:
 
     @property
     def max_calls(self) -> int:
-        """Calls of all methods that are open at once: twice those that have a worker or wait for one, so that it is
-        the pool that refuses a call too many, with a time to come back; and some that need none of both (capabilities,
-        health's watchers, reflection, streams).
+        """Calls of all methods that may be open at once: twice as many as have a worker or wait for one, and some more
+        that need no worker (capabilities, health's watchers, reflection, streams). So the pool is what refuses a call
+        too many, and it says when to come back.
         """
         return 2 * (self.workers + self.max_waiting) + _OTHER_CALLS
 
@@ -106,11 +103,9 @@ class Front:
     # -- methods -----------------------------------------------------------------------------------
 
     async def allocate(self, request: bytes, context: _Context) -> bytes:
-        """AllocationService.Allocate."""
         return await self._call("Allocate", request, context)
 
     async def audit(self, request: bytes, context: _Context) -> bytes:
-        """AuditService.Audit."""
         return await self._call("Audit", request, context)
 
     async def get_capabilities(self, request: bytes, context: _Context) -> bytes:
@@ -151,7 +146,6 @@ class Front:
             await self._abort("AllocateStream", error, context, start)
 
     def capabilities(self) -> allocation.GetCapabilitiesResponse:
-        """What this server offers."""
         limits = self.limits
         offered = [(name, self.terms.factory(name)) for name in self.terms.allocators]
         return allocation.GetCapabilitiesResponse(
@@ -378,7 +372,6 @@ class Server:
         return self._server.add_insecure_port(address)
 
     async def start(self) -> None:
-        """Answer from now on."""
         await self._server.start()
         await self._healthy(serving=True)
 

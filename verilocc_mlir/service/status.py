@@ -24,7 +24,6 @@ class ServiceError(Exception):
     """A request that gets a status instead of an answer.
 
     Attributes:
-        code: the status code.
         reason: ``ErrorInfo.reason``; stable.
         message: one sentence, with what to do; the first KiB of it.
         retry_seconds: after which time to try again; None where waiting does not help.
@@ -79,7 +78,6 @@ def defect(error: BaseException) -> ServiceError:
 
 
 def worker_lost() -> ServiceError:
-    """No process could do the work."""
     return ServiceError(
         StatusCode.UNAVAILABLE,
         "WORKER_LOST",
@@ -89,7 +87,6 @@ def worker_lost() -> ServiceError:
 
 
 def out_of_time() -> ServiceError:
-    """The deadline passed, or the server's own limit."""
     return ServiceError(
         StatusCode.DEADLINE_EXCEEDED, "DEADLINE", "time ran out; give more, send fewer functions, or allocate elsewhere"
     )

@@ -18,7 +18,6 @@ _STATUS = {Outcome.PROVED: "unsat", Outcome.REFUTED: "sat"}
 
 
 def verdict_of_proof(proof: ProofResult, asked: Iterable[verdict_pb2.Obligation]) -> verdict_pb2.Verdict:
-    """``prove``'s answer."""
     findings = [
         verdict_pb2.Finding(
             rule=v.rule, outcome=verdict_pb2.OUTCOME_REFUTED, message=v.message, registers=v.names, free=v.free
@@ -32,7 +31,6 @@ def verdict_of_proof(proof: ProofResult, asked: Iterable[verdict_pb2.Obligation]
 
 
 def verdict_of_audit(audit: FunctionAudit, asked: Iterable[verdict_pb2.Obligation]) -> verdict_pb2.Verdict:
-    """``audit``'s answer."""
     messages = [
         verdict_pb2.Finding(
             rule=f.rule,

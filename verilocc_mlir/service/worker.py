@@ -45,7 +45,6 @@ class _Defects(logging.Handler):
         self._found: dict[str, dict[str, str]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one."""
         if record.exc_info and (error := record.exc_info[1]) is not None and len(self._found) < _MAX_DEFECTS:
             text = "".join(traceback.format_tb(error.__traceback__))
             message = f"{record.getMessage()}: {type(error).__name__}"

@@ -45,8 +45,6 @@ class SpillPlan:
     Attributes:
         register: whose gaps they are.
         gaps: those in which it is not in a register.
-        saves: where it is stored.
-        reloads: where it is loaded again.
         cost: loads and stores of 32-bit registers, weighted by estimated executions.
         accumulators: it waits in AGPRs, not in memory.
     """

@@ -40,7 +40,6 @@ class Spiller:
     Args:
         function: what ``problem`` was built from.
         problem: the phase's question: live ranges, budgets, what is held by others.
-        target: the GPU.
     """
 
     def __init__(self, function: MachineFunction, problem: AllocationProblem, target: Target) -> None:

@@ -40,7 +40,6 @@ class FunctionAttributes:
     """Attributes of one function as the IR states them.
 
     Attributes:
-        name: function name, unquoted.
         calling_convention: ``"ccc"`` where none is written, else the IR keyword (``"amdgpu_kernel"``, ``"fastcc"`` …).
         strings: string attributes by name, attribute groups resolved; the value is ``""`` for a bare one.
         words: keyword attributes of the groups and of the ``define`` line (``"noinline"``, ``"naked"`` …).
@@ -63,7 +62,6 @@ class FunctionAttributes:
 
     @property
     def is_kernel(self) -> bool:
-        """Started by a dispatch."""
         return self.calling_convention in KERNELS
 
     @property

@@ -87,7 +87,6 @@ def callee_saved(calling_convention: str, target: Target) -> frozenset[int]:
 
     Args:
         calling_convention: as in ``FunctionAttributes.calling_convention``.
-        target: the GPU.
 
     Raises:
         UnsupportedError: LLVM has other rules for this convention that are not ported.

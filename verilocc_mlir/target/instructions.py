@@ -40,7 +40,6 @@ class InstructionDescription:
     """One opcode.
 
     Attributes:
-        name: the opcode.
         definitions: how many of the operands are definitions.
         operands: the explicit operands; a ``variadic`` opcode may have more behind them.
         implicit_uses: registers read, without ``$``; ``vcc`` stands for ``vcc_lo`` on wave32 targets.

@@ -41,7 +41,6 @@ def full_lanes(bits: int) -> int:
 
 
 def lane_list(mask: int) -> tuple[int, ...]:
-    """The lanes of a mask, lowest first."""
     lanes: list[int] = []
     k = 0
     while mask:

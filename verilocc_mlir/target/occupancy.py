@@ -18,17 +18,14 @@ _TRAP_SGPRS = 16
 
 
 def ceil_div(value: int, by: int) -> int:
-    """Quotient rounded up."""
     return -(-value // by)
 
 
 def align_up(value: int, to: int) -> int:
-    """Next multiple of ``to``."""
     return ceil_div(value, to) * to
 
 
 def align_down(value: int, to: int) -> int:
-    """Previous multiple of ``to``."""
     return value // to * to
 
 
@@ -133,7 +130,6 @@ def waves(
     """Waves per SIMD of a kernel, what llc prints as ``; Occupancy:`` (GCNSubtarget::computeOccupancy).
 
     Args:
-        target: the GPU.
         vgprs: VGPRs used: highest number plus one.
         agprs: AGPRs used, likewise.
         sgprs: SGPRs used, the ``extra_sgprs`` included, as in ``.sgpr_count``.

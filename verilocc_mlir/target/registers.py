@@ -88,7 +88,6 @@ class PhysicalRegister:
 
     Attributes:
         name: LLVM's MIR name without ``$``: ``vgpr4_vgpr5``, ``sgpr3``, ``vcc``, ``vgpr2_hi16``.
-        bank: the file it belongs to.
         first: number of its first 32-bit register in a numbered file, else -1.
         units: its 16-bit units, lowest first; empty for ``NULL_REGISTERS``.
     """
@@ -162,7 +161,6 @@ def unit_name(unit: int) -> str:
 
 
 def unit_bank(unit: int) -> Bank:
-    """The file a unit belongs to."""
     if unit >= SPECIAL_BASE:
         return Bank.SPECIAL
     if unit >= TTMP_BASE:

@@ -236,7 +236,6 @@ def allocatable(function: MachineFunction, preamble: str, target: Target) -> All
     Args:
         function: the function; its header's ``machineFunctionInfo`` and ``frameInfo`` count.
         preamble: the IR module of its file (``MirFile.preamble``).
-        target: the GPU it is compiled for.
 
     Raises:
         InputError: the preamble does not define the function, or the function is compiled for another GPU.

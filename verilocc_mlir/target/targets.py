@@ -74,7 +74,6 @@ class Target:
 
     @property
     def has_agprs(self) -> bool:
-        """There is an accumulator file."""
         return self.addressable_agprs > 0
 
     @property

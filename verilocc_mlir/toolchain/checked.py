@@ -55,9 +55,7 @@ def check_object(data: bytes, *, mir: str, cpu: str, reference: bytes | None = N
     """Check a staged object file and mend what MIR lost.
 
     Args:
-        data: the object file.
         mir: text of the same run before or after allocation; its ``argumentInfo`` is read.
-        cpu: the processor asked for.
         reference: the object file of a direct compile; None for ``.mir`` input, which has none.
 
     Raises:

@@ -54,7 +54,6 @@ class ElfImage:
 
     @property
     def undefined(self) -> tuple[str, ...]:
-        """Names of undefined symbols, sorted."""
         return tuple(sorted(name for name, symbol in self.symbols.items() if not symbol.defined))
 
 

@@ -40,7 +40,6 @@ class Input:
 
     Attributes:
         kind: LLVM IR (bitcode has become text) or machine IR.
-        text: all of it.
         cpu: the processor, without features: ``"gfx942"``.
         mattr: features of the target id given, as ``-mattr`` takes them.
         path: its name in messages.

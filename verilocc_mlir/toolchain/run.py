@@ -84,12 +84,9 @@ class ToolRun:
     """One finished subprocess.
 
     Attributes:
-        command: the command line, as run.
         stage: what it was run for, e.g. ``"pre-ra"``; names the row in the report's time table.
-        stdout: all of its standard output.
         stderr: its standard error; of more than 1 MiB the two ends.
         cpu_seconds: user and system time of the child.
-        wall_seconds: elapsed time.
         max_rss_kib: peak resident memory of the child in KiB.
     """
 

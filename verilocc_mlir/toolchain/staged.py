@@ -89,7 +89,6 @@ class StagedCompiler:
         """A user's pre-RA machine IR, parsed and verified by LLVM; comes back without memory-model annotations.
 
         Args:
-            mir: the text.
             reprint: as LLVM prints it, all header fields included, to be compared with what LLVM makes of it.
 
         Raises:

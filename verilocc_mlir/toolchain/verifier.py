@@ -28,7 +28,6 @@ class VerifierFault:
     """What was found in one function after one pass.
 
     Attributes:
-        function: its name.
         after: LLVM's name of the pass; ``""`` for the text as it was read.
         kinds: the verifier's messages.
     """

@@ -47,7 +47,6 @@ class Cell:
         config: Mapping[str, Value],
         limits: Mapping[str, Value] | None = None,
     ) -> Cell:
-        """From mappings."""
         return cls(source, family, target, _items(shape), _items(config), _items(limits or {}))
 
     @classmethod
@@ -61,7 +60,6 @@ class Cell:
         return cls.of(str(data["source"]), str(data["family"]), str(data["target"]), *parts)
 
     def to_data(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "source": self.source,
             "family": self.family,

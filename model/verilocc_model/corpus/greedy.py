@@ -31,7 +31,6 @@ def greedy_proposal(
     """Read LLVM's allocation of a phase off its text.
 
     Args:
-        problem: of ``before``.
         before: the function as it entered the phase.
         after: the function after ``virtregrewriter`` of the phase, made of ``before``.
         version: of LLVM, for the proposal's ``allocator``.
@@ -69,11 +68,9 @@ class _Places:
         return None if start is None else start + _first_lane(operand)
 
     def concerns(self, operand: Operand) -> bool:
-        """Whether it is a register of this phase."""
         return operand.vreg in self._members
 
     def knows(self, copy: Instruction) -> bool:
-        """Whether the places of both ends are known."""
         return all(self.start(op) is not None for op in (*copy.defs[:1], *copy.operands[:1]))
 
     def learn(self, operands: Iterable[Operand], replacements: Sequence[Operand]) -> None:
@@ -105,7 +102,6 @@ class _Places:
             raise NotExpressible(f"a copy is gone, and its ends differ: {copy}")
 
     def registers(self) -> tuple[str, ...]:
-        """A register for every live range."""
         names: list[str] = []
         for live in self._problem.ranges:
             start = self._start.get(int(live.name[1:]))

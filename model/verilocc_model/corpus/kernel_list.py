@@ -42,8 +42,6 @@ class ListedKernel:
     """One kernel of a list.
 
     Attributes:
-        function: its symbol.
-        sha256: of its IR's bytes.
         instructions: of its machine IR before allocation.
         llvm: what LLVM's own allocation came to.
     """
@@ -61,7 +59,6 @@ class ListedKernel:
 
 
 def write_list(path: Path, kernels: Sequence[ListedKernel], made_with: dict[str, str]) -> None:
-    """Write a list, one kernel a line."""
     rows = [
         json.dumps(
             {

@@ -30,7 +30,6 @@ class Label:
 
     Attributes:
         allocator: who made it, with its version: ``deterministic/1``.
-        registers: as in ``Proposal``.
         waves: per SIMD, that the phase's registers allow.
         copies: copies that stay, each weighted with its estimated executions.
         total: 32-bit registers of the phase's files, AGPRs after aligned VGPRs where they share a file.
@@ -123,7 +122,6 @@ def teach(
 
 
 def ranked(labels: Sequence[Label]) -> tuple[Label, ...]:
-    """Labels by cost, with their ranks."""
     costs = sorted({label.cost for label in labels})
     ordered = sorted(labels, key=lambda label: (label.cost, label.allocator))
     return tuple(replace(label, rank=costs.index(label.cost)) for label in ordered)

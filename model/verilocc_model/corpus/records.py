@@ -55,7 +55,6 @@ class Record:
 
     @property
     def structure(self) -> str:
-        """See ``structure_of``."""
         return structure_of(self.problem)
 
     def to_json(self) -> str:

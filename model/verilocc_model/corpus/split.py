@@ -21,7 +21,6 @@ _TEST, _VALID = 0.12, 0.05
 
 
 def split_of(cell: Cell) -> Split:
-    """The part of a cell."""
     position = int(cell.configuration[:8], 16) / 2**32
     if position < _TEST:
         return "test"

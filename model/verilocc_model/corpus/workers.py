@@ -108,11 +108,9 @@ class Given(Pool[_Task]):
         return len(self._tasks)
 
     def start(self, number: int, task: _Task) -> None:
-        """See ``Pool``."""
         self._tasks.start((number, task))
 
     def ended(self) -> Generator[tuple[int, Done[_Task]], None, None]:
-        """See ``Pool``."""
         for (number, task), done in self._tasks.ended():
             yield number, done if isinstance(done, Done) else Done(task, None, done.reason)
 
@@ -147,7 +145,6 @@ class Doer(Generic[_Task]):
 
 
 def do_tasks(function: Callable[[Any], Any]) -> None:
-    """Do tasks until the pipe ends."""
     serve_jobs(lambda: partial(_answer, function))
 
 

@@ -48,7 +48,6 @@ class _OfTokens:
         self._known = words()
 
     def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
-        """See ``Choice``."""
         return int(self._noisy(scored[0][1], number).argmax()) == self._known.ids[draft]
 
     def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
@@ -76,11 +75,9 @@ class _OfText:
         self._seed = seed
 
     def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
-        """See ``Choice``."""
         return next(self._search(scored, number, None, None), "") == draft
 
     def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
-        """See ``Choice``."""
         return self._search(scored, number, options, look)
 
     def _search(

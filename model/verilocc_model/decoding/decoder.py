@@ -111,7 +111,6 @@ class _Decoder:
             raise OutOfTime(self.sampling.seconds or 0.0, self.episode.table.problem.function)
 
     def _open(self, facts: list[int]) -> None:
-        """Begin a window if there is none or it is full."""
         size = len(facts) + self._writing.longest
         if not self._begun or self._length + len(self._pending) + size > self.scorer.limit:
             self._begun = True

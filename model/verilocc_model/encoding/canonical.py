@@ -38,7 +38,6 @@ class Canonical:
 
 
 def canonical(problem: AllocationProblem) -> Canonical:
-    """The canonical form of a problem."""
     layout = _Layout(problem)
     labels, signatures = _colours(problem, layout)
     layout_after = layout.reordered(_block_order(problem, layout, labels))
@@ -89,7 +88,6 @@ class _Layout:
         self.start = dict(enumerate(self.starts))
 
     def block(self, slot: int) -> int:
-        """The block that ``slot`` lies in."""
         return max(bisect_right(self.starts, slot) - 1, 0)
 
     def pieces(self, segments: Iterable[Segment]) -> list[tuple[int, int, int]]:
@@ -117,7 +115,6 @@ class _Layout:
         return reordered_layout
 
     def slot(self, slot: int) -> int:
-        """An old slot in this layout."""
         number = self.block(slot)
         return self.start[number] + slot - self.starts[number]
 

@@ -30,7 +30,6 @@ class Decided:
         self.placed = self._packing.placed
 
     def place(self, item: Item, start: int) -> None:
-        """Put an item where it may go."""
         self._packing.place(item, start)
         for member, offset in item.members:
             self.starts[member] = start + offset

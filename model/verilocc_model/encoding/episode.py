@@ -31,7 +31,6 @@ class Episode:
     """One way through the questions of a problem.
 
     Args:
-        table: the problem.
         mask: take only answers that the mask allows.
         lookahead: keep a witness; needs ``mask``.
         advice: by range id, what refutations of earlier proposals said.
@@ -165,7 +164,6 @@ class Episode:
         return self._planning.sure_plan()
 
     def current(self) -> Item:
-        """The item at hand, while placing."""
         return self._started.current()
 
     def word_at(self, start: int) -> str:

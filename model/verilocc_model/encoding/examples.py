@@ -79,7 +79,6 @@ class Transcript:
         self._tokens += answer
 
     def close(self) -> None:
-        """End the window at hand."""
         if self._answers:
             self.windows.append(Window(tuple(self._tokens), tuple(self._answers)))
         self._tokens, self._answers = [], []

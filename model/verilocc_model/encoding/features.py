@@ -24,7 +24,6 @@ class Features:
     Args:
         problem: in canonical form.
         timeline: its slots as bits.
-        cells: its registers.
         singles: one item for each live range.
     """
 
@@ -36,7 +35,6 @@ class Features:
         self._depths = [max((p.depth for p in r.points), default=0) for r in problem.ranges]
 
     def shape(self, range_id: int) -> str:
-        """Banks, width and alignment of a range."""
         r = self._problem.ranges[range_id]
         return shape_word(_BANK_WORDS.get(r.banks, "-"), 0 if r.lanes % 2 else r.width, r.align)
 

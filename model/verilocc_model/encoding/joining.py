@@ -15,7 +15,6 @@ class Joining:
     """Which ranges are one item, by the answers so far.
 
     Args:
-        table: the problem.
         mask: refuse words other than ``join`` and ``apart``; without, they mean the latter.
     """
 
@@ -32,16 +31,13 @@ class Joining:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left that could be joined."""
         return self.joint >= len(self._table.joints)
 
     @property
     def items(self) -> list[Item]:
-        """What is to be placed, each item once."""
         return list(dict.fromkeys(self._item_of))
 
     def question(self) -> Question:
-        """About the joint at hand."""
         t = self._table
         joint = t.joints[self.joint]
         a, b = t.problem.ranges[joint.a], t.problem.ranges[joint.b]
@@ -57,7 +53,6 @@ class Joining:
         return Question("joining", facts, JOIN)
 
     def options(self) -> Iterator[str]:
-        """Words that answer the question."""
         return iter((JOIN, APART))
 
     def answer(self, word: str) -> bool:
@@ -78,11 +73,9 @@ class Joining:
         return True
 
     def mark(self) -> int:
-        """Answers so far."""
         return len(self._answered)
 
     def rewind(self, mark: int) -> None:
-        """Take back all answers but the first ``mark``."""
         while len(self._answered) > mark:
             self.joint, changed = self._answered.pop()
             for member, item, offset in changed:

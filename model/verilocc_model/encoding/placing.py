@@ -28,9 +28,6 @@ class Placing:
     """The items in a queue, and the answers so far.
 
     Args:
-        table: the problem.
-        items: what is to be placed.
-        strategy: in which order.
         ceiling: registers of each file that may be used.
         witness: a complete assignment to look ahead with, which is changed; None: nothing looks ahead.
         mask: refuse places that are not free, and with a witness those that leave no complete assignment.
@@ -66,7 +63,6 @@ class Placing:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to place."""
         return self._next >= len(self._queue)
 
     @property
@@ -75,7 +71,6 @@ class Placing:
         return self._decided.starts
 
     def current(self) -> Item:
-        """The item at hand."""
         return self._queue[self._next]
 
     def word_at(self, start: int) -> str:
@@ -90,7 +85,6 @@ class Placing:
             yield self._decided.number_of(item, start)
 
     def question(self) -> Question:
-        """About the item at hand."""
         t, decided, item = self._table, self._decided, self.current()
         banks = t.problem.ranges[item.members[0][0]].banks
         facts = [
@@ -147,7 +141,6 @@ class Placing:
         return True
 
     def mark(self) -> int:
-        """Answers so far."""
         return self._next
 
     def rewind(self, mark: int) -> None:

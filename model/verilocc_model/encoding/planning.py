@@ -21,7 +21,6 @@ class Planning:
     """The plan, by the answers so far. Its answers are final.
 
     Args:
-        table: the problem.
         joining: the stage before; the first question is asked when it is done.
         mask: refuse what is no plan; without, it means the first order, the whole budget, the first way to share it.
         lookahead: refuse a plan without a witness.
@@ -62,12 +61,10 @@ class Planning:
 
     @property
     def done(self) -> bool:
-        """Whether the plan is made."""
         return len(self._chosen) == len(_KINDS)
 
     @property
     def words(self) -> list[str]:
-        """The plan so far."""
         return [f"{kind}{number}" for kind, number in zip(_KINDS, self._chosen, strict=False)]
 
     @property
@@ -91,7 +88,6 @@ class Planning:
         return next((k for k in self._table.steps if k >= least), len(self._table.grants) - 1)
 
     def sure_plan(self) -> tuple[str, str, str] | None:
-        """See ``Episode.sure_plan``."""
         plain = self._witnesses.plain
         orders = [k for k in range(len(STRATEGIES)) if plain(k) >= 0]
         if not orders:
@@ -102,7 +98,6 @@ class Planning:
         return (f"order{order}", f"grant{grant}", f"split{share}") if share >= 0 else None
 
     def options(self) -> Iterator[str]:
-        """Words that could answer the question."""
         kind = _KINDS[len(self._chosen)]
         count = {"order": len(STRATEGIES), "grant": len(self._table.grants)}.get(kind)
         return (f"{kind}{k}" for k in range(len(self.shares) if count is None else count))

@@ -79,7 +79,6 @@ class Table:
 
     @cached_property
     def budget(self) -> int:
-        """Registers there are."""
         return sum(self.room.top.get(b, 0) for b in (("sgpr",) if self.scalar else ("vgpr", "agpr")))
 
     @cached_property
@@ -109,7 +108,6 @@ class Table:
         return tuple(ceilings[:SPLITS])
 
     def waves(self, total: int) -> int:
-        """Waves that a total leaves room for."""
         most = self.problem.occupancy.max_waves
         if self.scalar:
             return min(scalar_waves(self.problem, total), most)

@@ -42,7 +42,6 @@ Encode = Callable[[str], Sequence[int]]
 
 @lru_cache(maxsize=1)
 def answers() -> tuple[str, ...]:
-    """All words that answer some question."""
     return (
         JOIN,
         APART,
@@ -119,15 +118,12 @@ class Text:
         )
 
     def writes(self, word: str) -> bool:
-        """Whether a word is an answer."""
         return word in self._answers
 
     def column_path(self, tokens: Iterable[int]) -> tuple[int, ...]:
-        """Columns of the tokens of an answer."""
         return tuple(self._column[t] for t in tokens)
 
     def header(self, words: Iterable[str]) -> list[int]:
-        """A line."""
         return [*self._line([BEGINNING if word == BEGIN else word for word in words]), *self._encode(END)]
 
     def facts(self, words: Sequence[str]) -> list[int]:
@@ -135,11 +131,9 @@ class Text:
         return [*self._line(words), *self._encode(ARROW)]
 
     def answer(self, word: str) -> tuple[int, ...]:
-        """The word and the end of its line."""
         return self._answers[word]
 
     def planned(self, tokens: Sequence[int], answers: Sequence[int]) -> frozenset[int]:
-        """See ``Writing``."""
         positions: list[int] = []
         for at in answers:
             for length in self._lengths:

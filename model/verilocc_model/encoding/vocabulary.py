@@ -60,17 +60,14 @@ class Words(NamedTuple):
     ids: dict[str, int]
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Numbers of words; KeyError for one there is not."""
         return [self.ids[word] for word in words]
 
     def decode(self, tokens: Iterable[int]) -> list[str]:
-        """Words of numbers."""
         return [self.words[token] for token in tokens]
 
 
 @lru_cache(maxsize=1)
 def words() -> Words:
-    """The vocabulary."""
     families = (*FAMILIES, NONE)
     vocabulary = [
         PAD, BEGIN, "sgpr", "wwm", "vgpr", "shared-file", "own-files", "needs", "of", "wave-at", "joining", "planning",

@@ -57,7 +57,6 @@ class Wishes:
 
     Args:
         count: ranges of the problem.
-        cost: what it costs.
     """
 
     def __init__(self, count: int, cost: CostModel) -> None:

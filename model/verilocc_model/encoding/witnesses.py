@@ -49,7 +49,6 @@ class Witnesses:
     """Witnesses for plans, each looked for once. Orders, grants and shares are numbers, as their words say.
 
     Args:
-        table: the problem.
         joining: what is placed as one.
         prospects: where to keep what is known of the orders.
     """

@@ -90,7 +90,6 @@ class Domain:
         return (self._known.ids[word],)
 
     def planned(self, tokens: Sequence[int], answers: Sequence[int]) -> frozenset[int]:
-        """See ``Writing``."""
         return frozenset(at for at in answers if tokens[at] in self._plans)
 
 

@@ -110,7 +110,6 @@ class Row:
 
     @property
     def proved(self) -> bool:
-        """Whether the answer passes."""
         return self.outcome == "proved"
 
 
@@ -120,7 +119,6 @@ def evaluate(problems: Iterable[Labelled], model: Callable[[str], Scorer] | None
     Args:
         problems: what is asked; their labels are not looked at.
         model: the scorer for a target; None leaves the model out.
-        config: what is measured.
     """
     for problem in problems:
         yield from _of_problem(problem, model, config)

@@ -51,7 +51,6 @@ class EvaluationJournal:
         return self._rows.get(key)
 
     def add(self, key: str, rows: Sequence[Row]) -> None:
-        """Keep the rows of a problem."""
         with self._path.open("a") as stream:
             stream.write(json.dumps({"key": key, "rows": [asdict(row) for row in rows]}) + "\n")
 

@@ -37,9 +37,7 @@ def adapt(
     Args:
         target: the GPU; only problems for it are trained on.
         base: a model, with or without adapters for other families.
-        directories: labelled problems.
         out: the run (``out/FAMILY``, which can be resumed) and the model (``out/model``).
-        say: takes lines of progress.
         config: of the run; its targets are replaced.
         kernels: train on this many kernels at most, 0: on all.
 

@@ -29,7 +29,6 @@ class TrainConfig:
         batch_tokens: tokens of a step, padding included.
         learning_rate: peak; warmed up over ``warmup`` steps, then decayed with a cosine to a tenth at ``tokens``.
         decay_minutes: the learning rate has come down after so many minutes of training too, 0: by tokens alone.
-        weight_decay: of AdamW.
         tokens: tokens to train on in all.
         minutes: wall time of this run at most, 0: no limit. The run can be resumed.
         planning_weight: weight of an answer that plans, against one that joins or places: a function has three.
@@ -77,7 +76,6 @@ class TrainConfig:
     targets: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
-        """Fields as JSON values."""
         return {**asdict(self), "targets": list(self.targets)}
 
 

@@ -80,7 +80,6 @@ class Entry:
 
     @property
     def unseen(self) -> bool:
-        """Whether a base is never trained on it."""
         return self.part != "train" or bool(self.held_out)
 
     def trains(self, targets: tuple[str, ...]) -> bool:

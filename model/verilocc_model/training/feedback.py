@@ -34,9 +34,7 @@ def collect(
     Args:
         chosen: the problems; those that are not for training must not be among them.
         out: directory of the files, which ``training.entries`` reads.
-        model: the scorer for a GPU.
         asking: how answers are drawn.
-        say: takes lines of progress.
 
     Returns:
         How many answers were ``proved``, ``refuted``, or neither (``none``).

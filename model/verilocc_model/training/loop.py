@@ -38,9 +38,7 @@ class Trainer:
 
     Args:
         model: a causal LM of transformers, or one that peft has wrapped.
-        config: the run.
         directory: for checkpoints and metrics.
-        say: takes a line of progress.
         writing: what the tokens are; None: the domain's.
         reference: loads the model as it was before training, for preferences; None: there is none.
     """

@@ -36,7 +36,6 @@ def answers_of(model: Any, batch: Batch, *, bf16: bool, beta: float, reference: 
 
     Args:
         model: of transformers, with an adapter or without.
-        batch: what is to be answered.
         bf16: compute in bfloat16 where that is safe.
         beta: of DPO.
         reference: gives the model as it was before training; called where there are preferences.

@@ -61,7 +61,6 @@ def relabel(
         out: directory of the files, which ``training.entries`` reads.
         model: the scorer for a GPU; None: no samples.
         effort: how many answers are tried.
-        say: takes lines of progress.
 
     Returns:
         How many were written, by who made the label; ``refused``: labels that were not proved; ``none``: problems

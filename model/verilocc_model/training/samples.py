@@ -43,7 +43,6 @@ def sampled(
 
     Args:
         table: of the canonical problem.
-        scorer: what answers.
         draws: how, one by one.
         mask: as for ``Episode``.
     """

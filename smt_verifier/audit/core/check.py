@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.product import Product
-from smt_verifier.audit.core.question import Question
+from smt_verifier.audit.core.question import Form, Question
 from smt_verifier.audit.core.relation import Claims, Relation, pre_term, projected
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, State, Terms
@@ -24,6 +24,8 @@ from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Solver, Verdict
 
 _MAX_FINDINGS = 20
+_MOST_TERMS = 30_000
+"""Of one question for several blocks, about: the solver's time grows faster than its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +158,18 @@ def run_block(product: Product, block: int, entries: list[Claims | None]) -> Blo
 def check_together(
     product: Product, entries: list[Claims | None], solver: Solver, timeout_s: float, name: str
 ) -> tuple[GoalCounts, Verdict] | None:
-    """Ask one question for all reached blocks; how many goals they have, and the answer.
+    """Ask one question for all reached blocks, or a few where it would be large; how many goals they have, and the
+    answer: the first that is not PROVED, if there is one.
 
-    None where something that is no goal is not shown: then nothing is asked.
+    None where something that is no goal is not shown: then not all is asked.
 
     Raises:
         UnsupportedError: as inference would.
     """
     question = Question()
+    proved: set[Form] = set()
     counts = GoalCounts()
+    number = 0
     for block in product.order:
         run = run_block(product, block, entries)
         if run.findings:
@@ -172,7 +177,14 @@ def check_together(
         counts += run.counts
         executor = product.executor
         question.add(run.hypotheses, executor.expressions, run.open_goals, executor.terms.maybe_undefined)
-    return counts, solver.check(question.obligation(name), timeout_s)
+        if question.size > _MOST_TERMS and block != product.order[-1]:
+            verdict = solver.check(question.obligation(f"{name}-{number}"), timeout_s)
+            if verdict.outcome is not Outcome.PROVED:
+                return counts, verdict
+            proved.update(question.forms)
+            question = Question(proved)
+            number += 1
+    return counts, solver.check(question.obligation(f"{name}-{number}" if number else name), timeout_s)
 
 
 def check_block(

@@ -70,7 +70,6 @@ def header_fields(lines: tuple[str, ...], first_line: int) -> Mapping[str, str]:
 
 
 def fields_of(function: MachineFunction) -> Mapping[str, str]:
-    """The fields of a function's header."""
     return header_fields(function.header_lines, function.first_line)
 
 

@@ -47,7 +47,6 @@ class Liveness:
         steps: the steps of each block, in layout order; steps without a pre-RA side for a function on its own.
         successors: layout positions.
         reached: blocks to look at.
-        pre: lanes of the pre-RA side.
         post: lanes of the side whose flags are checked.
         reads: what paired instructions really read; all operands where an instruction is not in it.
         defined: for each block, the pre-RA lanes of virtual registers that some path to its end defines.

@@ -58,8 +58,6 @@ class Change:
         pre: the function before the phase; stack objects are numbered alike on both sides.
         post: the function after it, whole-wave brackets folded.
         allocatable: units of registers that an allocator may hand out.
-        before: the field's value before.
-        after: its value after.
     """
 
     pre: MachineFunction

@@ -71,9 +71,6 @@ class Sides:
     """Both sides of one function as they are compared: stack objects numbered alike, whole-wave brackets folded.
 
     Attributes:
-        pre: the function before the phase.
-        post: the function after it.
-        target: the GPU both are for.
         available: what an allocator may hand out in this function.
         saved: units of scalar registers that must hold at a return what they held at entry.
         findings: what the headers and the control flow show already; with any of these no pairing is looked for.
@@ -170,7 +167,6 @@ def judge_values(
     """Check every reached block under the claims that were proposed.
 
     Args:
-        product: both sides.
         entries: claims at the entry of each block, in layout order, whoever proposed them.
         solver: is asked one question for all blocks, and one a block where that is not proved.
         timeout_s: seconds for one question.

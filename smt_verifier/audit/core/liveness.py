@@ -104,7 +104,7 @@ class KeySet:
         return KeySet(self.bits | other.bits, self.position)
 
     def after(self, gained: Iterable[int], lost: Iterable[int]) -> KeySet:
-        """The set without ``lost`` and with ``made``."""
+        """The set without ``lost`` and with ``gained``."""
         return KeySet(self.bits & ~_bits(lost, self.position) | _bits(gained, self.position), self.position)
 
 

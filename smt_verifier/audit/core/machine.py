@@ -40,10 +40,6 @@ class Machine:
     """State that outlives an instruction, and the elementary steps.
 
     Args:
-        pre: the function before allocation.
-        post: the function after it.
-        pre_lanes: lanes of ``pre``.
-        post_lanes: lanes of ``post``.
         masks: follows EXEC.
         originals: pure pre-RA instructions that are repeated or dropped somewhere, by operation.
         ghosts: keys that remember the last execution of a pure pre-RA instruction, by its ``id``, where its results are
@@ -109,7 +105,6 @@ class Machine:
         return term
 
     def lanes(self, side: Side) -> LaneMap:
-        """Lanes of one side."""
         return self.pre_lanes if side is Side.PRE else self.post_lanes
 
     def tables(self, side: Side, state: State, vector: bool, *, everywhere: bool = False) -> list[dict[int, int]]:

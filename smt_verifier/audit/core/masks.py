@@ -116,8 +116,6 @@ class MaskTracker:
     """Follows masks through the pre-RA side of one function.
 
     Args:
-        function: the pre-RA side.
-        lanes: its lanes.
         precision: how finely threads are told apart.
         remembered: keys of masks that ``remember_exec`` makes.
     """

@@ -26,8 +26,6 @@ def module_difference(pre: str, post: str, cpu: str) -> str:
 
     Args:
         pre: text of the file before its first machine function.
-        post: likewise of the other file.
-        cpu: the processor both are for.
 
     Raises:
         InputError: a module that is not as LLVM prints it.

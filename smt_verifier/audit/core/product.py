@@ -40,7 +40,6 @@ class Product:
     """Pre-RA and post-RA function with blocks matched by layout position.
 
     Args:
-        pre: the function before allocation.
         post: the function after it, with as many blocks.
         wave_size: 32 or 64.
         kept: units that calls leave alone whatever their mask says: stack pointer, scratch descriptor and the like.
@@ -355,7 +354,6 @@ def _keep_ghosts(live: list[set[int]], function: MachineFunction, lanes: LaneMap
 
 
 def has_virtual_registers(function: MachineFunction) -> bool:
-    """Whether some phase of allocation is still to come."""
     return any(op.vreg >= 0 for b in function.blocks for i in b.instructions for op in i.all_operands)
 
 

@@ -64,10 +64,22 @@ class Question:
         groups: for each goal of the obligation, ``g0`` on, the goals of the blocks that it stands for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, proved: Collection[Form] = ()) -> None:
+        """``proved``: forms that need not be asked, because they were proved before."""
         self.groups: list[list[Goal]] = []
+        self._proved = proved
         self._text = _Text()
         self._first_goal: dict[Form, int] = {}
+
+    @property
+    def forms(self) -> Collection[Form]:
+        """The parts that it asks, without the names of their terms."""
+        return self._first_goal.keys()
+
+    @property
+    def size(self) -> int:
+        """How many terms it has."""
+        return self._text.terms
 
     def add(
         self,
@@ -81,11 +93,12 @@ class Question:
         Args:
             hypotheses: pairs of a pre-RA and a post-RA term that are equal, unless the first is undefined.
             expressions: terms that are results of operations.
-            goals: what must follow.
             maybe_undefined: pre-RA terms of lanes that are undefined on some paths.
         """
         for part in parts(hypotheses, expressions, _distinct(goals)) if goals else ():
             form = part.form(maybe_undefined)
+            if form in self._proved:
+                continue
             if form not in self._first_goal:
                 self._first_goal[form] = len(self.groups)
                 self.groups += [[] for _ in part.goals]
@@ -94,7 +107,6 @@ class Question:
                 self.groups[number].append(goal)
 
     def obligation(self, name: str) -> Obligation:
-        """SMT-LIB text that asks all goals."""
         return Obligation(name, "QF_UF", self._text.render(), tuple(self._text.goals))
 
 
@@ -160,7 +172,7 @@ class _Text:
 
     def __init__(self) -> None:
         self.goals: list[tuple[str, str]] = []
-        self._terms = 0
+        self.terms = 0
         self._maybe: set[int] = set()
         self._functions: dict[tuple[str, int, int], str] = {}
         self._lines: list[str] = []
@@ -173,22 +185,22 @@ class _Text:
             applied = f"({symbol} {' '.join(map(self._term, arguments))})" if arguments else symbol
             self._lines.append(f"(assert (= {self._term(term)} {applied}))")
         self.goals += [(f"g{n}", self._equal(*pair)) for n, pair in enumerate(form.goals, len(self.goals))]
-        self._terms += form.terms
+        self.terms += form.terms
 
     def render(self) -> str:
         """Declarations, then assertions."""
         lines = ["(declare-sort Value 0)"]
         lines += [f"(declare-fun {s} ({' '.join(['Value'] * n)}) Value)" for (_, _, n), s in self._functions.items()]
-        lines += [f"(declare-const t{n} Value)" for n in range(self._terms)]
+        lines += [f"(declare-const t{n} Value)" for n in range(self.terms)]
         lines += [f"(declare-const u{n} Bool)" for n in sorted(self._maybe)]
         return "\n".join(lines + self._lines) + "\n"
 
     def _term(self, number: int) -> str:
-        return f"t{self._terms + number}"
+        return f"t{self.terms + number}"
 
     def _equal(self, pre: int, post: int, undefined: bool) -> str:
         equal = "false" if post < 0 else f"(= {self._term(pre)} {self._term(post)})"
         if not undefined:
             return equal
-        self._maybe.add(self._terms + pre)
-        return f"u{self._terms + pre}" if post < 0 else f"(or u{self._terms + pre} {equal})"
+        self._maybe.add(self.terms + pre)
+        return f"u{self.terms + pre}" if post < 0 else f"(or u{self.terms + pre} {equal})"

@@ -72,7 +72,6 @@ class Site:
         block: layout position of its block.
         label: the block's name in that text, ``"bb.3"``.
         line: 1-based line in that text.
-        text: the instruction.
     """
 
     side: str
@@ -121,11 +120,8 @@ class Finding:
         block: layout position of the block, -1 for the function as a whole.
         pre_line: 1-based line of the instruction in the pre-RA text, 0 where there is none.
         post_line: likewise in the post-RA text.
-        instruction: the post-RA instruction's text.
         operand: the operand that reads the wrong value.
         lane: which lanes of it, ``"sub0"``; ``""`` where the finding is not about lanes.
-        expected: the value that must be there.
-        found: the value that is there.
         lost: where the two parted: what overwrote the value, or what should have been followed by a move and was not.
         elsewhere: places of the post-RA side that do hold the expected value there.
         path: blocks of the post-RA text from the expected value's definition to the instruction, ``("bb.1", "bb.3")``:
@@ -190,7 +186,6 @@ class GoalCounts:
 
     @property
     def total(self) -> int:
-        """Both kinds."""
         return self.literal + self.decided
 
 
@@ -199,12 +194,8 @@ class FunctionAudit:
     """Verdict on one function.
 
     Attributes:
-        function: its name.
-        outcome: the verdict.
         obligations: goals about values, and checks of the machine's rules and of flags: one a step, flag and block.
         findings: what is wrong or could not be decided.
-        moves: copies and spill code.
-        goals: the goals among the obligations.
     """
 
     function: str
@@ -238,7 +229,6 @@ class AuditReport:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst outcome of any function."""
         return combine(f.outcome for f in self.functions)
 
     @property
@@ -248,5 +238,4 @@ class AuditReport:
 
     @property
     def obligations(self) -> int:
-        """Obligations of all functions."""
         return sum(f.obligations for f in self.functions)

@@ -57,7 +57,6 @@ class MachineRules:
 
     Attributes:
         pre: lanes of the pre-RA side, which knows the classes.
-        post: lanes of the post-RA side.
         blocks: post-RA block number for each pre-RA one, by layout position.
         allocatable: units that an allocator may hand out in this function.
         fixed_targets: physical registers that pre-RA moves write; moves stand on both sides and never pair.
@@ -86,7 +85,6 @@ class MachineRules:
         return any(self._fits(original, post) for original in originals)
 
     def check(self, step: Step) -> list[Finding]:
-        """All complaints about one step."""
         if step.post is None:
             complaints = self._dropped(step.pre) if step.pre is not None else ()
         else:

@@ -86,7 +86,6 @@ def memory_operand(slot: SpillSlot, alignment: int) -> str:
     """The memory operand of a spill, as MachineMemOperand::print writes it; no flag, no alias information.
 
     Args:
-        slot: what is moved.
         alignment: of the stack object, bytes.
     """
     offset = f" + {slot.offset}" if slot.offset else ""

@@ -22,7 +22,6 @@ class Alignment:
     rule = "alignment"
 
     def definitions(self, case: Case) -> str:
-        """None."""
         return ""
 
     def goals(self, case: Case) -> list[Goal]:

@@ -34,9 +34,7 @@ class Constraint(Protocol):
     """One rule."""
 
     @property
-    def rule(self) -> str:
-        """Stable name."""
-        ...
+    def rule(self) -> str: ...
 
     def definitions(self, case: Case) -> str:
         """SMT-LIB text that the goals use, given before them."""
@@ -76,12 +74,10 @@ def predicate(name: str, body: str) -> str:
 
 
 def all_of(terms: Sequence[str]) -> str:
-    """Conjunction on one line."""
     return conjunction(terms).replace("\n", "")
 
 
 def segments_of(live: LiveRange, lanes: int) -> tuple[Segment, ...]:
-    """When any of the lanes is kept."""
     segments = {segment for group in live.groups if group.lanes & lanes for segment in group.segments}
     return tuple(sorted(segments))
 

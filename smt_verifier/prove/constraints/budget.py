@@ -17,7 +17,6 @@ class Budget:
     rule = "budget"
 
     def definitions(self, case: Case) -> str:
-        """One predicate for the function."""
         return predicate("affordable", _affordable(case))
 
     def goals(self, case: Case) -> list[Goal]:

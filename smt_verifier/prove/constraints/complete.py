@@ -15,7 +15,6 @@ class Complete:
     rule = "complete"
 
     def definitions(self, case: Case) -> str:
-        """None."""
         return ""
 
     def goals(self, case: Case) -> list[Goal]:

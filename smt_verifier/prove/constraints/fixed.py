@@ -16,7 +16,6 @@ class Fixed:
     rule = "fixed"
 
     def definitions(self, case: Case) -> str:
-        """None."""
         return ""
 
     def goals(self, case: Case) -> list[Goal]:

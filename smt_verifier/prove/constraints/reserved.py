@@ -20,7 +20,6 @@ class Reserved:
     rule = "reserved"
 
     def definitions(self, case: Case) -> str:
-        """One predicate for the function."""
         over = [
             f"(and (bvule {word(BANKS[b.bank][0])} u) (bvult u {word(BANKS[b.bank][1])})"
             f" (bvult {word(bank_top(b))} (bvadd u n)))"

@@ -18,7 +18,6 @@ class WellFormed:
     rule = "well-formed"
 
     def definitions(self, case: Case) -> str:
-        """None."""
         return ""
 
     def goals(self, case: Case) -> list[Goal]:

@@ -15,7 +15,6 @@ class Width:
     rule = "width"
 
     def definitions(self, case: Case) -> str:
-        """None."""
         return ""
 
     def goals(self, case: Case) -> list[Goal]:

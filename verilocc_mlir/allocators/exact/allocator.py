@@ -36,8 +36,6 @@ class ExactResult:
     """A placement and what is proved about it.
 
     Attributes:
-        proposal: the placement.
-        cost: what it costs.
         registers: its register count; with a unified file, AGPRs after aligned VGPRs.
         registers_bound: no placement has fewer.
         copies: ``Cost.saves_and_copies`` of it.
@@ -80,7 +78,6 @@ class ExactAllocator:
         workers: threads of the solver. With more than one, equal problems get equal answers only where both are proved
             optimal.
         order: see ``Order``. With ``"waves"`` the register bound is still the bound on registers.
-        progress: told of each step.
         hurried: give up at once where the deterministic allocator, hurried too, finds no place.
 
     Raises:

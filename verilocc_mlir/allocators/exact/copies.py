@@ -38,7 +38,6 @@ def fewest_copies(layout: Layout, total: int, starts: list[int], budget: Budget)
     """The least cost in copies among the placements in ``total`` registers.
 
     Args:
-        layout: the problem.
         total: registers.
         starts: a placement in no more than that.
         budget: what may be used; all of it, if it is not closed before.
@@ -76,7 +75,6 @@ class Objective:
     """Adds to a model the literals of copies and saves, weighted as ``CostModel`` weighs them, in 1/``SCALE``.
 
     Args:
-        model: the model.
         kept: first cells of the ranges that do not move, where positions are cells.
     """
 

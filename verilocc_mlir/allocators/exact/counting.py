@@ -36,7 +36,6 @@ class Need:
 
 
 def needs(layout: Layout, instants: tuple[int, ...]) -> Iterator[Need]:
-    """Every need at these instants."""
     moduli = [1]
     most = max(layout.grain, default=1)
     while moduli[-1] * 2 <= min(most, SPLIT * layout.tables.cells.halves):
@@ -70,8 +69,6 @@ def add_counting(
     """Constrain which file each range is in, by what must fit there.
 
     Args:
-        layout: the problem.
-        model: the ``CpModel``.
         frame: capacities.
         within: for each range in the model, a literal (or 1) for each file it may be in.
         instants: those counted.

@@ -14,7 +14,6 @@ class Piece:
 
     Attributes:
         offset: first cell, relative to the range's.
-        size: number of cells.
         runs: half-open intervals of positions in the list of instants.
     """
 

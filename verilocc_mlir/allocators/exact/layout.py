@@ -25,12 +25,8 @@ class Layout:
     """A problem's ranges and files as the models see them.
 
     Attributes:
-        tables: the problem's tables.
-        instants: its instants.
         unified: VGPRs and AGPRs come out of one file, and some range may be in an AGPR.
-        rooms: by range id.
         grain: cells by which a range's start moves: its alignment, by range id.
-        items: by range id.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -55,11 +51,9 @@ class Layout:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Numbered files of the problem's phase."""
         return tuple(file for file in ("vgpr", "agpr", "sgpr") if self.size(file))
 
     def size(self, file: str) -> int:
-        """Cells of a numbered file."""
         cells = self.tables.cells
         return cells.stop[file] - cells.base[file]
 

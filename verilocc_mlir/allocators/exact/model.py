@@ -20,7 +20,6 @@ class PackingModel:
     With all instants a solution is a placement; with fewer the model is a relaxation: if it has none, there is none.
 
     Args:
-        layout: the problem.
         total: registers; of the unified file, or of each file.
         instants: bits of the timeline that count; None: all instants of the problem.
         ceiling: instead of ``total``, registers of each file.
@@ -114,7 +113,6 @@ class PackingModel:
                     self.model.add_hint(literal, file == where)
 
     def ask(self, budget: Budget, work: float, *, portfolio: bool = False) -> Answer:
-        """Solve; once only."""
         if not self.possible:
             return Answer(False, True, False, 0.0, int)
         if self._across:

@@ -54,11 +54,9 @@ def fewest_registers(
     """Close in on the fewest registers.
 
     Args:
-        layout: the problem.
         starts: a placement to begin with, None if there is none yet.
         budget: what may be used.
         enough: of the bound and the count of a placement: whether to stop.
-        progress: told of each step.
     """
     bound = counted_bound(layout)
     # Without a placement, one more than the file has stands for "none".

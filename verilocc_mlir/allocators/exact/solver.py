@@ -31,7 +31,6 @@ def load() -> Any:
 
 
 def available() -> bool:
-    """Whether OR-Tools can be loaded."""
     try:
         load()
     except UnsupportedError:
@@ -92,7 +91,6 @@ def ask(model: Any, budget: Budget, work: float, *, portfolio: bool = False) -> 
     """Solve with at most ``work`` of the budget.
 
     Args:
-        model: a ``CpModel``.
         budget: is charged with what was used.
         work: deterministic time for this question.
         portfolio: take turns between search strategies, neighbourhood searches among them: better for objectives.

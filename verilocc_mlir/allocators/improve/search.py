@@ -49,8 +49,6 @@ def improve(
     """A placement that costs no more, by ``CostModel``: lost waves, copies and saves, registers.
 
     Args:
-        problem: the question.
-        proposal: a complete answer to it.
         seconds: wall time at most. Where it does not cut the search off, equal arguments give equal answers.
         seed: of all random choices.
         steps: rounds at most; None: as many as the time allows.

@@ -17,7 +17,7 @@ from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Replace
 from verilocc_mlir.hooks.triton.stages import KernelStages, Theirs
 from verilocc_mlir.hooks.triton.tuning import DEFAULT_AUTOTUNE, Autotune, is_timing
 from verilocc_mlir.hooks.triton.versions import cache_key
-from verilocc_mlir.pipeline.asked import checked_allocator
+from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
 from verilocc_mlir.pipeline.options import member, options_in, with_options
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target as find_target
@@ -144,7 +144,6 @@ def uninstall() -> None:
 
 
 def installed() -> bool:
-    """Whether the hook is in."""
     return _active is not None
 
 
@@ -186,7 +185,6 @@ def _remove() -> None:
 
 
 def _knobs() -> Any:
-    """The module ``triton.knobs``."""
     if find_spec("triton") is None:
         raise UnsupportedError(
             "Triton is not installed", hint="pip install 'verilocc-mlir[triton]' (Python 3.10 or newer, Linux)"

@@ -18,7 +18,6 @@ _FLAGS = frozenset(["nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc",
 
 
 def kernel_names(ir: str) -> list[str]:
-    """Kernels that the module defines, as ``make_amdgcn`` finds them."""
     return _KERNEL.findall(ir)
 
 

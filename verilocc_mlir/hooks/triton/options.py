@@ -41,11 +41,6 @@ class Wanted:
 def wanted(backend: Any, options: Any, knobs: Any, env: Mapping[str, str] = os.environ) -> Wanted:
     """Read Triton's options.
 
-    Args:
-        backend: Triton's ``HIPBackend``.
-        options: its ``HIPOptions``.
-        knobs: the module ``triton.knobs``.
-
     Raises:
         PassThrough: one of them cannot be honoured here.
     """

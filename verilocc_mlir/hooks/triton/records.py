@@ -17,8 +17,6 @@ class KernelRecord:
     """One kernel that went through the hook.
 
     Attributes:
-        name: the kernel's symbol.
-        target: ``"gfx942"``.
         hash: Triton's cache key of the compilation (``CompiledKernel.hash``).
         kind: ``"proved"``, or why Triton's own stays: ``"declined"``, ours is proved, and worse by the model or not
             wanted; an ``"option"`` that only Triton's own LLVM honours,
@@ -81,12 +79,10 @@ def reports() -> tuple[KernelRecord, ...]:
 
 
 def clear_reports() -> None:
-    """Forget the records so far."""
     with _lock:
         _records.clear()
 
 
 def add_record(record: KernelRecord) -> None:
-    """Keep one more."""
     with _lock:
         _records.append(record)

@@ -81,7 +81,6 @@ class KernelStages:
         return self._ours.assembly
 
     def hsaco(self, src: Any, metadata: MutableMapping[str, Any]) -> Any:
-        """Assembly text to code object."""
         if self._ours is None:
             return self._theirs.hsaco(src, metadata)
         if src == self._ours.assembly:

@@ -20,8 +20,6 @@ class Job:
     Attributes:
         number: tells it apart from the others of a run; the result has it too.
         path: the input's name, for messages.
-        data: the input's bytes.
-        settings: what is asked for.
     """
 
     number: int

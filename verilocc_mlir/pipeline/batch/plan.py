@@ -19,7 +19,6 @@ class BatchInput:
     """One input.
 
     Attributes:
-        source: its path.
         root: the directory that the result's name is relative to; the journal is there.
         name: of the result, from ``root``.
     """
@@ -30,12 +29,10 @@ class BatchInput:
 
     @property
     def output(self) -> Path:
-        """Where the result goes."""
         return self.root / self.name
 
     @property
     def report(self) -> Path:
-        """Where the JSON report goes, if it is wanted."""
         return self.output.with_suffix(".report.json")
 
 
@@ -52,7 +49,6 @@ def plan(
     Args:
         out: directory that has the tree of each source directory again; None puts results beside their inputs. What
             lies in it is no input.
-        emit: form of the results.
         patterns: shell patterns; in directories, a file is an input if one of them fits the end of its path.
 
     Raises:

@@ -31,8 +31,6 @@ class BatchOptions:
     """How a batch is run.
 
     Attributes:
-        settings: of every compilation.
-        keys: made of the same settings.
         store: where results are kept; None keeps none.
         reports: write the report of each input too.
         retry: try again what an earlier run did not prove.
@@ -171,7 +169,7 @@ class _Run:
         return self._deliver(one, item, result.data, result.report)
 
     def _key(self, one: _Todo, result: Result) -> str:
-        """By who really allocated: a server may come, or be replaced, while the run goes on. ``""`` for no key."""
+        """The key for whoever really allocated: a server may come, or be replaced, during the run. ``""``: no key."""
         if not result.keyed or (not result.server_version and self._options.keys.server_version == UNKNOWN_VERSION):
             return ""
         return self._options.keys.of(one.digest, result.server_version)

@@ -15,8 +15,8 @@ from verilocc_mlir.collector import look_for_garbage_seldom
 from verilocc_mlir.crew.descendants import serve_jobs
 from verilocc_mlir.crew.serve import Answer
 from verilocc_mlir.errors import ToolchainError, VeriloccError, is_out_of_memory
-from verilocc_mlir.pipeline.asked import allocators_of
 from verilocc_mlir.pipeline.batch.jobs import BEFORE
+from verilocc_mlir.pipeline.chosen_allocators import allocators_of
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.results.compile import EXIT_CODES, Report

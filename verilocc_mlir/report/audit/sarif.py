@@ -26,12 +26,10 @@ SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-sc
 
 
 def to_sarif(run: AuditRun) -> str:
-    """The report as indented SARIF with a final line break."""
     return json.dumps(to_sarif_data(run), indent=2, ensure_ascii=False) + "\n"
 
 
 def to_sarif_data(run: AuditRun) -> dict[str, Any]:
-    """The report as plain lists and dictionaries."""
     listings = {t.path: t for p in run.pairs for t in (p.before, p.after)}
     return {
         "$schema": SCHEMA_URI,

@@ -11,7 +11,6 @@ from verilocc_mlir.results.audit import AuditedPair, AuditRun
 
 
 def to_text(run: AuditRun) -> str:
-    """The report as plain text with a final line break."""
     return "\n".join(_lines(run)) + "\n"
 
 

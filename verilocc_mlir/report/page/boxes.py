@@ -19,7 +19,6 @@ class Box(NamedTuple):
     Attributes:
         owner: id of a live range, or number of a reason.
         unit: unit (``verilocc_mlir.target.registers``) of the lower half of the first register.
-        registers: how many.
         half: ``LOW``, ``HIGH`` or ``WHOLE``.
         start: first slot.
         end: slot after the last one.

@@ -53,7 +53,6 @@ class Picture:
         registers: for each bank the numbers of registers used and the highest plus one, of the allocation used.
         peak_use: most registers that hold something at once, and where; None without an allocation.
         peak_demand: most registers wanted at once, and the slot.
-        budget: registers that may be used.
     """
 
     data: dict[str, Any]

@@ -40,7 +40,6 @@ class TextMove:
             ``rematerialised``, ``accumulator`` (V_ACCVGPR_*).
         block: layout position of its block.
         slot: where it stands in the text before allocation.
-        text: the instruction.
         line: 1-based line in the text after allocation.
         name: the virtual register whose value it moves, ``""`` where it could not be told.
         banks: banks of the registers it writes and reads, where there are two.

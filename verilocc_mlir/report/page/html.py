@@ -44,7 +44,6 @@ def to_html(report: Report, given: PageInput) -> str:
     """The whole page.
 
     Args:
-        report: what the run says.
         given: what it was decided on, in the order of the run.
     """
     links: dict[int, tuple[str, ...]] = {}

@@ -52,7 +52,6 @@ class MoveRow:
 
     @property
     def title(self) -> str:
-        """The kind in words."""
         return TITLES.get(self.kind, self.kind)
 
 

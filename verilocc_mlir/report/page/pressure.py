@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from verilocc_mlir.analysis.cfg import control_flow
@@ -50,15 +51,7 @@ def peak(curve: Curve) -> tuple[int, int]:
 
 
 def at(curve: Curve, slot: int) -> int:
-    """The value at a slot."""
-    low, high = 0, len(curve)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if curve[middle][0] <= slot:
-            low = middle
-        else:
-            high = middle
-    return curve[low][1]
+    return curve[max(bisect_right(curve, slot, key=lambda point: point[0]) - 1, 0)][1]
 
 
 def wave_steps(target: Target, phase: str, most: int) -> list[tuple[int, int]]:

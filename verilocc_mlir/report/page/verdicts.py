@@ -38,12 +38,10 @@ class Asked:
 
     @property
     def goals(self) -> int:
-        """In all rows."""
         return sum(row.goals for row in self.rows)
 
     @property
     def outcome(self) -> Outcome:
-        """The gravest of the rows."""
         return combine(row.outcome for row in self.rows if row.outcome is not None)
 
 
@@ -51,7 +49,6 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
     """What was asked in a phase, in order: proofs of proposals, then audits of texts.
 
     Args:
-        record: the phase.
         links: addresses of the files of its obligations, or empty.
     """
     questions: list[Asked] = []
@@ -93,5 +90,5 @@ def asked(record: PhaseRecord, links: tuple[str, ...]) -> list[Asked]:
 
 
 def _outcome(verdict: Verdict, false: int) -> Outcome | None:
-    """Of a rule's goals. The solver does not say whether it came to the end of the false ones before its limit."""
+    """Outcome of a rule's goals; None where the solver may have met its limit before it had all false goals."""
     return verdict.outcome if verdict.outcome is not Outcome.REFUTED or false else None

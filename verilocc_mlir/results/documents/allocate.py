@@ -72,12 +72,10 @@ class AllocateDocument(Form, kw_only=True):
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) that ``to_json`` obeys."""
     return forms.json_schema(AllocateDocument, title="verilocc allocate report")
 
 
 def to_json(report: AllocateReport) -> str:
-    """The report as indented JSON with a final line break."""
     return forms.to_json(
         filled(
             AllocateDocument,

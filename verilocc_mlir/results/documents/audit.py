@@ -139,17 +139,14 @@ class AuditDocument(Form, kw_only=True):
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) that ``to_json`` obeys."""
     return forms.json_schema(AuditDocument, title=f"Report of verilocc audit, version {AUDIT_VERSION}")
 
 
 def to_json(run: AuditRun) -> str:
-    """The report as indented JSON with a final line break."""
     return forms.to_json(_document(run))
 
 
 def to_data(run: AuditRun) -> dict[str, Any]:
-    """The report as plain lists and dictionaries."""
     return forms.to_data(_document(run))
 
 

@@ -70,7 +70,6 @@ class BatchDocument(Form, kw_only=True):
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) that ``to_json`` obeys."""
     return forms.json_schema(BatchDocument, title="verilocc compile-many report")
 
 

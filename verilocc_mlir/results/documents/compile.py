@@ -147,17 +147,14 @@ class CompileDocument(Form, kw_only=True):
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) that ``to_json`` obeys."""
     return forms.json_schema(CompileDocument, title="verilocc compile report")
 
 
 def to_json(report: Report) -> str:
-    """The report as indented JSON with a final line break."""
     return forms.to_json(_document(report))
 
 
 def to_data(report: Report) -> dict[str, Any]:
-    """The report as plain lists and dictionaries."""
     return forms.to_data(_document(report))
 
 

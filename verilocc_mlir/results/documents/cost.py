@@ -141,7 +141,6 @@ class ComparisonDocument(CostForm, kw_only=True):
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) that both obey."""
     return forms.json_schema(
         CostDocument, ComparisonDocument, title="What verilocc cost --json and verilocc compare --json print"
     )
@@ -154,7 +153,6 @@ def cost_json(file: CostedFile, version: str) -> str:
 
 
 def comparison_json(first: CostedFile, second: CostedFile, rows: Sequence[Comparison], version: str) -> str:
-    """Two files side by side."""
     tool, functions = filled(Tool, version=version), [_compared(row) for row in rows]
     return forms.to_json(filled(ComparisonDocument, tool=tool, first=first, second=second, functions=functions))
 

@@ -20,7 +20,7 @@ class CompileOptions:
     """How LLVM is called, the same for every stage.
 
     Attributes:
-        cpu: ``"gfx942"``; no feature suffix (see ``from_target``).
+        cpu: ``"gfx942"``; no feature suffix (see ``split_target_id``).
         mattr: LLVM feature string, ``"+sramecc,-xnack"``.
         opt_level: 0 to 3, for ``-O``. The three phases exist from ``-O1`` on.
         verify: run the machine verifier after every pass of a resumed run.
@@ -36,27 +36,6 @@ class CompileOptions:
     timeout: float = DEFAULT_TIMEOUT
     extra: tuple[str, ...] = ()
     input_name: str = ""
-
-    @classmethod
-    def from_target(
-        cls,
-        target: str,
-        *,
-        mattr: str = "",
-        opt_level: int = 3,
-        verify: bool = True,
-        timeout: float = DEFAULT_TIMEOUT,
-        extra: tuple[str, ...] = (),
-        input_name: str = "",
-    ) -> CompileOptions:
-        """Options for a clang target id, ``"gfx942:sramecc+:xnack-"``; its features come after ``mattr``.
-
-        Raises:
-            InputError: the string is no target id.
-        """
-        cpu, features = split_target_id(target)
-        joined = ",".join([part for part in (mattr, features) if part])
-        return cls(cpu, joined, opt_level, verify, timeout, extra, input_name)
 
 
 def split_target_id(target: str) -> tuple[str, str]:

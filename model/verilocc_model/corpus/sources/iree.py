@@ -25,7 +25,6 @@ _SIZES = (64, 128, 192, 256, 320, 512, 640, 768, 1024, 2048)
 
 
 def draw(generator: random.Random, family: str, target: str) -> Cell | None:
-    """See ``Source``."""
     choice = generator.choice
     shape: dict[str, Value] = {"element": choice(("f16", "f16", "bf16", "f32"))}
     if family == "gemm":
@@ -59,7 +58,6 @@ def module(cell: Cell) -> str:
 
 
 def make(cell: Cell) -> str:
-    """See ``Source``."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         source, dump = directory / "module.mlir", directory / "dump"
@@ -83,7 +81,6 @@ def make(cell: Cell) -> str:
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """See ``Source``."""
     return f"iree-compile {_compiler().version()}"
 
 

@@ -27,7 +27,6 @@ _SECONDS = 120.0
 
 
 def draw(generator: random.Random, family: str, target: str) -> Cell | None:
-    """See ``Source``."""
     if generator.random() < _VALU_SHARE or family == "conv" or target == "gfx1250":
         shape, config = valu.draw(generator, family)
         return Cell.of("mlir", family, target, shape, {"unit": "valu", **config})
@@ -45,7 +44,6 @@ def draw(generator: random.Random, family: str, target: str) -> Cell | None:
 
 
 def make(cell: Cell) -> str:
-    """See ``Source``."""
     lower = example("mlir_kernels.lower")
     text = valu.mlir(cell) if dict(cell.config)["unit"] == "valu" else _config(cell).mlir()
     ir = lower.to_llvm_ir(text, cell.target)
@@ -55,7 +53,6 @@ def make(cell: Cell) -> str:
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """See ``Source``."""
     try:
         bindings = f"torch-mlir {metadata.version('torch-mlir')}"
     except metadata.PackageNotFoundError:

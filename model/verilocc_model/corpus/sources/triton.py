@@ -92,7 +92,6 @@ _MOST_SUMS = 256
 
 
 def draw(generator: random.Random, family: str, target: str) -> Cell | None:
-    """See ``Source``."""
     kernel = generator.choice([name for name, (of, _) in _KERNELS.items() if of == family])
     choice = generator.choice
     element = "f16" if _KERNELS[kernel][1] == "examples" else choice(("f16", "bf16"))
@@ -139,7 +138,6 @@ def draw(generator: random.Random, family: str, target: str) -> Cell | None:
 
 
 def make(cell: Cell) -> str:
-    """See ``Source``."""
     triton = _triton()
     values = {**dict(cell.shape), **dict(cell.config)}
     name = str(values.pop("kernel"))
@@ -168,7 +166,6 @@ def make(cell: Cell) -> str:
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """See ``Source``."""
     try:
         return f"triton {metadata.version('triton')}"
     except metadata.PackageNotFoundError as error:

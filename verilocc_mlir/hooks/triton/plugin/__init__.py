@@ -12,7 +12,6 @@ import warnings
 
 
 def start() -> None:
-    """Install the hook if the environment asks for it."""
     if not os.environ.get("VERILOCC_TRITON"):
         # The usual case, in every process that imports Triton: nothing of ours is loaded.
         return

@@ -15,6 +15,7 @@ from verilocc_mlir.errors import ExitCode, InputError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALL_PHASES
+from verilocc_mlir.pipeline.audit import virtual_registers
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
 from verilocc_mlir.problem.build import phase_of
 from verilocc_mlir.problem.model import Phase
@@ -33,10 +34,6 @@ class Question:
     """A text to be allocated.
 
     Attributes:
-        path: its name.
-        data: its bytes.
-        file: what they say.
-        machine: what it is for.
         phase: which registers are to be allocated.
     """
 
@@ -76,7 +73,6 @@ def question(data: bytes, path: str, cpu: str, phase: Phase) -> Question:
 
 
 def judge(asked: Question, answer: allocation.AllocateResponse | RemoteError) -> Judged:
-    """What to make of an answer."""
     if isinstance(answer, RemoteError):
         outcome = Outcome.INVALID if answer.exit_code == ExitCode.BAD_INPUT else Outcome.UNKNOWN
         return _without(asked, outcome, f"{answer.where}: {answer.what}")
@@ -141,7 +137,7 @@ def _function(
 def _left(before: MachineFunction, after: MachineFunction, phase: Phase) -> str:
     """A virtual register that the phase was to place, or that ``before`` does not have; ``""`` for none."""
     classes = virtual_classes(before)
-    for number in sorted(_virtual(after)):
+    for number in sorted(virtual_registers(after)):
         cls = classes.get(number)
         if cls is None:
             return f"%{number}"
@@ -149,10 +145,6 @@ def _left(before: MachineFunction, after: MachineFunction, phase: Phase) -> str:
         if phase_of(cls, flags) == phase:
             return f"%{number}"
     return ""
-
-
-def _virtual(function: MachineFunction) -> set[int]:
-    return {op.vreg for b in function.blocks for i in b.instructions for op in i.all_operands if op.vreg >= 0}
 
 
 def _highest(function: MachineFunction, bank: str) -> int:

@@ -29,7 +29,7 @@ def remote_allocator(server: str, name: str, access: ServerAccess) -> RemoteAllo
 
 @lru_cache(maxsize=1)
 def _kept(server: str, name: str, access: ServerAccess) -> RemoteAllocator:
-    # The library writes what it thinks of handshakes and name servers to standard error; errors say it once, and why.
+    # gRPC writes failures of handshakes and name look-ups to standard error. Our error messages say the same once.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from verilocc_mlir.remote.allocator import RemoteAllocator
     from verilocc_mlir.remote.client import Client

@@ -1,4 +1,4 @@
-"""Whole modules kept by content: what the second compilation of the same module costs is a look.
+"""Whole modules kept by content: compiling the same module again only reads the store.
 
 The key names all that the result depends on: the module, the flags, iree-compile itself, the policy, and the keys of
 the kernels' compilations (``pipeline.key``), which name LLVM, Z3, the settings and the sources of this project.
@@ -10,11 +10,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.hooks.baseline import Comparison, Replace, Standing
+from verilocc_mlir.hooks.baseline import Comparison, Replace
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler
 from verilocc_mlir.hooks.iree_result import IreeKernel
 from verilocc_mlir.hooks.kernels import Kernels, KernelSource
@@ -22,6 +24,8 @@ from verilocc_mlir.hooks.vmfb import accounted
 from verilocc_mlir.pipeline.key import Keys
 
 _MODULE, _INDEX = "module.vmfb", "kernels.json"
+_PLAIN = ("executable", "proved", "reason", "declined")
+"""Attributes of a kernel that the index has as they are."""
 
 
 class KeptModules:
@@ -50,7 +54,7 @@ class KeptModules:
         try:
             kernels = tuple(_read(row, parts, n) for n, row in enumerate(json.loads(parts[_INDEX])))
             faults = accounted(parts[_MODULE], {k.executable: k.code_object for k in kernels})
-        except (VeriloccError, KeyError, TypeError, ValueError):  # whole, but not what this version keeps
+        except (VeriloccError, KeyError, TypeError, ValueError):  # an entry of another version
             return None
         return None if faults else (parts[_MODULE], kernels)
 
@@ -78,36 +82,25 @@ def _bytes(kernel: IreeKernel) -> dict[str, bytes]:
 
 
 def _index(kernel: IreeKernel) -> dict[str, Any]:
-    compared = {
-        side: {n: s.to_data() for n, s in getattr(kernel.comparison, side).items()} for side in ("ours", "theirs")
-    }
     return {
-        "executable": kernel.executable,
-        "proved": kernel.proved,
-        "reason": kernel.reason,
-        "declined": kernel.declined,
+        **{name: getattr(kernel, name) for name in _PLAIN},
         "source": None if kernel.source is None else {**asdict(kernel.source), "ir": ""},
-        "comparison": {**compared, "reason": kernel.comparison.reason},
+        "comparison": msgspec.to_builtins(kernel.comparison),
     }
 
 
 def _read(row: dict[str, Any], parts: dict[str, bytes], number: int) -> IreeKernel:
     own = parts[f"{number}.own"]
-    comparison: dict[str, Any] = row["comparison"]
-    ours, theirs = ({n: Standing(**s) for n, s in comparison[side].items()} for side in ("ours", "theirs"))
     source: dict[str, Any] | None = row["source"]
     if source is not None:
         source |= {"ir": parts[f"{number}.ir"], "llc_options": tuple(source["llc_options"])}
-    kernel = IreeKernel(
-        executable=row["executable"],
-        proved=row["proved"],
-        reason=row["reason"],
+    return IreeKernel(
+        **{name: row[name] for name in _PLAIN},
         code_object=parts.get(f"{number}.object", own),
         own=own,
         report=json.loads(parts[f"{number}.report"]),
         before=parts[f"{number}.before"].decode(),
         after=parts[f"{number}.after"].decode(),
-        declined=row["declined"],
         source=None if source is None else KernelSource(**source),
+        comparison=msgspec.convert(row["comparison"], Comparison),
     )
-    return replace(kernel, comparison=Comparison(ours, theirs, comparison["reason"]))

@@ -8,7 +8,7 @@ from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline.settings import DEFAULT_ALLOCATOR, Settings
-from verilocc_mlir.remote.kept import remote_allocator
+from verilocc_mlir.remote.cached_allocator import remote_allocator
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.drivers.job import split_target_id
 
@@ -17,7 +17,6 @@ def allocators_of(settings: Settings, remote: Callable[[Settings], Allocator] | 
     """The allocators to try, in their order: the server's where one is named, then the local one; none for LLVM's.
 
     Args:
-        settings: what is asked for.
         remote: makes the allocator of the server; None: one whose channel this process keeps.
 
     Raises:
