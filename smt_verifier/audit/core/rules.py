@@ -48,6 +48,8 @@ class Complaint(NamedTuple):
     operand: int = -1
 
 
+_SPLIT = ("lr-split",)
+"""What LLVM 24 writes on the copies of a live range that it splits (SplitKit.cpp); only allocation asks for it."""
 _OF_REGISTERS = frozenset({"register-class", "tied-operand", "width", "fixed-register"})
 
 
@@ -242,7 +244,8 @@ class MachineRules:
         if slot is not None and _is_special(slot.register):
             # The lowering of scalar spills uses M0 and EXEC itself (SIRegisterInfo::spillSGPR).
             yield Complaint("register-class", f"{slot.register} is no register that is spilled")
-        if (post.flags and acts_alone(post)) or marks(post):
+        flags = () if post.opcode == "COPY" and post.flags == _SPLIT else post.flags
+        if (flags and acts_alone(post)) or marks(post):
             yield Complaint("instruction-flags", f"{post} was added with flags or marks")
         if not acts_alone(post):
             originals = self.originals.get(operation_name(post), ()) if is_pure(post) else ()
