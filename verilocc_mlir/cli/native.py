@@ -35,9 +35,24 @@ def native_kernels(
         return iree_kernels(source, settings.cpu, find_iree_compile(), flags=flags, progress=progress)
     if flags:
         raise click.UsageError("flags after -- are for iree-compile: they go with a .mlir file")
+    if source.is_dir():
+        return _of_triton(source, settings, progress)
     from verilocc_mlir.pipeline.native import llc_kernel
 
     try:
         return [llc_kernel(source.read_bytes(), path, settings)]
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=path) from error
+
+
+def _of_triton(folder: Path, settings: Settings, progress: Callable[[str], None]) -> Sequence[NativeKernel]:
+    from verilocc_mlir.hooks.triton.native import cached_kernels, triton_kernels
+
+    kernels = cached_kernels(folder)
+    processors = sorted({kernel.cpu for kernel in kernels})
+    if not settings.cpu and len(processors) > 1:
+        raise click.UsageError(f"{folder} has kernels for {', '.join(processors)}: choose with -mcpu")
+    chosen = tuple(kernel for kernel in kernels if kernel.cpu == (settings.cpu or processors[0]))
+    if not chosen:
+        raise InputError(f"its kernels are for {', '.join(processors)}, not for {settings.cpu}", where=str(folder))
+    return tuple(triton_kernels(chosen, settings, progress=progress))

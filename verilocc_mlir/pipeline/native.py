@@ -1,13 +1,14 @@
 """Audits of what a compiler ships: each phase before and after, in one compilation that nothing stopped and resumed.
 
 In such a compilation LLVM knows more than its text says: that lanes of a register are undefined at a single use. An
-allocation that uses this looks wrong in the text. So where values are all that is wrong, the compiler allocates the
-printed text once more. If that is proved, or if the compiler cannot do it, the answer is *unknown* with this reason.
+allocation that uses this looks wrong in the text. So where values and liveness are all that is wrong, the compiler
+allocates the printed text once more. If that is proved, or if the compiler cannot do it, the answer is *unknown* with
+this reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from smt_verifier.audit import AuditReport, Finding, FunctionAudit
@@ -23,6 +24,9 @@ from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 from verilocc_mlir.version import __version__
+
+_OF_LANES = frozenset({"value", "early-clobber", "kill-flag", "dead-flag", "live-in"})
+"""Rules that are broken where a lane is read that is live in the printed text and was not in the compilation."""
 
 Reallocate = Callable[[str, str], str]
 """From a phase's name and the text before it to the text after it, allocated by the same compiler."""
@@ -100,7 +104,7 @@ def _of_what_ships(pair: AuditedPair, kernel: NativeKernel) -> AuditedPair:
 
 def _lost_lanes_unknown(pair: AuditedPair, kernel: NativeKernel, judge: Judge) -> AuditedPair:
     """The pair with what may come from lost lanes unknown instead of refuted."""
-    suspects = {f.function for f in pair.report.functions if _is_about_values(f)}
+    suspects = {f.function for f in pair.report.functions if _may_be_lost_lanes(f)}
     if not suspects:
         return pair
     if kernel.reallocate is None:
@@ -118,10 +122,10 @@ def _lost_lanes_unknown(pair: AuditedPair, kernel: NativeKernel, judge: Judge) -
     return replace(pair, report=AuditReport(functions))
 
 
-def _is_about_values(function: FunctionAudit) -> bool:
-    """Whether values are all that is wrong in it."""
+def _may_be_lost_lanes(function: FunctionAudit) -> bool:
+    """Whether all that is wrong in it would be right if some lanes were undefined where they are read."""
     wrong = [f for f in function.findings if f.outcome is Outcome.REFUTED]
-    return function.outcome is Outcome.REFUTED and all(f.rule == "value" for f in wrong)
+    return function.outcome is Outcome.REFUTED and all(f.rule in _OF_LANES for f in wrong)
 
 
 def _unknown(function: FunctionAudit, reason: str) -> FunctionAudit:
@@ -156,18 +160,25 @@ def direct_kernel(compiler: StagedCompiler, source: Listing, ir: str, stem: str)
         source: the kernel as it was given; ``ir`` is that as this LLVM takes it.
         stem: begins the names of the texts.
     """
-    phases = tuple(named(stem, phase, *texts) for phase, *texts in _direct_phases(compiler, ir))
+    phases = native_phases(
+        stem,
+        lambda phase: compiler.direct_before(ir, PHASES[phase]),
+        lambda phase: compiler.direct_after(ir, PHASES[phase]),
+    )
     return NativeKernel(
         stem, compiler.options.cpu, compiler.toolchain.version_text, "greedy", phases, source,
         lambda phase, before: compiler.llvm_allocate(before, PHASES[phase]),
     )  # fmt: skip
 
 
-def _direct_phases(compiler: StagedCompiler, ir: str) -> Iterator[tuple[str, str, str]]:
-    for phase, number in PHASES.items():
-        before = compiler.direct_before(ir, number)
-        if phase != "wwm" or has_wwm_registers(before):
-            yield phase, before, compiler.direct_after(ir, number)
+def native_phases(stem: str, before: Callable[[str], str], after: Callable[[str], str]) -> tuple[Sides, ...]:
+    """Both texts of each phase that a kernel has, from a compiler that prints them by the phase's name."""
+    phases: list[Sides] = []
+    for phase in PHASES:
+        text = before(phase)
+        if phase != "wwm" or has_wwm_registers(text):
+            phases.append(named(stem, phase, text, after(phase)))
+    return tuple(phases)
 
 
 def named(stem: str, phase: str, before: str, after: str) -> Sides:

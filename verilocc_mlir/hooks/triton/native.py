@@ -1,9 +1,8 @@
 """The register allocation in Triton's own code objects, from the folder where Triton keeps them.
 
-Triton keeps each kernel's LLVM IR (``.llir``), its options (``.json``) and its assembly (``.amdgcn``). The LLVM inside
-``libtriton`` compiles the IR again here and prints the text before and after each phase. Triton 3.9 compiles with
-another library, ``libtriton_amd_codegen``, which cannot be stopped between passes. So the assembly of both is compared:
-what is audited counts for the kernel in the folder only if every instruction is the same.
+Triton keeps each kernel's LLVM IR (``.llir``), its options (``.json``) and its assembly (``.amdgcn``). The library
+that made the assembly compiles the IR again here and prints the text before and after each phase (``codegen``). What is
+audited counts for the kernel in the folder only if the library makes the same instructions again.
 """
 
 from __future__ import annotations
@@ -11,18 +10,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.pipeline.native import NativeKernel, direct_kernel
+from verilocc_mlir.hooks.triton.codegen import compiled, version
+from verilocc_mlir.mir.stages import stop_before
+from verilocc_mlir.pipeline.native import PHASES, NativeKernel, native_phases
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.audit import Listing
-from verilocc_mlir.toolchain.choice import ToolchainChoice
-from verilocc_mlir.toolchain.choose import choose_tools
-from verilocc_mlir.toolchain.drivers.job import CompileOptions
-from verilocc_mlir.toolchain.staged import StagedCompiler
 
 _COMMENT = re.compile(r";.*")
 
@@ -84,21 +81,29 @@ def _cached(path: Path) -> CachedKernel | None:
 def triton_kernels(
     kernels: tuple[CachedKernel, ...], settings: Settings, *, progress: Callable[[str], None] = lambda _: None
 ) -> Iterator[NativeKernel]:
-    """Each kernel as the LLVM inside libtriton allocates it.
+    """Each kernel as Triton's compiler allocates it.
 
     Raises:
-        InputError: a kernel cannot be read, or is rejected. ToolchainError: there is no Triton, or its LLVM failed.
+        InputError: a kernel cannot be read. ToolchainError: there is no Triton, or its compiler failed.
     """
-    tools = choose_tools(ToolchainChoice.TRITON)
+    compiler = version()
     for cached in kernels:
         progress(f"{cached.stem} ({cached.cpu})")
         ir = cached.text(".llir")
-        extra = ("-fp-contract=fast",) if cached.fp_fusion else ()
-        options = CompileOptions(cached.cpu, timeout=settings.tool_seconds, extra=extra, input_name=str(cached.stem))
-        compiler = StagedCompiler(tools, options)
-        kernel = direct_kernel(compiler, Listing(f"{cached.stem}.llir", ir), ir, cached.stem.name)
-        ours, theirs = instructions(compiler.direct(ir, "asm").decode()), instructions(cached.text(".amdgcn"))
-        yield kernel if ours == theirs else replace(kernel, unlike=_difference(ours, theirs))
+
+        def text(*options: str, cached: CachedKernel = cached, ir: str = ir) -> str:
+            where, seconds = f"{cached.stem}.llir", settings.tool_seconds
+            return compiled(ir, cached.cpu, options, fp_fusion=cached.fp_fusion, seconds=seconds, where=where)
+
+        phases = native_phases(
+            cached.stem.name,
+            lambda phase, text=text: text(stop_before(PHASES[phase])),
+            lambda phase, text=text: text(f"-stop-after=virtregrewriter,{PHASES[phase].value}"),
+        )
+        again, kept = instructions(text()), instructions(cached.text(".amdgcn"))
+        source = Listing(f"{cached.stem}.llir", ir)
+        unlike = "" if again == kept else _difference(again, kept)
+        yield NativeKernel(cached.stem.name, cached.cpu, compiler, "greedy", phases, source, unlike=unlike)
 
 
 def instructions(assembly: str) -> list[str]:
@@ -107,9 +112,9 @@ def instructions(assembly: str) -> list[str]:
     return [line for line in lines if line and (not line.startswith(".") or line.endswith(":"))]
 
 
-def _difference(ours: list[str], theirs: list[str]) -> str:
-    unequal = sum(a != b for a, b in zip(ours, theirs, strict=False)) + abs(len(ours) - len(theirs))
+def _difference(again: list[str], kept: list[str]) -> str:
+    unequal = sum(a != b for a, b in zip(again, kept, strict=False)) + abs(len(again) - len(kept))
     return (
-        f"what was audited is not the code in the folder: libtriton's LLVM makes {len(ours)} lines of assembly, the "
-        f"folder has {len(theirs)}, and {unequal} differ (Triton compiles with another LLVM, or a hook replaced it)"
+        f"what was audited is not the code in the folder: of its IR Triton's compiler makes {len(again)} lines of "
+        f"assembly, the folder has {len(kept)}, and {unequal} differ (made by another Triton, a hook or an override)"
     )
