@@ -5,6 +5,7 @@ Kernels: ``$VERILOCC_KERNELS``, else ``../shared/kernels``, else the ten of exam
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,6 +25,17 @@ collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else
 _NUMBERS = count()
 TOGETHER = ("tests/model", "tests/ray_cluster", "tests/service", "tests/target")
 """Packages whose tests share what takes long: a model that is trained, a cluster, a server, the tables of LLVM."""
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now lives to the end, Torch and ten thousand tests: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Libraries that look for leaks at the end find none."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

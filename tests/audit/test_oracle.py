@@ -27,7 +27,7 @@ SEEDED = [
     "changed immediate", "changed opcode", "inverted branch", "deleted instruction", "duplicated instruction",
 ]  # fmt: skip
 TOLD_QUICKLY = (
-    "lost back-edge copy", "wrong copy", "moved under a narrower EXEC", "clobbered by a call", "inverted branch",
+    "wrong copy", "moved under a narrower EXEC", "clobbered by a call", "inverted branch",
 )  # fmt: skip
 
 
@@ -146,6 +146,7 @@ def spilling() -> Subject:
     return next(s for s in samples() if any(i.opcode == "SI_SPILL_V32_SAVE" for _, i in s.lines))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -57,6 +57,7 @@ def price(problem: AllocationProblem, registers: tuple[str, ...]) -> Price:
     return price_of(table, cells_of(table, form.permuted(registers)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "phase"), few(KERNELS[1:], KERNELS))
 def test_the_cheapest_of_the_samples_is_proposed_and_proved(random_model: Path, name: str, phase: Phase) -> None:
     problem, _ = answered(name, phase)

@@ -201,6 +201,7 @@ CHANGED = Settings(
 )
 
 
+@pytest.mark.usefixtures("machine_verifier")
 @pytest.mark.parametrize("name", [field.name for field in fields(Settings)])
 def test_every_setting_that_can_change_a_result_changes_its_key(name: str, toolchain: Toolchain) -> None:
     assert getattr(CHANGED, name) != getattr(Settings(), name)

@@ -155,6 +155,7 @@ def test_llvms_placement_names_the_registers_of_its_text() -> None:
     assert all(point in rows for point in defined if point not in dead)
 
 
+@pytest.mark.long
 def test_moves_are_those_of_the_text() -> None:
     done, recording = tight()
     record = recording.phases[-1]
