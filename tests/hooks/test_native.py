@@ -134,3 +134,64 @@ def test_wrong_input_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[
     pytest.importorskip("iree.compiler", reason="iree-base-compiler is not installed")
     assert run(["audit", "--native", str(module), "-mcpu=gfx942"]) == 2
     assert f"{module}:1" in capsys.readouterr().err
+
+
+class TestTriton:
+    """Triton's cache folder, filled by Triton alone."""
+
+    @pytest.fixture
+    def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        triton = pytest.importorskip("triton", reason="triton is not installed")
+        pytest.importorskip("triton.backends.amd.compiler", reason="this triton has no AMD back end")
+        from triton_builders import build_sum
+
+        folder = tmp_path / "cache"
+        with triton.knobs.cache.scope():
+            triton.knobs.cache.dir = str(folder)
+            for target in ("gfx942", "gfx1100"):
+                build_sum(target)
+        return folder
+
+    def test_what_triton_ships_is_proved_for_the_code_that_it_kept(
+        self, cache: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for cpu in ("gfx942", "gfx1100"):
+            assert run(["audit", "--native", str(cache), f"-mcpu={cpu}"]) == 0
+            shown = capsys.readouterr().out
+            assert ", SGPR: proved, " in shown
+            assert ", VGPR: proved, " in shown
+        assert run(["audit", "--native", str(cache)]) == 2
+        assert "choose with -mcpu" in capsys.readouterr().err
+        assert run(["audit", "--native", str(cache), "-mcpu=gfx90a"]) == 2
+        assert "its kernels are for gfx1100, gfx942, not for gfx90a" in capsys.readouterr().err
+
+    def test_other_code_in_the_folder_is_not_what_was_audited(
+        self, cache: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for path in cache.rglob("*.amdgcn"):
+            path.write_text(path.read_text().replace("s_endpgm", "s_nop 0\n\ts_endpgm"))
+        assert run(["audit", "--native", str(cache), "-mcpu=gfx942"]) == 3
+        assert "what was audited is not the code in the folder" in capsys.readouterr().out
+
+    def test_an_llvm_that_ends_is_one_error_and_the_next_one_works(
+        self, cache: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        kernel = next(cache.rglob("*.llir"))
+        text = kernel.read_text()
+        kernel.write_text(text.replace("ret void", "ret i32 nothing"))
+        cpu = json.loads(kernel.with_suffix(".json").read_text())["target"]["arch"]
+        command = ["audit", "--native", str(kernel.parent), f"-mcpu={cpu}"]
+        assert run(command) == 2
+        assert "Triton's compiler" in capsys.readouterr().err
+        kernel.write_text(text)
+        assert run(command) == 0
+
+    def test_a_bad_cache_is_one_error(self, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        options = next(cache.rglob("*.llir")).with_suffix(".json")
+        for text in ("{", "[]", '{"target": {}}', ""):
+            options.write_text(text)
+            assert run(["audit", "--native", str(cache), "-mcpu=gfx942"]) == 2
+            assert f"{options}: not a kernel's options" in capsys.readouterr().err
+        (tmp_path / "empty").mkdir()
+        assert run(["audit", "--native", str(tmp_path / "empty")]) == 2
+        assert "no kernel of Triton's" in capsys.readouterr().err

@@ -35,6 +35,8 @@ from verilocc_mlir.toolchain.metadata import compare_metadata, read_code_object 
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 backends = importlib.import_module("triton.backends.compiler")
+triton_builders = importlib.import_module("triton_builders")
+gpu, build_sum, scaled_sum = triton_builders.gpu, triton_builders.build_sum, triton_builders.scaled_sum
 triton_kernels = importlib.import_module("triton_kernels")
 knobs = triton.knobs
 tl: Any = triton.language
@@ -50,10 +52,6 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     hook.uninstall()
 
 
-def gpu(target: str) -> Any:
-    return backends.GPUTarget("hip", target, 64 if target.startswith("gfx9") else 32)
-
-
 def smallest(kernel: str) -> Any:
     """The configuration of a kernel that takes the fewest registers."""
     found = [v for v in triton_kernels.variants() if v.kernel.fn.__name__ == kernel]
@@ -63,19 +61,6 @@ def smallest(kernel: str) -> Any:
 
 def build(variant: Any, target: str, **options: Any) -> Any:
     return triton.compile(variant.source(), target=gpu(target), options={**variant.options, **options})
-
-
-@triton.jit
-def scaled_sum(x_ptr, y_ptr, size, scale, BLOCK: tl.constexpr):  # pyright: ignore[reportInvalidTypeForm]
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    total = tl.load(x_ptr + offsets) * scale + tl.load(y_ptr + offsets)
-    tl.store(y_ptr + offsets, total, mask=offsets < size)
-
-
-def build_sum(target: str = "gfx942", block: int = 256, **options: Any) -> Any:
-    signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "size": "i32", "scale": "fp32", "BLOCK": "constexpr"}
-    source = triton.compiler.ASTSource(scaled_sum, signature, {"BLOCK": block})
-    return triton.compile(source, target=gpu(target), options=options)
 
 
 def unexplained(ours: Any, theirs: Any) -> list[str]:

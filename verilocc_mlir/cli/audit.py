@@ -52,7 +52,7 @@ prints on the way to the code that it ships.
     "--native",
     default="",
     metavar="PATH",
-    help="Audit every kernel of a module (.mlir: IREE's compiler) or a file (.ll, .bc: llc), allocated without a stop.",
+    help="Audit what ships: of a Triton cache folder, a module (.mlir: IREE's compiler), or a file (.ll, .bc: llc).",
 )
 @click.option(
     "--regalloc",
