@@ -32,7 +32,7 @@ _HINT = "audit the kernel's IR with an llc: verilocc audit --native KERNEL.ll"
 
 
 def compiled(ir: str, cpu: str, options: tuple[str, ...], *, fp_fusion: bool, seconds: float, where: str) -> str:
-    """What Triton's compiler makes of a kernel with options of LLVM's, such as ``-stop-before=greedy,0``.
+    """What Triton's compiler makes of a kernel with options of LLVM's, such as those of ``mir.stages``.
 
     Args:
         ir: the kernel's LLVM IR as Triton keeps it.
