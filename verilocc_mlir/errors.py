@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     REFUTED = 1
     BAD_INPUT = 2
     UNKNOWN = 3
+    WORSE = 4
     INTERRUPTED = 130
 
 

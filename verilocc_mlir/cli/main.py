@@ -37,6 +37,7 @@ _COMMANDS = {
     "recheck": "recheck",
     "cost": "cost",
     "compare": "cost",
+    "gate": "gate",
     "serve": "serve",
     "corpus": "corpus",
     "train": "train",

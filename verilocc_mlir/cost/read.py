@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verilocc_mlir.cost.assembly import Function, named_target, parse_assembly, parse_disassembly
-from verilocc_mlir.cost.figures import Figures, work_group
+from verilocc_mlir.cost.figures import Figures, figures_of_text, work_group
 from verilocc_mlir.cost.model import CostedFile, costs
 from verilocc_mlir.cost.trips import IrLoop, parse_loops
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
@@ -20,7 +20,7 @@ from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, split_target_id
-from verilocc_mlir.toolchain.elf import read_elf
+from verilocc_mlir.toolchain.elf import ElfImage, read_elf
 from verilocc_mlir.toolchain.find import INSTALL_HINT, LlvmTools
 from verilocc_mlir.toolchain.inputs import named_processors
 from verilocc_mlir.toolchain.metadata import KernelMetadata, read_code_object
@@ -69,17 +69,9 @@ def cost_of_file(data: bytes, path: str, options: ReadOptions | None = None) -> 
         ToolchainError: a tool that is needed is missing or fails; no AMDGPU ELF file.
     """
     settings = options or ReadOptions()
-    if not data.strip():
-        raise InputError("the input is empty", where=path)
     if data.startswith(_ELF):
         return _code_object(data, path, settings)
-    for magic, name in _NOT_TAKEN.items():
-        if data.startswith(magic):
-            raise InputError(f"this is {name}", where=path, hint=_HINT)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"this is not text: byte {error.start} is not UTF-8", where=path, hint=_HINT) from error
+    text = _text(data, path)
     if re.match(r"(?:\s*#.*\n)*\s*---(?: \||\n)", text):
         return _machine_ir(text, path, settings)
     if ".amdgcn_target" in text:
@@ -88,6 +80,24 @@ def cost_of_file(data: bytes, path: str, options: ReadOptions | None = None) -> 
         raise InputError("this is LLVM IR, which has no registers yet", where=path, hint=_HINT)
     message = "this is neither AMDGPU assembly (it names no .amdgcn_target) nor machine IR"
     raise InputError(message, where=path, hint=_HINT)
+
+
+def kernel_figures(data: bytes, path: str) -> tuple[Target, dict[str, Figures]]:
+    """What the metadata of a code object or of llc's assembly says of its kernels, by name. No tool is run.
+
+    Raises:
+        InputError: it is neither, is truncated, or is for a target that is not known.
+        UnsupportedError: it is for a wave size that is not known.
+    """
+    options = ReadOptions()
+    if data.startswith(_ELF):
+        _, gpu, figures = _opened(data, path, options)
+        return gpu, figures
+    text = _text(data, path)
+    if ".amdgcn_target" not in text:
+        raise InputError("this is neither a code object nor AMDGPU assembly", where=path)
+    gpu = _target_of_assembly(text, path, options)
+    return gpu, {name: figures for name, figures in figures_of_text(text, gpu).items() if figures.is_kernel}
 
 
 def loops_of_ir(text: str, toolchain: LlvmTools, *, where: str, timeout: float) -> dict[str, tuple[IrLoop, ...]]:
@@ -104,16 +114,34 @@ def loops_of_ir(text: str, toolchain: LlvmTools, *, where: str, timeout: float) 
     return parse_loops(run.stderr)
 
 
-def _assembly(text: str, path: str, options: ReadOptions) -> CostedFile:
+def _text(data: bytes, path: str) -> str:
+    if not data.strip():
+        raise InputError("the input is empty", where=path)
+    for magic, name in _NOT_TAKEN.items():
+        if data.startswith(magic):
+            raise InputError(f"this is {name}", where=path, hint=_HINT)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"this is not text: byte {error.start} is not UTF-8", where=path, hint=_HINT) from error
+
+
+def _target_of_assembly(text: str, path: str, options: ReadOptions) -> Target:
     gpu = _target(named_target(text), path, options)
     if gpu.major >= 10 and re.search(r"^\s*\.amdhsa_wavefront_size32 0\b", text, re.MULTILINE):
         raise _other_wave(gpu, path)
+    return gpu
+
+
+def _assembly(text: str, path: str, options: ReadOptions) -> CostedFile:
+    gpu = _target_of_assembly(text, path, options)
     functions = parse_assembly(text, gpu, where=path)
     loops, llvm, notes = _given_loops(options)
     return _result(path, "assembly", gpu, llvm, functions, loops, notes)
 
 
-def _code_object(data: bytes, path: str, options: ReadOptions) -> CostedFile:
+def _opened(data: bytes, path: str, options: ReadOptions) -> tuple[ElfImage, Target, dict[str, Figures]]:
+    """A code object, what it is for, and what its metadata says of its kernels."""
     try:
         image = read_elf(data)
         metadata = read_code_object(image)
@@ -122,6 +150,11 @@ def _code_object(data: bytes, path: str, options: ReadOptions) -> CostedFile:
     gpu = _target(image.machine, path, options)
     if any(k.wavefront_size not in (0, gpu.wave_size) for k in metadata.kernels.values()):
         raise _other_wave(gpu, path)
+    return image, gpu, {name: _figures(kernel) for name, kernel in metadata.kernels.items()}
+
+
+def _code_object(data: bytes, path: str, options: ReadOptions) -> CostedFile:
+    image, gpu, figures = _opened(data, path, options)
     names = [s.name for s in image.symbols.values() if s.kind == "STT_FUNC" and s.defined]
     if not names:
         raise InputError("the code object has no function", where=path)
@@ -130,7 +163,6 @@ def _code_object(data: bytes, path: str, options: ReadOptions) -> CostedFile:
         raise ToolchainError(f"llvm-objdump was not found {toolchain.place}", where=path, hint=INSTALL_HINT)
     command = [toolchain.objdump, "-d", f"--mcpu={gpu.name}", "-"]
     disassembly = run_tool(command, stdin=data, timeout=options.timeout, stage="disassemble", where=path)
-    figures = {name: _figures(kernel) for name, kernel in metadata.kernels.items()}
     functions = parse_disassembly(disassembly.stdout.decode(), gpu, figures, names, where=path)
     loops, _, notes = _given_loops(options)
     return _result(path, "code object", gpu, toolchain.version_text, functions, loops, notes)

@@ -38,6 +38,7 @@ _COMPANIONS = {
     "readelf": "llvm-readelf",
     "mc": "llvm-mc",
     "irlink": "llvm-link",
+    "cxxfilt": "llvm-cxxfilt",
 }
 
 
@@ -78,6 +79,7 @@ class LlvmTools:
     readelf: Path | None = None
     mc: Path | None = None
     irlink: Path | None = None
+    cxxfilt: Path | None = None
     rejected: tuple[Candidate, ...] = ()
 
     @property

@@ -9,59 +9,47 @@ evaluated, with too little information to decide.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from smt_verifier.audit import RULES, Finding, FunctionAudit
 from smt_verifier.audit.core.report import FAULTS, Fact
 from smt_verifier.audit.wording import details
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.report.audit.rules import rule_text
+from verilocc_mlir.report.sarif import as_text, log, uri
 from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
-
-SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 
 
 def to_sarif(run: AuditRun) -> str:
-    return json.dumps(to_sarif_data(run), indent=2, ensure_ascii=False) + "\n"
+    return as_text(to_sarif_data(run))
 
 
 def to_sarif_data(run: AuditRun) -> dict[str, Any]:
     listings = {t.path: t for p in run.pairs for t in (p.before, p.after)}
-    return {
-        "$schema": SCHEMA_URI,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {"driver": {"name": "verilocc", "version": run.version, "rules": [_rule(r) for r in RULES]}},
-                "invocations": [{"executionSuccessful": True, "exitCode": int(run.exit_code)}],
-                "artifacts": [_artifact(t) for t in listings.values()],
-                "columnKind": "unicodeCodePoints",
-                "results": [_result(p, f, finding) for p, f, finding in run.findings()],
-                "properties": {
-                    "target": run.target,
-                    "outcome": str(run.outcome),
-                    "verdicts": [
-                        {
-                            "function": f.function,
-                            "phase": p.phase,
-                            "outcome": str(f.outcome),
-                            "faults": [str(kind) for kind in f.faults],
-                            "obligations": f.obligations,
-                            "literalGoals": f.goals.literal,
-                            "decidedGoals": f.goals.decided,
-                            "ruleChecks": f.rule_checks,
-                        }
-                        for p in run.pairs
-                        for f in p.report.functions
-                    ],
-                },
-            }
-        ],
-    }
+    verdicts = [
+        {
+            "function": f.function,
+            "phase": p.phase,
+            "outcome": str(f.outcome),
+            "faults": [str(kind) for kind in f.faults],
+            "obligations": f.obligations,
+            "literalGoals": f.goals.literal,
+            "decidedGoals": f.goals.decided,
+            "ruleChecks": f.rule_checks,
+        }
+        for p in run.pairs
+        for f in p.report.functions
+    ]
+    return log(
+        run.version,
+        [_rule(r) for r in RULES],
+        int(run.exit_code),
+        artifacts=[_artifact(t) for t in listings.values()],
+        columnKind="unicodeCodePoints",
+        results=[_result(p, f, finding) for p, f, finding in run.findings()],
+        properties={"target": run.target, "outcome": str(run.outcome), "verdicts": verdicts},
+    )
 
 
 def _rule(rule: str) -> dict[str, Any]:
@@ -79,17 +67,12 @@ def _rule(rule: str) -> dict[str, Any]:
 
 def _artifact(listing: Listing) -> dict[str, Any]:
     return {
-        "location": {"uri": _uri(listing.path)},
+        "location": {"uri": uri(listing.path)},
         "hashes": {"sha-256": listing.sha256},
         "length": len(listing.text.encode()),
         "mimeType": "text/plain",
         "encoding": "UTF-8",
     }
-
-
-def _uri(path: str) -> str:
-    pure = Path(path)
-    return pure.as_uri() if pure.is_absolute() else quote(pure.as_posix())
 
 
 def _result(pair: AuditedPair, function: FunctionAudit, finding: Finding) -> dict[str, Any]:
@@ -124,7 +107,7 @@ def _result(pair: AuditedPair, function: FunctionAudit, finding: Finding) -> dic
 
 
 def _location(listing: Listing, line: int, text: str, function: str = "", message: str = "") -> dict[str, Any]:
-    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(listing.path)}}
+    physical: dict[str, Any] = {"artifactLocation": {"uri": uri(listing.path)}}
     if line:
         physical["region"] = {"startLine": line, **({"snippet": {"text": text}} if text else {})}
     location: dict[str, Any] = {"physicalLocation": physical}

@@ -1,0 +1,120 @@
+"""``verilocc gate``: kernels of now against a baseline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich_click import RichCommand
+
+from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.output import check_writable, read, write
+from verilocc_mlir.errors import InputError
+
+if TYPE_CHECKING:
+    from verilocc_mlir.results.gate import Kernel
+
+_GROUPS: dict[str, Any] = {
+    "verilocc gate": [
+        {"name": "Baseline", "options": ["--baseline", "--update"]},
+        {"name": "What fails", "options": ["--tolerance", "--fail-on"]},
+        {"name": "Result", "options": ["--markdown", "--sarif", "--quiet"]},
+        {"name": "LLVM, for LLVM IR and for names", "options": ["--mcpu", "--mattr", "--llvm", "--tool-seconds"]},
+    ]
+}
+
+
+@click.command("gate", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATHS...")
+@click.option("--baseline", required=True, metavar="FILE", help="What the kernels took when it was written; JSON.")
+@click.option("--update", is_flag=True, help="Write the baseline anew, whatever is worse; the exit code is then 0.")
+@click.option(
+    "--tolerance",
+    "tolerances",
+    multiple=True,
+    metavar="LIST",
+    help="How much worse is no failure, e.g. vgprs=2,sgprs=5%,agprs=any. [default: not at all]",
+)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    type=click.Choice(["new", "vanished"]),
+    help="Kernels that are not in the baseline, or only there, fail too.",
+)
+@click.option(
+    "--markdown", default="", metavar="FILE", help="Write a summary for a pull request; - is standard output."
+)
+@click.option("--sarif", default="", metavar="FILE", help="Write SARIF 2.1.0, for code scanning.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing on standard output.")
+@click.option("--mcpu", "cpu", default="", metavar="CPU", help="For LLVM IR: target. [default: the IR's target-cpu]")
+@click.option("--mattr", "features", default="", metavar="LIST", help="For LLVM IR: features, as for llc.")
+@click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
+@click.option(
+    "--tool-seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="For one LLVM tool.",
+)
+def gate_command(
+    paths: tuple[Path, ...],
+    baseline: str,
+    update: bool,
+    tolerances: tuple[str, ...],
+    fail_on: tuple[str, ...],
+    markdown: str,
+    sarif: str,
+    quiet: bool,
+    cpu: str,
+    features: str,
+    llvm: Path | None,
+    tool_seconds: float,
+) -> int:
+    """Compare what kernels take with a baseline: registers, spills, waves, scratch, LDS, and whether they are proved.
+
+    PATHS are code objects (.hsaco, .co, .o), assembly (.s, .amdgcn, .rocmasm), reports of verilocc compile (.json),
+    LLVM IR (.ll, .llir, .bc; compiled by llc), and folders of all but IR, such as a cache of Triton's.
+
+    Exit codes: 0 nothing is worse, 4 a kernel is worse than the tolerances allow, 2 bad input or a failed tool.
+    """
+    from verilocc_mlir.pipeline.gate.compare import compare, read_tolerances
+    from verilocc_mlir.pipeline.gate.read import read_kernels
+    from verilocc_mlir.pipeline.settings import Settings
+    from verilocc_mlir.report.gate.markdown import to_markdown
+    from verilocc_mlir.report.gate.sarif import to_sarif
+    from verilocc_mlir.report.gate.text import to_text
+    from verilocc_mlir.results.documents.gate import to_json
+    from verilocc_mlir.results.gate import GateRun, Status
+    from verilocc_mlir.version import __version__
+
+    allowed = read_tolerances(",".join(tolerances))
+    for path in filter(None, (baseline if update else "", markdown, sarif)):
+        check_writable(path)
+    before = _baseline(baseline, update)
+    now = read_kernels(paths, Settings(cpu=cpu, features=features, llvm=llvm, tool_seconds=tool_seconds))
+    failing = frozenset((Status.WORSE, *map(Status, fail_on)))
+    run = GateRun(__version__, baseline, compare(before, now.kernels, allowed), failing, now.notes, update)
+    if update:
+        write(baseline, to_json(now.kernels, __version__).encode())
+    if markdown:
+        write(markdown, to_markdown(run).encode())
+    if sarif:
+        write(sarif, to_sarif(run).encode())
+    if not quiet:
+        click.echo(to_text(run), nl=False)
+    return int(run.exit_code)
+
+
+def _baseline(path: str, update: bool) -> tuple[Kernel, ...]:
+    """The kernels of the baseline; none where one is to be written in the place of nothing, or of something else."""
+    from verilocc_mlir.results.documents.gate import from_json
+
+    try:
+        if not Path(path).exists():
+            raise InputError("there is no such baseline", where=path, hint="--update writes it")
+        return from_json(read(path), path)
+    except InputError:
+        if update:
+            return ()
+        raise

@@ -1,0 +1,1 @@
+"""Kernels read from what compilers write, and compared with a baseline."""

@@ -1,0 +1,96 @@
+"""Kernels of now against those of a baseline: who is who, and what is worse by more than is tolerated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.results.gate import FIGURES, Change, Compared, Kernel, Status
+
+_RANK = {Outcome.PROVED: 0, Outcome.UNKNOWN: 1, None: 1, Outcome.INVALID: 2, Outcome.REFUTED: 2}
+"""A verdict is worse than one of a lower rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How much worse a figure may be: ``amount`` of its unit, or of a hundredth of the baseline's figure."""
+
+    amount: float = 0.0
+    percent: bool = False
+
+    def allows(self, before: int, worse_by: int) -> bool:
+        return worse_by <= (before * self.amount / 100 if self.percent else self.amount)
+
+
+def read_tolerances(text: str) -> dict[str, Tolerance]:
+    """``vgprs=2,sgprs=5%,agprs=any`` by figure.
+
+    Raises:
+        InputError: another form, or no such figure.
+    """
+    tolerances: dict[str, Tolerance] = {}
+    for word in filter(None, text.split(",")):
+        match = re.fullmatch(r"\s*(\w+)=(?:(any)|(\d+(?:\.\d+)?)(%?))\s*", word)
+        if match is None or match[1] not in FIGURES:
+            raise InputError(
+                f"{word!r} is no tolerance",
+                hint=f"FIGURE=NUMBER, FIGURE=NUMBER% or FIGURE=any, FIGURE one of {', '.join(FIGURES)}",
+            )
+        tolerances[match[1]] = Tolerance(inf if match[2] else float(match[3]), match[4] == "%")
+    return tolerances
+
+
+def compare(
+    baseline: Iterable[Kernel], current: Iterable[Kernel], tolerances: Mapping[str, Tolerance]
+) -> tuple[Compared, ...]:
+    """Every kernel of either side, gravest first."""
+    groups: dict[tuple[str, str], tuple[list[Kernel], list[Kernel]]] = {}
+    for side, kernels in enumerate((baseline, current)):
+        for kernel in kernels:
+            groups.setdefault((kernel.name, kernel.target), ([], []))[side].append(kernel)
+    rows = [
+        Compared(before, now, _changes(before, now, tolerances) if before and now else ())
+        for old, new in groups.values()
+        for before, now in _pairs(old, new)
+    ]
+    order = list(Status)
+    return tuple(sorted(rows, key=lambda row: (order.index(row.status), row.kernel.name, row.kernel.target)))
+
+
+def _pairs(old: list[Kernel], new: list[Kernel]) -> list[tuple[Kernel | None, Kernel | None]]:
+    """Kernels of one name and target, the most alike with each other; None where one is left over.
+
+    Triton compiles a kernel once for each set of constants, and nothing in the code says which is which.
+    """
+    by_likeness = sorted((_unlike(a, b), i, j) for i, a in enumerate(old) for j, b in enumerate(new))
+    old_free, new_free = dict(enumerate(old)), dict(enumerate(new))
+    pairs: list[tuple[Kernel | None, Kernel | None]] = []
+    for _, i, j in by_likeness:
+        if i in old_free and j in new_free:
+            pairs.append((old_free.pop(i), new_free.pop(j)))
+    return [*pairs, *((a, None) for a in old_free.values()), *((None, b) for b in new_free.values())]
+
+
+def _unlike(a: Kernel, b: Kernel) -> tuple[bool, int, int]:
+    differing = sum(getattr(a, figure) != getattr(b, figure) for figure in FIGURES)
+    return a.work_items != b.work_items, differing, abs(a.vgprs - b.vgprs)
+
+
+def _changes(before: Kernel, now: Kernel, tolerances: Mapping[str, Tolerance]) -> tuple[Change, ...]:
+    changes: list[Change] = []
+    for figure in FIGURES:
+        was, is_now = getattr(before, figure), getattr(now, figure)
+        if was is None or is_now is None or was == is_now:
+            continue
+        worse_by = was - is_now if figure == "waves" else is_now - was
+        beyond = worse_by > 0 and not tolerances.get(figure, Tolerance()).allows(was, worse_by)
+        changes.append(Change(figure, str(was), str(is_now), worse_by > 0, beyond))
+    if _RANK[before.verdict] != _RANK[now.verdict]:
+        worse = _RANK[now.verdict] > _RANK[before.verdict]
+        was, is_now = ("not stated" if kernel.verdict is None else str(kernel.verdict) for kernel in (before, now))
+        changes.append(Change("verdict", was, is_now, worse, worse))
+    return tuple(changes)

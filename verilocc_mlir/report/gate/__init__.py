@@ -1,0 +1,1 @@
+"""A gate's result as text, Markdown and SARIF."""

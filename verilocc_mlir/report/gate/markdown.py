@@ -1,0 +1,55 @@
+"""A gate's result as a comment on a pull request (GitHub's Markdown)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from verilocc_mlir.results.gate import FIGURES, Compared, GateRun, Status
+
+_SHOWN = {"vgprs": "VGPRs", "sgprs": "SGPRs", "waves": "Waves", "scratch_bytes": "Scratch", "lds_bytes": "LDS"}
+
+
+def to_markdown(run: GateRun) -> str:
+    """A verdict, a table of what makes the gate fail, and one of everything else that differs, folded."""
+    failing = [row for row in run.rows if run.fails(row)]
+    others = [row for row in run.rows if not run.fails(row) and row.status is not Status.SAME]
+    title = f"{len(failing)} of {len(run.rows)} kernels fail" if failing else "nothing is worse"
+    lines = [f"### Kernels: {title}", "", f"{run.summary[:1].upper()}{run.summary[1:]}."]
+    if failing:
+        lines += ["", *_table(failing)]
+    if others:
+        lines += [
+            "",
+            f"<details><summary>{len(others)} more that differ</summary>",
+            "",
+            *_table(others),
+            "",
+            "</details>",
+        ]
+    lines += [f"\n{note}." for note in run.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: Iterable[Compared]) -> Iterator[str]:
+    yield f"| Kernel | Target | | {' | '.join(_SHOWN.values())} | Also |"
+    yield f"|---|---|---|{'---:|' * len(_SHOWN)}---|"
+    for row in rows:
+        cells = [_code(row.kernel.demangled), row.kernel.target, row.status.value]
+        cells += [_figure(row, figure) for figure in _SHOWN]
+        also = [str(change) for change in row.changes if change.figure not in _SHOWN]
+        yield f"| {' | '.join([*cells, ', '.join(also)])} |"
+
+
+def _figure(row: Compared, figure: str) -> str:
+    assert figure in FIGURES
+    change = next((c for c in row.changes if c.figure == figure), None)
+    if change is not None:
+        text = f"{change.before} → {change.now}"
+        return f"**{text}**" if change.worse else text
+    value = getattr(row.kernel, figure)
+    return "" if value is None else str(value)
+
+
+def _code(name: str) -> str:
+    """As code; a table cell ends at a bar even there."""
+    return "`" + name.replace("`", "'").replace("|", "\\|") + "`"
