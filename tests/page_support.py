@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
+from verilocc_mlir.explain.boxes import Box, row_name
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
-from verilocc_mlir.report.page.boxes import Box, row_name
 from verilocc_mlir.target.registers import physical_register
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "base", "col", "source", "wbr"}

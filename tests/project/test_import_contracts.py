@@ -127,6 +127,7 @@ ARROWS = [
         "the client",
     ),
     ("verilocc_mlir/report/text.py", "import verilocc_mlir.allocators", "a report draws results"),
+    ("verilocc_mlir/explain/why.py", "import verilocc_mlir.toolchain.run", "explain reads texts and results"),
     ("verilocc_mlir/pipeline/recording.py", "import jinja2", "pages are drawn by report"),
     ("verilocc_mlir/pipeline/compile.py", "import grpc", "speak gRPC"),
     ("verilocc_mlir/pipeline/batch/run.py", "import verilocc_mlir.pipeline.batch.local", "a batch knows"),

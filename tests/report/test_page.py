@@ -20,13 +20,13 @@ from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.analysis.liveness import LaneSegments
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.cost.model import cost_of_assembly
+from verilocc_mlir.explain.boxes import assigned_boxes
+from verilocc_mlir.explain.follow import follow
+from verilocc_mlir.explain.pressure import at, demand, in_use, loops, peak, wave_steps
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.settings import Emit, Settings
-from verilocc_mlir.report.page.boxes import assigned_boxes
-from verilocc_mlir.report.page.follow import follow
 from verilocc_mlir.report.page.html import MAX_MOVES, safe_json, to_html
-from verilocc_mlir.report.page.pressure import at, demand, in_use, loops, peak, wave_steps
 from verilocc_mlir.report.page.verdicts import asked
 from verilocc_mlir.results.page import Action, CostRow, PageInput, PhaseRecord
 from verilocc_mlir.target.occupancy import waves_by_sgprs, waves_by_vectors

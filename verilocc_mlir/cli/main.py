@@ -38,6 +38,7 @@ _COMMANDS = {
     "cost": "cost",
     "compare": "cost",
     "gate": "gate",
+    "why": "why",
     "serve": "serve",
     "corpus": "corpus",
     "train": "train",

@@ -19,7 +19,7 @@ from verilocc_mlir.results.audit import AuditedPair, AuditRun, Listing
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, RegAlloc
-from verilocc_mlir.toolchain.inputs import load_input, named_processors
+from verilocc_mlir.toolchain.inputs import Input, load_input, named_processors
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
 from verilocc_mlir.version import __version__
@@ -107,25 +107,13 @@ def audit_llvm(
         InputError: unusable input or option. ToolchainError: llc is missing or failed. UnsupportedError: outside what
             this version handles.
     """
-    toolchain = choose_tools(settings.toolchain, settings.llvm)
-    kernel = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
-    gpu = target(kernel.cpu)
-    mattr = ",".join(filter(None, (settings.features, kernel.mattr)))
-    options = CompileOptions(
-        kernel.cpu, mattr, settings.opt_level, settings.verify is not False, settings.tool_seconds, input_name=path
-    )
-    compiler = StagedCompiler(toolchain, options)
-    judge = Judge(gpu, limits, record)
-    if kernel.kind == "mir":
-        pre = compiler.accept_mir(kernel.text, reprint=True)
-    else:
-        lowered = to_pre_ra(compiler, kernel.text)
-        pre = lowered.mir
-        if lowered.changes:
-            judge.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(lowered.changes)}")
+    staged = open_kernel(data, path, settings)
+    compiler, kernel = staged.compiler, staged.kernel
+    judge = Judge(target(kernel.cpu), limits, record)
+    judge.notes += staged.notes
     pairs: list[AuditedPair] = []
     try:
-        for phase, before, after in _phases(compiler, pre, regalloc):
+        for phase, before, after in llvm_phases(compiler, staged.pre, regalloc):
             names = [name(phase, side) if name else f"{path}.{phase}.{side}.mir" for side in ("before", "after")]
             sides = Sides(phase, Listing(names[0], before), Listing(names[1], after))
             made(sides)
@@ -138,10 +126,44 @@ def audit_llvm(
             raise
         judge.notes.append(f"the phases after {pairs[-1].phase} were not audited: {error}")
     source = Listing(path, kernel.text)
-    return AuditRun(__version__, toolchain.version_text, kernel.cpu, source, regalloc, tuple(pairs), tuple(judge.notes))
+    return AuditRun(
+        __version__, compiler.toolchain.version_text, kernel.cpu, source, regalloc, tuple(pairs), tuple(judge.notes)
+    )
 
 
-def _phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[tuple[str, str, str]]:
+@dataclass(frozen=True)
+class StagedKernel:
+    """A kernel as it enters the first phase of allocation (``pre``), and the LLVM that goes on from there."""
+
+    kernel: Input
+    compiler: StagedCompiler
+    pre: str
+    notes: tuple[str, ...]
+
+
+def open_kernel(data: bytes, path: str, settings: Settings) -> StagedKernel:
+    """LLVM IR, bitcode or pre-RA machine IR up to the first phase.
+
+    Raises:
+        InputError: unusable input or option. ToolchainError: llc is missing or failed. UnsupportedError: outside what
+            this version handles.
+    """
+    toolchain = choose_tools(settings.toolchain, settings.llvm)
+    kernel = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
+    target(kernel.cpu)
+    mattr = ",".join(filter(None, (settings.features, kernel.mattr)))
+    options = CompileOptions(
+        kernel.cpu, mattr, settings.opt_level, settings.verify is not False, settings.tool_seconds, input_name=path
+    )
+    compiler = StagedCompiler(toolchain, options)
+    if kernel.kind == "mir":
+        return StagedKernel(kernel, compiler, compiler.accept_mir(kernel.text, reprint=True), ())
+    lowered = to_pre_ra(compiler, kernel.text)
+    rewritten = f"IR of a newer LLVM; rewritten for this one: {', '.join(lowered.changes)}"
+    return StagedKernel(kernel, compiler, lowered.mir, (rewritten,) if lowered.changes else ())
+
+
+def llvm_phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[tuple[str, str, str]]:
     """Each phase's name and both its texts, made when they are asked for; ``all``: before the first and after the last,
     with what LLVM does in between.
     """

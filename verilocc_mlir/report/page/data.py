@@ -22,11 +22,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from verilocc_mlir.explain.boxes import Box, assigned_boxes, fixed_boxes, registers_of, row_name
+from verilocc_mlir.explain.follow import Followed, follow
+from verilocc_mlir.explain.pressure import demand, in_use, loops, peak, wave_steps
 from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.report.page.boxes import Box, assigned_boxes, fixed_boxes, registers_of, row_name
-from verilocc_mlir.report.page.follow import Followed, follow
 from verilocc_mlir.report.page.moves import MoveRow, move_rows
-from verilocc_mlir.report.page.pressure import demand, in_use, loops, peak, wave_steps
 from verilocc_mlir.results.page import PhaseRecord
 from verilocc_mlir.target.registers import (
     AGPR_BASE,

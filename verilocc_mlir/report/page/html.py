@@ -16,9 +16,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.explain.pressure import wave_steps
 from verilocc_mlir.report.page.data import Picture, picture
 from verilocc_mlir.report.page.moves import summary
-from verilocc_mlir.report.page.pressure import wave_steps
 from verilocc_mlir.report.page.verdicts import Asked, asked
 from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources
 from verilocc_mlir.results.page import CostRow, PageInput, PhaseRecord

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verilocc_mlir.analysis.cfg import control_flow
+from verilocc_mlir.explain.follow import TextMove
+from verilocc_mlir.explain.pressure import Curve, at
 from verilocc_mlir.problem.build import frequency
-from verilocc_mlir.report.page.follow import TextMove
-from verilocc_mlir.report.page.pressure import Curve, at
 from verilocc_mlir.results.page import Action, PhaseRecord
 
 TITLES = {

@@ -18,9 +18,9 @@ from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import lane_mask, virtual_classes
 from verilocc_mlir.analysis.liveness import Segment
 from verilocc_mlir.analysis.physical import physical_liveness
+from verilocc_mlir.explain.boxes import Box, boxes_of_runs
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
 from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.report.page.boxes import Box, boxes_of_runs
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.registers import Bank, physical_register, unit_bank
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.loops import find_loops
+from verilocc_mlir.explain.boxes import Box
 from verilocc_mlir.mir.model import MachineFunction
-from verilocc_mlir.problem.model import AllocationProblem
-from verilocc_mlir.report.page.boxes import Box
+from verilocc_mlir.problem.model import AllocationProblem, LiveRange
 from verilocc_mlir.target.occupancy import waves_by_sgprs, waves_by_vectors
+from verilocc_mlir.target.registers import BANK_BASE, Bank
 from verilocc_mlir.target.targets import Target
 
 Curve = list[tuple[int, int]]
@@ -19,12 +20,29 @@ Curve = list[tuple[int, int]]
 
 def demand(problem: AllocationProblem) -> Curve:
     """32-bit registers of which some half must be kept, whatever the assignment."""
-    return _sum(
-        (start, end, _registers(group.lanes))
-        for live in problem.ranges
-        for group in live.groups
-        for start, end in group.segments
-    )
+    return _sum(_needs(problem.ranges))
+
+
+def demand_of_bank(problem: AllocationProblem, bank: Bank) -> Curve:
+    """32-bit registers that must be in a bank: ranges that may be in no other, and what physical registers hold.
+
+    Ranges that may be in VGPRs or AGPRs count as VGPRs, where LLVM puts them first.
+    """
+    free = {
+        BANK_BASE[bank] + 2 * n for budget in problem.budgets if budget.bank == bank.value for n in budget.registers
+    }
+    parts = list(_needs(live for live in problem.ranges if is_of_bank(live, bank)))
+    held: dict[int, list[tuple[int, int]]] = {}
+    for fixed in problem.fixed:
+        for unit in {unit & ~1 for unit in fixed.units} & free:
+            held.setdefault(unit, []).extend(fixed.segments)
+    parts += [(start, end, 1) for segments in held.values() for start, end in _union(segments)]
+    return _sum(parts)
+
+
+def is_of_bank(live: LiveRange, bank: Bank) -> bool:
+    """Whether a live range counts for a bank in ``demand_of_bank``."""
+    return bank.value in live.banks if bank is not Bank.AGPR else live.banks == (bank.value,)
 
 
 def in_use(boxes: Iterable[Box]) -> Curve:
@@ -82,7 +100,23 @@ def loops(function: MachineFunction) -> list[tuple[int, int, int]]:
     return result
 
 
-def _registers(lanes: int) -> int:
+def _needs(ranges: Iterable[LiveRange]) -> Iterator[tuple[int, int, int]]:
+    for live in ranges:
+        lanes = sum(group.lanes for group in live.groups)
+        if sum(registers_of_lanes(group.lanes) for group in live.groups) == registers_of_lanes(lanes):
+            for group in live.groups:
+                for start, end in group.segments:
+                    yield start, end, registers_of_lanes(group.lanes)
+            continue
+        # Halves of one register that are live at different times.
+        for part in range(live.width):
+            segments = [segment for group in live.groups if group.lanes >> 2 * part & 3 for segment in group.segments]
+            for start, end in _union(segments):
+                yield start, end, 1
+
+
+def registers_of_lanes(lanes: int) -> int:
+    """32-bit registers that a mask of 16-bit lanes touches."""
     return sum(1 for k in range(0, lanes.bit_length(), 2) if lanes >> k & 3)
 
 

@@ -1,0 +1,70 @@
+"""``verilocc why``: where a kernel spills or loses a wave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich_click import RichCommand
+
+from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.output import STDIO, read
+
+_GROUPS: dict[str, Any] = {
+    "verilocc why": [
+        {"name": "Target", "options": ["--mcpu", "--mattr", "-O"]},
+        {"name": "What is shown", "options": ["--function", "--allocator", "--values", "--json"]},
+        {"name": "LLVM", "options": ["--llvm", "--tool-seconds"]},
+    ]
+}
+
+
+@click.command("why", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.argument("source", metavar="FILE")
+@click.option("--mcpu", "cpu", default="", metavar="CPU", help="Target. [default: the IR's target-cpu]")
+@click.option("--mattr", "features", default="", metavar="LIST", help="Target features, as for llc.")
+@click.option("-O", "opt_level", type=click.IntRange(1, 3), default=3, show_default=True, help="llc's level.")
+@click.option("--function", default="", metavar="NAME", help="This one alone. [default: all of the file]")
+@click.option(
+    "--allocator",
+    default="llvm",
+    show_default=True,
+    metavar="NAME",
+    help="Whose spills are shown: LLVM's, or those of an allocator of verilocc compile.",
+)
+@click.option(
+    "--values", type=click.IntRange(1), default=12, show_default=True, metavar="N", help="Values shown of each list."
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON with all of it, instead of tables.")
+@click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
+@click.option(
+    "--tool-seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="For one LLVM tool.",
+)
+def why_command(source: str, function: str, values: int, as_json: bool, **options: Any) -> int:
+    """Where the functions of FILE need most registers, the values that are live there, and what costs waves or spills.
+
+    FILE is LLVM IR, bitcode, or machine IR before allocation. With debug information, values have source lines. What
+    might help is a hint, never a promise.
+
+    Exit codes: 0, or 2 for bad input or a failed tool.
+    """
+    from verilocc_mlir.pipeline.settings import Settings
+    from verilocc_mlir.pipeline.why import why
+
+    path = "<stdin>" if source == STDIO else source
+    run = why(read(source), path, Settings(verify=False, **options), function=function)
+    if as_json:
+        from verilocc_mlir.results.documents.why import to_json
+
+        click.echo(to_json(run), nl=False)
+    else:
+        from verilocc_mlir.report.text import console
+        from verilocc_mlir.report.why.text import print_why
+
+        print_why(run, console(), values)
+    return 0

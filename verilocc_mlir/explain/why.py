@@ -1,0 +1,216 @@
+"""Why a function spills or loses a wave: its points of greatest pressure, and the values that are live there."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import replace
+
+from verilocc_mlir.analysis.cfg import control_flow
+from verilocc_mlir.analysis.lanes import virtual_classes
+from verilocc_mlir.explain.follow import TextMove, follow
+from verilocc_mlir.explain.idle import hint, idle_at
+from verilocc_mlir.explain.pressure import demand_of_bank, is_of_bank, peak, registers_of_lanes
+from verilocc_mlir.explain.source import SourceLines
+from verilocc_mlir.mir.model import Instruction, MachineFunction
+from verilocc_mlir.problem.build import phase_liveness
+from verilocc_mlir.problem.model import AllocationProblem, LiveRange
+from verilocc_mlir.results.compile import Resources
+from verilocc_mlir.results.page import PhaseRecord
+from verilocc_mlir.results.why import FilePressure, LiveValue, Moved, Site, Threshold, WhyFunction
+from verilocc_mlir.spilling.actions import SpillAction
+from verilocc_mlir.spilling.constants import constants
+from verilocc_mlir.spilling.gaps import parts_of, register_gaps
+from verilocc_mlir.spilling.relieve import Spiller
+from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.occupancy import extra_sgprs, waves, waves_by_work_group
+from verilocc_mlir.target.registers import Bank
+from verilocc_mlir.target.reserved import allocatable, flat_work_group_size
+from verilocc_mlir.target.targets import Target
+
+_ELSEWHERE = 3
+_MOVES = {"spill", "reload", "rematerialised"}
+_IMPLICIT = re.compile(r",? implicit(?:-def)?(?: (?:dead|killed|undef))* \$\w+")
+_FLAGS = re.compile(r"\b(?:renamable|killed|nofpexcept|contract|nsw|nuw|early-clobber) ")
+
+Waves = Callable[[dict[Bank, int]], int]
+"""From registers needed in each file to waves per SIMD."""
+
+
+def why_function(
+    preamble: str, records: list[PhaseRecord], target: Target, is_kernel: bool, resources: Resources | None
+) -> WhyFunction:
+    """One function.
+
+    Args:
+        preamble: the IR module of its file.
+        records: its SGPR and its VGPR phase, each with a problem; ``after`` is None where there is no allocation.
+        resources: of the finished code.
+
+    Raises:
+        UnsupportedError: a physical register or spill code of a form that is not known.
+    """
+    views = [_View(record, preamble, target) for record in records]
+    # What is beyond the budget is spilled and costs no waves.
+    needs = {bank: min(peak(view.curve(bank))[0], view.available(bank)) for view in views for bank in view.banks}
+    attributes = function_attributes(preamble, records[0].function)
+    size, lds = flat_work_group_size(attributes, target), attributes.lds_bytes
+    most = allocatable(records[0].before, preamble, target).waves[1]
+
+    def occupancy(registers: dict[Bank, int]) -> int:
+        scalars = registers.get(Bank.SGPR, 0) + extra_sgprs(target, vcc=True)
+        return waves(target, registers.get(Bank.VGPR, 0), registers.get(Bank.AGPR, 0), scalars, lds, size, most)
+
+    files = [view.file(bank, needs, occupancy) for view in views for bank in view.banks if needs[bank]]
+    limit = min(most, waves_by_work_group(target, lds, size)[1])
+    moved = [move for view in views for move in view.moved()]
+    return WhyFunction(records[0].function, is_kernel, occupancy(needs), limit, tuple(files), tuple(moved), resources)
+
+
+class _View:
+    """One phase of one function: what it needs, and what its allocation added."""
+
+    def __init__(self, record: PhaseRecord, preamble: str, target: Target) -> None:
+        assert record.problem is not None
+        self.record = record
+        self.problem: AllocationProblem = record.problem
+        self.target = target
+        self.function: MachineFunction = record.before
+        self.banks = (Bank.SGPR,) if record.phase == "sgpr" else (Bank.VGPR, Bank.AGPR)
+        self._instructions = [i for block in self.function.blocks for i in block.instructions]
+        self._lines = SourceLines(preamble, self.function)
+        self._curves = {bank: demand_of_bank(self.problem, bank) for bank in self.banks}
+
+    def curve(self, bank: Bank) -> list[tuple[int, int]]:
+        return self._curves[bank]
+
+    def available(self, bank: Bank) -> int:
+        """Registers of a file that LLVM lets the function have."""
+        return next((len(b.registers) for b in self.problem.budgets if b.bank == bank.value), 0)
+
+    def file(self, bank: Bank, needs: dict[Bank, int], occupancy: Waves) -> FilePressure:
+        """The pressure on one register file."""
+        most, slot = peak(self.curve(bank))
+        values = self._values(bank, slot)
+        available, now = self.available(bank), occupancy(needs)
+
+        def waves_with(registers: int) -> int:
+            return occupancy({**needs, bank: registers})
+
+        more = next((n for n in range(needs[bank] - 1, 0, -1) if waves_with(n) > now), 0)
+        fewer = next((n for n in range(most + 1, available + 1) if waves_with(n) < now), 0)
+        goal = available if most > available else more
+        return FilePressure(
+            file=bank.value.upper(),
+            available=available,
+            most=most,
+            held=most - sum(value.registers for value in values),
+            at=self._site(slot // 4),
+            elsewhere=self._elsewhere(bank, most, slot),
+            values=values,
+            fewer_waves=Threshold(fewer, waves_with(fewer)) if fewer else None,
+            more_waves=Threshold(more, waves_with(more)) if more else None,
+            plan=self._plan({**needs, bank: goal}) if goal else (),
+        )
+
+    def _elsewhere(self, bank: Bank, most: int, slot: int) -> tuple[Site, ...]:
+        others = dict.fromkeys(start // 4 for start, value in self.curve(bank) if value == most and start > slot)
+        return tuple(self._site(index) for index in list(others)[:_ELSEWHERE] if index != slot // 4)
+
+    def _values(self, bank: Bank, slot: int) -> tuple[LiveValue, ...]:
+        live = [(r, n) for r in self.problem.ranges if is_of_bank(r, bank) and (n := _live_registers(r, slot))]
+        cfg = control_flow(self.function)
+        classes = virtual_classes(self.function)
+        numbers = {int(r.name[1:]) for r, _ in live}
+        liveness = phase_liveness(self.function, cfg, classes, numbers.__contains__, self.problem.phase)
+        gaps = register_gaps(liveness, cfg, lambda _: True)
+        known = constants(self.function, {v: classes[v] for v in numbers})
+        depths = self.problem.block_depths
+        placed = {
+            index: (instruction, depths[block])
+            for block, start in enumerate(cfg.first[:-1])
+            for index, instruction in enumerate(self.function.blocks[block].instructions, start)
+        }
+        values: list[LiveValue] = []
+        for live_range, registers in live:
+            number = int(live_range.name[1:])
+            idle = idle_at(gaps.get(number), slot // 4)
+            made = _definition(live_range, slot)
+            parts = parts_of(sum(group.lanes for group in live_range.groups))
+            constant = all((number, part) in known for part in range(parts.bit_length()) if parts >> part & 1)
+            later = [use for use in idle.uses if use > slot // 4] or list(idle.uses)
+            values.append(
+                LiveValue(
+                    name=live_range.name,
+                    registers=registers,
+                    register_class=live_range.register_class,
+                    defined=None if made is None else self._site(made),
+                    live_for=slot // 4 - made if made is not None and made <= slot // 4 else None,
+                    idle=idle.instructions,
+                    next_use=self._site(later[0]) if later else None,
+                    hint=hint(idle, gaps.get(number), constant, slot // 4, placed),
+                )
+            )
+        return tuple(sorted(values, key=lambda value: (-value.idle, -value.registers, value.name)))
+
+    def _plan(self, goals: dict[Bank, int]) -> tuple[SpillAction, ...] | None:
+        """What the spiller would do to get along with so many registers of each file; None where it finds no way."""
+        budgets = tuple(
+            replace(budget, registers=budget.registers[: goals[Bank(budget.bank)]]) for budget in self.problem.budgets
+        )
+        fewer = replace(self.problem, budgets=budgets)
+        relieved = Spiller(self.function, fewer, self.target).relieve(accumulators=False)
+        return None if relieved is None else tuple(sorted(relieved.actions, key=lambda action: action.cost))
+
+    def moved(self) -> list[Moved]:
+        """What the allocation added, in order."""
+        if self.record.after is None:
+            return []
+        followed = follow(self.function, self.record.after, self.problem)
+        if followed is None:
+            return []
+        return [self._moved(move) for move in followed.moves if move.kind in _MOVES]
+
+    def _moved(self, move: TextMove) -> Moved:
+        site = self._site(min(move.slot // 4, len(self._instructions) - 1))
+        live_range = next((r for r in self.problem.ranges if r.name == move.name), None)
+        made = None if live_range is None else _definition(live_range, move.slot)
+        return Moved(
+            self.record.phase.upper(),
+            move.kind,
+            move.name,
+            None if made is None else self._site(made),
+            replace(site, instruction=_short(move.text)),
+        )
+
+    def _site(self, index: int) -> Site:
+        block = bisect_right(self.problem.block_starts, 4 * index) - 1
+        instruction = self._instructions[index]
+        return Site(
+            self.function.blocks[block].header.split("(")[0].strip().rstrip(":").strip(),
+            self.problem.block_depths[block],
+            index,
+            _words(instruction),
+            self._lines.of(instruction),
+        )
+
+
+def _live_registers(live: LiveRange, slot: int) -> int:
+    lanes = sum(group.lanes for group in live.groups if any(start <= slot < end for start, end in group.segments))
+    return registers_of_lanes(lanes)
+
+
+def _definition(live: LiveRange, slot: int) -> int | None:
+    """The last instruction up to a slot that defines a live range; else, around a loop, the last one."""
+    definitions = [point.slot for point in live.points if point.kind != "use"]
+    before = [made for made in definitions if made <= slot]
+    return max(before or definitions) // 4 if definitions else None
+
+
+def _words(instruction: Instruction) -> str:
+    return _short(replace(instruction, tail="", comment="").render().strip())
+
+
+def _short(text: str) -> str:
+    return _FLAGS.sub("", _IMPLICIT.sub("", text)).replace(" , ", " ")

@@ -1,0 +1,121 @@
+"""Why the functions of a file spill or lose waves: what both texts of each phase show."""
+
+from __future__ import annotations
+
+from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
+from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
+from verilocc_mlir.explain.why import why_function
+from verilocc_mlir.mir.model import MirFile
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.audit import StagedKernel, llvm_phases, open_kernel
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.recording import Recording
+from verilocc_mlir.pipeline.resources import kernel_resources
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.model import Phase
+from verilocc_mlir.results.compile import Resources
+from verilocc_mlir.results.page import PhaseRecord
+from verilocc_mlir.results.why import WhyFunction, WhyRun
+from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.metadata import read_code_object
+from verilocc_mlir.version import __version__
+
+_KERNEL = "amdgpu_kernel"
+_PHASES: tuple[Phase, ...] = ("sgpr", "vgpr")
+
+
+def why(data: bytes, path: str, settings: Settings, *, function: str = "") -> WhyRun:
+    """Every function of a file, or the one that is named.
+
+    Args:
+        data: LLVM IR, bitcode or pre-RA machine IR.
+        settings: target, LLVM, and the allocator whose spills are shown: ``llvm`` or one of ours.
+
+    Raises:
+        InputError: unusable input or option, or no such function. ToolchainError: a tool is missing or failed.
+        UnsupportedError: outside what this version handles.
+    """
+    if settings.allocator == LLVM_ALLOCATOR:
+        return _of_llvm(data, path, settings, function)
+    return _of_ours(data, path, settings, function)
+
+
+def _of_llvm(data: bytes, path: str, settings: Settings, function: str) -> WhyRun:
+    staged = open_kernel(data, path, settings)
+    gpu = target(staged.kernel.cpu)
+    names = _chosen(staged.kernel.functions, function, path)
+    notes = list(staged.notes)
+    file = parse_mir(staged.pre, path)
+    phases = {phase: _records(file, None, phase, names, gpu) for phase in _PHASES}
+    resources: dict[str, Resources] = {}
+    try:
+        for name, before, after in llvm_phases(staged.compiler, staged.pre, "greedy"):
+            for phase in _PHASES:
+                if phase == name:
+                    file, allocated = parse_mir(before, path), parse_mir(after, f"{path} after {phase}")
+                    phases[phase] = _records(file, allocated, phase, names, gpu)
+            if name == _PHASES[-1]:
+                resources = _resources(staged, after, file, gpu)
+                break
+    except ToolchainError as error:
+        notes.append(f"LLVM did not allocate it: {error.what}")
+    functions = tuple(
+        _function(file, [phases[phase][name] for phase in _PHASES], gpu, resources.get(name)) for name in names
+    )
+    llvm = staged.compiler.toolchain.version_text
+    return WhyRun(__version__, llvm, path, gpu.name, LLVM_ALLOCATOR, functions, tuple(notes))
+
+
+def _of_ours(data: bytes, path: str, settings: Settings, function: str) -> WhyRun:
+    recording = Recording()
+    compiled = compile_module(data, path, settings, allow_unproved=True, recording=recording)
+    report = compiled.report
+    gpu = target(report.target)
+    file = parse_mir(compiled.before, path)
+    reports = {f.name: f for f in report.functions}
+    functions: list[WhyFunction] = []
+    for name in _chosen(tuple(reports), function, path):
+        records = [r for r in recording.phases if r.function == name and r.phase in _PHASES and r.problem is not None]
+        if len(records) < len(_PHASES):
+            raise UnsupportedError("its allocation problem cannot be stated", where=f"{path}: function {name}")
+        functions.append(_function(file, records, gpu, reports[name].resources))
+    notes = (f"{settings.allocator}: {report.outcome}", *report.notes)
+    return WhyRun(__version__, report.llvm, path, gpu.name, settings.allocator, tuple(functions), notes)
+
+
+def _chosen(names: tuple[str, ...], function: str, path: str) -> tuple[str, ...]:
+    if not function:
+        return names
+    if function not in names:
+        raise InputError(f"there is no function {function}", where=path, hint=f"its functions: {', '.join(names)}")
+    return (function,)
+
+
+def _records(
+    file: MirFile, allocated: MirFile | None, phase: Phase, names: tuple[str, ...], gpu: Target
+) -> dict[str, PhaseRecord]:
+    """A phase of each function that is wanted."""
+    after = {f.name: f for f in allocated.functions} if allocated is not None else {}
+    return {
+        f.name: PhaseRecord(f.name, phase, f, after.get(f.name), None, build_problem(file, f, gpu, phase), None)
+        for f in file.functions
+        if f.name in names
+    }
+
+
+def _function(file: MirFile, records: list[PhaseRecord], gpu: Target, resources: Resources | None) -> WhyFunction:
+    convention = function_attributes(file.preamble, records[0].function).calling_convention
+    return why_function(file.preamble, records, gpu, convention == _KERNEL, resources)
+
+
+def _resources(staged: StagedKernel, done: str, file: MirFile, gpu: Target) -> dict[str, Resources]:
+    """Of the kernels in the code that LLVM makes of an allocated text."""
+    functions = {f.name: f for f in file.functions}
+    kernels = read_code_object(staged.compiler.finish(done)).kernels
+    return {
+        name: kernel_resources(counts, functions[name], file.preamble, gpu)
+        for name, counts in kernels.items()
+        if name in functions
+    }

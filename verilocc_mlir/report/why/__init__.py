@@ -1,0 +1,1 @@
+"""Where a function is full of registers, as text."""

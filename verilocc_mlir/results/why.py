@@ -1,0 +1,153 @@
+"""The result of one ``verilocc why`` as frozen data: where a function is full of registers, and what it costs.
+
+Registers are 32-bit registers. Pressure is what must be kept at once, whatever the assignment: an allocation may need
+more, for alignment and tuples, and less, if it spills.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verilocc_mlir.results.compile import Resources
+from verilocc_mlir.spilling.actions import SpillAction
+
+WHY_VERSION = 1
+"""Version of the JSON form; raised whenever ``why.schema.json`` changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One instruction of the text before allocation.
+
+    Attributes:
+        block: ``bb.3.loop``, as the text has it.
+        depth: loops around it.
+        index: number in the function.
+        instruction: its text, implicit operands left out.
+        source: ``file.py:12:5``, with ``inlined at`` where it was; ``""`` without debug information.
+    """
+
+    block: str
+    depth: int
+    index: int
+    instruction: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveValue:
+    """One value that is live at a point.
+
+    Attributes:
+        name: ``%346``.
+        registers: of it that are live there.
+        defined: last definition before the point in the text, or the last at all for one that comes around a loop; None
+            where no instruction defines it.
+        live_for: instructions from there to the point, in the order of the text; None for one from around a loop.
+        idle: instructions around the point in which it is live and nothing touches it, over all blocks.
+        next_use: the first in the text after those, or None.
+        hint: what might free its registers here, or ``""``; never a promise.
+    """
+
+    name: str
+    registers: int
+    register_class: str
+    defined: Site | None
+    live_for: int | None
+    idle: int
+    next_use: Site | None
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number of registers, and the waves that it leaves room for, all else equal."""
+
+    registers: int
+    waves: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilePressure:
+    """One register file of one function.
+
+    Attributes:
+        file: ``SGPR``, ``VGPR`` or ``AGPR``.
+        available: registers that LLVM lets the function have.
+        most: most registers that are needed at once; ``held`` of them by physical registers.
+        at: the first point where it is so; ``elsewhere`` a few further ones.
+        values: live there, those that are idle longest first.
+        fewer_waves: the fewest registers, above ``most``, with which waves are lost; None where none can be lost.
+        more_waves: the most registers, below ``most``, with which there are more waves; None where it is not this file
+            that limits them.
+        plan: what this project's spiller would do to get along with those of ``more_waves``, or with ``available`` if
+            more are needed; None where it finds no way.
+    """
+
+    file: str
+    available: int
+    most: int
+    held: int
+    at: Site
+    elsewhere: tuple[Site, ...]
+    values: tuple[LiveValue, ...]
+    fewer_waves: Threshold | None
+    more_waves: Threshold | None
+    plan: tuple[SpillAction, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An instruction that an allocation added.
+
+    Attributes:
+        kind: ``spill``, ``reload`` or ``rematerialised``.
+        value: whose it is, ``%346``; ``""`` where the text does not show it.
+        defined: as of ``LiveValue``.
+        site: in the text before, where it stands; ``instruction`` is that of the text after.
+    """
+
+    phase: str
+    kind: str
+    value: str
+    defined: Site | None
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
+class WhyFunction:
+    """One function.
+
+    Attributes:
+        waves: that the pressure leaves room for.
+        other_limit: waves that LDS, work-group size and ``amdgpu-waves-per-eu`` allow.
+        files: those that it uses.
+        moved: what the allocation added.
+        resources: of the finished code; None where it was not made, or of a device function.
+    """
+
+    name: str
+    is_kernel: bool
+    waves: int
+    other_limit: int
+    files: tuple[FilePressure, ...]
+    moved: tuple[Moved, ...]
+    resources: Resources | None
+
+
+@dataclass(frozen=True)
+class WhyRun:
+    """One run.
+
+    Attributes:
+        allocator: whose allocation was made: ``llvm``, or ``verilocc``.
+        notes: anything else a person should know.
+    """
+
+    version: str
+    llvm: str
+    input: str
+    target: str
+    allocator: str
+    functions: tuple[WhyFunction, ...]
+    notes: tuple[str, ...] = ()
