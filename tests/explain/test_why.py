@@ -25,7 +25,7 @@ from verilocc_mlir.results.why import FilePressure, WhyFunction, WhyRun
 from verilocc_mlir.target.targets import target
 
 QUICK = [DEMO_KERNELS / f"attn_d64.{cpu}.opt.ll" for cpu in ("gfx942", "gfx1100")]
-PATHS = [path for path in kernel_paths() if path.name.endswith(".opt.ll")]
+PATHS = [*QUICK, *(path for path in kernel_paths() if path.name not in {quick.name for quick in QUICK})]
 LLVM = Settings(verify=False, allocator="llvm")
 DEBUG = """
 target triple = "amdgcn-amd-amdhsa"
@@ -57,6 +57,18 @@ attributes #0 = { "target-cpu"="gfx942" }
 !11 = !DILocation(line: 31, scope: !13, inlinedAt: !8)
 !12 = !DIFile(filename: "f.h", directory: "/nowhere")
 !13 = !DILexicalBlock(scope: !10, file: !12, line: 30)
+"""
+
+
+ACCUMULATORS = """
+target triple = "amdgcn-amd-amdhsa"
+define amdgpu_kernel void @k() #0 {
+  %a = call <16 x i32> asm sideeffect "; def $0", "=a"()
+  %b = call <16 x i32> asm sideeffect "; def $0", "=v"()
+  call void asm sideeffect "; use $0 $1", "a,v"(<16 x i32> %a, <16 x i32> %b)
+  ret void
+}
+attributes #0 = { "target-cpu"="gfx90a" "amdgpu-no-workitem-id-x" "amdgpu-no-workitem-id-y" "amdgpu-no-workitem-id-z" }
 """
 
 
@@ -121,6 +133,25 @@ def test_attention_could_have_a_wave_more_with_fewer_vgprs() -> None:
     assert (vgprs.more_waves.registers, vgprs.more_waves.waves) == (80, 6)
     assert (vgprs.fewer_waves.registers, vgprs.fewer_waves.waves) == (97, 4)
     assert vgprs.at.depth == 1
+
+
+def test_accumulators_are_a_file_of_their_own_and_share_the_waves() -> None:
+    """Sixteen of each: the file is unified, so that both count."""
+    (function,) = why(ACCUMULATORS.encode(), "k.ll", LLVM).functions
+    assert (file_of(function, "AGPR").most, file_of(function, "VGPR").most) == (16, 16)
+    more = file_of(function, "AGPR").fewer_waves
+    assert more is not None
+    assert (more.registers, more.waves) == (64 - 16 + 1, 7)
+    assert all(value.register_class.startswith("areg") for value in file_of(function, "AGPR").values)
+
+
+def test_lds_that_a_launch_asks_for_limits_the_waves_that_are_offered() -> None:
+    data, settings = QUICK[0].read_bytes(), replace(LLVM, cpu="gfx942")
+    (function,) = why(data, "attn.ll", settings, launch_lds=32768).functions
+    assert function.other_limit == function.waves < explained(QUICK[0]).waves
+    assert file_of(function, "VGPR").more_waves is None
+    assert function.resources is not None
+    assert function.resources.waves <= function.other_limit
 
 
 def test_hints_tell_constants_from_what_can_come_later_and_what_must_wait() -> None:

@@ -14,7 +14,7 @@ from verilocc_mlir.cli.output import STDIO, read
 _GROUPS: dict[str, Any] = {
     "verilocc why": [
         {"name": "Target", "options": ["--mcpu", "--mattr", "-O"]},
-        {"name": "What is shown", "options": ["--function", "--allocator", "--values", "--json"]},
+        {"name": "What is shown", "options": ["--function", "--allocator", "--lds", "--values", "--json"]},
         {"name": "LLVM", "options": ["--llvm", "--tool-seconds"]},
     ]
 }
@@ -34,6 +34,13 @@ _GROUPS: dict[str, Any] = {
     help="Whose spills are shown: LLVM's, or those of an allocator of verilocc compile.",
 )
 @click.option(
+    "--lds",
+    type=click.IntRange(0),
+    default=0,
+    metavar="BYTES",
+    help="LDS that a launch asks for besides, as Triton's do (shared in a kernel's .json).",
+)
+@click.option(
     "--values", type=click.IntRange(1), default=12, show_default=True, metavar="N", help="Values shown of each list."
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON with all of it, instead of tables.")
@@ -45,7 +52,7 @@ _GROUPS: dict[str, Any] = {
     show_default=True,
     help="For one LLVM tool.",
 )
-def why_command(source: str, function: str, values: int, as_json: bool, **options: Any) -> int:
+def why_command(source: str, function: str, lds: int, values: int, as_json: bool, **options: Any) -> int:
     """Where the functions of FILE need most registers, the values that are live there, and what costs waves or spills.
 
     FILE is LLVM IR, bitcode, or machine IR before allocation. With debug information, values have source lines. What
@@ -57,7 +64,7 @@ def why_command(source: str, function: str, values: int, as_json: bool, **option
     from verilocc_mlir.pipeline.why import why
 
     path = "<stdin>" if source == STDIO else source
-    run = why(read(source), path, Settings(verify=False, **options), function=function)
+    run = why(read(source), path, Settings(verify=False, **options), function=function, launch_lds=lds)
     if as_json:
         from verilocc_mlir.results.documents.why import to_json
 

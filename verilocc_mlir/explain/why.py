@@ -39,7 +39,12 @@ Waves = Callable[[dict[Bank, int]], int]
 
 
 def why_function(
-    preamble: str, records: list[PhaseRecord], target: Target, is_kernel: bool, resources: Resources | None
+    preamble: str,
+    records: list[PhaseRecord],
+    target: Target,
+    is_kernel: bool,
+    resources: Resources | None,
+    launch_lds: int = 0,
 ) -> WhyFunction:
     """One function.
 
@@ -47,6 +52,7 @@ def why_function(
         preamble: the IR module of its file.
         records: its SGPR and its VGPR phase, each with a problem; ``after`` is None where there is no allocation.
         resources: of the finished code.
+        launch_lds: bytes of LDS that a launch asks for besides those in the code.
 
     Raises:
         UnsupportedError: a physical register or spill code of a form that is not known.
@@ -55,7 +61,7 @@ def why_function(
     # What is beyond the budget is spilled and costs no waves.
     needs = {bank: min(peak(view.curve(bank))[0], view.available(bank)) for view in views for bank in view.banks}
     attributes = function_attributes(preamble, records[0].function)
-    size, lds = flat_work_group_size(attributes, target), attributes.lds_bytes
+    size, lds = flat_work_group_size(attributes, target), attributes.lds_bytes + launch_lds
     most = allocatable(records[0].before, preamble, target).waves[1]
 
     def occupancy(registers: dict[Bank, int]) -> int:
@@ -64,8 +70,9 @@ def why_function(
 
     files = [view.file(bank, needs, occupancy) for view in views for bank in view.banks if needs[bank]]
     limit = min(most, waves_by_work_group(target, lds, size)[1])
-    moved = [move for view in views for move in view.moved()]
-    return WhyFunction(records[0].function, is_kernel, occupancy(needs), limit, tuple(files), tuple(moved), resources)
+    moved = tuple(move for view in views for move in view.moved())
+    taken = resources and replace(resources, waves=min(resources.waves, limit))
+    return WhyFunction(records[0].function, is_kernel, occupancy(needs), limit, tuple(files), moved, taken)
 
 
 class _View:

@@ -26,11 +26,12 @@ _KERNEL = "amdgpu_kernel"
 _PHASES: tuple[Phase, ...] = ("sgpr", "vgpr")
 
 
-def why(data: bytes, path: str, settings: Settings, *, function: str = "") -> WhyRun:
+def why(data: bytes, path: str, settings: Settings, *, function: str = "", launch_lds: int = 0) -> WhyRun:
     """Every function of a file, or the one that is named.
 
     Args:
         data: LLVM IR, bitcode or pre-RA machine IR.
+        launch_lds: bytes of LDS that a launch asks for besides those in the code, as Triton's do.
         settings: target, LLVM, and the allocator whose spills are shown: ``llvm`` or one of ours.
 
     Raises:
@@ -38,11 +39,11 @@ def why(data: bytes, path: str, settings: Settings, *, function: str = "") -> Wh
         UnsupportedError: outside what this version handles.
     """
     if settings.allocator == LLVM_ALLOCATOR:
-        return _of_llvm(data, path, settings, function)
-    return _of_ours(data, path, settings, function)
+        return _of_llvm(data, path, settings, function, launch_lds)
+    return _of_ours(data, path, settings, function, launch_lds)
 
 
-def _of_llvm(data: bytes, path: str, settings: Settings, function: str) -> WhyRun:
+def _of_llvm(data: bytes, path: str, settings: Settings, function: str, launch_lds: int) -> WhyRun:
     staged = open_kernel(data, path, settings)
     gpu = target(staged.kernel.cpu)
     names = _chosen(staged.kernel.functions, function, path)
@@ -62,13 +63,14 @@ def _of_llvm(data: bytes, path: str, settings: Settings, function: str) -> WhyRu
     except ToolchainError as error:
         notes.append(f"LLVM did not allocate it: {error.what}")
     functions = tuple(
-        _function(file, [phases[phase][name] for phase in _PHASES], gpu, resources.get(name)) for name in names
+        _function(file, [phases[phase][name] for phase in _PHASES], gpu, resources.get(name), launch_lds)
+        for name in names
     )
     llvm = staged.compiler.toolchain.version_text
     return WhyRun(__version__, llvm, path, gpu.name, LLVM_ALLOCATOR, functions, tuple(notes))
 
 
-def _of_ours(data: bytes, path: str, settings: Settings, function: str) -> WhyRun:
+def _of_ours(data: bytes, path: str, settings: Settings, function: str, launch_lds: int) -> WhyRun:
     recording = Recording()
     compiled = compile_module(data, path, settings, allow_unproved=True, recording=recording)
     report = compiled.report
@@ -80,7 +82,7 @@ def _of_ours(data: bytes, path: str, settings: Settings, function: str) -> WhyRu
         records = [r for r in recording.phases if r.function == name and r.phase in _PHASES and r.problem is not None]
         if len(records) < len(_PHASES):
             raise UnsupportedError("its allocation problem cannot be stated", where=f"{path}: function {name}")
-        functions.append(_function(file, records, gpu, reports[name].resources))
+        functions.append(_function(file, records, gpu, reports[name].resources, launch_lds))
     notes = (f"{settings.allocator}: {report.outcome}", *report.notes)
     return WhyRun(__version__, report.llvm, path, gpu.name, settings.allocator, tuple(functions), notes)
 
@@ -105,9 +107,11 @@ def _records(
     }
 
 
-def _function(file: MirFile, records: list[PhaseRecord], gpu: Target, resources: Resources | None) -> WhyFunction:
+def _function(
+    file: MirFile, records: list[PhaseRecord], gpu: Target, resources: Resources | None, launch_lds: int
+) -> WhyFunction:
     convention = function_attributes(file.preamble, records[0].function).calling_convention
-    return why_function(file.preamble, records, gpu, convention == _KERNEL, resources)
+    return why_function(file.preamble, records, gpu, convention == _KERNEL, resources, launch_lds)
 
 
 def _resources(staged: StagedKernel, done: str, file: MirFile, gpu: Target) -> dict[str, Resources]:

@@ -96,9 +96,12 @@ def _table(values: Sequence[LiveValue]) -> Table:
 
 
 def _plan(file: FilePressure, most: int) -> Iterator[str]:
-    if file.plan == ():
-        return
     goal = file.available if file.most > file.available else file.more_waves.registers if file.more_waves else 0
+    if not goal:
+        return
+    if file.plan == ():
+        yield f"  {goal} {file.file}s are enough without spills: values that may be in AGPRs fit there"
+        return
     if file.plan is None:
         yield f"  no spill code of this project's brings it down to {goal} {file.file}s"
         return
