@@ -3,9 +3,14 @@
     python scripts/generate_instruction_tables.py [FILE]
 
 Builds instruction_tables.cpp, beside this file, against the LLVM of ``llvm-config-22`` (or of ``$LLVM_CONFIG``) with
-g++ (or ``$CXX``), runs it, gives the target's flags their names, leaves out opcodes of the encoder, shares equal rows
-and compresses. Needs the headers of that LLVM (Debian and Ubuntu: llvm-22-dev). Equal tables give equal bytes with the
-same zlib. ``verilocc_mlir/target/instructions.py`` reads the file.
+g++ (or ``$CXX``), runs it, adds the tables of the LLVM 24 inside Triton's wheel (instruction_tables_of_triton.py,
+beside this file), gives the target's flags their names, leaves out opcodes of the encoder, shares equal rows and
+compresses. Needs the headers of the first LLVM (Debian and Ubuntu: llvm-22-dev). Equal tables give equal bytes with
+the same zlib.
+``verilocc_mlir/target/instructions.py`` reads the file.
+
+A text does not say which LLVM has printed it, so there is one row for an opcode (`merged`): what the first LLVM says,
+with the restrictions of both and the permissions that both give.
 
 Left out are the opcodes that stand for one encoding of another: not pseudo, and named as a pseudo opcode with a suffix
 of an encoding family behind it (``V_ADD_F32_e32_gfx11``, ``V_ADD_F32_e32_vi``; SIInstrInfo.td, getMCOpcodeGen).
@@ -14,11 +19,11 @@ images and dual-issue instructions are chosen by encoding in machine IR. An opco
 to the reader, never one with wrong facts.
 
 The text inside: paragraphs separated by an empty line, fields by tabs.
-1. ``llvm VERSION``; ``processors NAME:MODE …``: the hardware mode that chooses register classes.
+1. ``llvm VERSION VERSION``; ``processors NAME:MODE …``: the hardware mode that chooses register classes.
 2. operands, one a line: kind, tied operand or -1, 1 for early clobber, register classes: one, or one for each mode.
 3. sets of words, one a line: registers, properties, flags of the format.
 4. shapes, one a line: definitions, numbers of operands (2.), and of the sets (3.) of implicit uses, implicit
-   definitions, properties, format.
+   definitions, properties, format; how many operands a text may have; how many it has in the form not described here.
 5. names of the opcodes, sorted; 6. the number of each one's shape (4.).
 """
 
@@ -31,8 +36,10 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from instruction_tables_of_triton import printed
 
 HERE = Path(__file__).resolve().parent
 TABLES = HERE.parent / "verilocc_mlir" / "target" / "instructions.dat"
@@ -92,6 +99,12 @@ CERTAIN = {
     "IsSWMMAC": ("V_SWMMAC_F32_16X16X32_F16_w32_twoaddr", "V_WMMA_F32_16X16X16_F16_w32_twoaddr"),
 }  # fmt: skip
 
+RENAMED = {"TENSOR_LOAD_TO_LDS": "TENSOR_LOAD_TO_LDS_d4"}
+"""Opcodes of CERTAIN by their names in LLVM 24."""
+
+FLAG_NAMES = re.findall(r'\{MCID::\w+, "([^"]+)"\}', (HERE / "instruction_tables.cpp").read_text())
+"""MCInstrDesc's flags in the order of MCID::Flag, as instruction_tables.cpp lists them."""
+
 _ENCODING = re.compile(r"(_(si|ci|vi|gfx[0-9]+[a-z]?))+\Z")
 
 # MCOI::OperandType of llvm/MC/MCInstrDesc.h; numbers from FIRST_TARGET up are the target's own.
@@ -110,6 +123,8 @@ class Row:
     defines: str
     properties: str
     format: str
+    counts: tuple[int, ...]
+    not_described: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -172,18 +187,66 @@ def rows_of(text: str) -> dict[str, Row]:
         if record == "opcode":
             name, definitions, properties, flags, uses, defines, operands = fields
             described = tuple(_operand(o, number < int(definitions)) for number, o in enumerate(operands.split()))
-            rows[name] = Row(definitions, described, uses, defines, properties, _format(name, int(flags, 16)))
+            form = _format(name, int(flags, 16))
+            rows[name] = Row(definitions, described, uses, defines, properties, form, (len(described),))
     return rows
+
+
+PERMISSIONS = frozenset(
+    {"rematerialisable", "commutable", "as-cheap-as-move", "move-immediate", "convertible-to-three-address"}
+)
+"""Properties that allow something. All others forbid, or only describe."""
+
+
+def merged(first: dict[str, Row], second: dict[str, Row]) -> dict[str, Row]:
+    """One row for each opcode that either LLVM has: of both where both have it."""
+    both = {name: _of_both(row, second[name]) for name, row in first.items() if name in second}
+    return second | first | both
+
+
+def _of_both(first: Row, second: Row) -> Row:
+    """What the first says, with early clobbers and properties of both. A text may have either number of operands where
+    one form is the other with operands behind it; where the forms differ otherwise the second is not described."""
+    words, others = (frozenset(row.properties.split()) for row in (first, second))
+    kept = (words | others) - (PERMISSIONS - (words & others))
+    ordered = [word for word in (*first.properties.split(), *second.properties.split()) if word in kept]
+    properties = " ".join(dict.fromkeys(ordered))
+    shorter, longer = sorted((first.operands, second.operands), key=len)
+    alike = all(map(_same_place, first.operands, second.operands)) and first.definitions == second.definitions
+    if not alike and len(shorter) != len(longer):
+        return replace(first, properties=properties, not_described=(len(second.operands),))
+    operands = (*map(_early_in_either, first.operands, second.operands), *longer[len(shorter) :])
+    return replace(first, operands=operands, properties=properties, counts=tuple(sorted({len(shorter), len(longer)})))
+
+
+def _same_place(first: str, second: str) -> bool:
+    kind, tied, _, classes = first.split("\t")
+    of_second, *rest = second.split("\t")
+    return (tied, classes) == (rest[0], rest[2]) and (kind == of_second or (kind, of_second) == ("any", "immediate"))
+
+
+def _early_in_either(first: str, second: str) -> str:
+    kind, tied, early, classes = first.split("\t")
+    return "\t".join((kind, tied, str(int(early == "1" or second.split("\t")[2] == "1")), classes))
 
 
 def check_formats(rows: dict[str, Row]) -> None:
     """Stop if a bit of FORMAT_BITS is not what its name says."""
     for word, (with_it, without) in CERTAIN.items():
+        with_it = with_it if with_it in rows else RENAMED[with_it]
         if word not in rows[with_it].format.split() or word in rows[without].format.split():
             raise SystemExit(f"{word}: the bit is another one here, see SIDefines.h of this LLVM")
     untried = [word for word in FORMAT_BITS.values() if word not in CERTAIN and word != "renamedInGFX9"]
     if untried:
         raise SystemExit(f"no opcode is known that has and one that lacks: {untried}")
+
+
+def check_classes(first: dict[str, Row], second: dict[str, Row]) -> None:
+    """Stop if the second LLVM numbers its hardware modes otherwise: register classes are taken in their order."""
+    both = [(first[name].operands, second[name].operands) for name in first.keys() & second.keys()]
+    by_mode = [_same_place(*pair) for rows in both for pair in zip(*rows, strict=False) if all("/" in o for o in pair)]
+    if sum(by_mode) < 0.99 * len(by_mode):
+        raise SystemExit(f"of {len(by_mode)} operands with a register class for each mode {sum(by_mode)} are alike")
 
 
 def of_machine_ir(rows: dict[str, Row]) -> dict[str, Row]:
@@ -206,16 +269,17 @@ def table_text(text: str, rows: dict[str, Row]) -> str:
                     row.definitions,
                     " ".join(map(operands.number, row.operands)),
                     *map(words.number, (row.uses, row.defines, row.properties, row.format)),
+                    *(" ".join(map(str, counts)) for counts in (row.counts, row.not_described)),
                 )
             )
         )
         for row in rows.values()
     ]
     lines = [line.split("\t") for line in text.splitlines()]
-    (version,) = (fields[1] for fields in lines if fields[0] == "llvm")
+    versions = " ".join(fields[1] for fields in lines if fields[0] == "llvm")
     processors = " ".join(f"{fields[1]}:{fields[2]}" for fields in lines if fields[0] == "processor")
     paragraphs = (
-        f"llvm {version}\nprocessors {processors}",
+        f"llvm {versions}\nprocessors {processors}",
         # A set may be empty; a line may not, lest it end the paragraph.
         "\n".join(operands.numbers), "\n".join(word or " " for word in words.numbers), "\n".join(shapes.numbers),
         " ".join(rows), " ".join(numbers),
@@ -226,13 +290,16 @@ def table_text(text: str, rows: dict[str, Row]) -> str:
 def main() -> None:
     """Write the file."""
     into = Path(sys.argv[1]) if len(sys.argv) > 1 else TABLES
-    text = llvm_text()
-    every = rows_of(text)
-    check_formats(every)
-    rows = of_machine_ir(every)
+    texts = (llvm_text(), printed(FLAG_NAMES))
+    every = [rows_of(text) for text in texts]
+    for rows in every:
+        check_formats(rows)
+    check_classes(*every)
+    rows = dict(sorted(merged(*map(of_machine_ir, every)).items()))
+    text = "\n".join(texts)
     data = zlib.compress(table_text(text, rows).encode("ascii"), 9)
     into.write_bytes(data)
-    print(f"{into}: {len(rows)} opcodes of {len(every)}, {len(data)} bytes")
+    print(f"{into}: {len(rows)} opcodes of {len(every[0])} and {len(every[1])}, {len(data)} bytes")
 
 
 if __name__ == "__main__":

@@ -37,3 +37,43 @@ def test_the_value_that_such_a_copy_brings_is_asked_as_any_other() -> None:
     outcome, rules = judged("renamable $vgpr2 = lr-split COPY renamable $vgpr0")
     assert outcome is Outcome.REFUTED
     assert "value" in rules
+
+
+_LOAD = """--- |
+  target triple = "amdgcn-amd-amdhsa"
+  define amdgpu_kernel void @k() #0 { ret void }
+  attributes #0 = { "target-cpu"="gfx950" }
+...
+---
+name: k
+tracksRegLiveness: true
+liveins:
+  - { reg: '$vgpr0' }
+body: |
+  bb.0:
+    liveins: $vgpr0, $sgpr0_sgpr1_sgpr2_sgpr3
+    BUFFER_LOAD_DWORDX4_LDS_OFFEN $vgpr0, $sgpr0_sgpr1_sgpr2_sgpr3, 0, 0, 0, 0%s, implicit $exec, implicit $m0
+    ASYNCMARK
+    S_ENDPGM 0
+...
+"""
+
+
+@pytest.mark.parametrize(("operands", "outcome"), [("", "PROVED"), (", -1", "PROVED"), (", -1, 0", "INVALID")])
+def test_loads_into_lds_have_an_operand_more(operands: str, outcome: str) -> None:
+    text = parse_mir(_LOAD % operands)
+    assert audit(text, text, target("gfx950")).outcome is Outcome[outcome]
+
+
+def test_marks_of_asynchronous_loads_stay_in_order() -> None:
+    text = _LOAD % ", -1"
+    dropped = text.replace("    ASYNCMARK\n", "")
+    assert audit(parse_mir(text), parse_mir(dropped), target("gfx950")).outcome is Outcome.REFUTED
+
+
+def test_a_form_that_is_not_described_is_unknown() -> None:
+    product = "$vgpr0_vgpr1 = V_WMMA_F32_16X16X4_F32_w32_twoaddr " + ", ".join(["0"] * 8) + ", implicit $exec"
+    text = parse_mir((_LOAD % "").replace("    ASYNCMARK", f"    {product}").replace("gfx950", "gfx1250"))
+    report = audit(text, text, target("gfx1250"))
+    assert report.outcome is Outcome.UNKNOWN
+    assert "another form than is followed" in str(report)

@@ -1,7 +1,8 @@
 """What LLVM knows about an opcode of AMDGPU machine IR: operands, ties, implicit registers, properties.
 
 The facts are LLVM's own (llvm/MC/MCInstrDesc.h), in ``instructions.dat`` beside this file, which
-scripts/generate_instruction_tables.py writes and describes. An opcode that LLVM does not have, or that only its
+scripts/generate_instruction_tables.py writes and describes. They are those of LLVM 22 and of LLVM 24 together: what
+either forbids is forbidden, what both allow is allowed. An opcode that neither has, or that only the
 encoder uses, is None: whoever asks must then answer that it does not know. docs/design/target.md says what the
 tables leave out.
 """
@@ -48,6 +49,9 @@ class InstructionDescription:
             ``"convergent"``, ``"rematerialisable"``, ``"variadic"``, ``"call"``, ``"return"``, ``"terminator"``,
             ``"branch"``, ``"indirect-branch"``, ``"barrier"``, ``"commutable"``, ``"pseudo"``, ``"meta"`` …
         format: AMDGPU's flags by LLVM's names (SIDefines.h, SIInstrFlags): ``"SALU"``, ``"VOP3"``, ``"DPP"`` …
+        counts: how many explicit operands an instruction may have. Where LLVM 24 has more than LLVM 22, the further
+            ones stand behind, and ``operands`` has them.
+        not_described: how many it has in LLVM 24, where that form differs otherwise. Nothing is known of it here.
     """
 
     name: str
@@ -57,11 +61,13 @@ class InstructionDescription:
     implicit_definitions: tuple[str, ...]
     properties: frozenset[str]
     format: frozenset[str]
+    counts: tuple[int, ...]
+    not_described: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    version: str
+    versions: tuple[str, ...]
     modes: dict[str, int]
     operands: list[str]
     words: list[str]
@@ -73,15 +79,15 @@ class _Tables:
 def _tables() -> _Tables:
     data = zlib.decompress(Path(__file__).with_name("instructions.dat").read_bytes())
     head, operands, words, shapes, names, numbers = data.decode("ascii").split("\n\n")
-    version, processors = (line.split(" ")[1:] for line in head.split("\n"))
+    versions, processors = (line.split(" ")[1:] for line in head.split("\n"))
     modes = {name: int(mode) for name, _, mode in (processor.partition(":") for processor in processors)}
     shape_of = dict(zip(names.split(" "), numbers.split(" "), strict=True))
-    return _Tables(version[0], modes, operands.split("\n"), words.split("\n"), shapes.split("\n"), shape_of)
+    return _Tables(tuple(versions), modes, operands.split("\n"), words.split("\n"), shapes.split("\n"), shape_of)
 
 
-def llvm_version() -> str:
-    """Version of the LLVM that the tables are of, e.g. ``"22.1.8"``."""
-    return _tables().version
+def llvm_versions() -> tuple[str, ...]:
+    """Versions of the LLVMs that the tables are of, e.g. ``("22.1.8", "24.0.0git")``."""
+    return _tables().versions
 
 
 def opcodes() -> Collection[str]:
@@ -108,10 +114,10 @@ def instruction(opcode: str, processor: str = "gfx900") -> InstructionDescriptio
     """
     tables = _tables()
     if processor not in tables.modes:
-        raise UnsupportedError(f"LLVM {tables.version} has no processor {processor}")
+        raise UnsupportedError(f"LLVM {tables.versions[0]} has no processor {processor}")
     if opcode not in tables.numbers:
         return None
-    definitions, operands, *sets = tables.shapes[int(tables.numbers[opcode])].split("\t")
+    definitions, operands, *sets, counts, other = tables.shapes[int(tables.numbers[opcode])].split("\t")
     uses, defines, properties, form = (tables.words[int(number)].split() for number in sets)
     return InstructionDescription(
         opcode,
@@ -121,4 +127,5 @@ def instruction(opcode: str, processor: str = "gfx900") -> InstructionDescriptio
         tuple(defines),
         frozenset(properties),
         frozenset(form),
+        *(tuple(map(int, numbers.split())) for numbers in (counts, other)),
     )

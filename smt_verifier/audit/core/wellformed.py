@@ -74,8 +74,11 @@ def _misfit(opcode: str, definitions: int, explicit: int, implicit: tuple[str, .
     table = table_of(opcode)
     if "variadic" in table.properties:
         return ""
-    if (definitions, explicit) != (table.definitions, len(table.operands)):
-        return f"{definitions} results of {explicit} operands; LLVM has {table.definitions} of {len(table.operands)}"
+    if explicit in table.not_described:
+        raise UnsupportedError(f"{opcode} has {explicit} operands in LLVM 24, another form than is followed")
+    if definitions != table.definitions or explicit not in table.counts:
+        counts = " or ".join(map(str, table.counts))
+        return f"{definitions} results of {explicit} operands; LLVM has {table.definitions} of {counts}"
     if "call" in table.properties:
         return ""
     present = {mark[: mark.startswith("=")] + _SAME_REGISTER.get(name := mark.lstrip("="), name) for mark in implicit}
