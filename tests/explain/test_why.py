@@ -118,7 +118,10 @@ def test_thresholds_are_the_nearest_and_a_plan_frees_what_is_missing(path: Path)
     if vgprs.more_waves is not None:
         assert vgprs.more_waves.registers < vgprs.most
         assert vgprs.more_waves.waves > function.waves
-        assert vgprs.plan is None or sum(a.parts for a in vgprs.plan) >= vgprs.most - vgprs.more_waves.registers
+        goal = vgprs.available if vgprs.most > vgprs.available else vgprs.more_waves.registers
+        # With accumulators in use, values may go there instead.
+        shared = any(file.file == "AGPR" for file in function.files)
+        assert shared or (vgprs.plan and sum(action.parts for action in vgprs.plan) >= vgprs.most - goal)
     if vgprs.fewer_waves is not None:
         assert vgprs.fewer_waves.registers > vgprs.most
         assert vgprs.fewer_waves.waves < function.waves

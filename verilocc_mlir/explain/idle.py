@@ -19,7 +19,7 @@ class Idle:
 
     Attributes:
         instructions: in it, over all blocks.
-        uses: instructions at which it ends, ascending.
+        uses: instructions that touch it next, ascending.
         opened_by: instructions at which it begins.
     """
 
@@ -49,7 +49,7 @@ def idle_at(register: RegisterGaps | None, index: int) -> Idle:
                 work.append(neighbour)
     return Idle(
         sum(gap.stop - gap.first for gap in stretch),
-        tuple(sorted(gap.closes.index for gap in stretch if gap.closes is not None and gap.closes.reads)),
+        tuple(sorted(gap.closes.index for gap in stretch if gap.closes is not None)),
         tuple(sorted(gap.opens.index for gap in stretch if gap.opens is not None)),
     )
 

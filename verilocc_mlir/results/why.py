@@ -45,7 +45,7 @@ class LiveValue:
             where no instruction defines it.
         live_for: instructions from there to the point, in the order of the text; None for one from around a loop.
         idle: instructions around the point in which it is live and nothing touches it, over all blocks.
-        next_use: the first in the text after those, or None.
+        next_use: the first in the text that touches it after those, or None.
         hint: what might free its registers here, or ``""``; never a promise.
     """
 
