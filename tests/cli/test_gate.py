@@ -297,3 +297,12 @@ def test_the_workflow_of_the_examples_runs_the_gate_with_options_that_there_are(
     with gate_command.make_context("gate", words) as context:
         assert read_tolerances(",".join(context.params["tolerances"])).keys() == {"vgprs", "sgprs"}
         assert context.params["fail_on"] == ("vanished",)
+
+
+def test_without_llvm_code_is_read_and_names_stay_mangled(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VERILOCC_LLVM", str(tmp_path))
+    assert run(["gate", f"--baseline={tmp_path}/base.json", str(built)]) == 0
+    assert run(["gate", f"--baseline={tmp_path}/base.json", "--update", str(built)]) == 0
+    assert [row["demangled"] for row in kernels(tmp_path / "base.json")] == ["_Z5scalePii"]
