@@ -5,6 +5,7 @@
 #   make train-smoke  train a small model from scratch and measure it, in minutes
 #   make lint      ruff, pyright, import-linter
 #   make docs      the pages and the API as a site in out/site
+#   make llvm      an llc of LLVM 22 or newer by apt-get; without one, the LLVM 24 in Triton's package is used
 #   make doctor    what is found, what is missing, and the command that mends it
 #   make clean     remove out/ and caches; .venv stays (make distclean removes it too)
 SHELL := /bin/sh
@@ -13,9 +14,12 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 8 ] && n=8; echo $$
 # Tests start hundreds of Python processes: each reads the byte code that the first one wrote.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(JOBS)
 
-.PHONY: help demo test test-all train-smoke lint docs doctor clean distclean llvm venv venv-dev
+.PHONY: help tools demo test test-all train-smoke lint docs doctor clean distclean llvm venv venv-dev
 help:
-	@sed -n '1,10s/^#  *//p' Makefile
+	@sed -n '1,11s/^#  *//p' Makefile
+
+tools:
+	@scripts/bootstrap tools
 
 llvm:
 	@scripts/bootstrap llvm
@@ -26,7 +30,7 @@ venv:
 venv-dev:
 	@scripts/bootstrap venv dev
 
-demo: llvm
+demo: tools
 	@scripts/bootstrap venv torch
 	@$(PY) examples/demo.py --out out
 
@@ -39,15 +43,15 @@ lint: venv-dev
 	@echo "lint: pyright (strict)"
 	@.venv/bin/pyright -p pyproject.toml --pythonpath $(PY)
 
-test: llvm lint
+test: tools lint
 	$(PYTEST) -m "not long"
 
 # llc's machine verifier is a second opinion on everything that is compiled.
 test-all: export VERILOCC_VERIFY := 1
-test-all: llvm lint
+test-all: tools lint
 	$(PYTEST)
 
-train-smoke: llvm venv-dev
+train-smoke: tools venv-dev
 	$(PY) -m pytest -p no:cacheprovider tests/model/test_training.py
 
 docs:

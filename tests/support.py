@@ -7,13 +7,19 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.mark.structures import ParameterSet
+
+from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.toolchain.choice import ToolchainChoice
+from verilocc_mlir.toolchain.choose import choose_tools, driver_of
+from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob, Point
+from verilocc_mlir.toolchain.run import RunningTools
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DEMO_KERNELS = REPOSITORY / "examples" / "kernels"
@@ -81,19 +87,27 @@ def cpu_of(path: Path) -> str:
 
 
 @lru_cache(maxsize=1)
-def llc() -> str:
-    """Path of an llc that fits, for making test input; the tests of the finder itself do not use it."""
+def _llc_at_hand() -> str:
     for directory in (os.environ.get("VERILOCC_LLVM", ""), *LLVM_DIRECTORIES):
         if directory and (Path(directory) / "llc").exists():
             return str(Path(directory) / "llc")
-    found = shutil.which("llc-22")
-    if found is None:
-        pytest.fail("no llc 22 at hand: run 'make test', which installs it")
-    return found
+    return shutil.which("llc-22") or ""
+
+
+def llc() -> str:
+    """Path of an llc that fits, for making test input; the tests of the finder itself do not use it."""
+    if not _llc_at_hand():
+        pytest.skip("no llc 22 at hand: 'make llvm' installs it")
+    return _llc_at_hand()
 
 
 def run_llc(text: str, cpu: str, *arguments: str, mir: bool = True) -> str:
-    """Standard output of llc on ``text``; results are cached on disk by content and arguments."""
+    """Standard output of llc on ``text``; results are cached on disk by content and arguments.
+
+    Without an llc, Triton's LLVM makes it.
+    """
+    if not _llc_at_hand():
+        return _of_tritons_llvm(text, cpu, arguments, mir=mir)
     command = [
         llc(),
         "-mtriple=amdgcn-amd-amdhsa",
@@ -120,6 +134,24 @@ def run_llc(text: str, cpu: str, *arguments: str, mir: bool = True) -> str:
     partial.write_text(done.stdout)
     partial.replace(cached)
     return done.stdout
+
+
+def _of_tritons_llvm(text: str, cpu: str, arguments: Sequence[str], *, mir: bool) -> str:
+    points: dict[str, Point] = {}
+    extra: list[str] = []
+    for argument in arguments:
+        match = re.fullmatch(r"-(start|stop)-(before|after)=(.+)", argument)
+        if match:
+            points[match[1]] = Point("before" if match[2] == "before" else "after", match[3])
+        else:
+            extra.append(argument)
+    options = CompileOptions(cpu, extra=tuple(extra), input_name="test input")
+    job = LlvmJob("test input", text.encode(), mir, options, points.get("start"), points.get("stop"), kind="asm")
+    driver = driver_of(choose_tools(ToolchainChoice.TRITON))
+    try:
+        return driver.run(job, RunningTools()).stdout.decode()
+    except UnsupportedError as error:
+        pytest.skip(f"no llc 22 at hand, and {error.what}: 'make llvm' installs it")
 
 
 def run_opt(text: str, cpu: str, *arguments: str) -> str:

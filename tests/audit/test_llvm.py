@@ -22,6 +22,9 @@ from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, long, run_llc
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.pipeline.compile import compile_module
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.toolchain.early_clobbers import state_early_clobbers
 
 TARGETS = ["gfx1250", *long("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")]
 
@@ -219,6 +222,21 @@ def test_an_argument_beyond_the_budget_that_llvm_reads_after_a_call_is_refuted(a
         ir.replace('"amdgpu-num-vgpr"="12"', ""), "gfx942", "-stop-before=greedy,0", "-enable-ipra=0", mir=False
     )
     proved(allocated(wide, "gfx942", 2, allocator))
+
+
+def test_a_conversion_that_llvm_lays_over_its_sources_is_refuted() -> None:
+    """A fault of LLVM 22.1, all allocators: v_cvt_scalef32_2xpk16_* writes its result before it has read everything,
+    which LLVM's tables say since pull request 188809 only. What is compiled here is told (toolchain/early_clobbers.py).
+    """
+    ir = (LLVM_FAULTS / "conversion_over_its_sources.ll").read_text()
+    pre = run_llc(ir, "gfx950", "-stop-before=greedy,2", mir=False)
+    assert allocated(pre, "gfx950", 2).rules() == {"early-clobber"}
+    told = state_early_clobbers(pre)
+    assert told.count("early-clobber %") == 1
+    proved(allocated(told, "gfx950", 2))
+    ours = compile_module(ir.encode(), "conversion", Settings(cpu="gfx950"))
+    assert ours.report.outcome is Outcome.PROVED
+    assert state_early_clobbers(ours.before) == ours.before
 
 
 ONCE_WRONG = TEST_DATA / "audit" / "once_wrong"

@@ -8,12 +8,24 @@ import pytest
 
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.hooks.baseline import Comparison, Replace, Standing, compare_objects
+from verilocc_mlir.hooks.baseline import Code, Comparison, Replace, Standing, compare_code
 from verilocc_mlir.hooks.iree import _declined
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.options import member
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.metadata import read_code_object
+
+_ADD = b"""target triple = "amdgcn-amd-amdhsa"
+define amdgpu_kernel void @add(ptr addrspace(1) %p, i32 %n) {
+  %i = call i32 @llvm.amdgcn.workitem.id.x()
+  %a = getelementptr i32, ptr addrspace(1) %p, i32 %i
+  %x = load i32, ptr addrspace(1) %a
+  %y = add i32 %x, %n
+  store i32 %y, ptr addrspace(1) %a
+  ret void
+}
+"""
 
 THEIRS = Standing(vgprs=24, sgprs=16, scratch_bytes=0, waves=8, spills=0.0, cycles=100.0)
 
@@ -54,21 +66,37 @@ def test_real_code_objects_are_read_from_their_machine_code(kernels: object) -> 
     llvms = compile_module(path.read_bytes(), path.name, replace(settings, allocator=LLVM_ALLOCATOR)).data
     assert ours is not None
     assert llvms is not None
-    comparison = compare_objects(ours, llvms, "gfx942", settings)
+    comparison = compare_code(Code(ours), Code(llvms), "gfx942", settings)
     assert comparison.reason == ""
     metadata = read_code_object(ours).kernels
     assert comparison.ours.keys() == comparison.theirs.keys() == metadata.keys()
     for name, standing in comparison.ours.items():
         assert standing.scratch_bytes == metadata[name].private_segment_fixed_size
         assert standing.cycles > 0
-    assert compare_objects(ours, ours, "gfx942", settings).worse == ""
+    assert compare_code(Code(ours), Code(ours), "gfx942", settings).worse == ""
+
+
+def test_without_objdump_assembly_is_read() -> None:
+    pytest.importorskip("triton")
+    with_objdump = Settings(cpu="gfx942", also=(Emit.ASM,))
+    settings = replace(with_objdump, toolchain=ToolchainChoice.TRITON)
+    compiled = compile_module(_ADD, "add", settings)
+    assert compiled.data is not None
+    code = Code(compiled.data, compiled.also[Emit.ASM].decode())
+    from_text = compare_code(code, code, "gfx942", settings)
+    assert from_text.reason == ""
+    assert from_text.ours == compare_code(code, code, "gfx942", with_objdump).ours
+    without_text = compare_code(Code(compiled.data), code, "gfx942", settings)
+    assert "llvm-objdump was not found" in without_text.worse
 
 
 def test_what_cannot_be_read_has_no_standing_and_says_why() -> None:
-    comparison = compare_objects(None, b"no ELF file", "gfx942", Settings())
+    comparison = compare_code(None, Code(b"no ELF file"), "gfx942", Settings())
     assert not comparison.theirs
     assert comparison.reason.startswith("not modelled: ")
-    assert comparison.worse == ""
+    assert comparison.worse == comparison.reason
+    assert _declined(comparison, Replace.BETTER).endswith(comparison.reason)
+    assert _declined(comparison, Replace.ALWAYS) == ""
 
 
 def test_policies_by_name() -> None:

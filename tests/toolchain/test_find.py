@@ -85,7 +85,7 @@ def test_an_option_that_does_not_fit_is_an_error_and_nothing_else_is_tried(tmp_p
         find_toolchain(path)
     assert "LLVM 14 is too old, 22 or newer is needed" in str(caught.value)
     assert "apt-get install llvm-22 lld-22" in caught.value.hint
-    assert "make demo" in caught.value.hint
+    assert "make llvm" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Ours beside what the user had: the code object that the front end's own compiler made.
 
-Both are read in the same way, from their machine code, and costed by the same model (``verilocc_mlir.cost``), so that
-neither gains by what its assembly text says of itself.
+Both are read in the same way and costed by the same model (``verilocc_mlir.cost``): from their machine code where
+there is an llvm-objdump, else from their assembly.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from verilocc_mlir.cost.read import ReadOptions, cost_of_file
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.effort import spill_traffic
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.metadata import read_code_object
 
 
@@ -57,6 +58,14 @@ class Standing:
 
 
 @dataclass(frozen=True)
+class Code:
+    """What a compiler made of a kernel; ``assembly`` is ``""`` where there is none."""
+
+    code_object: bytes
+    assembly: str = ""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Ours beside theirs, kernel by kernel; ``reason`` says why there is nothing to compare, ``""`` where there is."""
 
@@ -66,7 +75,9 @@ class Comparison:
 
     @property
     def worse(self) -> str:
-        """In what ours stands worse than theirs, in a line; ``""`` where it does not."""
+        """In what ours stands worse than theirs, in a line; ``""`` where it does not. What cannot be compared does."""
+        if self.reason:
+            return self.reason
         return "; ".join(filter(None, (_worse(name, self.ours[name], self.theirs[name]) for name in self._shared)))
 
     @property
@@ -81,8 +92,8 @@ class Comparison:
         }
 
 
-def compare_objects(ours: bytes | None, theirs: bytes, cpu: str, settings: Settings) -> Comparison:
-    """Both code objects by the model; what cannot be read has no standing.
+def compare_code(ours: Code | None, theirs: Code, cpu: str, settings: Settings) -> Comparison:
+    """Both by the model; what cannot be read has no standing.
 
     Args:
         ours: None where there is none; then theirs stands alone.
@@ -96,10 +107,13 @@ def compare_objects(ours: bytes | None, theirs: bytes, cpu: str, settings: Setti
         return Comparison({}, {}, f"not modelled: {error.what}")
 
 
-def _standings(code_object: bytes, cpu: str, settings: Settings) -> dict[str, Standing]:
-    read_options = ReadOptions(cpu=cpu, llvm=settings.llvm, timeout=settings.tool_seconds)
-    functions = cost_of_file(code_object, "code object", read_options).functions
-    kernels = read_code_object(code_object).kernels
+def _standings(code: Code, cpu: str, settings: Settings) -> dict[str, Standing]:
+    options = ReadOptions(cpu=cpu, llvm=settings.llvm, toolchain=settings.toolchain, timeout=settings.tool_seconds)
+    if code.assembly and choose_tools(settings.toolchain, settings.llvm).objdump is None:
+        functions = cost_of_file(code.assembly.encode(), "assembly", options).functions
+    else:
+        functions = cost_of_file(code.code_object, "code object", options).functions
+    kernels = read_code_object(code.code_object).kernels
     return {name: _standing(functions[name]) for name in kernels if name in functions}
 
 

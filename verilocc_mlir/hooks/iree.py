@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError, ToolchainError
-from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Comparison, Replace, compare_objects
+from verilocc_mlir.hooks.baseline import DEFAULT_REPLACE, Code, Comparison, Replace, compare_code
 from verilocc_mlir.hooks.iree_cache import KeptModules
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
 from verilocc_mlir.hooks.iree_dump import LINK, Dispatch, dump_flags, read_dispatches
@@ -227,7 +227,9 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
         differences = interface_differences(ours, dispatch.own)
         if differences:
             reason, ours = f"IREE's runtime would see another kernel: {'; '.join(differences)}", None
-    comparison = compare_objects(ours, dispatch.own, source.cpu, run.kernels.settings)
+    theirs = Code(dispatch.own, dispatch.assembly)
+    code = None if ours is None else Code(ours, result.assembly)
+    comparison = compare_code(code, theirs, source.cpu, run.kernels.settings)
     declined = _declined(comparison, run.replace) if ours is not None else ""
     return IreeKernel(
         executable=dispatch.executable,

@@ -33,12 +33,14 @@ class Dispatch:
         executable: its symbol, as ``--iree-hal-substitute-executable-object`` takes it.
         own: the code object that IREE made.
         source: its IR; None where there is none, with the reason in ``reason``.
+        assembly: of that code object; ``""`` where IREE left none.
     """
 
     executable: str
     own: bytes
     source: KernelSource | None
     reason: str = ""
+    assembly: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,8 @@ def _dispatch(binary: Path, llvm_major: int) -> Dispatch:
     executable = name["name"] if name else ""
     if f"_{executable}_" not in base.name:
         return Dispatch(_stem(base.name), own, None, "its LLVM IR does not name it")
-    with asm.open("rb") as stream:
-        command = _COMMAND.search(stream.read(_HEAD_BYTES).decode("utf-8", "replace"))
+    assembly = asm.read_text("utf-8", "replace")
+    command = _COMMAND.search(assembly, 0, _HEAD_BYTES)
     if command is None:
         return Dispatch(executable, own, None, "IREE's dump does not say how it was compiled (IREE 3.13's does)")
     features = command["features"]
@@ -102,7 +104,7 @@ def _dispatch(binary: Path, llvm_major: int) -> Dispatch:
     source = KernelSource(
         executable, data, command["cpu"], features, max(1, int(command["level"])), (_FLOAT_CONTRACTION,)
     )
-    return Dispatch(executable, own, source)
+    return Dispatch(executable, own, source, assembly=assembly)
 
 
 def _stem(name: str) -> str:

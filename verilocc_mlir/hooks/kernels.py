@@ -43,7 +43,7 @@ class KernelSource:
     opt_level: int = 3
     llc_options: tuple[str, ...] = ()
 
-    def settings(self, base: Settings) -> Settings:
+    def settings(self, base: Settings, *, with_assembly: bool = False) -> Settings:
         """``base`` for this kernel: the front end decides processor, level and form of the result."""
         return replace(
             base,
@@ -52,7 +52,7 @@ class KernelSource:
             opt_level=self.opt_level,
             llc_options=(*base.llc_options, *self.llc_options),
             emit=Emit.HSACO,
-            also=(Emit.MIR,),
+            also=(Emit.MIR, Emit.ASM) if with_assembly else (Emit.MIR,),
         )
 
 
@@ -66,6 +66,7 @@ class KernelResult:
         reason: why there is no code object, in a line; ``""`` where there is one.
         before: machine IR as it entered allocation; ``""`` where it did not come to that.
         after: machine IR after the last phase; likewise.
+        assembly: of the code object, where there is no llvm-objdump to show it; else ``""``.
         keyed: the store may keep it, and what is made of it.
     """
 
@@ -76,6 +77,7 @@ class KernelResult:
     exit_code: int
     before: str
     after: str
+    assembly: str = ""
     kept: bool = False
     keyed: bool = True
 
@@ -101,7 +103,7 @@ class Kernels:
 
     def key(self, source: KernelSource) -> str:
         """The name under which the store keeps what comes of a kernel; ``""`` where that is nothing."""
-        settings = source.settings(self.settings)
+        settings = self._settings(source)
         if self.store is None or settings.server:
             return ""
         if settings not in self._keys:
@@ -110,6 +112,13 @@ class Kernels:
             except VeriloccError:  # an unknown processor, say: compiling it says so
                 return ""
         return self._keys[settings].of(hashlib.sha256(source.ir).hexdigest())
+
+    @property
+    def _lacks_objdump(self) -> bool:
+        return self.toolchain.objdump is None
+
+    def _settings(self, source: KernelSource) -> Settings:
+        return source.settings(self.settings, with_assembly=self._lacks_objdump)
 
     def compile(
         self, sources: Sequence[KernelSource], progress: Callable[[KernelResult], None] = lambda _: None
@@ -138,7 +147,7 @@ class Kernels:
         if not missing:
             return
         executor = LocalExecutor(min(self.jobs or default_jobs(), len(missing)), KERNEL_SECONDS, memory_mib=_MEMORY_MIB)
-        jobs = (Job(n, sources[n].name, sources[n].ir, sources[n].settings(self.settings)) for n in missing)
+        jobs = (Job(n, sources[n].name, sources[n].ir, self._settings(sources[n])) for n in missing)
         with closing(executor.run(jobs)) as finished:
             for done in finished:
                 yield done.number, self._kept(sources[done.number], done)
@@ -149,7 +158,8 @@ class Kernels:
         if parts is None:
             return None
         try:
-            texts = [parts[name].decode() for name in (BEFORE, Emit.MIR.value)]
+            names = (BEFORE, Emit.MIR.value, *([Emit.ASM.value] if self._lacks_objdump else []))
+            texts = [parts[name].decode() for name in names]
             report = json.loads(parts[_REPORT])
             return KernelResult(source.name, parts[_OBJECT], report, "", ExitCode.PROVED, *texts, kept=True)
         except (KeyError, ValueError):  # an entry of another version
@@ -169,6 +179,7 @@ class Kernels:
             exit_code=EXIT_CODES[done.outcome],
             before=done.parts.get(BEFORE, b"").decode(),
             after=done.parts.get(Emit.MIR.value, b"").decode(),
+            assembly=done.parts.get(Emit.ASM.value, b"").decode(),
             keyed=keyed,
         )
 

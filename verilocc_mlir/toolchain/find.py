@@ -26,7 +26,7 @@ from verilocc_mlir.toolchain.run import run_tool
 
 MINIMUM_VERSION = (22, 0, 0)
 INSTALL_HINT = (
-    "apt-get install llvm-22 lld-22 (or `make demo`, which does it); or point VERILOCC_LLVM at an LLVM bin directory"
+    "apt-get install llvm-22 lld-22 (or `make llvm`, which does it); or point VERILOCC_LLVM at an LLVM bin directory"
 )
 _PROBE_TIMEOUT = 30.0
 _ELF = b"\x7fELF"
@@ -298,7 +298,7 @@ def _with_companions(llc: Candidate, candidates: list[Candidate], env: Mapping[s
     if linker is None:
         raise ToolchainError(
             f"no suitable ld.lld found for {llc.path}" + _listing(rejected),
-            hint="apt-get install lld-22 (or `make demo`, which does it); or set VERILOCC_LLD",
+            hint="apt-get install lld-22 (or `make llvm`, which does it); or set VERILOCC_LLD",
         )
     stat = llc.path.stat()
     output = _version_output(str(llc.path), stat.st_mtime_ns, stat.st_size)

@@ -4,7 +4,7 @@ AMDGPU allocates in three phases, each a greedy run and a rewriter: SGPR (index 
 them LLVM lowers SGPR spills to lanes of whole-wave registers and reserves those. The stops and resumes below run the
 same passes, in the same order, as one ``llc -O3`` does; docs/design/toolchain.md lists what the text between
 them cannot say.
-Three of those losses are mended here:
+Three of those losses are mended here, and what LLVM 22 does not know of an instruction (early_clobbers.py):
 
 * ``-enable-ipra=0``. With interprocedural allocation (AMDGPU's default) a local function saves no callee-saved
   register, because its callers will be told what it clobbers. Callers in a staged run were selected before the callee
@@ -26,6 +26,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.toolchain.choose import driver_of
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
 from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
+from verilocc_mlir.toolchain.early_clobbers import state_early_clobbers
 from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mmra import strip_mmra
@@ -81,7 +82,7 @@ class StagedCompiler:
             output = self._run(LlvmJob("pre-ra", _bytes(ir), False, self.options, stop=_greedy(LlvmPhase.SGPR)))
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
-        mir = strip_mmra(output.decode())
+        mir = state_early_clobbers(strip_mmra(output.decode()))
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
         return mir
 
@@ -100,7 +101,7 @@ class StagedCompiler:
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
-        return strip_mmra(printed.decode() if reprint else mir)
+        return state_early_clobbers(strip_mmra(printed.decode() if reprint else mir))
 
     def resume(self, mir: str, *, done: LlvmPhase, until: LlvmPhase) -> str:
         """From text in which ``done`` is rewritten to the text before ``until``'s greedy.

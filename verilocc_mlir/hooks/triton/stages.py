@@ -13,7 +13,7 @@ from typing import Any
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
-from verilocc_mlir.hooks.baseline import Replace, compare_objects
+from verilocc_mlir.hooks.baseline import Code, Replace, compare_code
 from verilocc_mlir.hooks.triton.ir import as_code_generated, kernel_names
 from verilocc_mlir.hooks.triton.options import PassThrough, wanted
 from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
@@ -40,14 +40,6 @@ class Theirs:
     hsaco: Stage
 
 
-@dataclass(frozen=True)
-class _Ours:
-    """What takes the place of Triton's results."""
-
-    assembly: str
-    code_object: bytes
-
-
 class KernelStages:
     """``amdgcn`` and ``hsaco`` of one compilation; each falls back to the stage of Triton that it replaces."""
 
@@ -60,7 +52,7 @@ class KernelStages:
         self._backend = backend
         self._options = options
         self._theirs = theirs
-        self._ours: _Ours | None = None
+        self._ours: Code | None = None
 
     def amdgcn(self, src: Any, metadata: MutableMapping[str, Any]) -> Any:
         """LLVM IR to assembly text; sets ``metadata["name"]`` as Triton's stage does."""
@@ -91,14 +83,13 @@ class KernelStages:
         return self._theirs.hsaco(src, metadata)
 
     def _compared(
-        self, record: KernelRecord, src: Any, metadata: MutableMapping[str, Any], ours: _Ours
+        self, record: KernelRecord, src: Any, metadata: MutableMapping[str, Any], ours: Code
     ) -> tuple[KernelRecord, Any]:
         """The record with Triton's own kernel beside ours; and where that one stays, its assembly."""
         their_metadata = dict(metadata)
         own = self._theirs.amdgcn(src, their_metadata)
-        comparison = compare_objects(
-            ours.code_object, self._theirs.hsaco(own, dict(their_metadata)), record.target, self._settings
-        )
+        theirs = Code(self._theirs.hsaco(own, dict(their_metadata)), own)
+        comparison = compare_code(ours, theirs, record.target, self._settings)
         record = replace(record, comparison=comparison)
         declined = "replace=never" if self._policy is Replace.NEVER else comparison.worse
         if not declined:
@@ -107,7 +98,7 @@ class KernelStages:
         metadata.update(their_metadata)
         return replace(record, kind="declined", reason=f"ours is proved, but: {declined}"), own
 
-    def _compile(self, src: Any, names: list[str], key: str) -> tuple[KernelRecord, _Ours | None]:
+    def _compile(self, src: Any, names: list[str], key: str) -> tuple[KernelRecord, Code | None]:
         name = names[0] if names else "?"
         record = KernelRecord(name, str(self._options.arch), key, "internal")
         try:
@@ -124,7 +115,7 @@ class KernelStages:
             logger.exception("%s for %s: a fault in verilocc, please report it", name, record.target)
             return replace(record, reason=f"{type(error).__name__}: {error}"), None
 
-    def _prove(self, src: str, record: KernelRecord) -> tuple[KernelRecord, _Ours | None]:
+    def _prove(self, src: str, record: KernelRecord) -> tuple[KernelRecord, Code | None]:
         triton_options = wanted(self._backend, self._options, self._knobs)
         settings = replace(
             self._settings,
@@ -150,8 +141,8 @@ class KernelStages:
         return proved, _ours(compiled, compiled.data)
 
 
-def _ours(compiled: Compiled, code_object: bytes) -> _Ours:
-    return _Ours(compiled.also[Emit.ASM].decode(), code_object)
+def _ours(compiled: Compiled, code_object: bytes) -> Code:
+    return Code(code_object, compiled.also[Emit.ASM].decode())
 
 
 def _why(report: Report) -> str:
