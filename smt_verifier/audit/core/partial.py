@@ -48,8 +48,11 @@ def _is_wide_mad(opcode: str) -> bool:
 def addend_of_high_half(instruction: Instruction) -> int:
     """Number in ``operands`` of the operand whose upper half only the upper half of the result depends on; -1: none.
 
-    The carry out depends on it too, so it must be dead.
+    The carry out depends on it too, so it must be dead, or go nowhere.
     """
-    if not _is_wide_mad(instruction.opcode) or len(instruction.defs) != 2 or not instruction.defs[1].dead:
+    if not _is_wide_mad(instruction.opcode) or len(instruction.defs) != 2:
+        return -1
+    carry = instruction.defs[1]
+    if not carry.dead and not carry.phys.startswith("sgpr_null"):
         return -1
     return _ADDEND if instruction.operands[_CLAMP].text == "0" else -1
