@@ -44,8 +44,8 @@ class Cost(NamedTuple):
 
     Attributes:
         lost_waves: waves fewer than the most a SIMD holds.
-        saves_and_copies: estimated executions of copies left in the code, and of the save and restore of each
-            callee-saved register used; and the weights of the machine's preferences that are not met, where they count.
+        saves_and_copies: estimated executions of the copies left in the code and of the saves and restores of
+            callee-saved registers, plus the weights of the machine's preferences that are not met, where they count.
         registers: 32-bit registers of the files counted, AGPRs after aligned VGPRs where they share a file.
     """
 
@@ -87,12 +87,12 @@ class CostModel:
         self.pairs = [
             (a.a, a.b, lane_offset(a.a_lane - a.b_lane, cells.halves), a.weight) for a in problem.affinities if a.b >= 0
         ]
-        """Copies between two ranges: how far the second starts from the first where there is none (None: it stays), and
-        the weight."""
+        """Copies between two ranges: the ranges, how far the second must start from the first for the copy to vanish
+        (None: it cannot), and the weight."""
         self.fixed = [
             (a.a, goal, a.weight) for a in problem.affinities if a.b < 0 and (goal := fixed_start(cells, a)) is not None
         ]
-        """Copies from or to a fixed register: the range, where it starts if there is none, and the weight."""
+        """Copies from or to a fixed register: the range, where it must start for the copy to vanish, and the weight."""
         self.preferences = tuple(
             (tuple(cell_relation(r, cells) for r in p.relations), p.weight)
             for p in (problem.preferences if preferences else ())

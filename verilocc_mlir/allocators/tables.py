@@ -30,11 +30,11 @@ class Tables:
         self.fixed: list[int] = fixed_occupation(problem, self.timeline, self.cells)
         self.table = CandidateTable(problem, self.cells)
         self.joined: list[Item] = coalesce(problem, self.singles, self.table, self.cells)
-        self.hints = Hints(problem, self.cells)
         self.cost = CostModel(problem, self.cells, preferences=preferences)
+        self.hints = Hints(problem, self.cells, self.cost)
 
     def proposal(self, starts: Sequence[int], allocator: str) -> Proposal:
-        """The names that go with ``starts``."""
+        """The proposal that puts the ranges at ``starts``."""
         names = (self.cells.name(start, r) for start, r in zip(starts, self.problem.ranges, strict=True))
         return Proposal(PROBLEM_VERSION, allocator, tuple(names))
 

@@ -13,9 +13,9 @@ from verilocc_model.encoding.joining import Joining
 from verilocc_model.encoding.table import Table
 
 STRATEGIES = (
-    Strategy("program order", by_start, coalesced=True),
-    Strategy("largest first", by_area, coalesced=True),
-    Strategy("widest first", by_width, coalesced=True),
+    Strategy(by_start, coalesced=True),
+    Strategy(by_area, coalesced=True),
+    Strategy(by_width, coalesced=True),
 )
 """What ``order0`` … mean."""
 

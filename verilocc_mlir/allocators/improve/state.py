@@ -35,7 +35,7 @@ class State:
         self._below: dict[tuple[Candidates, int], Candidates] = {}
         self.used: Ceiling = {}
         self.ceilings: tuple[Ceiling, ...] = ()
-        """Ways to use more registers of a file without losing a wave."""
+        """The ceilings under which no further wave is lost."""
         self._settle()
 
     def _used(self) -> Ceiling:
@@ -49,7 +49,7 @@ class State:
         return highest
 
     def adopt(self, starts: Sequence[int]) -> bool:
-        """Take over a placement known to be valid, if it costs no more; whether it did."""
+        """Take over a valid placement if it costs no more; whether that was so."""
         cost = self.tables.cost.of(starts)
         if cost > self.cost:
             return False
