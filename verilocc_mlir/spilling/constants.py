@@ -42,9 +42,14 @@ def constants(function: MachineFunction, classes: Mapping[int, RegisterClass]) -
                 copies[key] = source.vreg, read[target.index(key[1])]
     for _ in range(_DEPTH):
         for key, source in copies.items():
-            if source in makers and classes[key[0]].is_scalar == classes[source[0]].is_scalar:
+            if source in makers and _may_write(classes[source[0]], classes[key[0]]):
                 makers[key] = makers[source]
     return makers
+
+
+def _may_write(source: RegisterClass, copied_to: RegisterClass) -> bool:
+    """Whether an instruction that writes ``source`` may write ``copied_to``: a V_MOV_B32_e32 cannot write an AGPR."""
+    return source.is_scalar and copied_to.is_scalar or copied_to.banks <= source.banks
 
 
 def _moves_constant(instruction: Instruction) -> bool:
