@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.cost import align_up, scalar_waves, vector_waves
 from verilocc_mlir.allocators.items import Item
-from verilocc_mlir.allocators.timeline import Timeline, runs
+from verilocc_mlir.allocators.timeline import Timeline, add_ones
 from verilocc_mlir.problem.model import AllocationProblem
 
 Ceiling = dict[str, int]
@@ -54,7 +54,7 @@ def _demand(
     for live_range in problem.ranges:
         if set(live_range.banks).issubset(banks):
             for _, mask in singles[live_range.id].cells:
-                _mark(change, mask)
+                add_ones(change, mask)
     usable = [
         c
         for bank in banks
@@ -69,7 +69,7 @@ def _demand(
         total += len(specials)
     blocked_change = [0] * (bits + 1)
     for cell in usable:
-        _mark(blocked_change, fixed[cell])
+        add_ones(blocked_change, fixed[cell])
     most, peak = 0, 0
     worst, over, free_there = 0, -1, total
     live = blocked = 0
@@ -84,13 +84,6 @@ def _demand(
     if over >= 0:
         return Demand(banks, -(-(worst + free_there) // halves), free_there // halves, timeline.slot(over))
     return Demand(banks, -(-most // halves), total // halves, timeline.slot(peak) if bits else 0)
-
-
-def _mark(change: list[int], mask: int) -> None:
-    """Add one to every bit of ``mask``, where ``change`` holds differences between neighbouring bits."""
-    for start, stop in runs(mask):
-        change[start] += 1
-        change[stop] -= 1
 
 
 @dataclass(frozen=True)

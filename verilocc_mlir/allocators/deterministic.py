@@ -121,7 +121,7 @@ class _Search(Tables):
         for ceiling in under:
             for strategy in STRATEGIES:
                 items = self.joined if strategy.coalesced else self.singles
-                placement = Placement(items, self.fixed, self.table, self.hints, self.cells, ceiling)
+                placement = Placement(items, self.fixed, self.candidates, self.hints, self.cells, ceiling)
                 missing = placement.run(strategy)
                 if not placement.waiting:
                     answer = _Answer(self.cost.of(placement.starts), placement.starts)

@@ -51,3 +51,10 @@ def runs(mask: int) -> list[tuple[int, int]]:
         intervals.append((position + zeros, position + zeros + ones))
         position += zeros + ones
     return intervals
+
+
+def add_ones(change: list[int], mask: int) -> None:
+    """Add one at every bit of ``mask``, where ``change`` has the differences between neighbouring bits."""
+    for start, stop in runs(mask):
+        change[start] += 1
+        change[stop] -= 1

@@ -32,7 +32,7 @@ class Layout:
 
     def _starts(self, number: int) -> dict[str, tuple[int, ...]]:
         starts_of: dict[str, list[int]] = {}
-        for start in self.tables.table.by_range[number]:
+        for start in self.tables.candidates.by_range[number]:
             starts_of.setdefault(self.file_of(start), []).append(start)
         return {file: tuple(sorted(starts)) for file, starts in starts_of.items()}
 

@@ -25,8 +25,8 @@ class Wish:
 
 def wishes(state: State) -> list[Wish]:
     """Every copy that some placement could do without, heaviest first."""
-    cost, table, singles = state.tables.cost, state.tables.table, state.tables.singles
-    result = [Wish(a, -1, goal, weight) for a, goal, weight in cost.fixed if table.allows(a, goal)]
+    cost, candidates, singles = state.tables.cost, state.tables.candidates, state.tables.singles
+    result = [Wish(a, -1, goal, weight) for a, goal, weight in cost.fixed if candidates.allows(a, goal)]
     result += [
         Wish(a, b, distance, weight)
         for a, b, distance, weight in cost.pairs
@@ -54,18 +54,18 @@ def local_moves(state: State, every: list[Wish], rng: random.Random, count: int)
 
 
 def _join(state: State, wish: Wish, rng: random.Random) -> None:
-    starts, table = state.starts, state.tables.table
+    starts, candidates = state.starts, state.tables.candidates
     if wish.b < 0:
         state.move([(wish.a, wish.distance)])
         return
     ways = [(wish.b, starts[wish.a] + wish.distance), (wish.a, starts[wish.b] - wish.distance)]
     rng.shuffle(ways)
     for number, start in ways:
-        if table.allows(number, start) and state.move([(number, start)]):
+        if candidates.allows(number, start) and state.move([(number, start)]):
             return
     # Neither end's place will do: put both somewhere else.
-    start = rng.choice(table.by_range[wish.a])
-    if table.allows(wish.b, start + wish.distance):
+    start = rng.choice(candidates.by_range[wish.a])
+    if candidates.allows(wish.b, start + wish.distance):
         state.move([(wish.a, start), (wish.b, start + wish.distance)])
 
 
@@ -98,8 +98,8 @@ def _prefer(state: State, rng: random.Random) -> None:
 
 def _swap(state: State, rng: random.Random) -> None:
     a, b = (rng.randrange(len(state.starts)) for _ in range(2))
-    table = state.tables.table
-    if a != b and table.allows(a, state.starts[b]) and table.allows(b, state.starts[a]):
+    candidates = state.tables.candidates
+    if a != b and candidates.allows(a, state.starts[b]) and candidates.allows(b, state.starts[a]):
         state.move([(a, state.starts[b]), (b, state.starts[a])])
 
 
@@ -125,6 +125,6 @@ def _lower(state: State, rng: random.Random) -> None:
     ]
     if highest:
         number, start, base = rng.choice(highest)
-        lower = [c for c in state.tables.table.by_range[number] if base <= c < start]
+        lower = [c for c in state.tables.candidates.by_range[number] if base <= c < start]
         if lower:
             state.move([(number, rng.choice(lower))])
