@@ -51,7 +51,7 @@ def placements(tables: Tables) -> Iterator[list[int]]:
             yield list(starts)
             return
         cells = tables.singles[number].cells
-        for start in tables.table.by_range[number]:
+        for start in tables.candidates.by_range[number]:
             if any(occupied[start + offset] & mask for offset, mask in cells):
                 continue
             for offset, mask in cells:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from verilocc_mlir.allocators.cost import file_total
 from verilocc_mlir.allocators.protocol import Refutation
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.target.registers import physical_register
@@ -16,14 +15,14 @@ from verilocc_model.encoding.table import Table
 
 @dataclass(frozen=True)
 class Guidance:
-    """Facts for ``Episode``: by canonical range id, what was refuted; and the grants of the refuted proposals."""
+    """Facts for ``Episode``: the advice for each canonical range id, and the grants of the refuted proposals."""
 
     advice: Mapping[int, Advice] = field(default_factory=dict)
     grants: tuple[int, ...] = ()
 
 
 def guidance_of(refuted: Sequence[Refutation], form: Canonical, table: Table) -> Guidance:
-    """Refuted proposals as the facts that an episode states: about ranges, and about registers in all."""
+    """Refuted proposals as the facts that an episode states, about single ranges and about register totals."""
     new = {old: k for k, old in enumerate(form.original)}
     cells: dict[int, list[int]] = {}
     free: dict[int, list[int]] = {}
@@ -38,23 +37,18 @@ def guidance_of(refuted: Sequence[Refutation], form: Canonical, table: Table) ->
 
 
 def _grant(table: Table, registers: Sequence[str]) -> int:
-    """The fewest registers, as an index of the grants, that hold all that a proposal names."""
+    """The smallest grant, as an index, that holds all registers of a proposal."""
     highest = {"sgpr": 0, "vgpr": 0, "agpr": 0}
-    for cell in (c for name in registers for c in _last_cells(table, name)):
+    for cell in (c for name in registers for c in _cells_of(table, name)[-1:]):
         bank, number = table.cells.register_of(cell)
         if cell < table.cells.stop[bank]:
             highest[bank] = max(highest[bank], number + 1)
-    occupancy = table.problem.occupancy
-    total = highest["sgpr"] if table.scalar else file_total(highest["vgpr"], highest["agpr"], occupancy)
+    total = table.cost.registers(highest)
     return next((k for k, grant in enumerate(table.grants) if grant >= total), len(table.grants) - 1)
 
 
-def _last_cells(table: Table, name: str) -> tuple[int, ...]:
-    return _cells_of(table, name)[-1:]
-
-
 def _cells(table: Table, registers: tuple[str, ...]) -> list[int]:
-    """First cells of registers; those that are none of the problem's are left out."""
+    """First cells of registers; registers that the problem does not have are left out."""
     return [cell for name in registers for cell in _cells_of(table, name)[:1]]
 
 

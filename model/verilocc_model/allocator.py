@@ -28,7 +28,7 @@ ADAPTERS = "adapters"
 """Directory of a model's adapters, one for each family that has one."""
 
 AGAIN_TEMPERATURE = 0.7
-"""Of samples beside the first answer, and of answers after a second refutation."""
+"""Temperature of the samples after the first answer, and of answers after a second refutation."""
 
 _FAMILIES = {"gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna3", "gfx1250": "gfx1250"}
 
@@ -45,14 +45,15 @@ def family_of(target: str) -> str:
 
 class ModelAllocator:
     """Answers with a language model, masked and with look-ahead; deterministic if there is time for all samples.
-    After a refutation it answers anew for the live ranges that must move, and is told what was refuted.
+
+    After a refutation it answers again for the live ranges that must move; the prompt says what was refuted.
 
     Args:
-        directory: a model as ``verilocc train`` leaves it, with adapters under ``adapters/FAMILY`` or without; or an
+        directory: a model as ``verilocc train`` writes it, with or without adapters under ``adapters/FAMILY``; or an
             adapter, whose base is still where it was; or any causal language model with its tokenizer.
         seconds: wall time for one answer, all samples together; None: no limit.
-        samples: answers that are compared by price (``price.Price``), the first as it comes, the others sampled with
-            fixed seeds; the cheapest is proposed.
+        samples: answers that are compared by price (``price.Price``); the cheapest is proposed. The first is the
+            best-ranked answer, the others are sampled with fixed seeds.
 
     Raises:
         InputError: there is no model, or it is for another version.
@@ -66,7 +67,7 @@ class ModelAllocator:
         self._seconds = seconds
         self._samples = samples
         self._adapters = sorted(p for p in (directory / ADAPTERS).glob("*") if (p / CARD).exists())
-        # An adapter alone says where its base is, which is loaded with it.
+        # The card of an adapter alone names its base, which is loaded with it.
         names = [str(card[k]) for k in ("base", "name") if k in card]
         for path in self._adapters:
             adapter = read_card(path)
@@ -80,7 +81,7 @@ class ModelAllocator:
         self._weights = _weights(directory, tuple(self._adapters), encoding_of(card))
 
     def load(self) -> None:
-        """Load the weights, which the first answer does otherwise.
+        """Load the weights before the first answer needs them.
 
         Raises:
             InputError: they cannot be loaded.
@@ -88,7 +89,7 @@ class ModelAllocator:
         self._weights.load()
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
-        """The cheapest of the samples, or the answer where there is one.
+        """The cheapest of the samples.
 
         Raises:
             AllocationFailure: the pressure exceeds a file, no assignment without spilling was found, or time is up
@@ -98,9 +99,10 @@ class ModelAllocator:
         return self._answer(problem, drawn, ())
 
     def regenerate(self, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
-        """An answer for the live ranges that must move; what was refuted is part of the prompt. Where these find no
-        place around the others, or where it is not known which they are, one for all ranges. From the second
-        refutation on it is sampled.
+        """An answer for the live ranges that must move; what was refuted is part of the prompt.
+
+        If these ranges find no place around the others, or if it is not known which they are, all ranges are answered
+        for. From the second refutation on, the answer is sampled.
 
         Raises:
             AllocationFailure: as for ``allocate``.
@@ -109,7 +111,7 @@ class ModelAllocator:
         return self._answer(problem, [drawn], refuted)
 
     def scorer(self, target: str) -> Scorer:
-        """The model with the adapter for a GPU in place, or with none where there is none. There is one at a time."""
+        """The model with the adapter for a GPU, or without one where there is none. Only one adapter is active."""
         model, writing = self._weights.load()
         from verilocc_model.lm import LanguageModel
 
@@ -165,7 +167,7 @@ class ModelAllocator:
 
 
 class _Weights:
-    """A model and its adapters, loaded once; ``in_use`` is held while one adapter is in place."""
+    """A model and its adapters, loaded once; ``in_use`` is held while one adapter is active."""
 
     def __init__(self, directory: Path, adapters: tuple[Path, ...], encoding: str) -> None:
         self._directory = directory
@@ -187,16 +189,16 @@ class _Weights:
             return self._loaded
 
     def _load(self) -> tuple[Any, Writing]:
-        # Seconds, and hundreds of megabytes: not before it is needed.
+        # This takes seconds and hundreds of megabytes, so it is done only when it is needed.
         import torch
         from peft import PeftModel
 
         from verilocc_model.lm import load_model, load_writing
 
-        # A pass is small: more threads wait for each other longer than they work.
+        # A pass is small: with more threads, they would wait for each other longer than they work.
         torch.set_num_threads(1)
         writing = load_writing(self._directory, self._encoding)
-        # A CPU multiplies numbers of 32 bits fastest; pretrained models are kept in 16.
+        # Pretrained models are stored with 16 bits; a CPU multiplies 32-bit numbers fastest.
         model: Any = load_model(self._directory).float()
         for number, path in enumerate(self._adapters):
             if number:

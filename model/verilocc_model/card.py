@@ -1,4 +1,4 @@
-"""The card beside a model's weights: what it is called, what it is for, what it was trained on. Read without torch."""
+"""The card beside a model's weights: its name, its purpose, what it was trained on. It is read without torch."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
 from verilocc_model.encoding.writing import TEXT, WORDS, WRITINGS
 
 CARD = "verilocc.json"
-"""Beside the weights: name, kind, vocabulary version, encoding, window, what it was trained on."""
+"""The file with name, kind, vocabulary version, encoding, window, and what the model was trained on."""
 
 _PRETRAINED = ("config.json", "tokenizer.json")
-"""What the directory of a language model has that is not of ours."""
+"""Files in the directory of a language model that this project did not train."""
 
 PRETRAINED_WINDOW = 1024
 
 
 def encoding_of(card: dict[str, Any]) -> str:
-    """Of ``WRITINGS``: how the model's words are written."""
+    """How the model's words are written, one of ``WRITINGS``."""
     return str(card.get("encoding", WORDS))
 
 
 def read_card(directory: Path) -> dict[str, Any]:
-    """What is written beside the weights; of a pretrained model that is not of ours, that it takes text.
+    """The card of a model; a pretrained model without one gets a card that says it takes text.
 
     Raises:
         InputError: the directory has no model, or one for another vocabulary.

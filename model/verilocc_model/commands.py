@@ -1,4 +1,4 @@
-"""What ``verilocc train`` and ``verilocc eval`` do; the command line of ``verilocc_mlir`` calls it by name."""
+"""The work of ``verilocc train``, ``adapt`` and ``eval``; the command line of ``verilocc_mlir`` calls it by name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def train(
     base: Path | None,
     say: Say,
 ) -> int:
-    """Train a base or an adapter; an exit code: 130 where it was interrupted or ran out of time, and can be resumed."""
+    """Train a base or an adapter; the exit code is 130 where it did not finish, and can be resumed."""
     settled = load_config(config, settings)
     if kind == "adapter":
         if base is None:
@@ -49,7 +49,7 @@ def train(
 def relabel_command(
     data: Sequence[Path], out: Path, *, model: Path | None, targets: tuple[str, ...], effort: Effort, say: Say
 ) -> int:
-    """Look for better labels of what may be trained on."""
+    """Look for better labels of the problems that may be trained on."""
     loaded = ModelAllocator(model) if model is not None else None
     chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
     if not chosen:
@@ -69,7 +69,7 @@ def collect_command(
     asking: Asking,
     say: Say,
 ) -> int:
-    """Collect refuted answers (``feedback``) or ``preferences`` on what may be trained on."""
+    """Collect refuted answers (``feedback``) or ``preferences`` on the problems that may be trained on."""
     loaded = ModelAllocator(model)
     chosen = [e for e in entries(data, DEFAULT_HOLD_OUT) if e.part == "train" and e.trains(targets)]
     if not chosen:
@@ -98,13 +98,18 @@ def evaluate_command(
     out: Path | None,
     say: Say,
 ) -> int:
-    """Measure on what the base was not trained on, or on ``everything``; ``at_most``: only problems of so many live
-    ranges; ``limit``: problems; 0: all."""
+    """Measure on the problems that the base was not trained on.
+
+    Args:
+        everything: measure on all problems.
+        at_most: leave out problems with more live ranges; 0: none.
+        limit: number of problems; 0: all.
+    """
     loaded = ModelAllocator(model) if model is not None else None
     candidates = [e for e in entries(data, DEFAULT_HOLD_OUT) if everything or e.unseen]
     if at_most:
         candidates = [e for e in candidates if len(e.read().problem.ranges) <= at_most]
-    # The first of them are any of them.
+    # Their order is random, so the first ones are a random choice.
     chosen = candidates[:limit] if limit else candidates
     if not chosen:
         raise InputError("there is nothing to evaluate on", where=", ".join(map(str, data)))

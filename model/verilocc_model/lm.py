@@ -30,7 +30,7 @@ from verilocc_model.encoding.vocabulary import BEGIN, PAD, words
 from verilocc_model.encoding.writing import TEXT, Writing, domain
 from verilocc_model.training.config import TrainConfig
 
-# Weights are read and written in a moment, and standard error is for what people must know.
+# Weights are read and written in a moment, and standard error is for things that people must know.
 transformers_logging.disable_progress_bar()
 
 
@@ -38,11 +38,11 @@ TOKENIZER = "tokenizer.json"
 
 
 def new_model(config: TrainConfig) -> PreTrainedModel:
-    """A Llama model with random weights over the domain's vocabulary, or the one that
-    ``config.init`` or ``config.start`` names.
+    """A Llama model with random weights over the domain's vocabulary, or the model that ``config.init`` or
+    ``config.start`` names.
 
     Raises:
-        InputError: there is no model to begin with, or none where one is needed.
+        InputError: the named model does not exist, or text is to be written and no model is named.
     """
     torch.manual_seed(config.seed)
     vocabulary = words()
@@ -73,7 +73,7 @@ def new_model(config: TrainConfig) -> PreTrainedModel:
 
 
 def _taken(directory: Path, size: int) -> PreTrainedModel:
-    """A pretrained model with embeddings for other words: what it knows of sequences stays, its tokens do not."""
+    """A pretrained model with new embeddings for other words; its other weights stay."""
     model: Any = load_model(directory).float()
     model.resize_token_embeddings(-(-size // 64) * 64)
     spread = float(getattr(model.config, "initializer_range", 0.02))
@@ -102,11 +102,10 @@ def load_writing(directory: Path, kind: str) -> Writing:
     """How a model in a directory, or an adapter for it, writes words.
 
     Args:
-        directory: of the model.
-        kind: as its card says (``card.encoding_of``).
+        kind: the writing on its card (``card.encoding_of``).
 
     Raises:
-        InputError: it is to write text, and has no tokenizer, or one that does not do.
+        InputError: it writes text and has no tokenizer, or one that cannot tell the words apart.
     """
     if kind != TEXT:
         return domain()
@@ -121,7 +120,7 @@ def load_writing(directory: Path, kind: str) -> Writing:
 
 
 def copy_tokenizer(directory: Path, to: Path) -> None:
-    """Put the tokenizer of a model beside what was made of it."""
+    """Copy a model's tokenizer beside a model that was made from it."""
     for name in (TOKENIZER, "tokenizer_config.json"):
         if (directory / name).exists():
             shutil.copyfile(directory / name, to / name)
@@ -132,7 +131,7 @@ def from_gguf(path: Path, out: Path) -> None:
 
     Args:
         path: the file; its weights are dequantised.
-        out: the directory, made if need be.
+        out: the directory; it is made if it does not exist.
 
     Raises:
         InputError: the file cannot be read.
@@ -145,7 +144,7 @@ def from_gguf(path: Path, out: Path) -> None:
         tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
     except (OSError, ValueError) as error:
         raise InputError(f"is no model that can be loaded: {error}", where=str(path)) from error
-    # What is left of the quantisation would be saved with it, and looked for when it is loaded.
+    # Settings of the quantisation would be saved with the model, and would be expected when it is loaded.
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
@@ -159,9 +158,9 @@ class LanguageModel:
     Args:
         model: any causal LM of transformers; for the domain's writing, one whose first tokens are the vocabulary's
             words.
-        name: for answers and reports.
-        limit: tokens of a window at most.
-        writing: what its tokens are; None: the domain's.
+        name: its name in answers and reports.
+        limit: most tokens of a window.
+        writing: how words become its tokens; None: the domain's writing.
     """
 
     def __init__(self, model: Any, name: str, limit: int, writing: Writing | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What an answer is ranked by."""
+"""The price by which answers are ranked."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from verilocc_model.encoding.table import Table
 
 
 class Price(NamedTuple):
-    """Smaller is better, first field first; ``allocators.cost.Cost`` with registers as the hardware hands them out.
+    """Smaller is better, first field first. It is ``allocators.cost.Cost`` with registers counted in granules.
 
     Attributes:
         lost_waves: waves fewer than the most a SIMD holds.
-        copies: estimated executions of copies left, and of saves and restores of callee-saved registers.
+        copies: ``Cost.saves_and_copies``.
         granules: granules of registers (eight SGPRs).
     """
 

@@ -1,7 +1,7 @@
-"""What is left of a problem once a proposal was refuted: the live ranges that must move, around those that stay.
+"""The problem that is left after a proposal was refuted: the live ranges that must move, around those that stay.
 
 The verifier names a minimal correction set (``smt_verifier.prove.correction``): without its ranges the rest of the
-proposal is proved. So the rest stays, as fixed occupation, and only the set is asked about again.
+proposal is proved. So the rest stays, as fixed occupation, and only the ranges of the set are asked about again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from verilocc_mlir.target.registers import physical_register, register_of_units
 
 @dataclass(frozen=True)
 class Remainder:
-    """What is asked again, and how an answer to it makes one to the whole problem.
+    """A part of a problem that is asked about again.
 
     Attributes:
-        problem: its ranges are those that are asked about, numbered anew.
-        refuted: what is said of them.
+        problem: the part; its ranges are numbered anew.
+        refuted: the refutations, reduced to these ranges.
         ids: the id in the whole problem of each of its ranges.
-        staying: registers of the whole problem, of which those of ``ids`` mean nothing.
+        staying: registers of the whole problem; those at ``ids`` have no meaning.
     """
 
     problem: AllocationProblem
@@ -33,7 +33,7 @@ class Remainder:
     staying: tuple[str, ...]
 
     def whole(self, registers: Sequence[str]) -> tuple[str, ...]:
-        """Registers of all ranges, by id, from those of the ones that were asked about."""
+        """Registers of all ranges of the whole problem, from those of the part."""
         result = list(self.staying)
         for number, register in zip(self.ids, registers, strict=True):
             result[number] = register
@@ -41,8 +41,8 @@ class Remainder:
 
 
 def remainders(problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Iterator[Remainder]:
-    """What to ask, one after the other as long as there is no answer: the ranges that must move after the last
-    refutation, where it says so, and then all of them.
+    """The parts to ask about, one after the other until there is an answer: the ranges that must move, if the last
+    refutation names them, and then all ranges.
     """
     if refuted and 0 < len(refuted[-1].moves) < len(problem.ranges):
         yield _moving(problem, refuted[-1])
@@ -63,7 +63,7 @@ def _moving(problem: AllocationProblem, last: Refutation) -> Remainder:
             *problem.fixed,
             *(f for live in problem.ranges if live.id not in new for f in _held(live, registers[live.id])),
         ),
-        # A preference relates ranges; what remains of one that has lost some says nothing.
+        # A preference that has lost some of its ranges has no meaning.
         preferences=tuple(
             replace(p, relations=tuple(replace(r, a=new[r.a], b=new[r.b]) for r in p.relations))
             for p in problem.preferences
@@ -87,7 +87,7 @@ def _held(live: LiveRange, register: str) -> list[FixedOccupation]:
 
 
 def _affinity(one: Affinity, new: dict[int, int], registers: Sequence[str]) -> Affinity | None:
-    """A copy, if one of its ends moves; the end that stays is a physical register then."""
+    """A copy of which an end moves; an end that stays is a physical register then."""
     if one.b < 0:
         return replace(one, a=new[one.a]) if one.a in new else None
     if one.a in new and one.b in new:
@@ -100,12 +100,12 @@ def _affinity(one: Affinity, new: dict[int, int], registers: Sequence[str]) -> A
     try:
         return replace(one, a=new[one.a], b=-1, b_lane=0, fixed=register_of_units(units))
     except UnsupportedError:
-        # Lanes that are no register of their own.
+        # These lanes are no register of their own.
         return None
 
 
 def _example(example: Counterexample, new: dict[int, int]) -> Counterexample | None:
-    """A counterexample with the ranges that move, None where there is none in it."""
+    """A counterexample with only the ranges that move; None where it has none of them."""
     positions = [k for k, number in enumerate(example.ranges) if number in new]
     if not positions:
         return None
@@ -114,6 +114,6 @@ def _example(example: Counterexample, new: dict[int, int]) -> Counterexample | N
         ranges=tuple(new[example.ranges[k]] for k in positions),
         lanes=tuple(example.lanes[k] for k in positions),
         registers=tuple(example.registers[k] for k in positions),
-        # They are those of the first range.
+        # The free registers are those of the first range.
         free=example.free if positions[0] == 0 else (),
     )

@@ -116,7 +116,7 @@ class TestResult:
         ranges = (live(0, (0, 20)), live(1, (20, 40)), live(2, (0, 20), width=2, align=2), live(3, (20, 40), width=2))
         question = replace(problem(*ranges), affinities=(Affinity(0, 0, 1, 0, 2, 10.0, 20),))
         result = solve(question)
-        assert (result.registers, result.copies, result.gap) == (3, 0.0, 0)
+        assert (result.registers, result.copies, result.registers_bound) == (3, 0.0, 3)
         assert result.registers_optimal
         assert result.copies_optimal
 

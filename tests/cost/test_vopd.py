@@ -9,7 +9,7 @@ from support import cpu_of, kernel_paths, run_llc
 
 from verilocc_mlir.cost import vopd
 from verilocc_mlir.cost.assembly import parse_assembly
-from verilocc_mlir.cost.instructions import Instruction, decode
+from verilocc_mlir.cost.instructions import Instruction, decode, halves
 from verilocc_mlir.cost.model import cost_of_assembly
 from verilocc_mlir.target.targets import target
 
@@ -93,7 +93,7 @@ def test_every_pair_in_real_kernels_obeys_the_rule(cpu: str) -> None:
         for function in parse_assembly(run_llc(path.read_text(), cpu, mir=False), gpu):
             for instruction in function.instructions:
                 if instruction.is_dual:
-                    first, second = (decode(half, gpu.major) for half in vopd.halves(instruction))
+                    first, second = (decode(half, gpu.major) for half in halves(instruction.text))
                     assert not vopd.banks_clash(first, second, gpu), instruction.text
                     seen += 1
     assert seen > 50  # 83 on gfx1100 in the kernels that come with the repository

@@ -22,6 +22,7 @@ from spilling_support import (
     proved,
 )
 
+from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -29,6 +30,7 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import LiveRange
 from verilocc_mlir.spilling import SpillAction, Spiller
 from verilocc_mlir.spilling.choose import LOAD_AHEAD
+from verilocc_mlir.spilling.constants import constants
 from verilocc_mlir.target.targets import target
 
 CPU = "gfx1100"
@@ -115,6 +117,19 @@ def test_the_furthest_next_use_waits() -> None:
     proved(done)
     assert spilled(done)
     assert set(spilled(done)) <= {f"%{k}" for k in far}
+
+
+def test_a_constant_is_computed_anew_only_where_its_instruction_may_write() -> None:
+    """``V_MOV_B32_e32`` cannot write an AGPR, so its constant copied to ``av_32`` is stored and loaded."""
+    body = """
+  bb.0:
+    %0:vgpr_32 = V_MOV_B32_e32 32856, implicit $exec
+    %1:vgpr_32 = COPY %0
+    %2:av_32 = COPY %0
+    S_ENDPGM 0
+"""
+    (function,) = parse_mir(machine_code(body, 10)).functions
+    assert {vreg for vreg, _ in constants(function, virtual_classes(function))} == {0, 1}
 
 
 def test_constants_are_computed_anew_and_not_stored() -> None:

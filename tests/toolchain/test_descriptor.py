@@ -210,12 +210,12 @@ def test_metadata_is_read_in_full() -> None:
     code = read_code_object(built("gfx942")[2])
     assert (code.machine, code.target) == ("gfx942", "amdgcn-amd-amdhsa--gfx942")
     ids = code.kernels["ids"]
-    assert (ids.wavefront_size, ids.kernarg_segment_size, ids.kernarg_segment_align) == (64, 272, 8)
+    assert (ids.raw[".kernarg_segment_size"], ids.raw[".kernarg_segment_align"], ids.wavefront_size) == (272, 8, 64)
     assert ids.vgpr_count > 0
     assert ids.sgpr_count > 0
     assert code.kernels["calls"].group_segment_fixed_size == 256
     assert code.kernels["calls"].private_segment_fixed_size >= 128
-    assert code.kernels["indirect"].uses_dynamic_stack
+    assert code.kernels["indirect"].raw[".uses_dynamic_stack"]
     assert compare_metadata(code, code) == ()
 
 

@@ -26,7 +26,7 @@ from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.audit import audit_llvm
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Settings
-from verilocc_mlir.toolchain import choose
+from verilocc_mlir.toolchain import choose, find
 from verilocc_mlir.toolchain.checked import check_object
 from verilocc_mlir.toolchain.choice import TOOLCHAIN_VARIABLE, ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
@@ -464,32 +464,32 @@ def test_without_an_llc_it_is_triton_s(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_library_can_do_is_found_out_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    library = str(tritons().library)
-    triton_probe._answer.cache_clear()
+    library = tritons().library
+    find._kept.cache_clear()
     assert triton_probe.find_triton().version >= (24,)
 
-    def again(_library: str) -> str:
+    def again(_library: Path) -> str:
         raise AssertionError("asked again")
 
-    triton_probe._answer.cache_clear()
+    find._kept.cache_clear()
     monkeypatch.setattr(triton_probe, "_probe", again)
     assert triton_probe.find_triton().version >= (24,), "as it was kept in the user's cache"
     monkeypatch.undo()
     assert re.match(r"\d+\.\d+\.\d+", triton_probe._probe(library))
     other = tmp_path / "libtriton.so"
     other.write_bytes(b"\x7fELF and no more")
-    assert triton_probe._probe(str(other)).startswith("!no worker process starts")
+    assert triton_probe._probe(other).startswith("!no worker process starts")
 
 
 def test_a_new_version_that_cannot_is_said_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = str(tritons().library)
+    library = tritons().library
     monkeypatch.setattr(triton, "_LEAVE_OUT", ("-opt-disable=of-another-name", "-opt-bisect-verbose=0"))
     triton._workers.cache_clear()
     try:
         assert triton_probe._probe(library).startswith("!Triton's LLVM changes the text")
     finally:
         triton._workers.cache_clear()
-    monkeypatch.setattr(triton_probe, "_answer", lambda *_: "!it does not say which LLVM it has")
+    monkeypatch.setattr(triton_probe, "kept", lambda *_: "!it does not say which LLVM it has")
     with pytest.raises(ToolchainError, match=r"the LLVM of Triton \S+ cannot be driven: it does not say") as caught:
         triton_probe.find_triton()
     assert "use an llc" in caught.value.hint

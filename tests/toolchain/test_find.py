@@ -9,7 +9,7 @@ import pytest
 from toolchain_support import llvm_directory, tools
 
 from verilocc_mlir.errors import ToolchainError
-from verilocc_mlir.toolchain.find import MINIMUM_VERSION, _version_output, find_toolchain, survey
+from verilocc_mlir.toolchain.find import MINIMUM_VERSION, _kept, find_toolchain, survey
 
 
 def fake(directory: Path, name: str, output: str) -> Path:
@@ -140,17 +140,17 @@ def test_what_a_program_prints_is_kept_by_what_the_file_is(tmp_path: Path, monke
     program.write_bytes((llvm_directory() / "llc").resolve().read_bytes())
     program.chmod(0o755)
     (tmp_path / "ld.lld").symlink_to(llvm_directory() / "ld.lld")
-    _version_output.cache_clear()
+    _kept.cache_clear()
     found = find_toolchain(program)
     kept = list((tmp_path / "cache" / "verilocc" / "tools").iterdir())
     assert found.version_text in [line.strip() for path in kept for line in path.read_text().splitlines()]
     for path in kept:
         path.write_text(path.read_text().replace("22.", "32."))
-    _version_output.cache_clear()
+    _kept.cache_clear()
     assert find_toolchain(program).version[0] == found.version[0] + 10
     assert [c.version for c in survey(program) if c.tool == "llc"] == [found.version], "doctor runs it"
     os.utime(program, (1, 1))
-    _version_output.cache_clear()
+    _kept.cache_clear()
     assert find_toolchain(program).version == found.version
 
 

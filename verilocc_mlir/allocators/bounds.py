@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.cost import align_up, scalar_waves, vector_waves
 from verilocc_mlir.allocators.items import Item
-from verilocc_mlir.allocators.timeline import Timeline
+from verilocc_mlir.allocators.timeline import Timeline, add_ones
 from verilocc_mlir.problem.model import AllocationProblem
 
 Ceiling = dict[str, int]
@@ -22,9 +22,9 @@ class Demand:
     Attributes:
         banks: files.
         registers: 32-bit registers needed at the worst point.
-        available: registers of those files that may be used; where they do not suffice, without those that something
-            fixed holds at that point.
-        slot: that point: where most are missing, or where most are needed if none is.
+        available: registers of those files that may be used. Where they do not suffice, those are left out that
+            something fixed holds at that point.
+        slot: the worst point: where most registers are missing, or, if none is missing, where most are needed.
     """
 
     banks: tuple[str, ...]
@@ -54,7 +54,7 @@ def _demand(
     for live_range in problem.ranges:
         if set(live_range.banks).issubset(banks):
             for _, mask in singles[live_range.id].cells:
-                _mark(change, mask, 1)
+                add_ones(change, mask)
     usable = [
         c
         for bank in banks
@@ -69,7 +69,7 @@ def _demand(
         total += len(specials)
     blocked_change = [0] * (bits + 1)
     for cell in usable:
-        _mark(blocked_change, fixed[cell], 1)
+        add_ones(blocked_change, fixed[cell])
     most, peak = 0, 0
     worst, over, free_there = 0, -1, total
     live = blocked = 0
@@ -86,19 +86,6 @@ def _demand(
     return Demand(banks, -(-most // halves), total // halves, timeline.slot(peak) if bits else 0)
 
 
-def _mark(change: list[int], mask: int, amount: int) -> None:
-    """Add ``amount`` over every run of ones of ``mask``, as differences."""
-    position = 0
-    while mask:
-        zeros = (mask & -mask).bit_length() - 1
-        mask >>= zeros
-        ones = (~mask & (mask + 1)).bit_length() - 1
-        mask >>= ones
-        change[position + zeros] += amount
-        position += zeros + ones
-        change[position] -= amount
-
-
 @dataclass(frozen=True)
 class Room:
     """What ceilings are made from.
@@ -113,7 +100,7 @@ class Room:
 
     @property
     def least_vectors(self) -> int:
-        """No placement takes fewer vector registers."""
+        """Every placement takes at least this many vector registers."""
         return max((n for banks, n in self.least.items() if "sgpr" not in banks), default=0)
 
 
@@ -123,7 +110,7 @@ def room(problem: AllocationProblem, by_banks: tuple[Demand, ...]) -> Room:
 
 
 def ceilings(problem: AllocationProblem, where: Room) -> tuple[Ceiling, ...]:
-    """Ceilings to try, fewest registers first: each step at which a wave is lost, and last the whole budget."""
+    """Ceilings to try, fewest registers first: the largest before each loss of a wave, and last the whole budget."""
     if problem.phase == "sgpr":
         least, budget = where.least.get(("sgpr",), 0), where.top.get("sgpr", 0)
         return tuple({"sgpr": total} for total in _scalar_steps(problem, budget) if total >= least)
@@ -163,7 +150,7 @@ def splits(problem: AllocationProblem, where: Room, total: int) -> Iterator[Ceil
         if total >= max(need_v, need_a) and min(total, vgprs) + min(total, agprs) >= need_both:
             yield {"vgpr": min(total, vgprs), "agpr": min(total, agprs)}
         return
-    # No more AGPRs than must be; or so many that every VGPR can be used; or as few VGPRs as must be.
+    # The fewest AGPRs possible; or just so many that every VGPR can be used; or the fewest VGPRs possible.
     for agpr_count in (need_a, total - vgprs, total - align_up(need_v, 4)):
         a = min(max(agpr_count, need_a), agprs)
         v = min(vgprs, total - a if a == 0 else (total - a) // 4 * 4)

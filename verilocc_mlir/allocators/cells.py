@@ -14,7 +14,8 @@ from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, t
 _FILES = ("vgpr", "agpr", "sgpr")
 
 _FILE_ALIGN = 8
-"""A file's first cell is a multiple of this: cells tell the bank (number modulo 4) of a register, halves or not."""
+"""A file's first cell is a multiple of this. So the cell alone gives a register's bank (its number modulo 4), with one
+cell for a register or two."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,11 @@ class CellMap:
         halves: cells per 32-bit register, 1 or 2.
         base: first cell of each file.
         stop: one past the last allocatable cell of each file.
-        allocatable: cells of registers the problem's budgets list, ascending.
+        size: cells in the array.
+        allocatable: cells of registers that the problem's budgets list.
         expensive: cells of registers that cost a save and a restore.
         specials: first cell of each special register that may be handed out, with its name and its width in registers.
-        special_units: cell of each 16-bit unit of theirs.
+        special_units: cell of each 16-bit unit of the special registers.
     """
 
     halves: int
@@ -59,7 +61,7 @@ class CellMap:
         return name
 
     def cells_of(self, register: str) -> tuple[int, ...]:
-        """Cells of a physical register by name; empty where it is outside of the files handed out."""
+        """Cells of a physical register by name; empty where it is not one that may be handed out."""
         return self.cells_of_units(physical_register(register).units)
 
     def cells_of_units(self, units: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,13 +8,11 @@ from verilocc_mlir.problem.model import Affinity, AllocationProblem
 
 
 def coalesce(problem: AllocationProblem, singles: list[Item], table: CandidateTable, cells: CellMap) -> list[Item]:
-    """Items in which ranges joined by copies sit together, heaviest copies first, where they never interfere.
+    """Items in which ranges that a copy connects are joined, heaviest copies first, if they never interfere.
 
     Args:
-        problem: for its affinities.
         singles: one item for each live range, by id.
         table: where ranges may start.
-        cells: the cell array.
     """
     item_of = list(singles)
     # Offset of each range in its item.
@@ -38,7 +36,7 @@ def coalesce(problem: AllocationProblem, singles: list[Item], table: CandidateTa
 
 
 def meet(first: Item, second: Item, distance: int) -> bool:
-    """Whether ``second``, ``distance`` cells above ``first``, would hold a cell of it at the same time."""
+    """Whether ``second``, placed ``distance`` cells above ``first``, would hold one of its cells at the same time."""
     first_cells = dict(first.cells)
     return any(first_cells.get(offset + distance, 0) & mask for offset, mask in second.cells)
 
@@ -50,7 +48,7 @@ def lane_offset(lanes: int, halves: int) -> int | None:
 
 
 def fixed_start(cells: CellMap, affinity: Affinity) -> int | None:
-    """Cell at which range ``affinity.a`` must start for its copy from or to a fixed register to vanish, if any."""
+    """Cell at which range ``affinity.a`` must start for its copy from or to a fixed register to vanish; None: none."""
     target = cells.cells_of(affinity.fixed)
     distance = lane_offset(affinity.b_lane - affinity.a_lane, cells.halves)
     if not target or distance is None or target[0] + distance < 0:

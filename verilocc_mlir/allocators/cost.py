@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from verilocc_mlir.allocators.cells import CellMap
@@ -44,8 +44,8 @@ class Cost(NamedTuple):
 
     Attributes:
         lost_waves: waves fewer than the most a SIMD holds.
-        saves_and_copies: estimated executions of copies left in the code, and of the save and restore of each
-            callee-saved register used; and the weights of the machine's preferences that are not met, where they count.
+        saves_and_copies: estimated executions of the copies left in the code and of the saves and restores of
+            callee-saved registers, plus the weights of the machine's preferences that are not met, where they count.
         registers: 32-bit registers of the files counted, AGPRs after aligned VGPRs where they share a file.
     """
 
@@ -84,15 +84,16 @@ class CostModel:
     def __init__(self, problem: AllocationProblem, cells: CellMap, *, preferences: bool = True) -> None:
         self._problem = problem
         self._cells = cells
+        self._spans = [r.lanes if cells.halves == 2 else r.width for r in problem.ranges]
         self.pairs = [
             (a.a, a.b, lane_offset(a.a_lane - a.b_lane, cells.halves), a.weight) for a in problem.affinities if a.b >= 0
         ]
-        """Copies between two ranges: how far the second starts from the first where there is none (None: it stays), and
-        the weight."""
+        """Copies between two ranges: the ranges, how far the second must start from the first for the copy to vanish
+        (None: it cannot), and the weight."""
         self.fixed = [
             (a.a, goal, a.weight) for a in problem.affinities if a.b < 0 and (goal := fixed_start(cells, a)) is not None
         ]
-        """Copies from or to a fixed register: the range, where it starts if there is none, and the weight."""
+        """Copies from or to a fixed register: the range, where it must start for the copy to vanish, and the weight."""
         self.preferences = tuple(
             (tuple(cell_relation(r, cells) for r in p.relations), p.weight)
             for p in (problem.preferences if preferences else ())
@@ -100,15 +101,11 @@ class CostModel:
         """Relations that must all hold, and what it costs if they do not."""
 
     def of(self, starts: Sequence[int]) -> Cost:
+        """The cost if range *i* starts at cell ``starts[i]``."""
         cells = self._cells
-        highest = {"vgpr": 0, "agpr": 0, "sgpr": 0}
         saved_cells: set[int] = set()
-        for live_range, start in zip(self._problem.ranges, starts, strict=True):
-            span = live_range.lanes if cells.halves == 2 else live_range.width
-            bank, number = cells.register_of(start + span - 1)
-            if number + 1 > highest[bank] and start < cells.stop[bank]:
-                highest[bank] = number + 1
-            if cells.expensive:
+        if cells.expensive:
+            for span, start in zip(self._spans, starts, strict=True):
                 saved_cells.update(cells.expensive.intersection(range(start, start + span)))
         copies_left = sum(
             w for a, b, distance, w in self.pairs if distance is None or starts[b] != starts[a] + distance
@@ -118,11 +115,24 @@ class CostModel:
             if not all(r.holds(starts[r.a], starts[r.b]) for r in relations):
                 copies_left += weight
         copies = copies_left + SAVE_AND_RESTORE * len(saved_cells) / cells.halves
-        if self._problem.phase == "sgpr":
-            total = highest["sgpr"]
-        else:
-            total = file_total(highest["vgpr"], highest["agpr"], self._problem.occupancy)
+        total = self.registers(self.highest(starts))
         return Cost(self.lost_waves(total), copies, total)
+
+    def highest(self, starts: Sequence[int]) -> dict[str, int]:
+        """One past the highest register of each file that is in use."""
+        cells = self._cells
+        highest = {"vgpr": 0, "agpr": 0, "sgpr": 0}
+        for span, start in zip(self._spans, starts, strict=True):
+            bank, number = cells.register_of(start + span - 1)
+            if number + 1 > highest[bank] and start < cells.stop[bank]:
+                highest[bank] = number + 1
+        return highest
+
+    def registers(self, highest: Mapping[str, int]) -> int:
+        """Registers of the phase's file that a wave takes, from one past the highest register of each file."""
+        if self._problem.phase == "sgpr":
+            return highest["sgpr"]
+        return file_total(highest["vgpr"], highest["agpr"], self._problem.occupancy)
 
     def lost_waves(self, registers: int) -> int:
         """Waves fewer than the most a SIMD holds, with ``registers`` of the phase's file."""

@@ -17,14 +17,14 @@ from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
 STRATEGIES = (
-    Strategy("joined ranges in program order", by_start, coalesced=True),
-    Strategy("joined ranges, largest first", by_area, coalesced=True),
-    Strategy("program order", by_start, coalesced=False),
-    Strategy("widest first", by_width, coalesced=False),
-    Strategy("largest first", by_area, coalesced=False),
-    Strategy("widest first, single registers from above", by_width, coalesced=False, narrow_down=True),
-    Strategy("joined ranges, widest first, snug", by_width, coalesced=True, narrow_down=True, snug=True),
-    Strategy("widest first, snug", by_width, coalesced=False, narrow_down=True, snug=True),
+    Strategy(by_start, coalesced=True),
+    Strategy(by_area, coalesced=True),
+    Strategy(by_start, coalesced=False),
+    Strategy(by_width, coalesced=False),
+    Strategy(by_area, coalesced=False),
+    Strategy(by_width, coalesced=False, narrow_down=True),
+    Strategy(by_width, coalesced=True, narrow_down=True, snug=True),
+    Strategy(by_width, coalesced=False, narrow_down=True, snug=True),
 )
 """Tried in this order under each ceiling."""
 
@@ -35,14 +35,14 @@ LAST_REPAIR_STEPS = 1500
 """Evictions allowed under the last ceiling, past which the allocator gives up."""
 
 OTHER_REPAIR_STEPS = 400
-"""The same for each further placement that is tried there."""
+"""Evictions allowed there for each further placement."""
 
 HURRIED_REPAIR_STEPS = 100
-"""The same where a problem with more room can be had."""
+"""Evictions allowed where the caller can spill and ask again."""
 
 
 class DeterministicAllocator:
-    """See the module.
+    """First fit, then repair.
 
     Args:
         repair_steps: evictions allowed under a ceiling; None: ``REPAIR_STEPS``, ``LAST_REPAIR_STEPS`` under the last.
@@ -55,7 +55,7 @@ class DeterministicAllocator:
         self._repair_steps = repair_steps
 
     def hurried(self) -> DeterministicAllocator:
-        """The same, giving up sooner."""
+        """The same allocator, which gives up sooner."""
         return DeterministicAllocator(HURRIED_REPAIR_STEPS)
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
@@ -64,7 +64,7 @@ class DeterministicAllocator:
         Raises:
             AllocationFailure: the pressure exceeds a file, or no place was found for a tuple.
         """
-        # Its searches do not look for them: counted, they would only hide what fewer registers win.
+        # The searches do not look for preferences. Counting them would only hide what fewer registers win.
         search = _Search(problem, preferences=False)
         return search.proposal(search.solve(self._repair_steps), f"{self.name}/{self.version}")
 
@@ -106,7 +106,7 @@ class _Search(Tables):
                 return closest.starts
             stuck = closest.waiting[-1]
             if last:
-                # Else something is spilled. What is mended in the end is mended soon: a few steps for each.
+                # The alternative is to spill. A repair that succeeds mostly does so early: each gets a few steps.
                 for placement in sorted(other_placements, key=lambda p: len(p.waiting)):
                     if placement.repair(self._parts, min(steps, OTHER_REPAIR_STEPS)):
                         return placement.starts
@@ -121,7 +121,7 @@ class _Search(Tables):
         for ceiling in under:
             for strategy in STRATEGIES:
                 items = self.joined if strategy.coalesced else self.singles
-                placement = Placement(items, self.fixed, self.table, self.hints, self.cells, ceiling)
+                placement = Placement(items, self.fixed, self.candidates, self.hints, self.cells, ceiling)
                 missing = placement.run(strategy)
                 if not placement.waiting:
                     answer = _Answer(self.cost.of(placement.starts), placement.starts)
@@ -134,7 +134,7 @@ class _Search(Tables):
     def _tighten(self, best: _Answer, where: Room) -> _Answer:
         """Fewer granules of vector registers at no cost in copies, by bisection, without repair.
 
-        They win no wave of this kernel, but room for others beside it.
+        This wins no wave of this kernel, but leaves room for other kernels beside it.
         """
         if self.problem.phase == "sgpr":
             return best

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verilocc_mlir.allocators.cells import CellMap
-from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset
+from verilocc_mlir.allocators.cost import CostModel
 from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.problem.model import AllocationProblem
 
@@ -11,21 +11,17 @@ from verilocc_mlir.problem.model import AllocationProblem
 class Hints:
     """Preferred starts, weighed by the copies that they remove."""
 
-    def __init__(self, problem: AllocationProblem, cells: CellMap) -> None:
+    def __init__(self, problem: AllocationProblem, cells: CellMap, cost: CostModel) -> None:
         count = len(problem.ranges)
         # Per range: (other range, its start minus ours, weight), and (cell, weight).
         self._partners: list[list[tuple[int, int, float]]] = [[] for _ in range(count)]
         self._cells: list[list[tuple[int, float]]] = [[] for _ in range(count)]
-        for affinity in problem.affinities:
-            if affinity.b < 0:
-                goal = fixed_start(cells, affinity)
-                if goal is not None:
-                    self._cells[affinity.a].append((goal, affinity.weight))
-                continue
-            distance = lane_offset(affinity.a_lane - affinity.b_lane, cells.halves)
-            if distance is not None and affinity.a != affinity.b:
-                self._partners[affinity.a].append((affinity.b, distance, affinity.weight))
-                self._partners[affinity.b].append((affinity.a, -distance, affinity.weight))
+        for a, goal, weight in cost.fixed:
+            self._cells[a].append((goal, weight))
+        for a, b, distance, weight in cost.pairs:
+            if distance is not None and a != b:
+                self._partners[a].append((b, distance, weight))
+                self._partners[b].append((a, -distance, weight))
         for live_range in problem.ranges:
             if live_range.hint and (target := cells.cells_of(live_range.hint)):
                 # A hinted register shortens an encoding; a removed copy of the same block is worth more.

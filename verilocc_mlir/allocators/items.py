@@ -32,6 +32,14 @@ class Item:
     width: int
     reach: int
 
+    @property
+    def live(self) -> int:
+        """Mask of the timeline at which any cell is live."""
+        live = 0
+        for _, mask in self.cells:
+            live |= mask
+        return live
+
 
 def single_items(problem: AllocationProblem, timeline: Timeline, cells: CellMap) -> list[Item]:
     return [_single(r, timeline, cells.halves) for r in problem.ranges]

@@ -14,9 +14,9 @@ class Measured:
     """Registers and copies of one phase.
 
     Attributes:
-        sgprs, vgprs, agprs: 32-bit registers, the highest one used counting.
-        waves: per SIMD, that this phase's registers allow.
-        copies: copies that stay, each weighted with its estimated executions.
+        sgprs, vgprs, agprs: 32-bit registers of the file, up to the highest one used.
+        waves: waves per SIMD that this phase's registers allow.
+        copies: estimated executions of the copies that stay.
     """
 
     sgprs: int

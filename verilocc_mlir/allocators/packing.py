@@ -11,7 +11,7 @@ from verilocc_mlir.problem.model import AllocationProblem
 
 
 def fixed_occupation(problem: AllocationProblem, timeline: Timeline, cells: CellMap) -> list[int]:
-    """For each cell, the mask in which something other than a live range of the problem holds it."""
+    """For each cell, the mask of times at which something other than a live range of the problem holds it."""
     occupied = [0] * cells.size
     for fixed in problem.fixed:
         touched = cells.cells_of_units(fixed.units)
@@ -36,6 +36,7 @@ class Packing:
         return not any(occupied[start + offset] & mask for offset, mask in item.cells)
 
     def first_fit(self, item: Item, candidates: Iterable[int]) -> int:
+        """The first of ``candidates`` at which the item fits; -1 where it fits nowhere."""
         occupied = self.occupied
         cells = item.cells
         if len(cells) == 1:

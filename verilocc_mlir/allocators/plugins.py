@@ -45,7 +45,8 @@ class Plugin:
 
         Raises:
             InputError: the package cannot be loaded, its object raises an exception, or what it returns is no allocator
-                of this name. Errors of this project that it raises are passed on.
+                of this name.
+            VeriloccError: its object raised it.
         """
         try:
             made = self.entry.load()(seconds)

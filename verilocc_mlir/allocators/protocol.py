@@ -9,18 +9,18 @@ from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
 UNKNOWN_VERSION = "unknown"
-"""Of an allocator behind a server that has not said it."""
+"""The version of an allocator behind a server that does not state one."""
 
 
 class AllocationFailure(VeriloccError):
     """No assignment without spilling was found; ``what`` says why. The caller falls back to another allocator.
 
     Attributes:
-        reason: ``"pressure"`` (more registers are needed at one point than there are: no assignment exists),
-            ``"infeasible"`` (each file is large enough at each point, and it is proved that there is no assignment),
-            ``"fragmentation"`` (each file is large enough by count, but this search found no place for a tuple);
-            of a server, ``"declined"`` (it answered that it has no assignment) or ``"remote"`` (it gave no answer
-            that can be used); ``"defect"``: what an allocator must not do, seen by who asked it.
+        reason: ``"pressure"``: more registers are needed at one point than there are, so no assignment exists.
+            ``"infeasible"``: each file is large enough at each point, and it is proved that no assignment exists.
+            ``"fragmentation"``: each file is large enough by count, but the search found no place for a tuple.
+            ``"declined"``: a server answered that it has no assignment. ``"remote"``: a server gave no usable answer.
+            ``"defect"``: the allocator broke its contract; its caller sets this.
     """
 
     def __init__(self, what: str, *, reason: str, where: str = "", hint: str = "") -> None:
@@ -51,8 +51,8 @@ class Allocator(Protocol):
 
 @runtime_checkable
 class Patient(Protocol):
-    """An allocator with a long search. ``hurried`` gives the same allocator with a short search, for callers that can
-    make a problem with more room instead.
+    """An allocator with a long search. ``hurried`` gives the same allocator with a short search, for a caller that can
+    spill and ask again.
     """
 
     def hurried(self) -> Allocator: ...
@@ -89,7 +89,7 @@ class Counterexample:
         slot: first program point at which it is broken, -1: everywhere.
         lanes: for each of ``ranges``, the mask of 16-bit lanes involved.
         registers: for each of ``ranges``, the register proposed.
-        free: registers that the first of ``ranges`` could have had, everything else staying where it was.
+        free: registers that the first of ``ranges`` could have had while everything else stays where it was.
     """
 
     rule: str
@@ -105,8 +105,8 @@ class Refutation:
     """A proposal that was refuted, and by what.
 
     Attributes:
-        moves: ids of live ranges that must move, so that all others can stay where they are, and none of these can;
-            empty: not known.
+        moves: ids of a smallest set of live ranges that must move: all others can stay where they are. Empty: not
+            known.
     """
 
     proposal: Proposal

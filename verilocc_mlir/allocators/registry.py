@@ -21,30 +21,24 @@ MODEL_VARIABLE = "VERILOCC_MODEL"
 LLVM_ALLOCATOR = "llvm"
 """Name of LLVM's own allocation: the fallback, and a choice of its own (then it is audited only)."""
 SAMPLES_VARIABLE = "VERILOCC_MODEL_SAMPLES"
-"""How many answers of the model are compared where nobody says it."""
-
+"""How many answers of the model are compared where no option says it."""
 MOST_SAMPLES = 1000
-
 DEFAULT_SECONDS = 60.0
 
 
-def _deterministic(seconds: float) -> Allocator:
-    del seconds  # it has no clock
-    return DeterministicAllocator()
-
-
 def _exact(seconds: float) -> Allocator:
-    # Loaded when it is asked for: it needs an extra.
+    # Imported only when it is used: it needs an extra.
     from verilocc_mlir.allocators.exact import ExactAllocator
 
     return ExactAllocator(seconds, order="waves")
 
 
-_FACTORIES: dict[str, Callable[[float], Allocator]] = {"deterministic": _deterministic, "exact": _exact}
-
-
+_FACTORIES: dict[str, Callable[[float], Allocator]] = {
+    "deterministic": lambda _seconds: DeterministicAllocator(),
+    "exact": _exact,
+}
 _TAKEN = frozenset({*_FACTORIES, MODEL, LLVM_ALLOCATOR})
-"""Names that no other package can give an allocator of its own."""
+"""Names that no other package can give to an allocator."""
 
 
 def allocator_names() -> tuple[str, ...]:
@@ -53,7 +47,7 @@ def allocator_names() -> tuple[str, ...]:
 
 
 def is_taken(name: str) -> bool:
-    """Whether the name is one of this project's own, so that an entry point of that name is never asked."""
+    """Whether the name is one of this project's own. An entry point of that name is never used."""
     return name.partition(":")[0] in _TAKEN
 
 
@@ -71,13 +65,13 @@ def allocator(name: str, *, seconds: float = DEFAULT_SECONDS, samples: int | Non
 
     Args:
         name: one of ``allocator_names()``.
-        seconds: wall time for one problem, for those that search as long as they are let.
-        samples: answers of the model that are compared, the cheapest being proposed; None: what
-            ``$VERILOCC_MODEL_SAMPLES`` says, else one. Others answer once.
+        seconds: wall time for one problem, for allocators that use all the time they get.
+        samples: answers of the model that are compared; the cheapest is proposed. None: what
+            ``$VERILOCC_MODEL_SAMPLES`` says, else one. Other allocators answer once.
 
     Raises:
-        InputError: there is none of that name, or no model in the directory named; the number of samples is none; the
-            package that has it cannot be loaded, or gives no allocator.
+        InputError: no allocator has that name, or more than one package has; the directory named holds no model; the
+            number of samples is out of range; the allocator's package cannot be loaded, or gives no allocator.
         UnsupportedError: it needs packages that are not installed; the hint names the extra.
     """
     kind, _, where = name.partition(":")
@@ -92,7 +86,7 @@ def allocator(name: str, *, seconds: float = DEFAULT_SECONDS, samples: int | Non
 
 
 def model_is_there() -> bool:
-    """Whether ``allocator(MODEL)`` is one, with no more loaded than that takes."""
+    """Whether ``allocator(MODEL)`` gives an allocator. The weights are not loaded."""
     try:
         allocator(MODEL)
     except (InputError, UnsupportedError):
@@ -122,7 +116,7 @@ def _samples(count: int | None) -> int:
 
 
 def _model(directory: str, seconds: float, samples: int) -> Allocator:
-    """Its weights are loaded once in a process, and not before they are needed."""
+    """The language model. Its weights are loaded once in a process, and not before they are needed."""
     try:
         for name in ("torch", "transformers", "peft"):
             if find_spec(name) is None:

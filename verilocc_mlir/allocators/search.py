@@ -35,13 +35,12 @@ class Strategy:
     """One way of placing.
 
     Attributes:
-        name: for messages.
+        order: which items are placed first.
         coalesced: place ranges joined by copies as one.
         narrow_down: fill single registers from the ceiling downwards, which leaves the low end to tuples.
         snug: put tuples at multiples of their size first, so that the room between them fits tuples again.
     """
 
-    name: str
     order: Order
     coalesced: bool
     narrow_down: bool = False
@@ -79,7 +78,7 @@ class Placement:
         if starts is None:
             starts = below(every, self._cells, self._ceiling, item.reach)
             if down:
-                # VCC stays the last resort, where nothing hints at it.
+                # VCC stays the last resort unless something hints at it.
                 numbered = self._cells.stop["sgpr"]
                 starts = (*(c for c in starts[::-1] if c < numbered), *(c for c in starts if c >= numbered))
             if multiple > 1:
@@ -132,8 +131,8 @@ class Placement:
     def repair(self, split: Callable[[Item], list[Item]], steps: int) -> bool:
         """Make room for waiting items by evicting others, which wait in turn.
 
-        Each step places the largest waiting item where it evicts the least area; what was evicted before counts
-        for more, so that the search does not run in circles. Joined ranges that do not fit are taken apart.
+        Each step places the largest waiting item where it evicts the least area. Items evicted before count for more,
+        so that the search does not run in circles. Joined ranges that do not fit are taken apart.
 
         Args:
             split: the parts of a joined item; the item itself where it is single.
@@ -170,7 +169,7 @@ class Placement:
         return True
 
     def _cheapest(self, item: Item, candidates: Candidates, evicted: dict[int, int]) -> int:
-        """The start at which putting the item evicts least, -1 where fixed occupations leave none."""
+        """The start at which the item evicts least; -1 where fixed occupations leave none."""
         fixed = self._fixed
         rough: list[tuple[int, int]] = []
         for start in candidates:

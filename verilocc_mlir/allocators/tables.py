@@ -1,8 +1,9 @@
-"""What every search over one problem needs, worked out once: time, cells, items, candidates, copies, costs."""
+"""What every search over one problem needs, computed once: time, cells, items, candidates, copies, costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from verilocc_mlir.allocators.cells import CellMap, cell_map
 from verilocc_mlir.allocators.coalesce import coalesce
@@ -16,7 +17,7 @@ from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Prop
 
 
 class Tables:
-    """Tables of one problem. ``starts`` everywhere are first cells, by range id.
+    """Tables of one problem. ``starts`` are always first cells, by range id.
 
     Args:
         preferences: whether the machine's preferences count in the costs.
@@ -28,13 +29,17 @@ class Tables:
         self.cells: CellMap = cell_map(problem)
         self.singles: list[Item] = single_items(problem, self.timeline, self.cells)
         self.fixed: list[int] = fixed_occupation(problem, self.timeline, self.cells)
-        self.table = CandidateTable(problem, self.cells)
-        self.joined: list[Item] = coalesce(problem, self.singles, self.table, self.cells)
-        self.hints = Hints(problem, self.cells)
+        self.candidates = CandidateTable(problem, self.cells)
         self.cost = CostModel(problem, self.cells, preferences=preferences)
+        self.hints = Hints(problem, self.cells, self.cost)
+
+    @cached_property
+    def joined(self) -> list[Item]:
+        """Items in which ranges that a copy connects are joined."""
+        return coalesce(self.problem, self.singles, self.candidates, self.cells)
 
     def proposal(self, starts: Sequence[int], allocator: str) -> Proposal:
-        """The names that go with ``starts``."""
+        """The proposal that puts the ranges at ``starts``."""
         names = (self.cells.name(start, r) for start, r in zip(starts, self.problem.ranges, strict=True))
         return Proposal(PROBLEM_VERSION, allocator, tuple(names))
 
@@ -50,7 +55,7 @@ class Tables:
         starts: list[int] = []
         for live_range, name in zip(ranges, proposal.registers, strict=True):
             cells = self.cells.cells_of(name) if name else ()
-            if not cells or not self.table.allows(live_range.id, cells[0]):
+            if not cells or not self.candidates.allows(live_range.id, cells[0]):
                 raise InputError(
                     f"{live_range.name} cannot be in {f'${name}' if name else 'no register'}", where="proposal"
                 )

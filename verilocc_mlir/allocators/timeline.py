@@ -37,3 +37,24 @@ class Timeline:
     def slot(self, bit: int) -> int:
         """First slot that ``bit`` stands for."""
         return self.boundaries[bit]
+
+
+def runs(mask: int) -> list[tuple[int, int]]:
+    """Half-open intervals of the ones of ``mask``."""
+    intervals: list[tuple[int, int]] = []
+    position = 0
+    while mask:
+        zeros = (mask & -mask).bit_length() - 1
+        mask >>= zeros
+        ones = (~mask & (mask + 1)).bit_length() - 1
+        mask >>= ones
+        intervals.append((position + zeros, position + zeros + ones))
+        position += zeros + ones
+    return intervals
+
+
+def add_ones(change: list[int], mask: int) -> None:
+    """Add one at every bit of ``mask``, where ``change`` has the differences between neighbouring bits."""
+    for start, stop in runs(mask):
+        change[start] += 1
+        change[stop] -= 1

@@ -6,7 +6,9 @@ reads MIR back.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from verilocc_mlir.mir.model import MachineFunction
 
@@ -41,18 +43,20 @@ def control_flow(function: MachineFunction) -> ControlFlow:
     """The control-flow graph that the ``successors:`` lines state."""
     position = {block.number: k for k, block in enumerate(function.blocks)}
     successors = tuple(tuple(dict.fromkeys(position[n] for n, _ in block.successors)) for block in function.blocks)
+    return flow_graph(successors, (len(block.instructions) for block in function.blocks))
+
+
+def flow_graph(successors: tuple[tuple[int, ...], ...], sizes: Iterable[int]) -> ControlFlow:
+    """The control-flow graph with these edges; ``sizes`` has the number of instructions of each block."""
     predecessors: list[list[int]] = [[] for _ in successors]
     for k, targets in enumerate(successors):
         for target in targets:
             predecessors[target].append(k)
-    first = [0]
-    for block in function.blocks:
-        first.append(first[-1] + len(block.instructions))
     return ControlFlow(
         successors=successors,
         predecessors=tuple(tuple(p) for p in predecessors),
         order=reverse_post_order(successors),
-        first=tuple(first),
+        first=tuple(accumulate(sizes, initial=0)),
     )
 
 

@@ -1,5 +1,5 @@
-"""What a register allocation costs, modelled over final machine code: never measured, used to rank.
+"""A model of what a register allocation costs, over final machine code. It ranks allocations; nothing is measured.
 
-``cost_of_assembly`` reads what llc writes last (or llvm-objdump shows) and needs no tool; ``read`` drives llc and
+``cost_of_assembly`` reads llc's assembly (or what llvm-objdump prints) and needs no tool. ``read`` drives llc and
 llvm-objdump where a file has to become that text. docs/design/cost.md lists every rule, its source and its default.
 """

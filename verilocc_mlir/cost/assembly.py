@@ -29,8 +29,8 @@ class Block:
     """A straight piece of code.
 
     Attributes:
-        label: what branches call it; ``""`` where none does.
-        ir_name: name of the IR block it comes from, where llc says so; ``""`` otherwise.
+        label: the label that branches name; ``""`` where there is none.
+        ir_name: name of the IR block it comes from; ``""`` where llc does not say it.
         instructions: in order, branches last.
         targets: labels that its branches name.
         falls_through: control may go on to the next block.
@@ -45,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function: its blocks in layout order, and what is known of it besides."""
+    """One function: its blocks in layout order, and the figures known of it."""
 
     name: str
     blocks: tuple[Block, ...]
@@ -72,7 +72,7 @@ class _Builder:
             last.label, last.ir_name = label, ir_name
 
     def add(self, text: str, target: str = "") -> None:
-        """One instruction; ``target`` is the label of a branch where its text does not have it."""
+        """Add one instruction; ``target`` is the label of a branch whose text does not have it."""
         instruction = decode(text, self._generation)
         if not is_complete(instruction):
             raise InputError(f"instruction {text!r} lacks operands", where=self.name)
@@ -101,7 +101,7 @@ def parse_assembly(text: str, target: Target, *, where: str = "") -> list[Functi
     """The functions of llc's assembly text.
 
     Raises:
-        InputError: it is no AMDGPU assembly, for another target, ends inside a function, or has no function.
+        InputError: the text is no AMDGPU assembly, is for another target, ends inside a function, or has no function.
     """
     _check(text, target, where)
     figures = figures_of_text(text, target)
@@ -148,10 +148,13 @@ def parse_assembly(text: str, target: Target, *, where: str = "") -> list[Functi
 def parse_disassembly(
     text: str, target: Target, figures: Mapping[str, Figures], names: Iterable[str], *, where: str = ""
 ) -> list[Function]:
-    """The functions called ``names`` in the output of ``llvm-objdump -d``; ``figures`` has what is known of kernels.
+    """The functions called ``names`` in the output of ``llvm-objdump -d``.
+
+    Args:
+        figures: the figures known of each kernel, by name.
 
     Raises:
-        InputError: none of them is there.
+        InputError: none of the functions is there.
     """
     requested = set(names)
     functions: list[Function] = []

@@ -1,4 +1,4 @@
-"""Two costs of one kernel side by side, and which component explains the difference."""
+"""Two costs of one kernel side by side, and the component that explains the difference."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from verilocc_mlir.cost.model import Count, KernelCost
 
 LATENCY_PARTS = ("waits", "dependencies", "busy", "hazards", "branches", "issue")
-"""What makes up L: five kinds of standing still, and issuing."""
+"""The parts of L: five kinds of stalls, and issuing."""
 COMPONENTS = ("latency", "valu", "mfma", "lds", "memory", "salu")
-"""Fields of which the total is the greatest; ``latency`` first divided by the occupancy."""
+"""The total is the greatest of these fields; ``latency`` is divided by the occupancy first."""
 TITLES = {
     "latency": "latency over occupancy",
     "valu": "VALU issue",
@@ -43,10 +43,10 @@ class Comparison:
 
     Attributes:
         name: of the function.
-        first: its cost in the first, None where it is not there.
-        second: its cost in the second, likewise.
-        percent: how much dearer the second is, in percent of the first; None where there is nothing to compare.
-        explanation: the component that the difference comes from, and what is counted beside it; ``""`` for none.
+        first: its cost in the first; None where it is not there.
+        second: its cost in the second; None where it is not there.
+        percent: how much more the second costs, in percent of the first; None where that cannot be said.
+        explanation: the component that the difference comes from, and the counts that changed; ``""`` for none.
     """
 
     name: str
@@ -57,19 +57,19 @@ class Comparison:
 
 
 def compare(first: Mapping[str, KernelCost], second: Mapping[str, KernelCost]) -> tuple[Comparison, ...]:
-    """Every function of either side, in the order of the first, then what only the second has."""
+    """Every function: first those of ``first``, in its order, then those that only ``second`` has."""
     return tuple(_compare(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second]))
 
 
 def percent(first: float, second: float) -> float | None:
-    """How much more ``second`` is, in percent of ``first``; None where that is zero and the other is not."""
+    """How much more ``second`` is, in percent of ``first``; None where only ``first`` is zero."""
     if first == second:
         return 0.0
     return 100.0 * (second - first) / first if first else None
 
 
 def latency_parts(cost: KernelCost) -> dict[str, float]:
-    """L by what the wave does in it."""
+    """L split into ``LATENCY_PARTS``."""
     parts = {name: float(getattr(cost, name)) for name in LATENCY_PARTS if name != "issue"}
     return {**parts, "issue": cost.latency - sum(parts.values())}
 
@@ -96,7 +96,7 @@ def _explanation(first: KernelCost, second: KernelCost) -> str:
 
 
 def _latency(first: KernelCost, second: KernelCost, rises: bool) -> list[str]:
-    """Occupancy or the part of L that moved most, in cycles of the total, in the direction of the total."""
+    """Whichever moved the total more in the direction it took: the occupancy, or one part of L."""
     sign = 1 if rises else -1
     before, after = latency_parts(first), latency_parts(second)
     changes = {name: sign * (after[name] - before[name]) / second.occupancy for name in LATENCY_PARTS}
@@ -111,7 +111,7 @@ def _latency(first: KernelCost, second: KernelCost, rises: bool) -> list[str]:
 
 
 def _counted(first: KernelCost, second: KernelCost) -> Sequence[str]:
-    """Spills, copies and pairs of which there are more or fewer."""
+    """The three counts of spills, copies and dual issues that changed most."""
     rows: list[tuple[float, str]] = []
     for field, title in CAUSES:
         a: Count = getattr(first, field)

@@ -1,14 +1,15 @@
-"""Loops that a scalar counter ends: their trip count, read off the machine code.
+"""Trip counts of loops that a scalar counter ends, read from the machine code.
 
-Recognised: one block leaves the loop, and it runs in every iteration; its branch depends on a comparison of a counter
-with a constant; the counter starts at a constant and a constant is added to it once an iteration. Anything else is left
-to the caller's default: a count that is given here holds.
+A loop is recognised if one block leaves it, and that block runs in every iteration; the block's branch depends on a
+comparison of a counter with a constant; and the counter starts at a constant and grows by a constant once an iteration.
+For such a loop the count is exact. Any other loop has no count here.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,6 +21,15 @@ from verilocc_mlir.cost.registers import SCC, VCC, units
 _MOST = 1 << 17
 _COMPARE = re.compile(r"(?:s_cmpk?|v_cmp)_(?P<relation>eq|lg|ne|lt|le|gt|ge)_(?P<sign>[iu])(?P<bits>32|64)$")
 _MIRRORED = {"eq": "eq", "lg": "lg", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_HOLDS: dict[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq,
+    "lg": operator.ne,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
 _MOVES = ("s_mov_b32", "s_movk_i32", "s_mov_b64", "v_mov_b32", "v_mov_b64")
 _ADD = ("s_add_u32", "s_add_i32", "s_add_co_u32", "s_add_co_i32")
 _ADD_WITH_CARRY = ("s_addc_u32", "s_add_co_ci_u32")
@@ -31,7 +41,7 @@ _SUBTRACT_64 = ("s_sub_nc_u64", "s_sub_u64")
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An instruction: position of its block, and its own in the block."""
+    """Where an instruction is: the position of its block, and its position in the block."""
 
     block: int
     index: int
@@ -51,7 +61,7 @@ class _Loop:
         return self._function.blocks[block].instructions
 
     def exit(self) -> int | None:
-        """The block that leaves the loop, if there is one only and it runs once in every iteration."""
+        """The block that leaves the loop, if there is only one and it runs once in every iteration."""
         leaving = {b for b in self.blocks if any(s not in self.blocks for s in self._flow.cfg.successors[b])}
         latches = {p for p in self._flow.cfg.predecessors[self.header] if p in self.blocks}
         if len(leaving) != 1:
@@ -70,11 +80,11 @@ class _Loop:
         return [_Place(b, k) for b in sorted(self.blocks) for k, i in enumerate(self.code(b)) if unit in i.defs]
 
     def in_every_iteration(self, block: int, leaving: int) -> bool:
-        """``block`` runs exactly once before or at the exit of each iteration, as far as is easily seen."""
+        """Whether ``block`` is known to run exactly once in each iteration, before or at the exit."""
         return block in (self.header, leaving) and self._flow.loops.innermost[block] == self._index
 
     def before(self, unit: int) -> Instruction | None:
-        """The instruction whose value ``unit`` has on entry to the loop; None unless it is the only one possible."""
+        """The instruction whose value ``unit`` has on entry to the loop; None where there may be several."""
         outside = [p for p in self._flow.cfg.predecessors[self.header] if p not in self.blocks]
         visited: set[int] = set()
         while len(outside) == 1 and outside[0] not in visited:
@@ -87,7 +97,7 @@ class _Loop:
         return None
 
     def constant(self, operand: str) -> int | None:
-        """The value of an operand that the loop does not change; None where it is not a known constant."""
+        """The value of an operand; None unless it is a known constant that the loop does not change."""
         group = units(operand)
         if not group:
             return _number(operand)
@@ -100,7 +110,7 @@ class _Loop:
         return value
 
     def start(self, unit: int) -> int | None:
-        """The 32 bits that ``unit`` holds when the loop is entered, if a constant was moved there."""
+        """The 32 bits of ``unit`` when the loop is entered; None unless a constant was moved there."""
         setter = self.before(unit)
         if setter is None or setter.base not in _MOVES or setter.is_dual:
             return None
@@ -109,7 +119,7 @@ class _Loop:
 
 
 def counter_trips(function: Function, flow: Flow, loop: int) -> int | None:
-    """Iterations of a loop by its index, or None where its counter is not recognised."""
+    """Iterations of the loop with index ``loop``; None where its counter is not recognised."""
     machine_loop = _Loop(function, flow, loop)
     leaving = machine_loop.exit()
     if leaving is None:
@@ -148,7 +158,7 @@ def counter_trips(function: Function, flow: Flow, loop: int) -> int | None:
 
 
 def _comparison(code: list[Instruction]) -> tuple[int, bool] | None:
-    """Index of the comparison that the block's branch depends on, and the outcome on which the branch is taken."""
+    """Index of the comparison that the block's branch depends on, and whether the branch is taken if it holds."""
     branch = next((k for k, i in enumerate(code) if i.base.startswith("s_cbranch")), None)
     if branch is None or any(i.base.startswith("s_cbranch") for i in code[branch + 1 :]):
         return None
@@ -173,7 +183,7 @@ def _comparison(code: list[Instruction]) -> tuple[int, bool] | None:
 
 
 def _step(loop: _Loop, counter: tuple[int, ...], leaving: int, compared: int) -> tuple[int, int, bool] | None:
-    """Start and step of a counter, and whether it has been stepped when the exit compares it."""
+    """Start and step of a counter, and whether the step comes before the comparison at the exit."""
     start = step = 0
     places: list[_Place] = []
     for place, unit in enumerate(counter):
@@ -193,7 +203,7 @@ def _step(loop: _Loop, counter: tuple[int, ...], leaving: int, compared: int) ->
     if places[0].block == leaving:
         updated = {p.index < compared for p in places}
         return (start, step, updated.pop()) if len(updated) == 1 else None
-    # In the header of a longer loop: before the exit.
+    # It is written in the header of a longer loop, so before the exit.
     return start, step, True
 
 
@@ -210,7 +220,7 @@ def _added(instruction: Instruction, unit: int, place: int, words: int) -> int |
     if value is None:
         return None
     if base in _ADD_64 + _SUBTRACT_64:
-        # Written as a whole: counted with the first word.
+        # The instruction writes both words: it counts with the first one.
         return 0 if place else value if base in _ADD_64 else -value
     if base in _ADD and place == 0:
         return value if words == 1 else value & 0xFFFFFFFF
@@ -223,44 +233,28 @@ def _added(instruction: Instruction, unit: int, place: int, words: int) -> int |
 def _iterations(
     start: int, step: int, bound: int, relation: str, bits: int, *, signed: bool, updated: bool, continues: bool
 ) -> int | None:
-    """Iterations until the comparison says to leave; None beyond 131,072, in which no default would be far off."""
+    """Iterations until the comparison ends the loop; None for more than 131,072."""
     mask = (1 << bits) - 1
 
     def read(value: int) -> int:
         value &= mask
         return value - (mask + 1) if signed and value >> (bits - 1) else value
 
-    limit = read(bound)
-    for iterations, value in enumerate(_values(start, step, updated), 1):
-        current = read(value)
-        holds = {
-            "eq": current == limit,
-            "lg": current != limit,
-            "ne": current != limit,
-            "lt": current < limit,
-            "le": current <= limit,
-            "gt": current > limit,
-            "ge": current >= limit,
-        }[relation]
-        if holds != continues:
-            return iterations
+    limit, first = read(bound), start + step if updated else start
+    for k in range(_MOST):
+        if _HOLDS[relation](read(first + k * step), limit) != continues:
+            return k + 1
     return None
 
 
-def _values(start: int, step: int, updated: bool) -> Iterator[int]:
-    """What the exit sees of the counter, iteration by iteration."""
-    first = start + step if updated else start
-    return (first + k * step for k in range(_MOST))
-
-
 def _short(text: str) -> int | None:
-    """An operand of 16 bits, which the instruction extends by its sign."""
+    """A 16-bit operand; the instruction extends its sign."""
     value = _number(text)
     return None if value is None else (value & 0xFFFF) - ((value & 0x8000) << 1)
 
 
 def _number(text: str) -> int | None:
-    """An integer operand; a hexadecimal one is printed with the bits it has."""
+    """An integer operand; None for any other."""
     try:
         return int(text, 0)
     except ValueError:

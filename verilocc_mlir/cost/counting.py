@@ -1,4 +1,4 @@
-"""What is counted in the final code: copies, spills, pairs, padding. One rule a function."""
+"""What is counted in the final code: copies, spills, pairs, bank conflicts. One function for each rule."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from verilocc_mlir.cost import registers, vopd
 from verilocc_mlir.cost.assembly import Function
-from verilocc_mlir.cost.instructions import Instruction, Kind, split_operands
+from verilocc_mlir.cost.instructions import Instruction, Kind, halves, split_operands
 from verilocc_mlir.cost.memory import at_fixed_place, dwords, is_scratch, scratch_resource
 from verilocc_mlir.cost.registers import is_vgpr, units
 from verilocc_mlir.target.targets import Target
@@ -20,14 +20,14 @@ _ACROSS_LANES = re.compile(r"row_|quad_perm|dpp8|sdwa|_sel:|wave_|bound_ctrl")
 
 
 def vector_copies(instruction: Instruction) -> int:
-    """Moves of one register to a VGPR in this instruction: ``v_mov`` of a VGPR or SGPR, each half of a ``v_dual_mov``.
+    """Copies of a register to a VGPR in this instruction: a ``v_mov`` of a VGPR or SGPR, each half of a ``v_dual_mov``.
 
-    Not counted: constants, and moves across lanes. ``v_pk_mov_b32`` whose sources are one pair is a copy of 64 bits
+    Constants and moves across lanes are not counted. A ``v_pk_mov_b32`` whose sources are one pair is a copy of 64 bits
     (SIInstrInfo::copyPhysReg on gfx90a).
     """
     if instruction.is_dual:
-        halves = [half.partition(" ") for half in vopd.halves(instruction)]
-        return sum(1 for name, _, rest in halves if name == "v_mov_b32" and _is_register(split_operands(rest)[1]))
+        pair = [half.partition(" ") for half in halves(instruction.text)]
+        return sum(1 for name, _, rest in pair if name == "v_mov_b32" and _is_register(split_operands(rest)[1]))
     if instruction.base == "v_pk_mov_b32":
         return int(len(instruction.operands) > 2 and instruction.operands[1] == instruction.operands[2].split(" ")[0])
     return int(
@@ -40,12 +40,12 @@ def vector_copies(instruction: Instruction) -> int:
 
 
 def accumulator_copies(instruction: Instruction) -> int:
-    """Moves between VGPRs and AGPRs, and between AGPRs; constants written to an AGPR are no copies."""
+    """Copies between VGPRs and AGPRs, and between AGPRs. A constant written to an AGPR is no copy."""
     return int(instruction.base in _ACCUMULATOR_COPY and _is_register(instruction.operands[1]))
 
 
 def scalar_copies(instruction: Instruction) -> int:
-    """``s_mov`` of a register; those of EXEC and M0 set something up and are not counted."""
+    """``s_mov`` of a register. Moves of EXEC and M0 set something up and are not counted."""
     return int(
         instruction.base in _SCALAR_COPY
         and _is_register(instruction.operands[1])
@@ -59,11 +59,11 @@ def _is_register(operand: str) -> bool:
 
 
 class Scratch:
-    """Which instructions of a function reach its private memory, and which save or bring back spilled registers.
+    """Which instructions of a function access its private memory, and which save or reload spilled registers.
 
-    To memory: scratch accesses at a fixed place of the frame, unless the metadata says that no VGPR was spilled (they
-    then belong to local arrays). SGPRs: ``v_writelane`` and ``v_readlane`` with a constant lane, the latter from a VGPR
-    that the function also writes with a constant lane (SILowerSGPRSpills.cpp).
+    A scratch access at a fixed place of the frame is a spill to memory, unless the metadata says that no VGPR was
+    spilled: then it belongs to a local array. An SGPR spill is a ``v_writelane`` with a constant lane, or a
+    ``v_readlane`` with a constant lane of a VGPR that the function also writes so (SILowerSGPRSpills.cpp).
     """
 
     def __init__(self, function: Function) -> None:
@@ -91,7 +91,7 @@ class Scratch:
         return int(instruction.base == "v_writelane_b32" and _constant(instruction.operands[-1]))
 
     def lane_reloads(self, instruction: Instruction) -> int:
-        """1 for an SGPR brought back from one."""
+        """1 for an SGPR reloaded from a VGPR lane."""
         return int(
             instruction.base == "v_readlane_b32"
             and _constant(instruction.operands[-1])
@@ -109,8 +109,8 @@ def _constant(operand: str) -> bool:
 def bank_conflicts(instruction: Instruction, target: Target) -> int:
     """VALU sources beyond the first in one VGPR bank (register mod 4), on RDNA.
 
-    Source: the removed GCNRegBankReassign.cpp; that each costs a cycle is not validated, so they are shown and not
-    part of any total.
+    Source: the removed GCNRegBankReassign.cpp. It is not validated that each costs a cycle, so they are shown but are
+    part of no total.
     """
     if target.major < 10 or instruction.kind is not Kind.VALU or instruction.is_dual:
         return 0
@@ -119,14 +119,14 @@ def bank_conflicts(instruction: Instruction, target: Target) -> int:
 
 
 def pairs_blocked(code: Iterable[Instruction], target: Target) -> int:
-    """Neighbours that could have been one ``v_dual_*`` but for the registers they were given; RDNA only."""
+    """Neighbours that only their registers keep from being one ``v_dual_*``; RDNA only."""
     if target.major < 11:
         return 0
     blocked = 0
     previous: Instruction | None = None
     for instruction in code:
         if instruction.kind is Kind.FREE:
-            # s_delay_alu comes between after the pairs have been made.
+            # LLVM inserts s_delay_alu between neighbours after it has made the pairs.
             continue
         if previous is not None and vopd.fit(previous, instruction) and vopd.banks_clash(previous, instruction, target):
             blocked += 1

@@ -1,7 +1,7 @@
-"""What is known of a function besides its code: registers, LDS, scratch, spills, size, LLVM's own occupancy.
+"""Figures of a function besides its code: registers, LDS, scratch, spills, size, LLVM's own occupancy.
 
-The metadata note comes first, because the loader uses it; then the comments that llc writes after a function; else the
-figures are counted in the code.
+They come from the metadata note, because the loader uses it; else from the comments that llc writes after a function;
+else they are counted in the code.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ class Figures:
 
     Attributes:
         is_kernel: it is started by a dispatch.
-        vectors: registers of the vector file that a wave takes: VGPRs, and AGPRs after them where they share it.
-        agprs: accumulators of those.
+        vectors: registers of the vector file that a wave takes: VGPRs, and AGPRs where they share the file.
+        agprs: how many of these are AGPRs.
         sgprs: SGPRs, VCC and the like included.
-        lds_bytes: of one work-group.
+        lds_bytes: LDS of one work-group.
         scratch_bytes: private memory of one work-item.
         work_group: least and most work-items of a work-group.
-        vgpr_spills: registers that LLVM says it spilled.
-        sgpr_spills: likewise. A staged compilation may say 0 for those that went to VGPR lanes.
+        vgpr_spills: VGPRs that LLVM says it spilled.
+        sgpr_spills: SGPRs, likewise. A staged compilation may say 0 for SGPRs that went to VGPR lanes.
         code_bytes: size of the code.
         llvm_occupancy: waves per SIMD that llc prints.
-        waves_vectors: vector registers that LLVM asks for so that no more waves fit than ``amdgpu-waves-per-eu`` says.
+        waves_vectors: vector registers that LLVM reserves so that no more waves fit than ``amdgpu-waves-per-eu`` says.
         waves_sgprs: SGPRs, likewise.
     """
 
@@ -51,7 +51,11 @@ class Figures:
     waves_sgprs: int = 0
 
     def completed(self, used: Iterable[int], target: Target, code_bytes: int | None) -> Figures:
-        """With what is missing counted in the registers that the code names, and the size of the code."""
+        """The figures with the missing ones filled in.
+
+        Args:
+            used: numbers of the registers that the code names.
+        """
         highest = {"v": 0, "a": 0, "s": 0}
         numbers = set(used)
         for number in numbers:
@@ -83,7 +87,7 @@ class Figures:
 def work_group(most: int | None, required: Sequence[int]) -> tuple[int, int]:
     """Least and most work-items of a work-group, from the metadata's greatest size and required extents.
 
-    The metadata does not say the least size of ``amdgpu-flat-work-group-size``; without required extents it is 1.
+    Without required extents the least is 1: the metadata does not have that of ``amdgpu-flat-work-group-size``.
     """
     size = most or MAX_FLAT_WORK_GROUP
     least = math.prod(required) if required else 1

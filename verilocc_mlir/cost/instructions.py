@@ -1,8 +1,8 @@
-"""One instruction of final machine code: what it is, what it reads and writes.
+"""One instruction of final machine code: its unit, what it reads and what it writes.
 
-Read from its text, as llc and llvm-objdump print it alike. LLVM prints no implicit operands, so the ones that matter
-for timing (EXEC, SCC, a destination that is also read) are put back here, by mnemonic. Sources: the ISA manuals'
-opcode tables and llvm/lib/Target/AMDGPU/{SOP,VOP}*Instructions.td.
+It is read from its text, which llc and llvm-objdump print alike. LLVM prints no implicit operands, so those that matter
+for timing (EXEC, SCC, a destination that is also read) are added here, by mnemonic. Sources: the ISA manuals' opcode
+tables and llvm/lib/Target/AMDGPU/{SOP,VOP}*Instructions.td.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class Rate(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
-    """One instruction. ``decode`` makes one object for one text, so that they are told apart, and hashed, as objects.
+    """One instruction. ``decode`` gives the same object for the same text, so objects are compared by identity.
 
     Attributes:
-        text: mnemonic and operands, comments left off.
+        text: mnemonic and operands, without comments.
         mnemonic: as printed, encoding suffix (``_e32``) included.
         base: the mnemonic without its encoding suffix.
-        operands: operands and modifiers as printed; of both halves for a ``v_dual_*``.
-        kind: the unit.
+        operands: operands and modifiers as printed; a ``v_dual_*`` has those of both halves.
+        kind: the unit that executes it.
         rate: its speed there.
-        defs: register numbers written (``registers.py``), implicit ones included.
-        uses: register numbers read, likewise.
+        defs: numbers of the registers written (``registers.py``), implicit ones included.
+        uses: numbers of the registers read, likewise.
         is_store: a memory instruction that returns nothing to a register.
         is_dual: two instructions in one (VOPD).
     """
@@ -75,7 +75,7 @@ class Instruction:
 
     @property
     def modifiers(self) -> str:
-        """The text after the mnemonic: modifiers are searched for by name in it."""
+        """The text after the mnemonic, in which modifiers are searched for by name."""
         return self.text[len(self.mnemonic) :]
 
 
@@ -115,7 +115,7 @@ _RETURNS = re.compile(r"\b(?:glc|sc0)\b|TH_ATOMIC_RETURN")
 
 @lru_cache(maxsize=1 << 16)
 def decode(text: str, generation: int) -> Instruction:
-    """The instruction that ``text`` (no comment, no label) spells, for a target of ISA ``generation``."""
+    """The instruction that ``text`` (without comment and label) spells, for a target of ISA ``generation``."""
     mnemonic, _, operand_text = text.partition(" ")
     if "::" in text:
         return _dual(text, mnemonic, generation)
@@ -138,10 +138,10 @@ def decode(text: str, generation: int) -> Instruction:
 
 
 def is_complete(instruction: Instruction) -> bool:
-    """It has the operands that the rules of this package look at; a text cut off or made by hand may lack them."""
+    """Whether it has the operands that the rules of this package use; truncated or hand-written text may lack them."""
     if instruction.is_dual:
-        halves = [half.strip().partition(" ")[2] for half in instruction.text.split("::")]
-        return len(halves) == 2 and all(len(split_operands(half)) >= 2 for half in halves)
+        pair = halves(instruction.text)
+        return len(pair) == 2 and all(len(split_operands(half.partition(" ")[2])) >= 2 for half in pair)
     if instruction.base == "s_nop":
         return re.fullmatch(r"0x[0-9a-f]+|\d+", instruction.text.partition(" ")[2]) is not None
     for prefixes, count in _LEAST_OPERANDS:
@@ -168,17 +168,22 @@ def split_operands(text: str) -> list[str]:
     return operands
 
 
+def halves(text: str) -> list[str]:
+    """The two instructions of a ``v_dual_*``, spelt as single ones."""
+    return [half.strip().replace("v_dual_", "v_", 1) for half in text.split("::")]
+
+
 def _dual(text: str, mnemonic: str, generation: int) -> Instruction:
-    halves = [decode(half.strip().replace("v_dual_", "v_", 1), generation) for half in text.split("::")]
+    pair = [decode(half, generation) for half in halves(text)]
     return Instruction(
         text,
         mnemonic,
         mnemonic,
-        tuple(operand for half in halves for operand in half.operands),
+        tuple(operand for half in pair for operand in half.operands),
         Kind.VALU,
         Rate.FULL,
-        tuple(u for half in halves for u in half.defs),
-        tuple(dict.fromkeys(u for half in halves for u in half.uses)),
+        tuple(u for half in pair for u in half.defs),
+        tuple(dict.fromkeys(u for half in pair for u in half.uses)),
         False,
         is_dual=True,
     )

@@ -1,8 +1,8 @@
 """Matrix instructions: how long they hold their unit, and how far a use must be from them.
 
 Passes are LLVM's (SISchedule.td, the HWXDL cycles of SIDPFullSpeedModel and SIDPGFX940FullSpeedModel), four cycles
-each. Distances are LLVM's wait states (GCNHazardRecognizer.cpp, checkMAIHazards90A and checkMAIVALUHazards): so many
-instruction slots must lie between. LLVM 22 fills them with s_nop, which the tests compare.
+each. Distances are LLVM's wait states (GCNHazardRecognizer.cpp, checkMAIHazards90A and checkMAIVALUHazards), the number
+of instruction slots between the two. LLVM 22 fills them with s_nop; the tests compare the numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VALU_BEFORE_MFMA = 2
 
 
 class Use(Enum):
-    """What a later instruction does with a register that an MFMA wrote, or (``OVERWRITE_C``) reads as its addend."""
+    """What a later instruction does with a register that an MFMA writes (``OVERWRITE_C``: reads as its addend)."""
 
     ADDEND = "C"
     FACTOR = "A or B"
@@ -98,7 +98,7 @@ def wait_states(first: Mfma, use: Use, target: Target, *, same: bool = False, th
 
 
 def _tail(first: Mfma, target: Target) -> int:
-    """Wait states that XDL units need more than the f32 unit of gfx942: one, and on gfx950 two but for 4x4."""
+    """Wait states that XDL units need beyond those of gfx942's f32 unit: one; on gfx950 two, except for 4x4."""
     if not first.is_xdl:
         return 0
     return 2 if target.speed_model is SpeedModel.CDNA4 and first.passes != 2 else 1
@@ -137,10 +137,10 @@ def _overwrite_addend(first: Mfma) -> int:
 
 @lru_cache(maxsize=512)
 def wmma_cycles(mnemonic: str, target: Target) -> int:
-    """Cycles a WMMA or SWMMAC of one wave holds the matrix unit.
+    """Cycles for which a WMMA or SWMMAC of one wave holds the matrix unit.
 
-    gfx1250: HWXDL cycles of LLVM's GFX1250SpeedModel. gfx1100 and gfx1201: LLVM has no figure; assumed from the
-    published peak rates (512 and 1,024 f16 operations a cycle and CU, two SIMDs to a CU, 8 and 4 bits faster).
+    gfx1250: HWXDL cycles of LLVM's GFX1250SpeedModel. For gfx1100 and gfx1201 LLVM has no figure. They are assumed from
+    the published peak rates (512 and 1,024 f16 operations a cycle and CU, two SIMDs to a CU, 8 and 4 bits faster).
     """
     match = _WMMA.match(mnemonic)
     if match is None:

@@ -1,4 +1,4 @@
-"""Memory instructions: which counter they count on, what a wait waits for, and how many bytes they move.
+"""Memory instructions: the counters they raise, the counters that a wait is for, and how many bytes they move.
 
 Sources: SIInsertWaitcnts.cpp (event to counter), Utils/AMDGPUBaseInfo.cpp (fields of combined waits), AMDGPUUsage.
 """
@@ -24,7 +24,7 @@ _COMBINED_MASK = 0x3F
 
 @lru_cache(maxsize=4096)
 def dwords(base: str) -> int:
-    """32-bit words a lane moves, from the mnemonic; 1 where it does not say."""
+    """32-bit words that a lane moves, from the mnemonic; 1 where it does not say."""
     sizes = [_DWORDS[part] for part in base.split("_") if part in _DWORDS]
     words = sizes[-1] if sizes else 1
     return words * 2 if "read2" in base or "write2" in base or "2addr" in base else words
@@ -77,8 +77,8 @@ def waits(text: str) -> tuple[tuple[str, int], ...]:
 def scratch_resource(code: Iterable[Instruction]) -> str:
     """The SGPRs that hold the resource of a function's private memory on gfx90a, which has no flat scratch by default.
 
-    It comes in s[0:3] and stays there, or is moved at the start of a kernel, by two ``s_mov_b64``, to where the rest
-    of the kernel does not need them (SIFrameLowering.cpp, emitEntryFunctionScratchRsrcRegSetup).
+    The resource is in s[0:3] on entry. Two ``s_mov_b64`` at the start of a kernel may move it elsewhere
+    (SIFrameLowering.cpp, emitEntryFunctionScratchRsrcRegSetup).
 
     Args:
         code: the first block.
@@ -91,20 +91,16 @@ def scratch_resource(code: Iterable[Instruction]) -> str:
 
 
 def is_scratch(instruction: Instruction, resource: str) -> bool:
-    """It reaches the wave's private memory: by a ``scratch_*``, or by a ``buffer_*`` through ``resource``."""
+    """Whether it accesses the wave's private memory, with ``scratch_*``, or with ``buffer_*`` through ``resource``."""
     return instruction.base.startswith("scratch_") or (
-        instruction.base.startswith(("buffer_load", "buffer_store")) and _resource(instruction) == resource
+        instruction.base.startswith(("buffer_load", "buffer_store")) and instruction.operands[2:3] == (resource,)
     )
 
 
 def at_fixed_place(instruction: Instruction) -> bool:
-    """A scratch access at an address without a VGPR in it, as those of spill slots are."""
+    """Whether the address of a scratch access has no VGPR in it, as the address of a spill slot."""
     if instruction.base.startswith("scratch_"):
         address = instruction.operands[0] if instruction.is_store else instruction.operands[1]
     else:
         address = instruction.operands[1]
     return not any(is_vector(u) for u in units(address))
-
-
-def _resource(instruction: Instruction) -> str:
-    return instruction.operands[2] if len(instruction.operands) > 2 else ""

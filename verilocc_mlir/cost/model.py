@@ -1,11 +1,11 @@
-"""The cost of a kernel: modelled cycles, and beside them every component that makes them up.
+"""The cost of a kernel: modelled cycles, and every component that they are made of.
 
-Cost per wave: ``L``, the sum over blocks of how often each runs times the cycles it takes in an in-order issue
-simulation. A SIMD runs as many waves at once as the registers leave room for, so a wave costs it
+``L`` is the cost of one wave: the sum over blocks of executions times cycles in an in-order issue simulation. A SIMD
+runs as many waves at once as the registers leave room for, so a wave costs it
 ``max(L / occupancy, VALU issue, matrix unit, LDS, vector memory, scalar issue)`` cycles.
 
-Modelled, not measured. It is there to rank allocations of one kernel; it was compared with hardware on two small RDNA
-GEMM traces only, from which figures of it were taken (1,070 predicted against 1,148 cycles; 1,944 against 2,388).
+The cost is modelled, not measured, to rank allocations of one kernel. It was compared with hardware on two small RDNA
+GEMM traces only, from which some of its figures come (1,070 predicted against 1,148 cycles; 1,944 against 2,388).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verilocc_mlir.cost.trips import IrLoop, find_trips
 from verilocc_mlir.target.targets import Target
 
 _TITLE = "title"
-"""Of a field of ``KernelCost`` that counts something: what tables call it."""
+"""Metadata key of the fields of ``KernelCost`` that are counts: the name that tables show."""
 
 MODELLED = "modelled, not measured: use it to rank allocations of one kernel"
 
@@ -65,12 +65,12 @@ class KernelCost:
         name: of the function.
         is_kernel: it is started by a dispatch; a device function is costed without its callees and callers.
         cycles: the total: what a wave costs its SIMD when the SIMD is full of such waves.
-        bound: the component that ``cycles`` is: ``"latency"``, ``"valu"``, ``"mfma"``, ``"lds"``, ``"memory"`` or
-            ``"salu"``.
+        bound: the component that is the greatest, and so the total: ``"latency"``, ``"valu"``, ``"mfma"``, ``"lds"``,
+            ``"memory"`` or ``"salu"``.
         latency: L, cycles of one wave from start to end.
         occupancy: waves per SIMD.
-        vectors: vector registers of the wave, accumulators included where they share the file.
-        agprs: accumulators of those.
+        vectors: vector registers of the wave, AGPRs included where they share the file.
+        agprs: how many of these are AGPRs.
         sgprs: scalar registers, VCC and the like included.
         lds_bytes: LDS of a work-group.
         scratch_bytes: private memory of a work-item.
@@ -85,21 +85,21 @@ class KernelCost:
         busy: cycles of L stalled for the VALU or the matrix unit.
         hazards: cycles of L in ``s_nop`` and ``v_nop``.
         branches: cycles of L from taken branches to their targets.
-        instructions: all of them.
+        instructions: all instructions.
         copies: moves between vector registers, or from scalar to vector ones.
         accumulator_copies: moves from or to AGPRs.
         scalar_copies: moves between scalar registers.
         spill_stores: 32-bit registers saved to memory.
-        spill_reloads: 32-bit registers reloaded from it.
+        spill_reloads: 32-bit registers reloaded from memory.
         lane_saves: SGPRs saved to VGPR lanes.
-        lane_reloads: SGPRs brought back from there.
+        lane_reloads: SGPRs reloaded from VGPR lanes.
         scratch: all accesses to private memory, spills included.
         dual: ``v_dual_*`` instructions.
-        dual_blocked: neighbours that only their registers keep from being one.
+        dual_blocked: neighbours that only their registers keep from being one ``v_dual_*``.
         nops: ``s_nop`` and ``v_nop``.
-        bank_conflicts: VALU sources that share a bank (RDNA); in no total.
+        bank_conflicts: VALU sources that share a bank (RDNA); part of no total.
         loops: outer before inner.
-        llvm_occupancy: what llc printed, where it did.
+        llvm_occupancy: the occupancy that llc printed; None where it printed none.
     """
 
     name: str
@@ -160,7 +160,7 @@ class KernelCost:
 
 
 COUNTS: Mapping[str, str] = {f.name: f.metadata[_TITLE] for f in fields(KernelCost) if _TITLE in f.metadata}
-"""What is counted: fields of ``KernelCost``, in their order, with what tables call them."""
+"""The fields of ``KernelCost`` that are counts, in order, each with the name that tables show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class CostedFile:
         kind: ``"assembly"``, ``"code object"`` or ``"machine IR"``.
         llvm: version line of the LLVM that was used; ``""`` where none was.
         functions: costs by name, in order.
-        notes: what the reader of the figures should know.
+        notes: limits of the figures, for their reader.
     """
 
     path: str
@@ -195,7 +195,7 @@ def cost_of_assembly(
         where: the text's name in errors.
 
     Raises:
-        InputError: no AMDGPU assembly, for another target, truncated, or without a function.
+        InputError: the text is no AMDGPU assembly, is for another target, is truncated, or has no function.
     """
     return costs(parse_assembly(text, target, where=where), target, trip_counts)
 
@@ -267,7 +267,7 @@ def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLo
 
 
 def tally(function: Function, ir_loops: Sequence[IrLoop] = ()) -> Tally:
-    """Counts rules of one's own over a function."""
+    """A ``Tally`` of a function, for rules of one's own."""
     flow = control_flow(function)
     trips = {k: count for k, (count, _) in find_trips(function, flow, ir_loops).items()}
     return Tally(function, executions(flow, trips))
@@ -277,19 +277,18 @@ class Tally:
     """Counts over the blocks of a function.
 
     Args:
-        function: it.
-        counts: how often each of its blocks runs.
+        counts: how often each block runs.
     """
 
     def __init__(self, function: Function, counts: Sequence[float]) -> None:
         self._blocks = [(block.instructions, times) for block, times in zip(function.blocks, counts, strict=True)]
 
     def of(self, rule: Callable[[Instruction], int]) -> Count:
-        """What ``rule`` counts in each instruction."""
+        """The sum of ``rule`` over instructions."""
         return self.of_blocks(lambda code: sum(map(rule, code)))
 
     def of_blocks(self, rule: Callable[[Sequence[Instruction]], int]) -> Count:
-        """What ``rule`` counts in each block."""
+        """The sum of ``rule`` over blocks."""
         static, weighted = 0, 0.0
         for code, times in self._blocks:
             number = rule(code)
@@ -312,9 +311,10 @@ def _work(function: Function, counts: Sequence[float], target: Target) -> dict[s
 
 
 def _latency(function: Function, flow: Flow, counts: Sequence[float], target: Target) -> Time:
-    """L and its parts: each block from the state that its most frequent predecessor leaves.
+    """L and its parts. Each block starts in the state that its most frequent predecessor leaves.
 
-    Two passes, so that the header of a loop starts with what its latch leaves outstanding, as in a steady iteration.
+    There are two passes, so that the header of a loop starts with what its latch leaves outstanding, as in every
+    iteration but the first.
     """
     after: dict[int, State] = {}
     time_of: dict[int, Time] = {}
@@ -332,7 +332,7 @@ def _latency(function: Function, flow: Flow, counts: Sequence[float], target: Ta
 
 
 def _is_taken(function: Function, flow: Flow, counts: Sequence[float], block: int) -> bool:
-    """The branch at the end of ``block`` goes elsewhere than to the next block, where it most often goes."""
+    """Whether control most often goes on elsewhere than to the block after ``block``."""
     successors = flow.cfg.successors[block]
     if not successors or not function.blocks[block].targets:
         return False

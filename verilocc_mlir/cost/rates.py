@@ -1,4 +1,4 @@
-"""Issue cycles and latencies, in cycles of the SIMD, one figure with its source for each kind of instruction.
+"""Issue cycles and latencies of each kind of instruction, in cycles of the SIMD, with their sources.
 
 CDNA: a wave of 64 takes four cycles on a SIMD of 16 lanes, and issues at most one instruction in them; LLVM's model
 counts in these slots (SISchedule.td, SICommonWriteRes). RDNA: a wave of 32 takes one (GFX10SpeedModel and later).
@@ -18,16 +18,16 @@ class Rates:
     """Figures of one target, in cycles.
 
     Attributes:
-        slot: from one instruction of a wave to its next, at least.
-        valu_issue: cycles a VALU instruction holds the VALU, by ``Rate``.
+        slot: least distance between two instructions of a wave.
+        valu_issue: cycles for which a VALU instruction holds the VALU, by ``Rate``.
         valu_latency: cycles until an instruction that reads its result may issue, by ``Rate``.
         salu_latency: the same for a scalar instruction.
         scalar_float_latency: the same for a scalar floating-point instruction.
-        lds_latency: from the issue of an LDS access to its return, unloaded.
+        lds_latency: from the issue of an LDS access to its return, with no other access under way.
         smem_latency: the same for a scalar load that hits.
         vmem_latency: the same for a vector memory access.
         taken_branch: from a branch that is taken to the first instruction at its target.
-        lds_after_read: cycles an LDS load waits whose destination was read just before.
+        lds_after_read: cycles that an LDS load waits if its destination was read just before.
         lds_bytes_per_cycle: this SIMD's share of its LDS.
         vmem_bytes_per_cycle: this SIMD's share of the first vector cache.
     """

@@ -1,17 +1,16 @@
-"""From a file to costs: the one module of this package that drives tools.
+"""From a file to costs. This is the only module of the package that runs tools.
 
 Assembly is read as it is. A code object goes through llvm-objdump, machine IR through llc, which first allocates what
-is not allocated yet. Constant trip counts come from the IR through ``opt``'s scalar evolution.
+is not allocated yet. Constant trip counts come from the IR, by ``opt``'s scalar evolution.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from verilocc_mlir.cost.assembly import Function, named_target, parse_assembly, parse_disassembly
+from verilocc_mlir.cost.assembly import named_target, parse_assembly, parse_disassembly
 from verilocc_mlir.cost.figures import Figures, figures_of_text, work_group
 from verilocc_mlir.cost.model import CostedFile, costs
 from verilocc_mlir.cost.trips import IrLoop, parse_loops
@@ -44,10 +43,10 @@ class ReadOptions:
     """How a file is read.
 
     Attributes:
-        cpu: target or target id asked for; ``""``: the one the file names.
+        cpu: target or target id that the user gave; ``""``: the one that the file names.
         features: LLVM feature string, for machine IR.
         ir: LLVM IR of the same kernels, for their constant trip counts; ``""`` for none.
-        llvm: where LLVM is; None: searched for when it is needed.
+        llvm: where LLVM is; None: it is searched for when it is needed.
         toolchain: which LLVM.
         timeout: seconds for each tool.
     """
@@ -64,9 +63,9 @@ def cost_of_file(data: bytes, path: str, options: ReadOptions | None = None) -> 
     """Costs of all functions of a file.
 
     Raises:
-        InputError: it is none of the three kinds, for another target, truncated, or without a function.
-        UnsupportedError: it is for a wave size or GPU that the model does not know.
-        ToolchainError: a tool that is needed is missing or fails; no AMDGPU ELF file.
+        InputError: the file is of none of the three kinds, is for another target, is truncated, or has no function.
+        UnsupportedError: the file is for a wave size or GPU that the model does not know.
+        ToolchainError: a tool that is needed is missing or fails.
     """
     settings = options or ReadOptions()
     if data.startswith(_ELF):
@@ -136,8 +135,8 @@ def _target_of_assembly(text: str, path: str, options: ReadOptions) -> Target:
 def _assembly(text: str, path: str, options: ReadOptions) -> CostedFile:
     gpu = _target_of_assembly(text, path, options)
     functions = parse_assembly(text, gpu, where=path)
-    loops, llvm, notes = _given_loops(options)
-    return _result(path, "assembly", gpu, llvm, functions, loops, notes)
+    loops, llvm = _given_loops(options)
+    return CostedFile(path, "assembly", gpu.name, llvm, costs(functions, gpu, loops), ())
 
 
 def _opened(data: bytes, path: str, options: ReadOptions) -> tuple[ElfImage, Target, dict[str, Figures]]:
@@ -164,8 +163,8 @@ def _code_object(data: bytes, path: str, options: ReadOptions) -> CostedFile:
     command = [toolchain.objdump, "-d", f"--mcpu={gpu.name}", "-"]
     disassembly = run_tool(command, stdin=data, timeout=options.timeout, stage="disassemble", where=path)
     functions = parse_disassembly(disassembly.stdout.decode(), gpu, figures, names, where=path)
-    loops, _, notes = _given_loops(options)
-    return _result(path, "code object", gpu, toolchain.version_text, functions, loops, notes)
+    loops, _ = _given_loops(options)
+    return CostedFile(path, "code object", gpu.name, toolchain.version_text, costs(functions, gpu, loops), ())
 
 
 def _machine_ir(text: str, path: str, options: ReadOptions) -> CostedFile:
@@ -192,37 +191,27 @@ def _machine_ir(text: str, path: str, options: ReadOptions) -> CostedFile:
         notes.append(f"it came without {unplaced} assigned: LLVM's greedy allocator assigned them")
     functions = parse_assembly(assembly.decode(), gpu, where=path)
     module = re.match(r"--- \|\n(.*?)^\.\.\.$", text, re.MULTILINE | re.DOTALL)
-    loops, _, loop_notes = _given_loops(options)
+    loops, _ = _given_loops(options)
     if not options.ir and module is not None and "\n  define " in module[1]:
         try:
             loops = loops_of_ir(module[1], toolchain, where=path, timeout=options.timeout)
         except ToolchainError as error:
             notes.append(f"no trip counts from its IR: {error.what}")
-    return _result(path, "machine IR", gpu, toolchain.version_text, functions, loops, (*notes, *loop_notes))
+    figures = costs(functions, gpu, loops)
+    return CostedFile(path, "machine IR", gpu.name, toolchain.version_text, figures, tuple(notes))
 
 
 def _virtual(document: str) -> bool:
     return bool(re.search(r"^registers:\s*\n\s+- ", document, re.MULTILINE)) or "virtual-reg: '%" in document
 
 
-def _given_loops(options: ReadOptions) -> tuple[dict[str, tuple[IrLoop, ...]], str, tuple[str, ...]]:
+def _given_loops(options: ReadOptions) -> tuple[dict[str, tuple[IrLoop, ...]], str]:
+    """Loops of the IR given with ``--ir``, and the LLVM that read it; empty where none was given."""
     if not options.ir:
-        return {}, "", ()
+        return {}, ""
     toolchain = choose_tools(options.toolchain, options.llvm)
     loops = loops_of_ir(options.ir, toolchain, where="--ir", timeout=options.timeout)
-    return loops, toolchain.version_text, ()
-
-
-def _result(
-    path: str,
-    kind: str,
-    gpu: Target,
-    llvm: str,
-    functions: Sequence[Function],
-    loops: Mapping[str, Sequence[IrLoop]],
-    notes: tuple[str, ...],
-) -> CostedFile:
-    return CostedFile(path, kind, gpu.name, llvm, costs(functions, gpu, loops), notes)
+    return loops, toolchain.version_text
 
 
 def _target(cpu_of_file: str, path: str, options: ReadOptions) -> Target:

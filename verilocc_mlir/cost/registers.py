@@ -1,4 +1,4 @@
-"""Registers in the text of an operand, as numbers that do not overlap between files."""
+"""Registers in the text of an operand, as numbers. The files' numbers do not overlap."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SPECIAL: dict[str, tuple[int, ...]] = {
     "xnack_mask_lo": (_OTHER + 2,),
     "xnack_mask_hi": (_OTHER + 3,),
 }
-# gfx1250 encodes the low eight bits of a VGPR and says the number in a comment: v[0:1] /*v[256:257]*/.
+# gfx1250 encodes the low eight bits of a VGPR's number. LLVM prints the number in a comment: v[0:1] /*v[256:257]*/.
 _REGISTER = re.compile(
     r"(?:[va](?:\d+|\[\d+(?::\d+)?\])(?:\.[lh])?\s*/\*(?P<high>[va][^*]*)\*/)"
     r"|(?<![\w.])(?:(?P<file>ttmp|[vas])(?:(?P<one>\d+)|\[(?P<low>\d+)(?::(?P<top>\d+))?\])(?:\.[lh])?"
@@ -61,7 +61,7 @@ def units(operand: str) -> tuple[int, ...]:
 
 
 def is_vgpr(unit: int) -> bool:
-    """A VGPR, not an accumulator."""
+    """Whether the number is that of a VGPR, not of an AGPR."""
     return unit < AGPR
 
 

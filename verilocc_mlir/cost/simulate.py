@@ -1,7 +1,7 @@
 """In-order issue of one wave: how long a block takes, and what it waits for.
 
-An instruction issues when its slot comes, its unit is free and what it reads is there. Waits hold until the counted
-accesses are done. Nothing of other waves is modelled here: the kernel's total takes the waves into account.
+An instruction issues when its slot comes, its unit is free and its operands are there. A wait holds until the counted
+accesses are done. Other waves are not modelled here; the kernel's total takes them into account.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Time:
         total: from its first issue to the issue slot after its last.
         waits: stalled at ``s_wait*``.
         dependencies: stalled for a result or an overwrite.
-        busy: stalled for a unit that works on something else.
+        busy: stalled for a unit that is in use.
         hazards: ``s_nop`` and ``v_nop``.
         branches: taken branches, from the branch to its target.
     """
@@ -41,7 +41,7 @@ class Time:
     branches: float = 0.0
 
     def add(self, other: Time, times: float) -> None:
-        """Add ``other``, executed so often."""
+        """Add ``other``, executed ``times`` times."""
         self.total += times * other.total
         self.waits += times * other.waits
         self.dependencies += times * other.dependencies
@@ -52,7 +52,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one execution of an instruction asks of the units, in cycles."""
+    """Cycles for which one execution of an instruction uses each unit."""
 
     valu: int = 0
     matrix: int = 0
@@ -63,7 +63,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """An instruction with all that the simulation asks of it."""
+    """An instruction with all that the simulation needs to know of it."""
 
     kind: Kind
     defs: tuple[int, ...]
@@ -113,16 +113,17 @@ def timed(instruction: Instruction, target: Target) -> _Timed:
 
 
 def _addend(instruction: Instruction) -> tuple[int, ...]:
-    """Registers of an MFMA's C; of an SMFMAC, which adds to its destination, those."""
+    """Registers of an MFMA's C. An SMFMAC adds to its destination."""
     if instruction.base.startswith("v_smfmac"):
         return units(instruction.operands[0])
     return units(instruction.operands[3].split(" ")[0]) if len(instruction.operands) > 3 else ()
 
 
 def work_of(instruction: Instruction, target: Target) -> Work:
-    """Cycles that ``instruction`` keeps each unit busy, as far as one SIMD can use it.
+    """Cycles for which ``instruction`` keeps each unit busy.
 
-    LDS and the vector cache are shared by the SIMDs of a CU; each gets its share (``rates.py``), all being busy.
+    The SIMDs of a CU share LDS and the vector cache. All SIMDs are taken to be busy, so each gets its share
+    (``rates.py``).
     """
     speed = rates(target)
     kind = instruction.kind
@@ -154,14 +155,14 @@ class Unit(IntEnum):
 
 @dataclass(slots=True)
 class State:
-    """The machine between two blocks; times count from the start of the next one.
+    """The machine between two blocks. Times count from the start of the next block.
 
     Attributes:
-        writers: who wrote a register last, and when it issued.
-        readers: on targets where LDS loads wait for readers: when a VGPR was last read.
-        addends: MFMAs by the registers they read as C, with the time of issue.
+        writers: for each register, when the instruction that last wrote it issued, and that instruction.
+        readers: for each VGPR, when it was last read; only on targets where LDS loads wait for readers.
+        addends: for each register that an MFMA reads as C, when that MFMA issued, and the MFMA.
         free: when each unit is free.
-        pending: times at which outstanding accesses are done, oldest first, by counter.
+        pending: for each counter, the times at which outstanding accesses are done, oldest first.
     """
 
     writers: dict[int, tuple[float, _Timed]] = field(default_factory=dict[int, "tuple[float, _Timed]"])
@@ -171,7 +172,7 @@ class State:
     pending: dict[str, list[float]] = field(default_factory=dict[str, "list[float]"])
 
     def after(self, cycles: float) -> State:
-        """The same seen from ``cycles`` later, what is long past left out."""
+        """The same state with times counted from ``cycles`` later; what is long past is left out."""
         horizon = cycles - _HORIZON
         return State(
             {u: (t - cycles, w) for u, (t, w) in self.writers.items() if t > horizon},
@@ -183,15 +184,18 @@ class State:
 
 
 _HORIZON = 160
-"""Cycles after which no result is still on its way: more than any latency that a register is waited for."""
+"""More cycles than any latency for which an instruction waits for a register."""
 _UNIT = {Kind.VALU: Unit.VALU, Kind.MFMA: Unit.MATRIX, Kind.WMMA: Unit.MATRIX}
 
 
 def run_block(block: Block, target: Target, state: State, *, taken: bool) -> tuple[Time, State]:
-    """Issue the instructions of ``block`` from ``state``; ``taken``: its branch goes elsewhere than to the next block.
+    """Issue the instructions of ``block`` from ``state``.
+
+    Args:
+        taken: the block's branch goes elsewhere than to the next block.
 
     Returns:
-        the cycles it takes, and the state after it.
+        the cycles of the block, and the state after it.
     """
     speed = rates(target)
     time = Time()
@@ -229,7 +233,7 @@ def run_block(block: Block, target: Target, state: State, *, taken: bool) -> tup
 
 
 def _wait_end(wanted: Sequence[tuple[str, int]], state: State) -> float:
-    """When the counters are down to what a wait asks for."""
+    """When the counters are down to the numbers that a wait names."""
     latest = 0.0
     for name, outstanding in wanted:
         times = state.pending.get(name)
@@ -240,7 +244,7 @@ def _wait_end(wanted: Sequence[tuple[str, int]], state: State) -> float:
 
 
 def _ready(current: _Timed, state: State, speed: Rates, target: Target) -> float:
-    """When everything that ``it`` reads or overwrites is there."""
+    """When ``current`` may issue, given what it reads and overwrites."""
     ready = 0.0
     writers = state.writers
     for unit in current.uses:
@@ -268,7 +272,7 @@ def _ready(current: _Timed, state: State, speed: Rates, target: Target) -> float
 
 
 def _distance(producer: _Timed, current: _Timed, unit: int, speed: Rates, target: Target) -> float:
-    """Cycles from the issue of ``producer`` to the earliest issue of ``it``, which reads its result in ``unit``."""
+    """Cycles from the issue of ``producer`` to the earliest issue of ``current``, which reads the result ``unit``."""
     first = producer.mfma
     if first is None:
         if current.mfma is not None and producer.kind is Kind.VALU and is_vector(unit):
@@ -285,7 +289,7 @@ def _distance(producer: _Timed, current: _Timed, unit: int, speed: Rates, target
 
 
 def _issue(current: _Timed, now: float, state: State, speed: Rates) -> None:
-    """Book what ``it`` does when it issues at ``now``."""
+    """Change ``state`` by the issue of ``current`` at ``now``."""
     unit = _UNIT.get(current.kind)
     if unit is not None:
         state.free[unit] = now + current.issue
@@ -295,7 +299,7 @@ def _issue(current: _Timed, now: float, state: State, speed: Rates) -> None:
         state.free[port] = start + cycles
         for name in current.counters:
             state.pending.setdefault(name, []).append(start + cycles + latency)
-        # Waits guard what a load returns; the register is not tracked.
+        # An s_wait comes before each use of what a load returns, so the register is not tracked.
         for register in current.defs:
             state.writers.pop(register, None)
     else:

@@ -18,7 +18,7 @@ class IrLoop:
     Attributes:
         header: name of its header block, without ``%``.
         depth: 1 for an outermost loop.
-        trips: iterations each time it is entered; None where not constant.
+        trips: iterations each time it is entered; None where that is not constant.
     """
 
     header: str
@@ -63,7 +63,7 @@ def parse_loops(text: str) -> dict[str, tuple[IrLoop, ...]]:
 
 
 def find_trips(function: Function, flow: Flow, ir_loops: Sequence[IrLoop]) -> dict[int, tuple[int, str]]:
-    """Known trips of a function's loops by index, with where each comes from: ``"ir"`` or ``"code"``."""
+    """Known trip counts of a function's loops by index, each with its source: ``"ir"`` or ``"code"``."""
     trips: dict[int, tuple[int, str]] = {}
     by_name = _matched(function, flow, ir_loops)
     for k in range(len(flow.loops.loops)):
@@ -78,10 +78,10 @@ def find_trips(function: Function, flow: Flow, ir_loops: Sequence[IrLoop]) -> di
 
 
 def _matched(function: Function, flow: Flow, ir_loops: Sequence[IrLoop]) -> dict[int, int]:
-    """Constant trips of the IR's loops by machine loop.
+    """Constant trip counts of the IR's loops, by machine loop.
 
-    By the name of the IR block that llc prints beside a header; where the blocks of the IR have no names, by order,
-    if both sides have the same nest of loops.
+    Loops are matched by the name of the IR block that llc prints beside a header. Where the blocks of the IR have no
+    names, they are matched by order, if both sides have the same nest of loops.
     """
     loops = flow.loops.loops
     headers = [function.blocks[loop.header].ir_name for loop in loops]

@@ -1,4 +1,4 @@
-"""Dual issue on RDNA (VOPD): which registers two instructions may name to be put into one.
+"""Dual issue on RDNA (VOPD): which two instructions can become one, and which registers they may name.
 
 Source: GCNVOPDUtils.cpp (checkVOPDRegConstraints) and AMDGPUBaseInfo.cpp (VOPD::InstInfo::hasInvalidOperand,
 VOPD_VGPR_BANK_MASKS 1, 3, 3, 1 for destination, src0, src1 and src2).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from verilocc_mlir.cost.instructions import Instruction
-from verilocc_mlir.cost.registers import AGPR, is_vgpr, units
+from verilocc_mlir.cost.registers import is_vgpr, units
 from verilocc_mlir.target.targets import Target
 
 _EITHER = (
@@ -20,27 +20,17 @@ _SECOND = ("add_nc_u32", "lshlrev_b32", "and_b32")
 _BANKS = (2, 4, 4, 2)
 
 
-def may_be_first(instruction: Instruction) -> bool:
-    """Its opcode has an X form (VOPDInstructions.td, VOPDX_Opcodes; encodings of 64 bits have none)."""
-    return _is(instruction, _EITHER)
-
-
-def may_be_second(instruction: Instruction) -> bool:
-    """Its opcode has a Y form (VOPDY_Opcodes)."""
-    return _is(instruction, _EITHER + _SECOND)
-
-
-def _is(instruction: Instruction, names: tuple[str, ...]) -> bool:
+def _is_one_of(instruction: Instruction, names: tuple[str, ...]) -> bool:
     return (
         instruction.base.removeprefix("v_") in names and instruction.mnemonic.endswith("_e32")
     ) or instruction.base in ("v_fmaak_f32", "v_fmamk_f32")
 
 
 def banks_clash(first: Instruction, second: Instruction, target: Target) -> bool:
-    """Destinations of one parity, or sources of one bank: the pair cannot become one instruction.
+    """Whether destinations of one parity, or sources of one bank, keep the pair from becoming one instruction.
 
-    The same register twice as one and the same source is allowed on gfx1250 alone; two ``v_mov_b32`` of gfx12 keep
-    their sources in different ports.
+    Only gfx1250 allows one register as the same source of both. Two ``v_mov_b32`` of gfx12 read their sources through
+    different ports.
     """
     moves = target.major >= 12 and first.base == second.base == "v_mov_b32"
     for place, (a, b) in enumerate(zip(_components(first), _components(second), strict=True)):
@@ -53,14 +43,8 @@ def banks_clash(first: Instruction, second: Instruction, target: Target) -> bool
     return False
 
 
-def dependent(first: Instruction, second: Instruction) -> bool:
-    """The second reads or writes what the first writes, or both write one register."""
-    written = set(first.defs)
-    return not written.isdisjoint(second.uses) or not written.isdisjoint(second.defs)
-
-
 def _components(instruction: Instruction) -> tuple[int | None, ...]:
-    """VGPR of the destination, src0, src1 and src2, None where there is none."""
+    """VGPRs of the destination, src0, src1 and src2; None where there is none."""
     names = [_vgpr(operand) for operand in instruction.operands]
     base = instruction.base
     if base == "v_fmac_f32":
@@ -73,33 +57,31 @@ def _components(instruction: Instruction) -> tuple[int | None, ...]:
     return (names[0], names[1], names[2] if len(names) > 2 else None, None)
 
 
-def halves(instruction: Instruction) -> tuple[str, str]:
-    """The two instructions of a ``v_dual_*``, spelt as single ones."""
-    first, second = (half.strip().replace("v_dual_", "v_", 1) for half in instruction.text.split("::"))
-    return first, second
-
-
 def _vgpr(operand: str) -> int | None:
     numbers = units(re.sub(r"[-|]", "", operand))
-    return numbers[0] if numbers and is_vgpr(numbers[0]) and numbers[0] < AGPR else None
+    return numbers[0] if numbers and is_vgpr(numbers[0]) else None
 
 
 def fit(first: Instruction, second: Instruction) -> bool:
-    """Opcodes have a dual form in this order, at most one literal and two scalar sources, and neither needs the other's
-    result: all that pairing asks for but the banks.
+    """Whether two neighbours can become one instruction, banks apart.
+
+    Both opcodes have a Y form and one has an X form (VOPDInstructions.td, VOPDY_Opcodes and VOPDX_Opcodes; encodings of
+    64 bits have none). The second neither reads nor writes what the first writes. There are at most one literal and two
+    scalar sources.
     """
-    if not (may_be_first(first) and may_be_second(second)) and not (may_be_second(first) and may_be_first(second)):
+    pair = (first, second)
+    if not all(_is_one_of(i, _EITHER + _SECOND) for i in pair) or not any(_is_one_of(i, _EITHER) for i in pair):
         return False
-    if dependent(first, second):
+    if not set(first.defs).isdisjoint((*second.uses, *second.defs)):
         return False
-    sources = [o for i in (first, second) for o in i.operands[1:]]
+    sources = [o for i in pair for o in i.operands[1:]]
     literals = {o for o in sources if not units(o) and not _inline(o)}
     scalars = {o for o in sources if units(o) and not is_vgpr(units(o)[0])}
     return len(literals) <= 1 and len(literals) + len(scalars) <= 2
 
 
 def _inline(operand: str) -> bool:
-    """A constant that needs no literal: -16 to 64, and nine floating-point values."""
+    """Whether a constant needs no literal: integers from -16 to 64, and nine floating-point values."""
     if operand in ("0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0", "0.15915494"):
         return True
     try:

@@ -12,12 +12,12 @@ class SpillAction:
     Attributes:
         register: its name before, ``%346``.
         kind: ``spill`` (to memory), ``accumulate`` (copied to AGPRs) or ``rematerialise`` (constants, computed anew).
-        parts: 32-bit registers of it that were concerned.
+        parts: number of its 32-bit parts that were moved.
         saves: where it is stored: ``after instruction 17``, ``at the start of block 2`` (by layout position).
         reloads: where it is loaded or computed again.
-        point: slot of the first of them.
+        point: slot of the first save or reload.
         cost: stores and loads of 32-bit registers, weighted by estimated executions.
-        reason: why: the point with most registers too many.
+        reason: the point at which most registers were missing, and how many.
     """
 
     register: str

@@ -2,7 +2,7 @@
 
 A gap of a register, or a set of gaps, frees the register's live parts at the instructions inside. The choice is greedy:
 it takes the set with the least cost per register freed at an overfull point, until no point is overfull. Then it undoes
-choices that later ones made needless. The gaps alone decide which points a set covers and what it costs (``plan.py``).
+the choices that later ones have made unnecessary. ``plan.py`` says what a set costs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from verilocc_mlir.spilling.gaps import Gap, RegisterGaps
 from verilocc_mlir.spilling.plan import Costs, SpillMove, SpillPlan, spill_plan
 
 LOAD_AHEAD = 48
-"""Instructions that a load is put ahead of its use at most. Scratch memory takes some hundred cycles; what is loaded
-earlier than that only takes registers away."""
+"""Most instructions between a load and its use. Scratch memory takes some hundred cycles; a load that is earlier than
+that only takes registers away."""
 
 _SHARED = 0.5
-"""Least part of its price that a set of gaps has left once another of the same register is chosen: a store and a load,
-without the store."""
+"""Lower bound on a set's new price, as a part of the old one, after another set of the same register is chosen: the
+store may be shared, and the load remains."""
 
 _MAX_SETS = 12
 """Sets of gaps tried for one connected stretch of gaps."""
@@ -30,9 +30,10 @@ _MAX_SETS = 12
 
 @dataclass
 class Excess:
-    """Registers too many at each point; two points an instruction: operands read, results written.
+    """How many registers are too many at each point. An instruction has two points: it reads, then it writes.
 
-    ``over[2 * i]`` is where instruction *i* reads, ``over[2 * i + 1]`` where it writes. Negative: so many are free.
+    ``over[2 * i]`` is where instruction *i* reads, ``over[2 * i + 1]`` where it writes. A negative number says how many
+    registers are free.
     """
 
     over: list[int]
@@ -41,7 +42,7 @@ class Excess:
     _stale: bool = True
 
     def within(self, gap: Gap) -> int:
-        """Points inside a gap at which there are too many."""
+        """Points inside a gap at which registers are too many."""
         self._sum()
         return self._prefix[2 * gap.stop] - self._prefix[2 * gap.first]
 
@@ -66,7 +67,8 @@ class Excess:
         self._stale = True
 
     def free_before(self, index: int, first: int, amount: int) -> int:
-        """How many instructions before ``index``, not below ``first``, could hold ``amount`` registers more."""
+        """How many instructions in a row, right before ``index`` and not before ``first``, have ``amount`` registers
+        free."""
         at = index
         while at > first and self.over[2 * at - 2] + amount <= 0 and self.over[2 * at - 1] + amount <= 0:
             at -= 1
@@ -74,7 +76,7 @@ class Excess:
 
     @property
     def worst(self) -> int:
-        """Most registers too many, 0 or less where there are enough."""
+        """The most registers that are too many at a point; 0 or less where there are enough everywhere."""
         self._sum()
         return self._worst
 
@@ -111,11 +113,11 @@ def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, Sp
     plans: dict[int, SpillPlan] = {}
     order: list[tuple[int, frozenset[Gap]]] = []
     chosen: Counter[int] = Counter()
-    """How often each register was chosen: a price computed before the last choice is out of date."""
+    """How often each register was chosen. A price computed before the last choice is out of date."""
     prices: dict[tuple[int, int], float] = {}
 
     def offer(vreg: int, number: int) -> tuple[float, SpillPlan] | None:
-        """Price of a set of gaps for each register freed where there are too many, and the plan with it."""
+        """The price of adding a set of gaps, for each register freed at an overfull point, and the plan with it."""
         candidate, current = candidates[vreg], plans.get(vreg)
         gaps = candidate.sets[number]
         added_gaps = gaps if current is None else gaps - current.gaps
@@ -153,17 +155,17 @@ def choose(candidates: Mapping[int, Candidates], excess: Excess) -> dict[int, Sp
         for other in range(len(candidates[vreg].sets)):
             if (vreg, other) in prices:
                 heapq.heappush(heap, (_SHARED * prices[vreg, other], vreg, other, chosen[vreg]))
-    _undo_needless(plans, order, candidates, excess)
+    _undo_unnecessary(plans, order, candidates, excess)
     return plans
 
 
-def _undo_needless(
+def _undo_unnecessary(
     plans: dict[int, SpillPlan],
     order: list[tuple[int, frozenset[Gap]]],
     candidates: Mapping[int, Candidates],
     excess: Excess,
 ) -> None:
-    """Undo choices that later ones made needless, the most expensive first."""
+    """Undo the choices that later ones have made unnecessary, the most expensive first."""
     for vreg, added in sorted(order, key=lambda o: -plans[o[0]].cost):
         plan = plans.get(vreg)
         if plan is None or not added <= plan.gaps or not excess.room(added):
@@ -200,7 +202,7 @@ class Candidates:
         self.sets = tuple(sets)
 
     def plan(self, gaps: frozenset[Gap]) -> SpillPlan | None:
-        """The plan for a set, made once."""
+        """The plan for a set of gaps; None where there is none."""
         if gaps not in self._known:
             self._known[gaps] = spill_plan(self._register, gaps, self._costs)
         return self._known[gaps]
@@ -213,7 +215,7 @@ class Candidates:
         weight = self._costs.weight
         levels = sorted({weight(g.block) for g in stretch if g.closes is not None and g.closes.reads}, reverse=True)
         for level in levels[:_MAX_SETS]:
-            # Not where a reload of this weight lies ahead: there it stays in its register.
+            # Without the gaps that lead to a reload of this weight: there it stays in its register.
             dear = {g for g in stretch if g.closes is not None and g.closes.reads and weight(g.block) >= level}
             work = list(dear)
             while work:
@@ -222,7 +224,7 @@ class Candidates:
                         dear.add(predecessor)
                         work.append(predecessor)
             parts.append(stretch - dear)
-            # Nor in blocks of this weight: loaded again before them.
+            # Without the gaps in blocks of this weight: it is loaded before such a block.
             parts.append(frozenset(g for g in stretch if weight(g.block) < level))
             parts.append(frozenset(g for g in stretch if weight(g.block) >= level and g not in dear))
         return [s for s in dict.fromkeys(parts) if any(g.first < g.stop for g in s)]

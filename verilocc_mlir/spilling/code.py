@@ -7,7 +7,7 @@ registers (SILowerSGPRSpills.cpp, SIRegisterInfo::eliminateFrameIndex).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind, StackObject
 from verilocc_mlir.mir.operands import parse_operand, register_operand
@@ -37,9 +37,10 @@ def kind_of(cls: RegisterClass) -> str:
 
 
 def runs(parts: int, *, even: bool) -> list[tuple[int, int]]:
-    """``(first part, how many)`` of contiguous pieces of a mask for which a tuple exists.
+    """The parts in a mask as pieces for which a tuple exists, each ``(first part, how many)``.
 
-    ``even``: tuples must start at an even part, because tuples in registers do (``_align2`` classes).
+    Args:
+        even: tuples start at an even part, because tuples in registers do (``_align2`` classes).
     """
     pieces: list[tuple[int, int]] = []
     part = 0
@@ -59,7 +60,7 @@ def runs(parts: int, *, even: bool) -> list[tuple[int, int]]:
 
 
 def subregister(first: int, size: int, width: int) -> str:
-    """Index of ``size`` parts from ``first`` on of a register of ``width`` parts; ``""`` for all of it."""
+    """Subregister index of ``size`` parts from ``first`` on in a register of ``width`` parts; ``""`` for all of it."""
     return "" if size == width else "_".join(f"sub{k}" for k in range(first, first + size))
 
 
@@ -103,22 +104,23 @@ def constant(template: Instruction, vreg: int, part: int, width: int) -> Instruc
     return Instruction(template.opcode, (target,), template.operands)
 
 
-def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool, lowered: bool = True) -> MachineFunction:
-    """The function with rows for new stack slots, as SIInstrInfo makes them, and with the mark that it spills.
+def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool, marked: bool) -> MachineFunction:
+    """The function with rows for new stack slots, as SIInstrInfo makes them.
 
-    Without the mark SILowerSGPRSpills.cpp leaves scalars to scratch memory instead of lanes, and SIFrameLowering.cpp
-    vectors, where accumulators are free: with ``lowered`` false there is none.
+    Args:
+        marked: put in the mark that it spills. Without it, all goes to scratch memory: SILowerSGPRSpills.cpp does not
+            put scalars into lanes, and SIFrameLowering.cpp does not put vectors into free accumulators.
     """
     if not slots:
         return function
     kind = "sgpr-spill" if scalar else "default"
     rows = {slot.number: StackObject(slot.number, 4 * slot.size, 4, "spill-slot", _row(slot, kind)) for slot in slots}
     mark = f"  hasSpilled{'SGPRs' if scalar else 'VGPRs'}:"
-    marked = any(line.startswith(mark) for line in function.header_lines)
+    has_mark = any(line.startswith(mark) for line in function.header_lines)
     header: list[str] = []
     inside = inserted = False
     for line in function.header_lines:
-        if lowered and line.startswith(mark):
+        if marked and line.startswith(mark):
             line = f"{mark} true"
         if inside and not line.startswith(" "):
             header += [text for row in rows.values() for text in row.text.split("\n")]
@@ -128,23 +130,13 @@ def with_slots(function: MachineFunction, slots: list[Slot], *, scalar: bool, lo
         if line.strip().startswith("maxAlignment:"):
             line = _aligned(line)
         header.append(line)
-        if lowered and line == "machineFunctionInfo:" and not marked:
+        if marked and line == "machineFunctionInfo:" and not has_mark:
             header.append(f"{mark} true")
     if not inserted:
         # LLVM always prints the section; a hand-written function may lack it.
         at = next(k for k, line in enumerate(header) if line.startswith("body:"))
         header[at:at] = ["stack:", *(text for row in rows.values() for text in row.text.split("\n"))]
-    return MachineFunction(
-        function.name,
-        tuple(header),
-        function.blocks,
-        function.registers,
-        function.liveins,
-        {**function.stack, **rows},
-        function.fixed_stack,
-        function.first_line,
-        function.footer,
-    )
+    return replace(function, header_lines=tuple(header), stack={**function.stack, **rows})
 
 
 def _row(slot: Slot, kind: str) -> str:

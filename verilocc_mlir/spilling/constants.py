@@ -1,7 +1,7 @@
-"""Registers that hold a constant, which costs one instruction to make again instead of a store and a load.
+"""Registers that hold a constant: one instruction makes it again, instead of a store and a load.
 
-A part counts if one instruction writes it in the whole function, and that moves an immediate, or copies a part that
-counts. Undefined values (``IMPLICIT_DEF``) may be anything, so that constant too.
+A part of a register counts if only one instruction of the function writes it, and that instruction moves an immediate
+or copies a part that counts. An undefined value (``IMPLICIT_DEF``) may be anything, so it may be that constant too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
-from verilocc_mlir.spilling.gaps import parts_of
+from verilocc_mlir.spilling.gaps import ones, parts_of
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.lanes import full_lanes, subregister_lanes
 
@@ -42,9 +42,14 @@ def constants(function: MachineFunction, classes: Mapping[int, RegisterClass]) -
                 copies[key] = source.vreg, read[target.index(key[1])]
     for _ in range(_DEPTH):
         for key, source in copies.items():
-            if source in makers and classes[key[0]].is_scalar == classes[source[0]].is_scalar:
+            if source in makers and _may_write(classes[source[0]], classes[key[0]]):
                 makers[key] = makers[source]
     return makers
+
+
+def _may_write(source: RegisterClass, copied_to: RegisterClass) -> bool:
+    """Whether an instruction that writes ``source`` may write ``copied_to``: a V_MOV_B32_e32 cannot write an AGPR."""
+    return (source.is_scalar and copied_to.is_scalar) or copied_to.banks <= source.banks
 
 
 def _moves_constant(instruction: Instruction) -> bool:
@@ -55,16 +60,11 @@ def _moves_constant(instruction: Instruction) -> bool:
         and explicit[0].kind is OperandKind.IMMEDIATE
         and not instruction.bundled
         and not instruction.tail
-        and _is_whole(instruction.defs[0])
+        and not instruction.defs[0].sub.endswith(("lo16", "hi16"))
     )
-
-
-def _is_whole(operand: Operand) -> bool:
-    return not operand.sub.endswith(("lo16", "hi16"))
 
 
 def _parts(operand: Operand, classes: Mapping[int, RegisterClass]) -> list[int]:
     cls = classes[operand.vreg]
     lanes = subregister_lanes(operand.sub) if operand.sub else full_lanes(cls.bits)
-    mask = parts_of(lanes)
-    return [k for k in range(mask.bit_length()) if mask >> k & 1]
+    return ones(parts_of(lanes))

@@ -1,9 +1,9 @@
-"""The gaps between the accesses of a register: what spilling can free.
+"""The gaps between the accesses of a register. In a gap, spilling can free the register.
 
 A *gap* is a stretch of one block, from one access of a virtual register (or the block's start) to the next (or the
-block's end), in which some part of the register is live. Which parts are live does not change inside a gap. Gaps of
-neighbouring blocks are joined by the edges of the control-flow graph. Parts are 32-bit registers: bit *k* of a mask is
-``subK``.
+block's end), in which some part of the register is live. The set of live parts does not change inside a gap. Gaps of
+neighbouring blocks are joined by the edges of the control-flow graph. A part is 32 bits of the register: bit *k* of a
+mask is ``subK``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Access:
         block: layout position of its block.
         reads: parts that must be in the register when it executes.
         writes: parts that it gives a value.
-        before: gap that ends here, if anything is live there.
-        after: gap that begins here, likewise.
+        before: gap that ends here; None where nothing is live.
+        after: gap that begins here; None where nothing is live.
     """
 
     index: int
@@ -40,7 +40,7 @@ class Access:
 
 @dataclass(eq=False, slots=True)
 class Gap:
-    """See the module.
+    """One gap; the module says what that is.
 
     Attributes:
         number: position in ``RegisterGaps.gaps``.
@@ -85,6 +85,11 @@ def parts_of(lanes: int) -> int:
     return parts
 
 
+def ones(mask: int) -> list[int]:
+    """Positions of the ones of ``mask``, ascending."""
+    return [k for k in range(mask.bit_length()) if mask >> k & 1]
+
+
 def register_gaps(live: LaneLiveness, cfg: ControlFlow, may_spill: Callable[[int], bool]) -> dict[int, RegisterGaps]:
     """Accesses and gaps of every register for which ``may_spill`` is true.
 
@@ -102,10 +107,8 @@ def register_gaps(live: LaneLiveness, cfg: ControlFlow, may_spill: Callable[[int
             for vreg in touched:
                 if may_spill(vreg):
                     by_register.setdefault(vreg, []).append((block, access))
-    entering, leaving = (
-        _at_boundaries(live.lanes_in, len(cfg.successors)),
-        _at_boundaries(live.lanes_out, len(cfg.successors)),
-    )
+    entering = _at_boundaries(live.lanes_in, len(cfg.successors))
+    leaving = _at_boundaries(live.lanes_out, len(cfg.successors))
     return {
         vreg: _Builder(vreg, live, cfg, entering.get(vreg, {}), leaving.get(vreg, {})).build(accesses_of)
         for vreg, accesses_of in by_register.items()
@@ -183,7 +186,7 @@ class _Builder:
             return union
 
         reads, writes = mask(access.reads), mask(access.early) | mask(access.writes)
-        # Lanes that live on beside those written: their part must be whole in the register.
+        # Lanes that stay live beside the written ones: their part must be in the register as a whole.
         live_on = _live_at(self._groups, 4 * access.index + 3) & ~writes & ~mask(access.implicit)
         written = parts_of(writes)
         return Access(access.index, block, parts_of(reads) | (written & parts_of(live_on)), written)

@@ -1,8 +1,8 @@
 """Spill code and new names put into a machine function.
 
-A virtual register that is in memory in some gaps falls apart into pieces. A piece is what stays connected through
-accesses and through gaps in which the value is in a register. Each piece becomes a virtual register of its own, so an
-allocator may place the pieces in different registers.
+A virtual register that is in memory in some gaps falls apart into pieces. A piece is made of accesses and gaps that are
+connected while the value stays in a register. Each piece becomes a virtual register of its own, so an allocator may
+place the pieces in different registers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, VirtualRegister
 from verilocc_mlir.mir.operands import register_operand
 from verilocc_mlir.spilling.code import Slot, constant, copy, runs, spill, subregister, with_slots
-from verilocc_mlir.spilling.gaps import Access, Gap
+from verilocc_mlir.spilling.gaps import Access, Gap, ones
 from verilocc_mlir.spilling.plan import Places, SpillMove, SpillPlan
 from verilocc_mlir.target.classes import RegisterClass
 
@@ -34,10 +34,9 @@ class SpillTarget:
         constants: parts that can be computed anew.
         places: where code may go.
         stack_pointer: register that addresses the stack, without ``$``.
-        offsets: parts of a slot may be moved on their own. Not where LLVM may keep the slot in accumulators instead,
-            whose lowering counts lanes from the slot's start (SIRegisterInfo::buildSpillLoadStore).
+        offsets: parts of a slot may be moved on their own. They may not where LLVM can keep the slot in accumulators:
+            that lowering counts lanes from the slot's start (SIRegisterInfo::buildSpillLoadStore).
         even: tuples start at even registers.
-        accumulators: LLVM may keep slots of vectors in free accumulators.
     """
 
     classes: Mapping[int, RegisterClass]
@@ -46,13 +45,22 @@ class SpillTarget:
     stack_pointer: str
     offsets: bool
     even: bool
-    accumulators: bool
 
 
 def insert_spills(
-    function: MachineFunction, cfg: ControlFlow, plans: Mapping[int, SpillPlan], target: SpillTarget
+    function: MachineFunction,
+    cfg: ControlFlow,
+    plans: Mapping[int, SpillPlan],
+    target: SpillTarget,
+    *,
+    accumulators: bool,
 ) -> MachineFunction:
-    """``function`` with the registers of ``plans`` in memory where they say."""
+    """``function`` with the spill code of ``plans``.
+
+    Args:
+        plans: by virtual register.
+        accumulators: LLVM may keep slots of vectors in free accumulators.
+    """
     work = _Insertion(function, target)
     for vreg, plan in plans.items():
         work.add(vreg, plan)
@@ -61,11 +69,11 @@ def insert_spills(
         for position, block in enumerate(function.blocks)
     )
     changed = replace(function, blocks=blocks, registers=work.registers)
-    return with_slots(changed, work.slots, scalar=work.scalar, lowered=work.scalar or target.accumulators)
+    return with_slots(changed, work.slots, scalar=work.scalar, marked=work.scalar or accumulators)
 
 
 class _Insertion:
-    """Everything to be put into one function."""
+    """The spill code and names for one function."""
 
     def __init__(self, function: MachineFunction, target: SpillTarget) -> None:
         self._target = target
@@ -107,7 +115,7 @@ class _Insertion:
             ]
             code += [
                 copy((homes[part], ""), (source, subregister(part, 1, cls.width)))
-                for part in _ones(move.parts)
+                for part in ones(move.parts)
                 if part in homes
             ]
             self._saves.setdefault(self._place(move), []).extend(code)
@@ -115,7 +123,7 @@ class _Insertion:
             into = name(pieces.of(move))
             code = [
                 constant(target.constants[vreg, part], into, part, cls.width)
-                for part in _ones(move.parts)
+                for part in ones(move.parts)
                 if (vreg, part) in target.constants
             ]
             code += [
@@ -124,14 +132,14 @@ class _Insertion:
             ]
             code += [
                 copy((into, subregister(part, 1, cls.width)), (homes[part], ""))
-                for part in _ones(move.parts)
+                for part in ones(move.parts)
                 if part in homes
             ]
             self._reloads.setdefault(self._place(move), []).extend(code)
         saved = {move.at for move in plan.saves if move.where == "after"}
         for access in plan.register.accesses:
             only_writes = pieces.size(access) == 1 and not access.reads and access.index not in saved
-            if only_writes and all((vreg, part) in target.constants for part in _ones(access.writes)) and access.writes:
+            if only_writes and all((vreg, part) in target.constants for part in ones(access.writes)) and access.writes:
                 self._dropped.add(access.index)
 
     def block(self, position: int, instructions: tuple[Instruction, ...], start: int) -> list[Instruction]:
@@ -144,7 +152,7 @@ class _Insertion:
         return result + self._at(position, start + len(instructions))
 
     def _at(self, block: int, index: int) -> list[Instruction]:
-        # Saves first: they read what is there, reloads fill what is free.
+        # Saves first: a reload may overwrite the register that a save reads.
         return [*self._saves.get((block, index), ()), *self._reloads.get((block, index), ())]
 
     def _place(self, move: SpillMove) -> tuple[int, int]:
@@ -169,7 +177,7 @@ class _Insertion:
             cls=operand.cls,
             llt=operand.llt,
             tied=operand.tied,
-            # It may live on in its slot, and its pieces die where they die.
+            # A kill of the register need not be a kill of the piece.
             flags=tuple(f for f in operand.flags if f != "killed"),
             is_def=operand.is_def,
         )
@@ -188,7 +196,7 @@ class _Insertion:
             first = together[0][0]
             slots = [Slot(next(self._slot_numbers), first, parts.bit_length() - first)]
         else:
-            slots = [Slot(next(self._slot_numbers), part, 1) for part in _ones(parts)]
+            slots = [Slot(next(self._slot_numbers), part, 1) for part in ones(parts)]
         self.slots += slots
         return slots
 
@@ -197,15 +205,13 @@ class _Insertion:
         parts = 0
         for move in (*plan.saves, *plan.reloads):
             parts |= self._stored(vreg, move.parts)
-        homes = {part: next(self._numbers) for part in _ones(parts)}
+        homes = {part: next(self._numbers) for part in ones(parts)}
         self.registers.update((home, VirtualRegister(home, "agpr_32")) for home in homes.values())
         return homes
 
     def _stored(self, vreg: int, parts: int) -> int:
-        for part in _ones(parts):
-            if (vreg, part) in self._target.constants:
-                parts &= ~(1 << part)
-        return parts
+        """The parts that are stored, because they hold no constant."""
+        return sum(1 << part for part in ones(parts) if (vreg, part) not in self._target.constants)
 
     def _pieces_of(self, vreg: int, parts: int, slots: list[Slot]) -> list[tuple[int, int, Slot]]:
         """First part, how many, and the slot, of each spill instruction for ``parts``."""
@@ -226,7 +232,7 @@ class _Pieces:
         self._starts = {g.block: g for g in plan.register.gaps if g.opens is None}
         saved = {m.at: m.parts for m in plan.saves if m.where == "after"}
         for access in plan.register.accesses:
-            self._find(access)
+            self.root(access)
             self._join_access(access, saved.get(access.index, 0))
         for gap in plan.register.gaps:
             if gap not in plan.gaps:
@@ -244,16 +250,21 @@ class _Pieces:
                     self._join(("end", gap.block), successor)
         self._sizes: dict[_Node, int] = {}
         for node in list(self._parent):
-            root = self._find(node)
+            root = self.root(node)
             self._sizes[root] = self._sizes.get(root, 0) + 1
 
     def root(self, node: _Node) -> _Node:
-        """What stands for the node's piece."""
-        return self._find(node)
+        """The node that stands for the node's piece."""
+        parent = self._parent
+        parent.setdefault(node, node)
+        while parent[node] is not node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
 
     def size(self, node: _Node) -> int:
         """Accesses and gaps in the node's piece."""
-        return self._sizes[self._find(node)]
+        return self._sizes[self.root(node)]
 
     def of(self, move: SpillMove) -> _Node:
         """A node of the piece that a move saves or fills."""
@@ -275,16 +286,4 @@ class _Pieces:
             self._join(access, after)
 
     def _join(self, a: _Node, b: _Node) -> None:
-        self._parent[self._find(a)] = self._find(b)
-
-    def _find(self, node: _Node) -> _Node:
-        parent = self._parent
-        parent.setdefault(node, node)
-        while parent[node] is not node:
-            parent[node] = parent[parent[node]]
-            node = parent[node]
-        return node
-
-
-def _ones(mask: int) -> list[int]:
-    return [k for k in range(mask.bit_length()) if mask >> k & 1]
+        self._parent[self.root(a)] = self.root(b)

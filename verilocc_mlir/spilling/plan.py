@@ -1,9 +1,9 @@
-"""What it takes to keep one register in memory through a set of its gaps, and what that costs."""
+"""The stores and loads that keep one register in memory through a set of its gaps, and their cost."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,7 +17,7 @@ REMATERIALISED = 0.2
 """Cost of computing a constant anew, against 1 for storing or loading a 32-bit register."""
 
 ACCUMULATED = 0.2
-"""The same of a copy to an accumulator or back."""
+"""Cost of a copy to an accumulator or back, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class SpillPlan:
     """One register, in memory in ``gaps``.
 
     Attributes:
-        register: whose gaps they are.
-        gaps: those in which it is not in a register.
+        register: the register's accesses and gaps.
+        gaps: the gaps in which it is in memory.
         cost: loads and stores of 32-bit registers, weighted by estimated executions.
         accumulators: it waits in AGPRs, not in memory.
     """
@@ -62,9 +62,9 @@ class Places:
     """Where code may be inserted, by layout position of a block.
 
     Attributes:
-        first: index of the first instruction of each block, and the number of instructions.
-        start: instruction before which code at the block's start goes: after what restores EXEC there
-            (SIInstrInfo::isBasicBlockPrologue), for vector registers.
+        first: index of the first instruction of each block, and one more entry with the number of instructions.
+        start: instruction before which code at the block's start goes. For vector registers it is the first one after
+            those that restore EXEC there (SIInstrInfo::isBasicBlockPrologue).
         end: instruction before which code at its end goes: its first terminator.
     """
 
@@ -108,13 +108,13 @@ def insertion_places(function: MachineFunction, first: tuple[int, ...], *, vecto
 
 @dataclass(frozen=True)
 class Costs:
-    """What plans are weighed with.
+    """What the cost of a plan depends on.
 
     Attributes:
         weight: estimated executions of the block at a layout position.
         masks: EXEC of each instruction; None where it does not matter (scalars).
         places: where code may go.
-        constant: parts of a register that hold a constant which can be computed anew anywhere.
+        constant: mask of the parts of a register that hold a constant.
     """
 
     weight: Callable[[int], float]
@@ -158,7 +158,7 @@ def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list
             continue
         parts_needed = access.reads
         if access.after is not None and access.after not in gaps:
-            # From here on it stays in a register: with it the parts that the access leaves alone.
+            # The register stays in use after the access, so the parts that the access does not write are needed too.
             parts_needed |= access.after.live & ~access.writes & access.before.live
         if parts_needed:
             reload = SpillMove("before", access.index, parts_needed & access.before.live)
@@ -189,7 +189,7 @@ def _reloads(register: RegisterGaps, gaps: frozenset[Gap], costs: Costs) -> list
 
 
 def _visible(start: Gap, reload: SpillMove, gaps: frozenset[Gap], costs: Costs) -> bool:
-    """Whether what is reloaded is whole wherever it is read from ``start`` on."""
+    """Whether the reload fills every thread that is read, wherever the value is read from ``start`` on."""
     masks = costs.masks
     if masks is None:
         return True
@@ -212,7 +212,7 @@ def _visible(start: Gap, reload: SpillMove, gaps: frozenset[Gap], costs: Costs) 
 
 
 def _saved_for(saves: list[SpillMove], reloads: list[SpillMove], costs: Costs) -> bool:
-    """Whether every save stores the threads that any reload needs. A save right after the definition always does."""
+    """Whether every save stores the threads that every reload needs. A save right after the definition always does."""
     masks, places = costs.masks, costs.places
     return masks is None or all(
         masks.covers(places.mask(s, masks), places.mask(r, masks)) for s in saves for r in reloads
@@ -220,7 +220,7 @@ def _saved_for(saves: list[SpillMove], reloads: list[SpillMove], costs: Costs) -
 
 
 def _saves_at_writes(register: RegisterGaps, gaps: frozenset[Gap], constant: int) -> list[SpillMove]:
-    """Store every value that reaches one of the gaps as soon as it is there."""
+    """Stores right after the definitions whose values reach one of the gaps."""
     needed: dict[Gap, int] = {}
     work: list[tuple[Gap, int]] = [(gap, gap.live & ~constant) for gap in gaps]
     stores: dict[int, int] = {}
@@ -242,11 +242,11 @@ def _saves_at_writes(register: RegisterGaps, gaps: frozenset[Gap], constant: int
 
 
 def _merge_stores(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int, int]) -> list[SpillMove]:
-    """Merge stores of parts that one block writes in succession: fewer and wider instructions."""
+    """Merge stores of parts that one block writes in succession, so that instructions are fewer and wider."""
     stores_together: list[SpillMove] = []
     waiting = 0
     for access in register.accesses:
-        # The waiting parts are stored before they are overwritten or leave their register.
+        # Parts wait to be stored with later ones, but not beyond their next write or a gap in memory.
         waiting |= stores.get(access.index, 0)
         after = access.after
         following = after.closes if after is not None and after not in gaps and not waiting & ~after.live else None
@@ -260,7 +260,7 @@ def _merge_stores(register: RegisterGaps, gaps: frozenset[Gap], stores: dict[int
 def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[SpillMove] | None:
     """Stores at the entries of the gaps; None where a path on which the value is already stored joins an entry."""
     saves: list[SpillMove] = []
-    for gap in _in_order(gaps):
+    for gap in sorted(gaps, key=lambda g: g.number):
         if gap.opens is None:
             inside = [p in gaps for p in gap.predecessors]
             if all(inside):
@@ -276,7 +276,3 @@ def _saves_at_entries(gaps: frozenset[Gap], constant: int) -> list[SpillMove] | 
             if parts:
                 saves.append(SpillMove("after", gap.opens.index, parts))
     return saves
-
-
-def _in_order(gaps: Iterable[Gap]) -> list[Gap]:
-    return sorted(gaps, key=lambda g: g.number)

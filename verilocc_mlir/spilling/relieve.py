@@ -7,7 +7,7 @@ the result against the text without any spill code, so nothing here is trusted.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.execution import exec_masks, is_terminator
@@ -28,18 +28,18 @@ from verilocc_mlir.target.targets import Target
 
 @dataclass(frozen=True)
 class Relieved:
-    """A function that needs no more registers than it may have, and what it took."""
+    """A function that needs no more registers than it may have, and what was done to it."""
 
     function: MachineFunction
     actions: tuple[SpillAction, ...]
 
 
 class Spiller:
-    """Spills one phase's registers of one function, as often as asked, with more or less room to spare.
+    """Spills one phase's registers of one function. ``relieve`` can be called again with more or less room to spare.
 
     Args:
-        function: what ``problem`` was built from.
-        problem: the phase's question: live ranges, budgets, what is held by others.
+        function: the function that ``problem`` was built from.
+        problem: the phase's allocation problem.
     """
 
     def __init__(self, function: MachineFunction, problem: AllocationProblem, target: Target) -> None:
@@ -69,7 +69,6 @@ class Spiller:
             (header_field(function, "stackPtrOffsetReg") or "$sgpr32").removeprefix("$"),
             offsets=not target.unified_vgpr,
             even=target.align2,
-            accumulators=True,
         )
         gaps = register_gaps(
             live, self._cfg, lambda v: v in self._members and v not in barred and classes[v].bits % 32 == 0
@@ -81,13 +80,12 @@ class Spiller:
 
         Args:
             spare: 32-bit registers.
-            ahead: load before the use, where registers are free, not beside it.
-            accumulators: copy to AGPRs, where such are free, before memory is used, and let LLVM do so with what is
-                left.
+            ahead: put a load some instructions before its use where registers are free.
+            accumulators: copy values to free AGPRs before memory is used, and let LLVM do the same with the rest.
 
         Returns:
-            None where the registers that may be spilled do not suffice; the function itself where nothing is to be
-            done.
+            None where the registers that may be spilled do not suffice; the function itself where nothing needs to be
+            spilled.
         """
         plans: dict[int, SpillPlan] = {}
         reasons: dict[int, str] = {}
@@ -119,14 +117,14 @@ class Spiller:
                 continue
             taking_part = [e for banks, e in excesses if banks.issuperset(members[vreg].banks)]
             plans[vreg] = load_ahead(plan, taking_part, self._costs)
-        changed = insert_spills(self._function, self._cfg, plans, replace(self._target, accumulators=accumulators))
+        changed = insert_spills(self._function, self._cfg, plans, self._target, accumulators=accumulators)
         return Relieved(
             changed,
             tuple(_action(p, self._costs.places, reasons[v], self._constant.get(v, 0)) for v, p in plans.items()),
         )
 
     def _in_accumulators(self, plans: dict[int, SpillPlan], spare: int) -> dict[int, SpillPlan]:
-        """The plans, with AGPRs instead of memory as far as such are free, the dearest plans first."""
+        """The plans, with AGPRs instead of memory as far as AGPRs are free, the most expensive plans first."""
         if not any(b.bank == "agpr" and b.registers for b in self._problem.budgets):
             return plans
         excess = Excess(_excess(self._problem, ("agpr",), spare))
@@ -139,7 +137,7 @@ class Spiller:
 
 
 def _barred(function: MachineFunction) -> set[int]:
-    """Registers that code cannot be put beside: named in bundles, or defined by a terminator."""
+    """Registers that spill code cannot be put beside: named in a bundle or after a terminator, or defined by one."""
     barred: set[int] = set()
     for block in function.blocks:
         after_terminator = False
@@ -181,7 +179,7 @@ def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> l
         for unit in usable.intersection(fixed.units):
             occupied.setdefault(unit, []).extend(fixed.segments)
     for segments in occupied.values():
-        # A call's argument register may be clobbered by it too: held once.
+        # A call may both take a register as an argument and clobber it: that counts once.
         add(_merged(segments), 1)
     total = len(usable) - 2 * spare
     excesses: list[int] = []

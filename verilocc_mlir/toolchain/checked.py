@@ -1,8 +1,8 @@
 """The last check before the link: a staged object against a direct compile. What MIR is known to lose is repaired.
 
-For every kernel: each field of the descriptor and of the metadata equals the direct compile's, except those that an
-allocation decides; the user SGPR count puts the work-group ids where the machine code reads them; descriptor and
-metadata agree on scratch; the ELF machine is the one asked for; no intrinsic is left as an external symbol.
+For every kernel, each field of the descriptor and of the metadata equals the direct compile's, except those that an
+allocation decides. The user SGPR count puts the work-group ids where the machine code reads them. Descriptor and
+metadata agree on scratch. The ELF machine is the target, and no intrinsic is left as an external symbol.
 """
 
 from __future__ import annotations
@@ -34,15 +34,13 @@ class CheckedObject:
 
     Attributes:
         data: the object, mended.
-        mended: what was put right, against the reference's or the machine code's own statement.
-        allowed: other differences to the reference, each with its cause.
+        mended: the fields that were mended; ``reference`` is the value put in.
         user_sgprs: user SGPR count of each kernel, for ``mended_asm``.
         compared: whether there was a direct compile to compare with.
     """
 
     data: bytes
     mended: tuple[FieldDifference, ...]
-    allowed: tuple[FieldDifference, ...]
     user_sgprs: dict[str, int]
     compared: bool
 
@@ -87,25 +85,23 @@ def check_object(data: bytes, *, mir: str, cpu: str, reference: bytes | None = N
         image = read_elf(data)
         descriptors = parse_descriptors(image)
     faults = _inconsistencies(image, descriptors, metadata, mir)
-    allowed: tuple[FieldDifference, ...] = ()
     if reference_image is not None:
         differences = compare(descriptors, reference_descriptors) + compare_metadata(
             metadata, read_code_object(reference_image)
         )
         faults += [str(item) for item in differences if item.cause in (Cause.UNEXPLAINED, Cause.LOST)]
-        allowed = tuple(item for item in differences if item.cause not in (Cause.UNEXPLAINED, Cause.LOST))
     if faults:
         first_faults, more = faults[:_FAULTS_SHOWN], len(faults) - _FAULTS_SHOWN
         summary = "; ".join([*first_faults, f"and {more} more"] if more > 0 else first_faults)
         raise ToolchainError(f"the staged object is wrong: {summary}", where=where, hint=_REPORT)
     counts = {kernel: descriptor.fields[_LOST] for kernel, descriptor in descriptors.items()}
-    return CheckedObject(data, mended, allowed, counts, reference_image is not None)
+    return CheckedObject(data, mended, counts, reference_image is not None)
 
 
 def _lost_user_sgprs(
     descriptors: dict[str, KernelDescriptor], reference: dict[str, KernelDescriptor], machine: str
 ) -> dict[str, int]:
-    """User SGPR counts to put right: to the reference's where there is one, else to what LLVM's padding gives."""
+    """The right user SGPR counts where the object's are wrong: the reference's, or without one LLVM's padded count."""
     counts: dict[str, int] = {}
     for kernel, descriptor in descriptors.items():
         value = reference[kernel].fields[_LOST] if kernel in reference else padded_count(descriptor, machine)
@@ -117,7 +113,7 @@ def _lost_user_sgprs(
 def _inconsistencies(
     image: ElfImage, descriptors: dict[str, KernelDescriptor], metadata: CodeObject, mir: str
 ) -> list[str]:
-    """What the object itself contradicts, kernel by kernel."""
+    """Contradictions within the object, kernel by kernel."""
     faults: list[str] = []
     system = first_system_sgprs(mir)
     for kernel, descriptor in descriptors.items():

@@ -1,11 +1,11 @@
-"""Which LLVM does the work, as a user says it."""
+"""The user's choice of an LLVM."""
 
 from __future__ import annotations
 
 from enum import Enum
 
 TOOLCHAIN_VARIABLE = "VERILOCC_TOOLCHAIN"
-"""Environment variable that says it where no option does."""
+"""Environment variable that makes the choice where no option does."""
 
 
 class ToolchainChoice(Enum):

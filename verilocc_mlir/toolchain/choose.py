@@ -21,15 +21,16 @@ def choose_tools(
     *,
     env: Mapping[str, str] | None = None,
 ) -> LlvmTools:
-    """The LLVM asked for.
+    """The LLVM that the user chose.
 
     Args:
-        choice: by an option; ``AUTO`` where nobody said it, then ``$VERILOCC_TOOLCHAIN`` says it.
+        choice: the option. With ``AUTO``, ``$VERILOCC_TOOLCHAIN`` decides where it is set.
         llvm: an llc or its directory that the user named; no other LLVM is taken then.
         env: environment to search in; the process's own by default.
 
     Raises:
-        ToolchainError: there is none. InputError: what is asked for contradicts itself.
+        ToolchainError: there is none.
+        InputError: the choices contradict each other.
     """
     environment = os.environ if env is None else env
     chosen = _chosen(choice, environment)
@@ -50,10 +51,10 @@ def choose_tools(
 
 
 def driver_of(tools: LlvmTools) -> Driver:
-    """What has that LLVM do its work."""
+    """The driver for that LLVM."""
     if isinstance(tools, Toolchain):
         return LlcDriver(tools)
-    # Late: most users have an llc.
+    # Imported only when it is used: most users have an llc.
     from verilocc_mlir.toolchain.drivers.triton import TritonDriver
     from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
 

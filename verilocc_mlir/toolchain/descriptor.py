@@ -1,8 +1,8 @@
 """Kernel descriptors: the 64 bytes by which the hardware is set up for a kernel, decoded and compared field by field.
 
-A wrong bit here is a silently wrong kernel, and not all of what the descriptor says survives the way through MIR text.
-So every field of a staged result is compared with a plain ``llc`` run; what may differ, and why, is listed in
-``Cause``. Layout: AMDGPUUsage, "Kernel Descriptor", and llvm/Support/AMDHSAKernelDescriptor.h.
+A wrong bit here makes a kernel silently wrong, and MIR text does not keep all that the descriptor needs. So every field
+of a staged result is compared with a plain ``llc`` run. ``Cause`` lists what may differ, and why. Layout: AMDGPUUsage,
+"Kernel Descriptor", and llvm/Support/AMDHSAKernelDescriptor.h.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ class Cause(Enum):
     """Why a descriptor field of a staged result differs from a direct compile's."""
 
     REGISTERS = "register count"
-    """What an allocation decides: counts of VGPRs, SGPRs, and where AGPRs begin."""
+    """The allocation decides the counts of VGPRs and SGPRs, and where AGPRs begin."""
     STACK = "stack size"
-    """Scratch follows from spills; ``enable_private_segment`` is whether there is any."""
+    """Spills decide the size of scratch; ``enable_private_segment`` says whether there is any."""
     CODE_SIZE = "code size"
     """``inst_pref_size`` is the length of the code in 128-byte lines."""
     LOST = "lost through MIR"
-    """Known not to survive MIR text; taken from the reference."""
+    """MIR text does not keep it; it is taken from the reference."""
     UNEXPLAINED = "unexplained"
 
 
@@ -150,17 +150,16 @@ class FieldDifference:
 
 @dataclass(frozen=True)
 class KernelDescriptor:
-    """A decoded descriptor: every bit but the code offset, by the names of the machine's generation, in ``fields``."""
+    """A decoded descriptor. ``fields`` has every bit but the code offset, by the names of the machine's generation."""
 
     kernel: str
-    raw: bytes
     generation: str
     fields: Mapping[str, int]
     entry_offset: int
 
 
 def generation(machine: str) -> str:
-    """Descriptor layout of a processor, by the name of the first that had it.
+    """Descriptor layout of a processor, named after the first processors that had it.
 
     Raises:
         ToolchainError: a processor whose layout is not known.
@@ -181,7 +180,7 @@ def decode(raw: bytes, machine: str, kernel: str = "") -> KernelDescriptor:
     layout = generation(machine)
     values = {field.name: _get(raw, field) for field in _FIELDS if layout in field.generations}
     (entry,) = struct.unpack_from("<q", raw, 16)
-    return KernelDescriptor(kernel, raw, layout, values, entry)
+    return KernelDescriptor(kernel, layout, values, entry)
 
 
 def parse_descriptors(data: bytes | ElfImage) -> dict[str, KernelDescriptor]:
@@ -211,10 +210,9 @@ def compare(
             differences.append(FieldDifference(kernel, "descriptor", *present, Cause.UNEXPLAINED))
             continue
         for name in sorted({*a.fields, *b.fields}):
-            x, y = a.fields.get(name), b.fields.get(name)
+            x, y = a.fields.get(name, "absent"), b.fields.get(name, "absent")
             if x != y:
-                cause = _CAUSES.get(name, Cause.UNEXPLAINED)
-                differences.append(FieldDifference(kernel, name, _shown(x), _shown(y), cause))
+                differences.append(FieldDifference(kernel, name, x, y, _CAUSES.get(name, Cause.UNEXPLAINED)))
     return tuple(differences)
 
 
@@ -237,7 +235,7 @@ def set_field(data: bytes, kernel: str, name: str, value: int) -> bytes:
 
 
 def inst_pref_size(descriptor: KernelDescriptor, code_bytes: int) -> int:
-    """The most that ``inst_pref_size`` can be for code of that length: 128-byte lines, at most what the field holds."""
+    """The greatest ``inst_pref_size`` for code of that length: its 128-byte lines, limited by the size of the field."""
     limit = 63 if descriptor.generation == "gfx11" else 255
     return min(-(-code_bytes // 128), limit)
 
@@ -250,7 +248,3 @@ def _get(raw: bytes, field: _Field) -> int:
 def _brief(value: object) -> str:
     text = str(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-
-
-def _shown(value: int | None) -> object:
-    return "absent" if value is None else value

@@ -1,14 +1,14 @@
-"""Trap: that a kernel uses dynamic LDS is lost through MIR, and with it the hidden argument that says how much.
+"""Trap: MIR does not say that a kernel uses dynamic LDS, so the hidden argument with its size is lost.
 
 Instruction selection notes the use of an LDS array without a size (SITargetLowering::LowerGlobalAddress: setDynLDSAlign
-and setUsesDynamicLDS, always together). MIR keeps the alignment and not the note, and without it the metadata has no
-``hidden_dynamic_lds_size`` (AMDGPUHSAMetadataStreamer), so that the runtime leaves that argument unset.
+and setUsesDynamicLDS, always together). MIR keeps the alignment but not the note. Without the note the metadata has no
+``hidden_dynamic_lds_size`` (AMDGPUHSAMetadataStreamer), so the runtime leaves that argument unset.
 
-On reading MIR again, LLVM notes the use of a kernel ``k`` itself where the module has a variable
-``llvm.amdgcn.k.dynlds`` (AMDGPUMachineFunction's constructor): its own lowering makes that one for LDS that is reached
-by calls. Nothing is emitted for a declaration in LDS, and later passes look at no such name, so a text to be finished
-is given the declaration, and LLVM writes object and assembly as if it had never stopped. ``checked.py`` compares the
-metadata with a direct compile's as ever: a declaration too many or too few is refused there.
+When LLVM reads MIR again, it notes the use for a kernel ``k`` if the module has a variable ``llvm.amdgcn.k.dynlds``
+(AMDGPUMachineFunction's constructor). LLVM's own lowering makes that variable for LDS that is reached by calls. Nothing
+is emitted for a declaration in LDS, and later passes look at no such name. So a text to be finished gets the
+declaration, and LLVM writes object and assembly as if it had never stopped. ``checked.py`` compares the metadata with a
+direct compile's: a declaration too many or too few is refused there.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def declare_dynamic_lds(mir: str) -> str:
 def dynamic_lds_users(mir: str) -> set[str]:
     """Functions whose code takes the address of dynamic LDS.
 
-    An alignment above 1 says so. That of an array of bytes is 1, as where there is none: then the IR is asked whether
-    the function names such an array.
+    An alignment above 1 says so. An array of bytes has alignment 1, which is also the default. For such functions the
+    IR says whether they name an array without a size.
     """
     aligned = {name for name, header in function_headers(mir) if int(m[1] if (m := _ALIGN.search(header)) else 1) > 1}
     module = _MODULE.match(mir)

@@ -1,4 +1,4 @@
-"""What is read from AMDGPU ELF files: machine, notes, symbols, and where a symbol's bytes are in the file.
+"""AMDGPU ELF files: machine, notes, symbols, and where a symbol's bytes are in the file.
 
 Source: LLVM's AMDGPUUsage, "ELF Code Object".
 """

@@ -1,9 +1,9 @@
 """Find llc, ld.lld and their companions, and say why a candidate was rejected.
 
-Search order: the caller's option, or else ``VERILOCC_LLVM`` (a directory) and ``VERILOCC_LLC`` (a single tool, with
-``VERILOCC_LLD``), and where none of these is given ``PATH``, Debian's versioned names and directories (newest first),
-ROCm (``ROCM_PATH``, then ``/opt/rocm*``). LLVM 22 or newer is needed: older ones have neither
-AMDGPU's three allocation phases (``greedy,N``) as this project uses them, nor gfx950 and gfx1250.
+Search order: the caller's option; else ``VERILOCC_LLC`` (a single tool, with ``VERILOCC_LLD``) and ``VERILOCC_LLVM`` (a
+directory); else ``PATH``, Debian's versioned names and directories (newest first), and ROCm (``ROCM_PATH``, then
+``/opt/rocm*``). LLVM 22 or newer is needed: older ones have neither AMDGPU's three allocation phases (``greedy,N``) as
+this project uses them, nor gfx950 and gfx1250.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ INSTALL_HINT = (
 _PROBE_TIMEOUT = 30.0
 _ELF = b"\x7fELF"
 _COMPANIONS = {
-    "lld": "ld.lld",
     "opt": "opt",
     "objdump": "llvm-objdump",
     "dis": "llvm-dis",
@@ -44,7 +43,7 @@ _COMPANIONS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """One tool that was looked at: ``accepted``, or not with the ``reason``. ``version`` is None if it gave none."""
+    """One tool that was looked at; ``reason`` says why it was not accepted, ``version`` is None if it gave none."""
 
     tool: str
     path: Path
@@ -60,13 +59,13 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class LlvmTools:
-    """An LLVM to use. Paths are as found (links not resolved); what it does not have is None.
+    """An LLVM to use. Links in paths are not resolved; a tool that it does not have is None.
 
     Attributes:
-        version: LLVM's version; ``version_text`` says it in words.
+        version: LLVM's version; ``version_text`` is the line that says it.
         source: where it was found: ``"option"``, ``"VERILOCC_LLVM"``, ``"PATH"``, ``"debian"``, ``"rocm"``…
-        rejected: candidates that were looked at before this one and not taken.
-        place: where an optional tool is looked for, in words.
+        rejected: candidates that were looked at first and not taken.
+        place: where an optional tool is searched for, in words.
     """
 
     place: ClassVar[str]
@@ -84,7 +83,7 @@ class LlvmTools:
 
     @property
     def files(self) -> dict[str, Path]:
-        """What has a part in a result, by name."""
+        """The tools that a result depends on, by name."""
         raise NotImplementedError
 
 
@@ -111,7 +110,7 @@ def find_toolchain(option: str | Path | None = None, *, env: Mapping[str, str] |
         env: environment to search in; the process's own by default.
 
     Raises:
-        ToolchainError: no suitable llc, or no ld.lld beside it; lists what was tried and the command that mends it.
+        ToolchainError: there is no suitable llc or ld.lld; it lists what was tried and the command that installs them.
     """
     environment = os.environ if env is None else env
     candidates: list[Candidate] = []
@@ -126,18 +125,17 @@ def find_toolchain(option: str | Path | None = None, *, env: Mapping[str, str] |
 
 
 def survey(option: str | Path | None = None, *, env: Mapping[str, str] | None = None) -> tuple[Candidate, ...]:
-    """Every llc in the search order with the verdict on it, and the linkers, each run anew; never raises."""
+    """Every llc in the search order, and the linkers, each with the verdict on it. Each is run anew. Never raises."""
     environment = os.environ if env is None else env
     candidates = [_judge("llc", path, source, _printed) for source, path in _llc_candidates(option, environment)]
     for candidate in candidates:
         if candidate.accepted:
-            candidates = candidates + list(_linkers(candidate, environment, _printed))
-            break
+            return (*candidates, *_linkers(candidate, environment, _printed))
     return tuple(candidates)
 
 
 def _llc_candidates(option: str | Path | None, env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """(source, path) of every llc to look at, each path once; paths need not exist when the user named them."""
+    """(source, path) of every llc to look at, each path once; a path that the user named need not exist."""
     if option is not None:
         yield from (("option", path) for path in _in_directory(Path(option), "llc"))
         return
@@ -155,7 +153,7 @@ def _search(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if env.get("VERILOCC_LLVM"):
         yield from (("VERILOCC_LLVM", path) for path in _in_directory(Path(env["VERILOCC_LLVM"]), "llc"))
     if env.get("VERILOCC_LLC") or env.get("VERILOCC_LLVM"):
-        # Who names an LLVM does not want another one taken in silence.
+        # A user who names an LLVM does not want another one to be taken silently.
         return
     search_path = env.get("PATH", os.defpath)
     on_path = shutil.which("llc", path=search_path)
@@ -169,7 +167,7 @@ def _search(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _versioned_on_path(tool: str, search_path: str) -> list[Path]:
-    """``tool-N`` on PATH, N falling."""
+    """``tool-N`` on PATH, the highest N first."""
     by_version: dict[int, Path] = {}
     pattern = re.compile(re.escape(tool) + r"-(\d+)$")
     for directory in search_path.split(os.pathsep):
@@ -199,7 +197,8 @@ def _existing(bases: list[Path], relative: str) -> list[Path]:
 
 
 def _in_directory(path: Path, tool: str) -> list[Path]:
-    """The tool at ``path``: itself if a file, else (also as tool-N) in the directory, its ``bin`` or ``llvm/bin``."""
+    """The tool at ``path``: the file itself, or the tool (also as tool-N) in the directory, its ``bin`` or
+    ``llvm/bin``."""
     if not path.is_dir():
         return [path]
     paths: list[Path] = []
@@ -210,40 +209,39 @@ def _in_directory(path: Path, tool: str) -> list[Path]:
     return paths or [path / tool]
 
 
-_Probe = Callable[[str, int, int], str]
-"""What a program prints for ``--version``, by its path, time and size."""
-
-
-def _judge(tool: str, path: Path, source: str, probe: _Probe | None = None) -> Candidate:
-    """Look at what it prints for ``--version`` and decide."""
+def _judge(tool: str, path: Path, source: str, version_output: Callable[[Path], str] | None = None) -> Candidate:
+    """Decide by what the tool prints for ``--version``."""
     rejected = Candidate(tool, path, source, False, "")
     if not path.exists():
         return replace(rejected, reason="does not exist")
     if path.is_dir() or not os.access(path, os.X_OK):
         return replace(rejected, reason="is not an executable file")
-    stat = path.stat()
-    output = (probe or _version_output)(str(path), stat.st_mtime_ns, stat.st_size)
-    version, reason = _read_version(output, tool)
+    version, reason = _read_version((version_output or _kept_version_output)(path), tool)
     return Candidate(tool, path, source, not reason, reason or "suitable", version)
 
 
-@functools.lru_cache(maxsize=64)
-def _version_output(path: str, mtime: int, size: int) -> str:
-    """What ``--version`` prints, or ``"!"`` and the failure: as it was kept in the user's cache, or by running it."""
-    return kept(path, mtime, size, "", lambda: _printed(path))
+def _kept_version_output(path: Path) -> str:
+    return kept(path, "", _printed)
 
 
-def kept(path: str, mtime: int, size: int, question: str, ask: Callable[[], str]) -> str:
-    """What ``ask`` says of a program or library, from the user's cache where it has been asked before.
+def kept(path: Path, question: str, ask: Callable[[Path], str]) -> str:
+    """What ``ask`` says of a program or library, asked once only: the answer is kept in this process and in the user's
+    cache.
 
-    It is kept under the question and the real path, time and size; not of a script, which may call something else
-    tomorrow, and not where it begins with ``"!"``, a failure.
+    It is kept under the question and the real path, time and size. Two answers are not kept in the user's cache: one
+    about a script, which may call another program tomorrow, and one that begins with ``"!"``, which is a failure.
     """
+    stat = path.stat()
+    return _kept(path, stat.st_mtime_ns, stat.st_size, question, ask)
+
+
+@functools.lru_cache(maxsize=64)
+def _kept(path: Path, mtime: int, size: int, question: str, ask: Callable[[Path], str]) -> str:
     cached = _cached_output(path, mtime, size, question)
     if cached is not None:
         with contextlib.suppress(OSError):
             return cached.read_text("utf-8")
-    answer = ask()
+    answer = ask(path)
     if cached is not None and not answer.startswith("!"):
         with contextlib.suppress(OSError):
             cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -251,16 +249,16 @@ def kept(path: str, mtime: int, size: int, question: str, ask: Callable[[], str]
     return answer
 
 
-def _printed(path: str, _mtime: int = 0, _size: int = 0) -> str:
-    """What ``--version`` prints now, or ``"!"`` and the failure."""
+def _printed(path: Path) -> str:
+    """What ``--version`` prints, or ``"!"`` and the failure."""
     try:
         return run_tool([path, "--version"], timeout=_PROBE_TIMEOUT, stage="version").stdout.decode("utf-8", "replace")
     except ToolchainError as error:
         return "!" + error.what
 
 
-def _cached_output(path: str, mtime: int, size: int, question: str) -> Path | None:
-    """The file that keeps what a program said; None where there is no place for it, or it is a script."""
+def _cached_output(path: Path, mtime: int, size: int, question: str) -> Path | None:
+    """The file that keeps an answer; None for a script, and where there is no home directory."""
     real = os.path.realpath(path)
     try:
         with open(real, "rb") as stream:
@@ -300,11 +298,9 @@ def _with_companions(llc: Candidate, candidates: list[Candidate], env: Mapping[s
             f"no suitable ld.lld found for {llc.path}" + _listing(rejected),
             hint="apt-get install lld-22 (or `make llvm`, which does it); or set VERILOCC_LLD",
         )
-    stat = llc.path.stat()
-    output = _version_output(str(llc.path), stat.st_mtime_ns, stat.st_size)
+    output = _kept_version_output(llc.path)
     text = next((line.strip() for line in output.splitlines() if "version" in line), "")
     assert llc.version is not None
-    companions = {name: _beside(llc.path, tool) for name, tool in _COMPANIONS.items() if name != "lld"}
     return Toolchain(
         llc=llc.path,
         lld=linker,
@@ -312,15 +308,17 @@ def _with_companions(llc: Candidate, candidates: list[Candidate], env: Mapping[s
         version_text=text,
         source=llc.source,
         rejected=tuple(rejected),
-        **companions,
+        **{name: _beside(llc.path, tool) for name, tool in _COMPANIONS.items()},
     )
 
 
-def _linkers(llc: Candidate, env: Mapping[str, str], probe: _Probe | None = None) -> Iterator[Candidate]:
+def _linkers(
+    llc: Candidate, env: Mapping[str, str], version_output: Callable[[Path], str] | None = None
+) -> Iterator[Candidate]:
     """ld.lld candidates: the environment's, beside llc, beside llc's real file, of llc's version on PATH, on PATH."""
     yielded: set[Path] = set()
     if env.get("VERILOCC_LLD"):
-        yield _judge("ld.lld", Path(env["VERILOCC_LLD"]), "VERILOCC_LLD", probe)
+        yield _judge("ld.lld", Path(env["VERILOCC_LLD"]), "VERILOCC_LLD", version_output)
         return
     beside = _beside(llc.path, "ld.lld")
     search_path = env.get("PATH", os.defpath)
@@ -334,7 +332,7 @@ def _linkers(llc: Candidate, env: Mapping[str, str], probe: _Probe | None = None
     for path in paths:
         if path.resolve() not in yielded:
             yielded.add(path.resolve())
-            yield _judge("ld.lld", path, "beside llc" if path == beside else "PATH", probe)
+            yield _judge("ld.lld", path, "beside llc" if path == beside else "PATH", version_output)
 
 
 def _beside(llc: Path, tool: str) -> Path | None:

@@ -1,8 +1,8 @@
 """Floating-point literals of newer LLVM in the forms that LLVM 22 reads.
 
 LLVM 23 and later print the shortest decimal that rounds to the value, ``f0x`` with the bits of the type itself, and
-``+inf``, ``-qnan``, ``+nan(0x…)``, ``+snan(0x…)``. LLVM 22 wants a decimal to be exact in its type, ``float`` as the
-bits of the double of equal value, and no names (LangRef, "Simple Constants"; llvm/lib/AsmParser/LLLexer.cpp).
+``+inf``, ``-qnan``, ``+nan(0x…)``, ``+snan(0x…)``. LLVM 22 wants a decimal to be exact in its type and a ``float`` as
+the bits of the double of equal value, and has no names (LangRef, "Simple Constants"; llvm/lib/AsmParser/LLLexer.cpp).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _TOKEN = re.compile(
 def convert_line(line: str) -> str:
     """One line of IR with its literals in LLVM 22's forms.
 
-    A literal's type is the last floating-point type before it on the line: written in front of it, or, in arithmetic,
-    comparisons and phis, in front of the first operand. Literals that LLVM 22 reads as they are stay as they are.
+    A literal's type is the last floating-point type before it on the line. It stands before the literal, or, in
+    arithmetic, comparisons and phis, before the first operand. Literals that LLVM 22 reads are not changed.
 
     Raises:
-        ValueError: a literal of a type without such forms here (fp128, x86_fp80), or of no type.
+        ValueError: a literal has a type that is not handled here (fp128, x86_fp80), or no type.
     """
     kind = ""
 
@@ -147,7 +147,7 @@ def _widen(bits: int) -> int:
     if exponent == 0xFF:
         return sign | 0x7FF << double.fraction | fraction << shift
     if exponent == 0 and fraction:
-        # Subnormal as float, normal as double.
+        # A float's subnormal is normal as a double.
         lead = fraction.bit_length() - 1
         exponent = lead - single.fraction + 1
         fraction = (fraction << single.fraction - lead) & (1 << single.fraction) - 1

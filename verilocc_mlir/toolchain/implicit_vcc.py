@@ -1,10 +1,10 @@
-"""Trap: wave32 machine IR does not parse as LLVM prints it.
+"""Trap: LLVM does not parse wave32 machine IR as it prints it.
 
-The instruction tables name the implicit operand ``$vcc``; for wave32 LLVM replaces it in memory by ``$vcc_lo``
+The instruction tables name the implicit operand ``$vcc``. For wave32 LLVM replaces it in memory by ``$vcc_lo``
 (SIInstrInfo::fixImplicitOperands), prints that, and then refuses it ("missing implicit register operand 'implicit
-$vcc'"). On parsing it makes the same replacement again (GCNSubtarget::mirFileLoaded), so naming ``$vcc`` in the text
-handed to llc gives back exactly the instruction that was printed. The mended text is for llc's parser only: everything
-else of this project reads the unmended one, in which ``$vcc_hi`` is rightly free.
+$vcc'"). On parsing it makes the same replacement again (GCNSubtarget::mirFileLoaded). So a text that names ``$vcc``
+gives back exactly the instruction that was printed. The mended text is for llc's parser only. Everything else in this
+project reads the text as printed, in which ``$vcc_hi`` is rightly free.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _IMPLICIT_VCC_LO = re.compile(
 
 
 def is_wave32(cpu: str, mattr: str = "", text: str = "") -> bool:
-    """Whether functions of ``text`` run with 32 lanes: gfx10 and later unless ``+wavefrontsize64`` is asked for.
+    """Whether functions of ``text`` run with 32 lanes: on gfx10 and later, unless ``+wavefrontsize64`` is given.
 
-    gfx9 and older, in LLVM's names, have three or fewer characters of version ("gfx90a", "gfx942", "gfx803").
+    The version in the names of gfx9 and older has three characters ("gfx90a", "gfx942", "gfx803").
     """
     if "+wavefrontsize64" in mattr or "+wavefrontsize64" in text:
         return False
     match = re.fullmatch(r"gfx(\d+)[0-9a-f]{2}|gfx(\d+)-\d*-?generic", cpu)
-    return bool(match) and int(match[1] or match[2]) >= 10 if match else False
+    return match is not None and int(match[1] or match[2]) >= 10
 
 
 def mend_implicit_vcc(mir: str) -> str:

@@ -1,6 +1,6 @@
-"""Is this a kernel that can be compiled at all? The checks that need no llc, each with one clear message.
+"""Whether an input can be compiled at all: the checks that need no llc, each with one clear message.
 
-Text checks only: what is wrong with the grammar, llc says itself (``StagedCompiler.to_pre_ra`` and ``accept_mir``).
+The checks read the text. llc itself reports errors of grammar (``StagedCompiler.to_pre_ra`` and ``accept_mir``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Input:
         kind: LLVM IR (bitcode has become text) or machine IR.
         cpu: the processor, without features: ``"gfx942"``.
         mattr: features of the target id given, as ``-mattr`` takes them.
-        path: its name in messages.
+        path: the input's name in messages.
         functions: names of the functions with a body, in order.
     """
 
@@ -61,11 +61,11 @@ def load_input(
 
     Args:
         data: LLVM IR text, bitcode, or pre-RA machine IR.
-        cpu: processor or target id asked for; otherwise it is read from the functions' ``"target-cpu"``.
+        cpu: processor or target id that the user gave; None: the functions' ``"target-cpu"``.
         toolchain: needed for bitcode, which goes through its llvm-dis.
 
     Raises:
-        InputError: anything else; see the messages.
+        InputError: it cannot be compiled.
     """
     if data.startswith(_BITCODE):
         data = _disassemble(data, path, toolchain)
@@ -106,7 +106,7 @@ def decode(data: bytes, path: str) -> str:
     """The text of a file.
 
     Raises:
-        InputError: it is empty, or no text; a known binary format is named.
+        InputError: it is empty, or no text; the message names the binary formats that are known.
     """
     if not data.strip():
         raise InputError("the input is empty", where=path)
@@ -143,7 +143,7 @@ def _check_target(text: str, path: str) -> None:
 
 
 def _check_closed(text: str, path: str) -> None:
-    """The last definition must end, if only with its line; what else is missing is llc's to report."""
+    """Refuse text whose last definition does not end; llc reports whatever else is missing."""
     last = list(_DEFINE.finditer(text))[-1]
     if not re.search(r"\}[ \t]*(?:;.*)?$", text[last.start() :], re.MULTILINE):
         name = last[1].strip('"')
@@ -166,7 +166,7 @@ def _machine_ir(text: str, path: str, cpu: str | None) -> Input:
 
 
 def _check_complete(module: str, names: list[str], path: str) -> None:
-    """A function that has a body in the IR module and none in machine IR would be emitted empty."""
+    """Refuse a function that has a body in the IR module and none in machine IR: it would be emitted empty."""
     for match in _DEFINE.finditer(module):
         name = match[1].strip('"')
         if name not in names and "available_externally" not in match[0] and "\\" not in name:

@@ -1,7 +1,7 @@
-"""LLVM IR of newer front ends (LLVM 23 and 24: IREE 3.13, torch-mlir, Triton 3.9) brought down to LLVM 22.
+"""LLVM IR of newer front ends (LLVM 23 and 24: IREE 3.13, torch-mlir, Triton 3.9) rewritten for LLVM 22.
 
-Only text that the llc at hand rejects or misreads is touched: a newer llc, where the user has one, reads it as it is.
-Each rewrite keeps the meaning or is conservative; what is not known here is left for llc to name.
+Only text that the llc at hand rejects or misreads is rewritten; a newer llc reads it as it is. Each rewrite keeps the
+meaning or is conservative. llc reports what this module does not know.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RSRC_DECLARE = re.compile(r"^(declare .*@llvm\.amdgcn\.make\.buffer\.rsrc\.p\d+
 
 @dataclass(frozen=True)
 class Downgraded:
-    """IR for LLVM 22, and what was changed, one phrase each; empty if nothing was."""
+    """IR for LLVM 22, and a phrase for each change."""
 
     text: str
     changes: tuple[str, ...]
@@ -45,7 +45,7 @@ class Downgraded:
 
 @dataclass(frozen=True)
 class PreRa:
-    """Pre-RA machine IR with the IR text that llc accepted (use that for the direct compile) and what was changed."""
+    """Pre-RA machine IR, the IR text that llc accepted (also for the direct compile), and a phrase for each change."""
 
     mir: str
     ir: str
@@ -53,13 +53,14 @@ class PreRa:
 
 
 def to_pre_ra(compiler: StagedCompiler, ir: str) -> PreRa:
-    """``StagedCompiler.to_pre_ra``, and once more with the IR brought down to this LLVM if it is rejected.
+    """``StagedCompiler.to_pre_ra``; if LLVM rejects the IR, once more with the IR rewritten.
 
-    One thing LLVM 22 does not reject but misreads, and it is rewritten at once: a bare ``"uniform-work-group-size"``.
+    LLVM 22 does not reject but misreads a bare ``"uniform-work-group-size"``, so that is rewritten before the first
+    try.
 
     Raises:
-        InputError: llc rejects it, and nothing of it belongs to a newer LLVM.
-        UnsupportedError: it is of a newer LLVM, and llc rejects it even after the rewrite.
+        InputError: llc rejects the IR, and nothing in it belongs to a newer LLVM.
+        UnsupportedError: the IR is of a newer LLVM, and llc rejects it even after the rewrite.
     """
     lowered_ir, changes = ir, ()
     if compiler.toolchain.version < (23,):
@@ -86,7 +87,7 @@ def downgrade(ir: str, *, where: str = "") -> Downgraded:
     """Rewrite what LLVM 22 does not read.
 
     Raises:
-        UnsupportedError: it uses what has no equivalent: address spaces 10 to 15, literals of unusual types.
+        UnsupportedError: something has no equivalent: address spaces 10 to 15, literals of unusual types.
     """
     reserved = re.search(r"\baddrspace\(1[0-5]\)", ir)
     if reserved:
@@ -116,7 +117,7 @@ def _triple(ir: str) -> str:
 
 
 def _layout(ir: str) -> str:
-    """llc computes the layout from the triple; the newer one only adds the address spaces refused above."""
+    """Drop a newer layout: llc computes it from the triple, and the newer one only adds refused address spaces."""
     return re.sub(r'^target datalayout = ".*-p1[0-5]:.*"\n', "", ir, flags=re.MULTILINE)
 
 
@@ -138,21 +139,22 @@ def _denormal_fpenv(ir: str) -> str:
 
 
 def _target_memory(ir: str) -> str:
-    """``memory(write, target_mem: none)``: LLVM 24's short form for both of the target's locations, where they agree
-    (AttributeImpl::getAsString); LLVM 22 knows each (IRMemLocation::TargetMem0 and TargetMem1) and not the short form.
+    """Write ``target_mem`` as ``target_mem0`` and ``target_mem1``.
 
-    Dropping it would give them the default access, which is less where that is ``none``.
+    In ``memory(write, target_mem: none)`` LLVM 24 has one word for both of the target's locations
+    (AttributeImpl::getAsString). LLVM 22 only knows each of them (IRMemLocation::TargetMem0 and TargetMem1). Without
+    the word they would have the default access, which may be less.
     """
     return _TARGET_MEMORY.sub(r"\g<head>target_mem0: \g<access>, target_mem1: \g<access>", ir)
 
 
 def _uniform_work_group_size(ir: str) -> str:
-    """LLVM 22 reads the attribute's value, and the bare form as false: slower, and not in the kernel's metadata."""
+    """Give the attribute a value: LLVM 22 reads the bare form as false, so code is slower and the metadata lacks it."""
     return re.sub(rf'"{_UNIFORM}"(?!=)', f'"{_UNIFORM}"="true"', ir)
 
 
 def _buffer_resources(ir: str) -> str:
-    """The length is unsigned in both; LLVM 22's intrinsic has it in 64 bits and does not name its type."""
+    """Widen the length: LLVM 22's intrinsic has 64 bits and does not name the type. The length is unsigned in both."""
     if _RSRC not in ir:
         return ir
     lines = ir.split("\n")

@@ -1,4 +1,4 @@
-"""The AMDGPU metadata note of a code object: what the runtime is told about each kernel.
+"""The AMDGPU metadata note of a code object, from which the runtime knows each kernel.
 
 Source: AMDGPUUsage, "Code Object V3 and above Metadata" (msgpack in an ``NT_AMDGPU_METADATA`` note).
 """
@@ -27,7 +27,7 @@ _DECIDED_BY_ALLOCATION: dict[str, Cause] = {
 
 @dataclass(frozen=True)
 class KernelMetadata:
-    """One kernel's entry, all of it in ``raw``. Sizes in bytes; ``vgpr_count`` includes AGPRs on unified files."""
+    """One kernel's entry; ``raw`` has all of it. Sizes are in bytes; ``vgpr_count`` includes AGPRs on unified files."""
 
     name: str
     vgpr_count: int
@@ -37,11 +37,8 @@ class KernelMetadata:
     sgpr_spill_count: int
     group_segment_fixed_size: int
     private_segment_fixed_size: int
-    kernarg_segment_size: int
-    kernarg_segment_align: int
     max_flat_workgroup_size: int
     wavefront_size: int
-    uses_dynamic_stack: bool
     raw: Mapping[str, Any]
 
 
@@ -94,7 +91,7 @@ def compare_metadata(ours: CodeObject, reference: CodeObject) -> tuple[FieldDiff
 
 
 def _differing(field: str, ours: object, reference: object) -> list[tuple[str, object, object]]:
-    """Where two values differ, as deep inside lists and maps as can be named; at least one place if they do."""
+    """Where two values differ, as deep inside lists and maps as possible; at least one place if they differ."""
     if ours == reference:
         return []
     inner: list[tuple[str, object, object]] = []
@@ -102,12 +99,12 @@ def _differing(field: str, ours: object, reference: object) -> list[tuple[str, o
     if a is not None and b is not None:
         for name in [*a, *(name for name in b if name not in a)]:
             inner += _differing(f"{field}{name}", a.get(name, "absent"), b.get(name, "absent"))
-    # The same elements in another order have no place of their own.
+    # Elements in another order differ as a whole.
     return inner or [(field, ours, reference)]
 
 
 def _by_name(value: object) -> dict[str, object] | None:
-    """The elements of a map by key, those of a list by offset (arguments) or place; None of anything else."""
+    """The elements of a map by key, or of a list by offset (arguments) or index; None for anything else."""
     if isinstance(value, dict):
         return {f"{key}": element for key, element in cast("dict[object, object]", value).items()}
     if not isinstance(value, list):
@@ -138,10 +135,7 @@ def _kernel(entry: dict[str, Any]) -> KernelMetadata:
         sgpr_spill_count=number("sgpr_spill_count"),
         group_segment_fixed_size=number("group_segment_fixed_size"),
         private_segment_fixed_size=number("private_segment_fixed_size"),
-        kernarg_segment_size=number("kernarg_segment_size"),
-        kernarg_segment_align=number("kernarg_segment_align"),
         max_flat_workgroup_size=number("max_flat_workgroup_size"),
         wavefront_size=number("wavefront_size"),
-        uses_dynamic_stack=bool(entry.get(".uses_dynamic_stack", False)),
         raw=entry,
     )

@@ -1,4 +1,4 @@
-"""What the repairs of machine IR text have in common: where a function's header is, between its name and its body."""
+"""Function headers in machine IR text: the part between a function's name and its body."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Trap: memory-model relaxation annotations print but do not parse.
+"""Trap: LLVM prints memory-model relaxation annotations but does not parse them.
 
-``ATOMIC_FENCE 5, 3, mmra !4`` is what LLVM prints; its parser knows no ``mmra``. An annotation only allows LLVM to
+LLVM prints ``ATOMIC_FENCE 5, 3, mmra !4``, but its parser does not know ``mmra``. An annotation only allows LLVM to
 order *less* than the fence or access says (LLVM's MemoryModelRelaxationAnnotations), so leaving it off is conservative.
 """
 
@@ -12,7 +12,7 @@ _MMRA = re.compile(r",? mmra !\d+(?=\s|,|$)", re.MULTILINE)
 
 
 def strip_mmra(mir: str) -> str:
-    """The text without ``mmra !N`` instruction attributes; the IR part before the first function is left alone."""
+    """The text without ``mmra !N`` on instructions; the IR module before the first function is not changed."""
     if "mmra !" not in mir:
         return mir
     start = mir.find("\n---\n")

@@ -1,8 +1,8 @@
-"""``opt`` on IR that no optimiser has seen: MLIR's translation, for one.
+"""``opt`` on IR that no optimiser has seen, for example MLIR's translation.
 
-llc does not replace it. Without the inter-procedural passes of ``opt -O3`` the attribute ``"amdgpu-agpr-alloc"="0"`` is
-not inferred on kernels that need no accumulators, and LLVM 22 then copies every accumulator of a matrix loop between
-VGPRs and AGPRs in every iteration.
+llc does not make it unnecessary. Only the inter-procedural passes of ``opt -O3`` infer the attribute
+``"amdgpu-agpr-alloc"="0"`` on kernels that need no AGPRs. Without it LLVM 22 copies every accumulator of a matrix loop
+between VGPRs and AGPRs in every iteration.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ def optimise(
     timeout: float = DEFAULT_TIMEOUT,
     where: str = "",
 ) -> Downgraded:
-    """``opt -O<level>`` for ``cpu``; the IR is brought down to this LLVM first if its opt does not read it.
+    """``opt -O<level>`` for ``cpu``; if opt rejects the IR, once more with the IR rewritten for this LLVM.
 
     Returns:
-        the optimised text, and what had to be rewritten for this LLVM.
+        the optimised text, and what had to be rewritten.
 
     Raises:
         ToolchainError: opt is missing, crashes or times out.
-        InputError: opt rejects the IR. UnsupportedError: it is of a newer LLVM, and is rejected even after the rewrite.
+        InputError: opt rejects the IR.
+        UnsupportedError: the IR is of a newer LLVM, and opt rejects it even after the rewrite.
     """
     if toolchain.opt is None:
         raise ToolchainError(f"opt was not found {toolchain.place}", where=where, hint=INSTALL_HINT)

@@ -1,8 +1,8 @@
 """Run one LLVM tool in a subprocess: time-out, own process group, bounded output, CPU time, readable failures.
 
 LLVM aborts on malformed MIR and may run long on odd input, so it never runs inside this process. The child gets its own
-session, so that a time-out or Ctrl-C ends everything it started; its CPU time is limited by the kernel as well, so that
-it ends even if this process is killed outright.
+session, so that a time-out or Ctrl-C ends everything it started. The operating system limits its CPU time as well, so
+that it ends even if this process is killed outright.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ToolFailure(ToolchainError):
     Attributes:
         status: its exit code, or minus the signal that ended it.
         line: the line of its standard error that says why.
-        stderr: all of it; of more than 1 MiB the two ends.
+        stderr: its standard error; of more than 1 MiB the two ends.
     """
 
     def __init__(self, what: str, *, where: str, hint: str, status: int, line: str, stderr: str) -> None:
@@ -59,7 +59,7 @@ class ToolFailure(ToolchainError):
 
 
 class RunningTools:
-    """The tools that one job is waiting for, in any of its threads: what is to be killed when the job is given up."""
+    """The tools that one job is waiting for, in any of its threads. They are killed when the job is given up."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -84,7 +84,7 @@ class ToolRun:
     """One finished subprocess.
 
     Attributes:
-        stage: what it was run for, e.g. ``"pre-ra"``; names the row in the report's time table.
+        stage: its name in the report's time table, e.g. ``"pre-ra"``.
         stderr: its standard error; of more than 1 MiB the two ends.
         cpu_seconds: user and system time of the child.
         max_rss_kib: peak resident memory of the child in KiB.
@@ -134,7 +134,7 @@ def run_tool(
         try:
             status, usage, timed_out = _wait(child, timeout, running or RunningTools())
         except BaseException:
-            # Interrupted before it could wait: nothing that was started is left behind.
+            # It may be interrupted before it waits; the child must not be left behind.
             if child.returncode is None:
                 kill_group(child.pid)
                 child.wait()
@@ -196,13 +196,13 @@ def _wait(
 
     with contextlib.suppress(OSError, ValueError, AttributeError):
         limit = int(timeout) + 5
-        # Each of the child's threads counts, so leave room; this bounds only a child that outlives us.
+        # Each of the child's threads counts, so leave room. This limit is only for a child that outlives this process.
         resource.prlimit(child.pid, resource.RLIMIT_CPU, (4 * limit, 4 * limit))
     timer = threading.Timer(timeout, expire)
     timer.daemon = True
     timer.start()
     try:
-        # Wait without reaping first: the process id stays ours until nothing here can use it any more.
+        # Wait without reaping first: nobody else gets the process id while it may still be killed here.
         with running.holding(child.pid):
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     finally:
@@ -217,12 +217,12 @@ def _wait(
 def _read(stream: IO[bytes], limit: int) -> bytes:
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
-    # A read makes room for all that it may give: for what is there, then, not for the limit.
+    # A read allocates memory for as many bytes as it asks for, so it asks for no more than there are.
     return stream.read(min(size, limit))
 
 
 def _read_ends(stream: IO[bytes], limit: int) -> bytes:
-    """All of it, or its two ends: the verifier prints a whole function before it says what is wrong with it."""
+    """The whole stream, or its two ends: the verifier prints a whole function before it says what is wrong with it."""
     size = stream.seek(0, os.SEEK_END)
     if size <= limit:
         return _read(stream, limit)
@@ -238,12 +238,12 @@ def _title(argv: tuple[str, ...], stage: str) -> str:
 
 
 def late(title: str, replay: str, timeout: float, where: str) -> ToolchainError:
-    """What became of a tool that ran out of time; ``replay`` says how to run it again."""
+    """The error of a tool that ran out of time; ``replay`` says how to run it again."""
     return ToolchainError(f"{title} did not finish within {timeout:g} s", where=where, hint=replay)
 
 
 def failed(title: str, replay: str, status: int, stderr: str, where: str) -> ToolFailure:
-    """What became of a tool that ended with ``status``."""
+    """The error of a tool that ended with ``status``."""
     line, place = first_useful_line(stderr)
     message = f"{title} {'crashed' if status < 0 else 'failed'} with {ending(status)}: {line}"
     if place.startswith(("<stdin>", "-:")) or not place:
@@ -252,7 +252,7 @@ def failed(title: str, replay: str, status: int, stderr: str, where: str) -> Too
 
 
 def replay_hint(argv: tuple[str, ...], stdin: bytes, stage: str) -> str:
-    """How to run a tool again, with its input kept where the user wants that."""
+    """How to run a tool again. Its input is kept where ``$VERILOCC_KEEP`` names a directory."""
     command = shlex.join(argv)
     if not stdin:
         return f"replay with: {command}"

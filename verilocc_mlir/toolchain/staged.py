@@ -2,17 +2,16 @@
 
 AMDGPU allocates in three phases, each a greedy run and a rewriter: SGPR (index 0), WWM (1), VGPR with AGPR (2). Between
 them LLVM lowers SGPR spills to lanes of whole-wave registers and reserves those. The stops and resumes below run the
-same passes, in the same order, as one ``llc -O3`` does; docs/design/toolchain.md lists what the text between
-them cannot say.
-Three of those losses are mended here, and what LLVM 22 does not know of an instruction (early_clobbers.py):
+same passes, in the same order, as one ``llc -O3`` does. docs/design/toolchain.md lists what the text between them does
+not say. Three of these losses are mended here, and what LLVM 22 does not know of an instruction (early_clobbers.py):
 
 * ``-enable-ipra=0``. With interprocedural allocation (AMDGPU's default) a local function saves no callee-saved
-  register, because its callers will be told what it clobbers. Callers in a staged run were selected before the callee
-  was allocated and hold the ordinary register mask, so values across the call would be destroyed, silently.
-* SGPR phase resumed at ``-start-before=virtregrewriter,0``, not after it: the rewriter changes nothing in a text
-  without virtual SGPRs, but brings up LiveIntervals, without which lowering SGPR spills crashes LLVM 22.
-* The WWM phase, where LLVM runs it, runs in one go with the passes before it: which registers it may use is not in the
-  text.
+  register, because its callers know what it clobbers. In a staged run the callers were selected before the callee was
+  allocated and hold the ordinary register mask, so values across the call would be destroyed silently.
+* The SGPR phase is resumed at ``-start-before=virtregrewriter,0``, not after it. The rewriter changes nothing in a text
+  without virtual SGPRs, but it brings up LiveIntervals, without which lowering SGPR spills crashes LLVM 22.
+* If LLVM runs the WWM phase, it does so in one go with the passes before it, because the text does not say which
+  registers that phase may use.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class LlvmPhase(IntEnum):
 
 @dataclass(frozen=True)
 class WwmPhase:
-    """The WWM phase as LLVM ran it: the text before its greedy and after its rewriter, from one and the same input."""
+    """The WWM phase as LLVM ran it: the texts before its greedy and after its rewriter, from the same input."""
 
     before: str
     after: str
@@ -55,11 +54,11 @@ class WwmPhase:
 
 @dataclass
 class StagedCompiler:
-    """Drives one input through LLVM. ``runs`` has one entry for every piece of work, in order;
-    ``running`` holds what still runs.
+    """Drives one input through LLVM.
 
-    Texts are returned as LLVM prints them (memory-model annotations left off) and mended for its parser on the way in.
-    Every method raises ToolchainError where LLVM fails, crashes or times out.
+    ``runs`` has an entry for every piece of work, in order; ``running`` holds the tools that still run. Texts are
+    returned as LLVM prints them, without memory-model annotations, and mended for its parser on the way in. Every
+    method raises ToolchainError where LLVM fails, crashes or times out.
     """
 
     toolchain: LlvmTools
@@ -87,10 +86,11 @@ class StagedCompiler:
         return mir
 
     def accept_mir(self, mir: str, *, reprint: bool = False) -> str:
-        """A user's pre-RA machine IR, parsed and verified by LLVM; comes back without memory-model annotations.
+        """A user's pre-RA machine IR, parsed and verified by LLVM, without memory-model annotations.
 
         Args:
-            reprint: as LLVM prints it, all header fields included, to be compared with what LLVM makes of it.
+            reprint: return the text as LLVM prints it, with all header fields, so that it can be compared with later
+                texts of LLVM.
 
         Raises:
             InputError: LLVM does not parse it, or its machine verifier refuses it.
@@ -106,7 +106,7 @@ class StagedCompiler:
     def resume(self, mir: str, *, done: LlvmPhase, until: LlvmPhase) -> str:
         """From text in which ``done`` is rewritten to the text before ``until``'s greedy.
 
-        From SGPR to VGPR, LLVM itself runs the WWM phase in between; ``wwm_phase`` shows what it did.
+        From SGPR to VGPR, LLVM runs the WWM phase in between; ``wwm_phase`` shows what it did.
         """
         if until <= done:
             raise ValueError(f"cannot resume from {done.name} to {until.name}")
@@ -126,11 +126,11 @@ class StagedCompiler:
         return self._resume(f"{allocator}-{phase.name.lower()}", mir, start, _rewritten(phase), allocator)
 
     def direct_after(self, ir: str | bytes, phase: LlvmPhase) -> str:
-        """A plain compile of the IR up to the end of a phase, nothing resumed from text: LLVM then knows more."""
+        """A plain compile of the IR up to the end of a phase. Nothing is resumed from text, so LLVM knows more."""
         return self._direct(ir, _rewritten(phase), f"direct-{phase.name.lower()}")
 
     def direct_before(self, ir: str | bytes, phase: LlvmPhase) -> str:
-        """The same up to the start of a phase."""
+        """A plain compile of the IR up to the start of a phase."""
         return self._direct(ir, _greedy(phase), f"direct-to-{phase.name.lower()}")
 
     def _direct(self, ir: str | bytes, stop: Point, stage: str) -> str:
@@ -140,12 +140,12 @@ class StagedCompiler:
         """From text with VGPRs rewritten to an object file or assembly text (see descriptor.py for what it lacks).
 
         Args:
-            verify: run the verifier after each pass, if the options say so; on reading the text LLVM always does.
+            verify: run the verifier after each pass, if the options say so. LLVM always runs it on reading the text.
         """
         return self._finish("finish", mir, _after(LlvmPhase.VGPR), kind, verify)
 
     def finish_from(self, mir: str, phase: LlvmPhase, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
-        """LLVM allocates everything from ``phase`` on: its own result from the very text that we allocate."""
+        """LLVM's own result from the text that we allocate: it allocates everything from ``phase`` on."""
         return self._finish("greedy-finish", mir, _greedy(phase), kind, verify)
 
     def direct(self, ir: str | bytes, kind: FileKind = "obj", *, verify: bool = False) -> bytes:
@@ -191,7 +191,7 @@ class StagedCompiler:
         return run.stdout
 
     def _refuse_ignored(self, stderr: str) -> None:
-        """LLVM ignores a processor or feature that it does not know, and compiles for something else."""
+        """Refuse processors and features that LLVM does not know: it ignores them and compiles for another target."""
         ignored = _IGNORED.search(stderr)
         if ignored:
             raise InputError(
@@ -201,7 +201,7 @@ class StagedCompiler:
             )
 
     def _as_input_error(self, failure: ToolFailure) -> ToolFailure | InputError:
-        """LLVM's complaint about a place in its input is the input's fault; a crash or time-out is not."""
+        """An InputError where LLVM complains about its input; the failure itself after a crash or time-out."""
         if failure.status <= 0 and BROKEN_MODULE not in failure.stderr:
             return failure
         return InputError(f"{self._version()} rejects it: {failure.line}", where=failure.where, hint=failure.hint)
@@ -231,5 +231,5 @@ def _rewritten(phase: LlvmPhase) -> Point:
 
 
 def _after(done: LlvmPhase) -> Point:
-    """Where a text stands in which ``done`` is rewritten; for the first phase, see the top of this module."""
+    """Where a text in which ``done`` is rewritten is resumed; for the first phase, see the top of this module."""
     return Point("before", "virtregrewriter,0") if done is LlvmPhase.SGPR else _rewritten(done)

@@ -1,9 +1,9 @@
-"""Copies between registers of different widths, which LLVM 22 itself makes where gfx11's 16-bit registers are in use.
+"""Trap: LLVM 22 makes copies between registers of different widths where gfx11's 16-bit registers are in use.
 
-With the feature ``real-true16`` (on by default for gfx11), selecting a 16-bit element that is put into an otherwise
-undefined vector of four or more gives ``%1:vreg_64 = COPY %0:vgpr_32``. No such copy has a meaning: LLVM's own
-expansion reads no register (``V_MOV_B32_e32 $noreg``), and a plain llc crashes on it in the assembly printer. Without
-the feature LLVM selects the same values in 32-bit registers.
+With the feature ``real-true16`` (on by default for gfx11), a 16-bit element that is put into an otherwise undefined
+vector of four or more becomes ``%1:vreg_64 = COPY %0:vgpr_32``. Such a copy has no meaning: LLVM's own expansion reads
+no register (``V_MOV_B32_e32 $noreg``), and a plain llc crashes on it in the assembly printer. Without the feature LLVM
+selects the same values in 32-bit registers.
 """
 
 from __future__ import annotations

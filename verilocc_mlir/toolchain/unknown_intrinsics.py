@@ -1,8 +1,9 @@
-"""Trap: an intrinsic that this LLVM does not know becomes a call to an external symbol, without a word.
+"""Trap: an intrinsic that this LLVM does not know silently becomes a call to an external symbol.
 
 Newer front ends emit ``llvm.amdgcn.*`` that an older llc lacks (gfx950 ``llvm.amdgcn.asyncmark``). It then lowers the
-call like any other, and nothing fails before the link, or ever where the linker is lenient. So a function declared as
-``@llvm.…`` must not survive instruction selection. Globals named so are ordinary (``@llvm.amdgcn.module.lds``).
+call like any other. Nothing fails before the link, and nothing at all if the linker is lenient. So a function declared
+as ``@llvm.…`` must not survive instruction selection. Globals with such names are ordinary
+(``@llvm.amdgcn.module.lds``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _MENTIONED = re.compile(r"[@&](\"llvm\.[^\"]+\"|llvm\.[\w.$-]+)")
 
 
 def surviving_intrinsics(mir: str) -> tuple[str, ...]:
-    """Names of ``llvm.*`` functions that machine code of ``mir`` refers to, sorted; the text has its IR module."""
+    """Names of the ``llvm.*`` functions, declared in the IR module, that machine code of ``mir`` refers to, sorted."""
     start = mir.find("\n---\nname:")
     if start < 0:
         return ()

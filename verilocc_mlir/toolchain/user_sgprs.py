@@ -1,9 +1,9 @@
-"""Trap: gfx11 loses the number of user SGPRs through MIR, which makes a silently wrong kernel.
+"""Trap: on gfx11, MIR loses the number of user SGPRs, which makes a kernel silently wrong.
 
 On gfx1100 and gfx1102 a wave must start with at least 16 SGPRs initialised (LLVM's UserSGPRInit16Bug), so LLVM pads the
-user SGPRs until, with the work-group ids that follow, they are 16. The padding is not in MIR: on re-parsing, the count
-falls back to what the arguments need, the hardware puts the work-group ids lower, and the code reads them where they
-are not. The machine code says where it reads them (``argumentInfo``), and that is what the count is checked against.
+user SGPRs until, with the work-group ids that follow, they are 16. The padding is not in MIR. When LLVM reads MIR
+again, the count is what the arguments need, the hardware puts the work-group ids lower, and the code reads other
+registers. The machine code says where it reads the ids (``argumentInfo``), and the count is checked against that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COMMENT = re.compile(r"^(; COMPUTE_PGM_RSRC2:USER_SGPR:) +\d+", re.MULTILINE)
 
 
 def first_system_sgprs(mir: str) -> dict[str, int]:
-    """For each function, the lowest SGPR in which its code expects a work-group id; functions without are left out."""
+    """For each function that reads a work-group id, the lowest SGPR in which its code expects one."""
     lowest: dict[str, int] = {}
     for name, header in function_headers(mir):
         registers = [int(number) for number in _SYSTEM.findall(header)]
@@ -37,7 +37,7 @@ def first_system_sgprs(mir: str) -> dict[str, int]:
 
 
 def padded_count(descriptor: KernelDescriptor, machine: str) -> int:
-    """The user SGPR count that LLVM gives a kernel with this descriptor when it compiles it without a stop."""
+    """The user SGPR count that LLVM gives a kernel with this descriptor in a compile without a stop."""
     count = descriptor.fields["user_sgpr_count"]
     if machine not in PROCESSORS or not PROCESSORS[machine].pads_user_sgprs:
         return count

@@ -1,8 +1,9 @@
-"""What LLVM's machine verifier says, and how a function is kept out of a run of llc, to hear of the others.
+"""The faults that LLVM's machine verifier reports, in all functions of a text.
 
 llc verifies every function of a machine IR text as it reads it, before any pass (MIRParserImpl::parseMachineFunction),
-and with ``-verify-machineinstrs`` again after each pass. It ends at the first function with a fault. Passes leave a
-function alone that is ``available_externally`` (MachineFunctionPass::runOnFunction), and nothing is emitted for it.
+and with ``-verify-machineinstrs`` again after each pass. It stops at the first function with a fault. To see the
+others, that function is marked ``available_externally``: passes leave it alone (MachineFunctionPass::runOnFunction),
+and nothing is emitted for it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _DEFINE = re.compile(
 
 @dataclass(frozen=True)
 class VerifierFault:
-    """What was found in one function after one pass.
+    """The verifier's complaint about one function after one pass.
 
     Attributes:
         after: LLVM's name of the pass; ``""`` for the text as it was read.
@@ -40,7 +41,7 @@ class VerifierFault:
         return f"{', '.join(sorted(self.kinds))} in {self.function} after {self.after or 'reading the text'}"
 
     def within(self, other: VerifierFault | None) -> bool:
-        """Whether ``other`` has all of it: the same function, pass and messages."""
+        """Whether ``other`` is about the same function and pass and has all of these messages."""
         return (
             other is not None
             and (self.function, self.after) == (other.function, other.after)
@@ -58,7 +59,7 @@ def verifier_fault(failure: ToolFailure) -> VerifierFault | None:
 
 
 def without_functions(text: str, names: Collection[str]) -> str:
-    """IR, or the IR in machine IR, with the functions of that name left alone by llc's passes."""
+    """IR, or machine IR, in which llc's passes leave the functions called ``names`` alone."""
 
     def mark(match: re.Match[str]) -> str:
         external = "available_externally " if match["name"].strip('"') in names else ""
@@ -68,10 +69,10 @@ def without_functions(text: str, names: Collection[str]) -> str:
 
 
 def verifier_faults(run: Callable[[frozenset[str]], object]) -> dict[str, VerifierFault]:
-    """Every function's first fault, by name: each is left out of the next run, until the verifier has nothing to say.
+    """Every function's first fault, by name: each such function is left out of the next run, until there is no fault.
 
     Args:
-        run: llc with the verifier, without the functions named.
+        run: runs llc with the verifier, without the functions named.
 
     Raises:
         ToolFailure: a run ended for another reason.

@@ -1,5 +1,5 @@
-"""The corpus: kernels of several sources, their allocation problems, and labels that are proved before they enter.
+"""The corpus: kernels of several sources, their allocation problems, and labels, each of them proved.
 
-``cells`` says which kernels there are, ``sources`` make their LLVM IR, ``ir`` keeps it, ``kernel_list`` writes down a
-fixed choice of them; ``problems``, ``labels``, ``split`` and ``build`` make the data set.
+``cells`` and ``stream`` enumerate kernels, ``sources`` make their LLVM IR, ``ir`` stores it, ``kernel_list`` records a
+fixed choice of them. ``problems``, ``labels``, ``split`` and ``build`` make the data set.
 """

@@ -1,8 +1,8 @@
-"""Making the data set: kernels of the stream, their problems, proved labels; what repeats is left out.
+"""Making the data set: kernels of the stream, their problems, proved labels. Repeated problems are left out.
 
-Kernels are made in parallel and taken in the stream's order, so the same parameters and versions give the same data set
-whatever the number of processes, and however often it was interrupted. A kernel that takes longer than
-``KernelLimits.seconds`` is the exception, and on a cluster one whose node dies, twice.
+Kernels are made in parallel and taken in the stream's order. So the same parameters and versions give the same data
+set, whatever the number of processes, and however often the run was interrupted. There are two exceptions: a kernel
+that takes longer than ``KernelLimits.seconds``, and on a cluster a kernel whose node dies twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHARD_KERNELS = 64
 
 @dataclass(frozen=True)
 class KernelLimits:
-    """What one kernel may take: instructions before allocation, elapsed seconds, seconds for one question."""
+    """Limits of one kernel: instructions before allocation, elapsed seconds, seconds for one question to the solver."""
 
     instructions: int = 4000
     seconds: float = 180.0
@@ -43,12 +43,12 @@ class KernelLimits:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides a data set's contents.
+    """All settings that decide a data set's contents.
 
     Attributes:
-        kernels: how many of the stream.
+        kernels: number of kernels of the stream.
         families: None for all.
-        teachers: as ``labels.teacher`` takes them.
+        teachers: names that ``labels.teacher`` takes.
     """
 
     kernels: int
@@ -73,19 +73,17 @@ def make(
     store: Store | None = None,
     progress: Callable[[Mapping[str, Any], int], None] = lambda _row, _left: None,
 ) -> list[dict[str, Any]]:
-    """Make or continue the data set; returns the journal.
+    """Make or continue the data set; returns the journal. What is done when it is interrupted is kept.
 
     Args:
-        jobs: kernels at once, as ``runner`` takes it.
-        runner: where kernels are made: in processes of this machine, or as ``on_ray.RayRunner`` does.
-        store: keeps the kernels' IR, where it is made.
-        progress: called with each kernel's row of the journal and how many are left.
+        jobs: kernels made at once, as ``runner`` takes it.
+        runner: where kernels are made: in processes of this machine, or with ``on_ray.RayRunner``.
+        store: keeps the kernels' IR.
+        progress: called with each kernel's row of the journal and the number of kernels left.
 
     Raises:
-        InputError: another data set is there; no such teacher. ToolchainError: a front end or LLVM is missing. Else
-            what ``runner`` raises.
-
-    Interrupted, it keeps what is done and raises on.
+        InputError: another data set is there, or a teacher does not exist.
+        ToolchainError: a front end or LLVM is missing.
     """
     toolchain = find_toolchain()
     for name in recipe.teachers:
@@ -118,7 +116,7 @@ def make(
 
 
 def kernel_records(cell: Cell, recipe: Recipe, store: Store | None = None) -> list[tuple[str, dict[str, Any]]]:
-    """Each problem of a kernel as a line, with what the journal says of it.
+    """Each problem of a kernel as a line of the data set, with its facts for the journal.
 
     Raises:
         VeriloccError: the kernel cannot be made or stated.
@@ -149,7 +147,7 @@ def kernel_records(cell: Cell, recipe: Recipe, store: Store | None = None) -> li
 
 
 class _EarlierProblems:
-    """Structures that are in the data set already."""
+    """Structures of problems that are in the data set already."""
 
     def __init__(self, journal: Sequence[Mapping[str, Any]]) -> None:
         self._split: dict[str, str] = {}
@@ -161,7 +159,7 @@ class _EarlierProblems:
                     self._targets.add((one["structure"], row["target"]))
 
     def outcome(self, structure: str, cell: Cell) -> str:
-        """``kept``; ``duplicate`` of one for the same target; ``leak``, where one is in another part."""
+        """``kept``; ``duplicate`` of a problem for the same target; ``leak`` where the same is in another part."""
         split = split_of(cell)
         if self._split.setdefault(structure, split) != split:
             return "leak"

@@ -1,4 +1,4 @@
-"""A cell: one kernel of one source for one target, named by all that makes it different from the others."""
+"""A cell: one kernel of one source for one target, described by everything that tells it from other kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cell:
         family: what it computes, one of ``FAMILIES``.
         target: LLVM's ``-mcpu`` name.
         shape: what is computed: element types, sizes, masks; sorted by name.
-        config: how: tiles, stages, waves; sorted by name.
+        config: how it is computed: tiles, stages, waves; sorted by name.
         limits: function attributes that change the register budget; sorted by name.
     """
 
@@ -76,7 +76,7 @@ class Cell:
 
     @property
     def configuration(self) -> str:
-        """SHA-256 of what stays when the kernel goes to another target or gets another budget: the unit of splits."""
+        """SHA-256 of everything but target and limits. Kernels that agree in it belong to the same split."""
         return _digest({k: v for k, v in self.to_data().items() if k not in ("target", "limits")})
 
     @property

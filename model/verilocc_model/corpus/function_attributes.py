@@ -11,7 +11,7 @@ _DEFINE = re.compile(
 
 
 def with_attributes(ir: str, attributes: Mapping[str, str]) -> str:
-    """IR whose functions have these attributes; they replace those of the same name."""
+    """The IR with these attributes on its functions; they replace attributes of the same name."""
     if not attributes:
         return ir
     for name in attributes:
@@ -21,7 +21,7 @@ def with_attributes(ir: str, attributes: Mapping[str, str]) -> str:
 
 
 def with_features(ir: str, features: str) -> str:
-    """IR whose functions ask for target features too; those that they have already stay."""
+    """The IR with further target features on its functions."""
     if not features:
         return ir
     present = re.findall(r'"target-features"="([^"]*)"', ir)

@@ -1,9 +1,9 @@
 """LLVM's own allocation as a proposal, where it gives each live range one register.
 
-Greedy splits, spills and rematerialises; its text then has instructions that the one before has not. Without that, the
-rewriter (VirtRegMap.cpp) only puts registers in place of virtual ones and deletes copies that have become identities.
-So both texts are walked in step, and every operand says where its register is. Copies are matched last, when the
-places of their ends are known. Whether the result is an allocation at all is for ``prove`` to say.
+Greedy may split, spill and rematerialise; then its text has other instructions than the text before. If it does not,
+the rewriter (VirtRegMap.cpp) only replaces virtual registers and deletes copies that have become identities. So both
+texts are read side by side, and the operands show where each register is. Copies are matched last, when the places of
+their ends are known. ``prove`` decides whether the result is a valid allocation.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from verilocc_mlir.target.registers import physical_register, register_of_units
 
 NAME = "llvm-greedy"
 _COPIES = frozenset({"COPY", "KILL"})
-"""The rewriter makes a KILL of an identity that says something besides."""
+"""The rewriter makes a KILL of an identity copy that has further operands."""
 
 
 class NotExpressible(Exception):
-    """Greedy did more than to give each live range a register; the message says what was met first."""
+    """Greedy did more than give each live range a register; the message names the first such thing."""
 
 
 def greedy_proposal(
     problem: AllocationProblem, before: MachineFunction, after: MachineFunction, version: str
 ) -> Proposal:
-    """Read LLVM's allocation of a phase off its text.
+    """Read LLVM's allocation of a phase from its text.
 
     Args:
         before: the function as it entered the phase.
-        after: the function after ``virtregrewriter`` of the phase, made of ``before``.
-        version: of LLVM, for the proposal's ``allocator``.
+        after: the function after ``virtregrewriter`` of the phase, made from ``before``.
+        version: LLVM's version, for the proposal's ``allocator``.
 
     Raises:
         NotExpressible: some live range has more than one place.
@@ -44,7 +44,7 @@ def greedy_proposal(
     copies: list[tuple[list[Instruction], list[Instruction]]] = []
     for block_before, block_after in zip(before.blocks, after.blocks, strict=True):
         copies += _walk(block_before.instructions, block_after.instructions, places)
-    # Copies tell of ends that nothing else tells of, so the sure ones come first.
+    # A copy with one known end gives the place of the other, so copies with known ends come first.
     copies.sort(key=lambda pair: sum(not places.knows(copy) for copy in pair[0]))
     for copies_before, copies_after in copies:
         _match_copies(copies_before, copies_after, places)
@@ -74,7 +74,7 @@ class _Places:
         return all(self.start(op) is not None for op in (*copy.defs[:1], *copy.operands[:1]))
 
     def learn(self, operands: Iterable[Operand], replacements: Sequence[Operand]) -> None:
-        """Operands of an instruction and of the one in its place."""
+        """Take the places of an instruction's operands from the instruction that replaces it."""
         for operand, replacement in zip(operands, replacements, strict=False):
             if not self.concerns(operand):
                 continue
@@ -89,7 +89,7 @@ class _Places:
             raise NotExpressible(f"%{vreg} is in two places")
 
     def join(self, copy: Instruction) -> None:
-        """A copy that became an identity: its ends are in one place."""
+        """Learn from a copy that became an identity: its ends are in one place."""
         a, b = copy.defs[0], copy.operands[0]
         at_a, at_b = self.start(a), self.start(b)
         if at_a is None and at_b is None:
@@ -121,7 +121,7 @@ def _first_lane(operand: Operand) -> int:
 def _walk(
     before: tuple[Instruction, ...], after: tuple[Instruction, ...], places: _Places
 ) -> list[tuple[list[Instruction], list[Instruction]]]:
-    """Learn from everything but copies; returns the copies between two such instructions, on both sides."""
+    """Learn from all instructions but copies; returns the copies between two of these, on both sides."""
     runs_before, runs_after = _runs(before), _runs(after)
     if len(runs_before) != len(runs_after):
         raise NotExpressible("instructions were added or removed")
@@ -139,7 +139,7 @@ def _walk(
 
 
 def _runs(instructions: tuple[Instruction, ...]) -> list[tuple[list[Instruction], Instruction | None]]:
-    """Each instruction with the copies before it; at the end, copies with none."""
+    """Each instruction with the copies before it; the last entry has the copies at the end and no instruction."""
     runs: list[tuple[list[Instruction], Instruction | None]] = []
     copies: list[Instruction] = []
     for instruction in instructions:
@@ -154,7 +154,7 @@ def _runs(instructions: tuple[Instruction, ...]) -> list[tuple[list[Instruction]
 
 
 def _match_copies(copies_before: list[Instruction], copies_after: list[Instruction], places: _Places) -> None:
-    """Every copy of ours is among theirs, in order, or its ends are in one place."""
+    """Match copies in order; a copy that is gone had its ends in one place."""
     waiting = list(copies_after)
     unmatched: list[Instruction] = []
     for copy in copies_before:
@@ -172,7 +172,7 @@ def _match_copies(copies_before: list[Instruction], copies_after: list[Instructi
 
 
 def _may_be(copy: Instruction, other: Instruction, places: _Places) -> bool:
-    """Whether ``other`` can be what became of ``copy``."""
+    """Whether ``copy`` can have become ``other``."""
     if other.opcode == "KILL" and copy.opcode == "COPY" and not other.defs:
         return False
     pairs = [*zip(copy.defs, other.defs, strict=False), *zip(copy.operands, other.operands, strict=False)]

@@ -1,7 +1,7 @@
-"""LLVM IR of a cell: one text that says everything, the processor and its features included, kept by content.
+"""LLVM IR of a cell: a text that also names the processor and its features, stored by content.
 
-``llc -mtriple=amdgcn-amd-amdhsa -O3 FILE.ll`` (LLVM 22 or later) compiles it. Nothing in it depends on the machine or
-the directory that it was made in.
+``llc -mtriple=amdgcn-amd-amdhsa -O3 FILE.ll`` (LLVM 22 or later) compiles it. It does not depend on the machine or the
+directory in which it was made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CODE = {
 
 
 def ir(cell: Cell, store: Store | None = None) -> str:
-    """The IR of ``cell``, from ``store`` where it is there.
+    """The IR of ``cell``, from ``store`` if it is there.
 
     Raises:
         VeriloccError: the front end is missing, or cannot make this kernel.
@@ -45,7 +45,7 @@ def ir(cell: Cell, store: Store | None = None) -> str:
 
 @lru_cache(maxsize=None)
 def _code(name: str) -> str:
-    """Digest of the code that makes a source's IR, so that nothing older is taken from a store."""
+    """Digest of the code that makes a source's IR, so that no older IR is taken from a store."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for place in _CODE[name]:
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
@@ -54,7 +54,7 @@ def _code(name: str) -> str:
 
 
 def canonical(text: str, cell: Cell) -> str:
-    """A front end's IR for LLVM 22, with its processor and limits, without comments that name how it was made."""
+    """A front end's IR for LLVM 22, with its processor and limits, without comments that say how it was made."""
     text = downgrade(text, where=cell.name).text
     text = re.sub(r"^(?:;.*)?\n", "", text, flags=re.M)
     text = re.sub(r"^source_filename = .*\n", f'source_filename = "{cell.name}"\n', text, flags=re.M)

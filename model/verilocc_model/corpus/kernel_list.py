@@ -1,8 +1,8 @@
-"""A fixed list of kernels, committed: cells, and the SHA-256 of their IR, which is made again from them.
+"""A fixed list of kernels that is kept in the repository: cells, and the SHA-256 of the IR that is made from them.
 
 Form: ``{"version": 1, "made_with": {source: versions}, "kernels": [{"name", "cell", "function", "sha256",
-"instructions", "llvm": {"vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills"}}]}``; ``instructions`` are those of
-the machine IR before allocation, ``llvm`` is what a plain llc made of it.
+"instructions", "llvm": {"vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills"}}]}``. ``instructions`` counts the
+machine IR before allocation; ``llvm`` has the registers and spills of a plain llc.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class ListedKernel:
     """One kernel of a list.
 
     Attributes:
-        instructions: of its machine IR before allocation.
-        llvm: what LLVM's own allocation came to.
+        instructions: number of instructions of its machine IR before allocation.
+        llvm: registers and spills of LLVM's own allocation.
     """
 
     cell: Cell
@@ -54,7 +54,7 @@ class ListedKernel:
 
     @property
     def name(self) -> str:
-        """The cell's; its IR is in ``NAME.ll``."""
+        """The cell's name; its IR is in ``NAME.ll``."""
         return self.cell.name
 
 
@@ -104,7 +104,7 @@ def read_list(path: Path) -> tuple[ListedKernel, ...]:
 
 @dataclass(frozen=True)
 class Exported:
-    """One kernel's IR file: ``path``, or None and why there is none; ``same`` as when the list was made."""
+    """One kernel's IR file; ``path`` is None where there is none, ``same`` says whether it is the list's."""
 
     kernel: ListedKernel
     path: Path | None
@@ -120,7 +120,7 @@ def export(
     jobs: int = 1,
     progress: Callable[[Exported], None] = lambda _: None,
 ) -> tuple[Exported, ...]:
-    """Make the IR of ``kernels`` into ``directory``; a file that is there and right is not made again.
+    """Write the IR of ``kernels`` into ``directory``; a file that is there and right is not made again.
 
     Raises:
         OSError: a file cannot be written.
@@ -136,7 +136,7 @@ def export(
         else:
             todo.append(kernel)
     by_cell = {kernel.cell: kernel for kernel in todo}
-    for outcome in run(partial(_make, store=store), list(by_cell), jobs=jobs, seconds=_SECONDS):
+    for outcome in run(partial(ir, store=store), list(by_cell), jobs=jobs, seconds=_SECONDS):
         kernel = by_cell[outcome.task]
         if outcome.failure:
             exported = Exported(kernel, None, False, outcome.failure)
@@ -149,7 +149,3 @@ def export(
         by_name[kernel.name] = exported
         progress(exported)
     return tuple(by_name[kernel.name] for kernel in kernels)
-
-
-def _make(cell: Cell, store: Store | None) -> str:
-    return ir(cell, store)

@@ -1,4 +1,4 @@
-"""Labels: allocations by several teachers, each proved before it counts, ranked by what they cost."""
+"""Labels: proved allocations by several teachers, ranked by cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verilocc_model.corpus.problems import Stated
 
 DEFAULT_TEACHERS = (greedy.NAME, "deterministic")
 IMPROVED = "improved"
-"""The deterministic allocator and then local moves, as ``-O=best`` does too."""
+"""The deterministic allocator followed by local moves, as with ``-O=best``."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Label:
     """A proved allocation of a problem.
 
     Attributes:
-        allocator: who made it, with its version: ``deterministic/1``.
-        waves: per SIMD, that the phase's registers allow.
-        copies: copies that stay, each weighted with its estimated executions.
+        allocator: the allocator that made it, with its version: ``deterministic/1``.
+        waves: waves per SIMD that the phase's registers allow.
+        copies: estimated executions of the copies that stay.
         total: 32-bit registers of the phase's files, AGPRs after aligned VGPRs where they share a file.
         rank: 0 for the best label of its problem; equal costs share a rank.
     """
@@ -78,7 +78,7 @@ def teacher(name: str, compiler: StagedCompiler) -> Teacher:
         return llvm
     if name == IMPROVED:
         moves = improving()
-        # Its own label, also where no move was found.
+        # The label has this name even where no move was found.
         label_name = f"{moves.name}/{moves.version}"
         return lambda stated: replace(moves.allocate(stated.problem), allocator=label_name)
     chosen = allocator(name)
@@ -86,12 +86,12 @@ def teacher(name: str, compiler: StagedCompiler) -> Teacher:
 
 
 def improving(seconds: float = DEFAULT_SECONDS) -> Improving:
-    """The allocator called ``IMPROVED``; its moves take so many seconds at most."""
+    """The allocator called ``IMPROVED``; its moves take at most ``seconds``."""
     return Improving(allocator("deterministic"), seconds)
 
 
 def admit(problem: AllocationProblem, proposal: Proposal, *, timeout_s: float) -> Label | Refused:
-    """The one way in: a proposal becomes a label if it is PROVED, and in no other case."""
+    """A proposal as a label, if it is PROVED. Labels are made here only."""
     proof = prove(problem, proposal, timeout_s=timeout_s)
     if proof.outcome is not Outcome.PROVED:
         reason = proof.violations[0].message if proof.violations else proof.reason
@@ -104,7 +104,7 @@ def admit(problem: AllocationProblem, proposal: Proposal, *, timeout_s: float) -
 def teach(
     stated: Stated, teachers: Sequence[tuple[str, Teacher]], *, timeout_s: float
 ) -> tuple[tuple[Label, ...], tuple[Refused, ...]]:
-    """All labels of a problem, best first, and who has none."""
+    """All labels of a problem, best first, and the teachers without one."""
     labels: list[Label] = []
     refused: list[Refused] = []
     for name, answer in teachers:

@@ -1,8 +1,8 @@
 """The corpus' tasks on a Ray cluster.
 
-A Ray task has a CPU and does its task as ``workers.run`` does: in a process that stays for the next one, within its
-time. A Ray worker that dies takes that process with it, and Ray tries the task once more. Which kernels there are, what
-repeats, and the data set itself stay with the process that runs the command.
+A Ray task has a CPU and does its task as ``workers.run`` does: in a process that stays for the next task, with a time
+limit. A Ray worker that dies takes that process with it, and Ray tries the task once more. The process that runs the
+command enumerates the kernels, finds repeated problems and writes the data set.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class RayRunner:
 
     Args:
         address: as for ``ray_cluster.connected``.
-        sources: names; a node that has others of their front ends than this machine, another LLVM or other code of ours
-            is refused, its kernels would be other ones.
+        sources: names of the sources. A node is refused if its versions of their front ends, of LLVM or of our code
+            are not those of this machine, because its kernels would differ.
     """
 
     def __init__(self, address: str, sources: Sequence[str]) -> None:
@@ -41,23 +41,24 @@ class RayRunner:
     def __call__(
         self, function: Callable[[_Task], Any], tasks: Iterable[_Task], *, jobs: int, seconds: float
     ) -> Generator[Done[_Task], None, None]:
-        """As ``workers.run``; ``jobs`` are also the CPUs of a local cluster, 0: as many as it has.
+        """As ``workers.run``; ``jobs`` is also the number of CPUs of a local cluster, 0: as many as the machine has.
 
-        ``seconds`` begin when a CPU has the task. One whose Ray worker or node dies is tried once more by another.
+        ``seconds`` begin when a CPU has the task. A task whose Ray worker or node dies is tried once more.
 
         Raises:
-            UnsupportedError: Ray is not installed. InputError: there is no cluster. ToolchainError: a node has other
-            versions, or lacks something.
+            UnsupportedError: Ray is not installed.
+            InputError: there is no cluster.
+            ToolchainError: a node has other versions, or lacks something.
         """
         todo = iter(tasks)
         for first in todo:
             expected = _versions(self._sources)
             with connected(self._address, jobs or None) as cluster:
-                # As bytes, a node can tell that it is the function of the task before.
+                # As bytes, so that a node can tell that it is the same function as before.
                 given = (pickle.dumps(function), seconds, expected, self._sources)
                 pool: Given[_Task] = Given(Tasks("verilocc corpus", _do, *given))
                 try:
-                    # One more than are done at once: no CPU waits while this thread deals with a result.
+                    # One more task than CPUs, so that no CPU waits while this thread handles a result.
                     yield from in_order(chain([first], todo), pool, (jobs or cluster.cpus) + 1)
                 finally:
                     pool.cancel()
@@ -77,7 +78,7 @@ def _do(
 
 @functools.cache
 def _versions(sources: tuple[str, ...]) -> dict[str, str]:
-    """What must be equal on two machines for their kernels and problems to be, by name."""
+    """The versions, by name, that must be equal on two machines so that their kernels and problems are."""
     ours = python_digest(Path(__file__).parent, ROOT / "examples")
     front_ends = {name: source(name).version() for name in sources}
     return {**versions(find_toolchain()), "corpus": f"sources {ours[:16]}", **front_ends}
@@ -85,5 +86,5 @@ def _versions(sources: tuple[str, ...]) -> dict[str, str]:
 
 @functools.cache
 def _doer(function: bytes, seconds: float) -> Doer[Any]:
-    """What does tasks in this Ray worker, which has one at a time."""
+    """Does the tasks of this Ray worker, which has one at a time."""
     return Doer(pickle.loads(function), seconds)

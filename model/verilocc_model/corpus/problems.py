@@ -1,7 +1,7 @@
-"""The allocation problems of one kernel, through the pipeline's own steps up to each phase.
+"""The allocation problems of one kernel, made by the pipeline's own steps.
 
-The SGPR phase is answered before the VGPR phase is stated, as in a compilation: by the deterministic allocator where
-that is proved, else by LLVM. The whole-wave phase between them is LLVM's, as in the pipeline.
+As in a compilation, the SGPR phase is allocated before the VGPR problem is stated: by the deterministic allocator if
+its answer is proved, else by LLVM. LLVM runs the whole-wave phase between them, as in the pipeline.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Stated:
 
     @property
     def phase(self) -> LlvmPhase:
-        """As the tool chain calls it."""
+        """The phase as ``StagedCompiler`` takes it."""
         return {str(name): phase for name, phase in _PHASES}[self.problem.phase]
 
 
@@ -86,7 +86,7 @@ def stated_problems(
 
 
 def problem_demands(problem: AllocationProblem) -> tuple[Demand, ...]:
-    """What the ranges need at once of each set of files, and what there is: it does not fit where that is less."""
+    """The registers of each set of files that the ranges need at once, and how many there are."""
     timeline, cells = Timeline(problem), cell_map(problem)
     singles = single_items(problem, timeline, cells)
     return demands(problem, timeline, cells, singles, fixed_occupation(problem, timeline, cells))

@@ -1,4 +1,4 @@
-"""One line of the data set: a problem, where it comes from, what it needs, and its labels.
+"""One line of the data set: a problem, its origin, its demand and its labels.
 
 Canonical JSON: ``{"version", "cell", "phase", "split", "held_out", "structure", "instructions", "fits", "demand",
 "problem", "labels", "refused"}``; ``problem`` is as in ``verilocc_mlir/problem/allocation.schema.json``.
@@ -26,9 +26,9 @@ class Record:
     """One problem of one kernel.
 
     Attributes:
-        instructions: of the function as it enters the phase.
-        demand: what is needed at once of each set of files. Where that is more than there is, the problem has no
-            answer without spilling (``fits``).
+        instructions: number of instructions of the function as it enters the phase.
+        demand: the registers of each set of files that are needed at once. If that is more than there are, the problem
+            has no answer without spilling (``fits``).
         labels: best first; empty where no teacher has one.
     """
 
@@ -50,7 +50,7 @@ class Record:
 
     @property
     def fits(self) -> bool:
-        """Whether the pressure leaves room; an allocation may still not exist."""
+        """Whether the pressure exceeds no file. Even so, an allocation need not exist."""
         return all(one.registers <= one.available for one in self.demand)
 
     @property
@@ -77,10 +77,11 @@ class Record:
 
     @classmethod
     def from_json(cls, line: str) -> Record:
-        """What ``to_json`` gave. Split, structure and the like are computed again.
+        """A record from what ``to_json`` gave. Split, structure and the like are computed again.
 
         Raises:
-            InputError: the problem is none. ValueError, KeyError, TypeError: the line is no record of this version.
+            InputError: the problem is not valid.
+            ValueError, KeyError, TypeError: the line is no record of this version.
         """
         data: dict[str, Any] = json.loads(line)
         if data["version"] != RECORD_VERSION:
@@ -106,7 +107,7 @@ def _label(data: dict[str, Any]) -> Label:
 
 
 def structure_of(problem: AllocationProblem) -> str:
-    """SHA-256 of a problem without names and target: equal for problems that ask the same."""
+    """SHA-256 of a problem without names and target: equal for problems that differ in nothing else."""
     ranges = tuple(replace(live, name="") for live in problem.ranges)
     bare = replace(problem, target="", function="", ranges=ranges)
     return hashlib.sha256(to_json(bare).encode()).hexdigest()

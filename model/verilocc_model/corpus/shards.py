@@ -1,9 +1,8 @@
 """The data set on disk: shards of compressed lines, a journal of the kernels done, a manifest.
 
-``DIR/problems-NNNNN.jsonl.zst`` are records, a line each, Zstandard-compressed; ``DIR/journal.jsonl`` has a line for
-each kernel, written when the disk has its shard; ``DIR/manifest.json`` has the parameters, the versions, and each
-shard's SHA-256. A run that was cut off leaves at most a shard that the journal does not name; the next one removes
-it.
+``DIR/problems-NNNNN.jsonl.zst`` are records, a line each, Zstandard-compressed. ``DIR/journal.jsonl`` has a line for
+each kernel, written when its shard is on disk. ``DIR/manifest.json`` has the parameters, the versions, and each shard's
+SHA-256. A run that was cut off leaves at most a shard that the journal does not name; the next run removes it.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ class ShardWriter:
     """Appends to a data set, or begins one.
 
     Args:
-        directory: made if it is not there.
-        parameters: what decides the contents. They must be those of the data set that is there.
-        versions: of what the contents are made with, likewise.
+        directory: made if it does not exist.
+        parameters: the settings that decide the contents. A data set that is there must have the same.
+        versions: versions of the tools that the contents are made with, likewise.
 
     Raises:
-        InputError: there is another data set.
+        InputError: the directory has another data set.
     """
 
     def __init__(self, directory: Path, parameters: Mapping[str, Any], versions: Mapping[str, str]) -> None:
@@ -66,7 +65,7 @@ class ShardWriter:
         self._write_manifest()
 
     def add(self, lines: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-        """A shard with ``lines``, none if there are none, then the journal's ``rows`` of the kernels it is of."""
+        """Write a shard with ``lines``, unless there are none, and then the journal's ``rows`` of its kernels."""
         name = ""
         if lines:
             last = max((int(match[1]) for shard in self._shards if (match := _SHARD.fullmatch(shard))), default=-1)
@@ -92,7 +91,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest.
 
     Raises:
-        InputError: there is none, or none of this version.
+        InputError: there is no manifest of this version.
     """
     path = directory / MANIFEST
     try:
@@ -105,7 +104,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def read_journal(directory: Path) -> Iterator[dict[str, Any]]:
-    """The journal's lines; one that was cut off does not count."""
+    """The journal's lines; a last line that was cut off is removed."""
     path = directory / JOURNAL
     if not path.exists():
         return
@@ -135,7 +134,7 @@ def read_records(directory: Path) -> Iterator[Record]:
     """All records. ``Record.split`` and ``Record.held_out`` say what each may be used for.
 
     Raises:
-        InputError: as ``read_lines``; a line is no record.
+        InputError: a shard is missing or damaged, or a line is no record.
     """
     for number, line in enumerate(read_lines(directory), 1):
         try:

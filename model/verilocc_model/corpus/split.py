@@ -1,9 +1,9 @@
-"""Which part of the data set a kernel belongs to: by what it is, never by file or order.
+"""Which part of the data set a kernel belongs to: its contents decide, never its file or the order.
 
 The hash covers source, family, shape and configuration, but neither target nor limits: the same kernel for another GPU
-or with another budget is in the same part. Two kinds of kernels are kept out of the base model's training altogether,
-whatever their part: one source and one target, to see what the model does with what it has never met. Adaptation to
-that target uses its ``train`` part.
+or with another budget is in the same part. One source and one target are kept out of the base model's training, in
+every part, to see what the model does with kernels that it has never met. Adaptation to that target uses its ``train``
+part.
 """
 
 from __future__ import annotations
@@ -29,5 +29,10 @@ def split_of(cell: Cell) -> Split:
 
 def held_out(cell: Cell) -> tuple[str, ...]:
     """Why the base model must not see a cell: ``source``, ``target``; empty where it may."""
-    reasons = (("source", cell.source == HELD_OUT_SOURCE), ("target", cell.target == HELD_OUT_TARGET))
+    return reasons_held_out(cell.source, cell.target)
+
+
+def reasons_held_out(source: str, target: str) -> tuple[str, ...]:
+    """``held_out`` of a cell of that source for that target."""
+    reasons = (("source", source == HELD_OUT_SOURCE), ("target", target == HELD_OUT_TARGET))
     return tuple(name for name, holds in reasons if holds)

@@ -1,4 +1,4 @@
-"""All cells, in an order that a seed decides: every target, source and family from the start, none twice."""
+"""All cells in an order that a seed decides. Every target, source and family comes early; no cell comes twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.sources import source
 
 _WEIGHTS = {"gemm": 6, "mha": 5, "conv": 1, "softmax": 1, "layernorm": 1, "elementwise": 1}
-"""How many cells of a family come in one round."""
+"""Cells of a family in one round."""
 
 _TRIES = 400
 _CDNA_LIMITS = (
@@ -27,7 +27,7 @@ _RDNA_LIMITS = (
     {"amdgpu-num-vgpr": "128"},
 )
 _LIMITED = 0.3
-"""Share of the cells that get a smaller register budget than the target's."""
+"""Share of the cells with a smaller register budget than the target's."""
 
 
 def cells(
@@ -37,9 +37,9 @@ def cells(
     sources: Sequence[str] = SOURCES,
     families: Sequence[str] | None = None,
 ) -> Iterator[Cell]:
-    """Different cells without end, or until no pool has a further one; the same for the same arguments.
+    """Different cells, until no pool has a further one; the same for the same arguments.
 
-    Each pool (source, family, target) has draws of its own, and those of two targets begin alike, so the same
+    Each pool (source, family, target) draws on its own. The draws for two targets begin alike, so that the same
     configurations come for several targets.
     """
     alive = [
@@ -60,7 +60,7 @@ def cells(
 
 
 def _pool(seed: int, name: str, family: str, target: str) -> Iterator[Cell]:
-    # Draws and limits have generators of their own: a draw that is not valid for one target must not shift the rest.
+    # Each draw has a generator of its own: a draw that is not valid for one target must not shift the others.
     draws = random.Random(f"{seed}/{name}/{family}")
     drawn: set[Cell] = set()
     tries = 0

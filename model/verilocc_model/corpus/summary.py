@@ -1,4 +1,4 @@
-"""What a data set holds, counted from its journal."""
+"""The contents of a data set, counted from its journal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Rows = Sequence[Mapping[str, Any]]
 def summary(journal: Rows) -> dict[str, Any]:
     """Counts as JSON values.
 
-    ``cells`` has a row for each target, source and family, ``teachers`` for each phase and teacher how many problems it
-    has a label for, and how many of those are the best known.
+    ``cells`` has a row for each target, source and family. ``teachers`` has, for each phase and teacher, the number of
+    its labels, and how many of these are the best known.
     """
     records = [(row, record) for row in journal for record in row["records"] if record["outcome"] == "kept"]
     by_cell = Counter(
@@ -89,7 +89,7 @@ def _share(problems: Rows) -> str:
 
 
 def _general(reason: str) -> str:
-    """A reason without the numbers and names of one kernel, to count it by."""
+    """A reason without the numbers and names of one kernel, so that equal reasons can be counted."""
     text = reason.partition("\n")[0]
     if ": " in text and "-gfx" in text.partition(": ")[0]:
         text = text.partition(": ")[2]

@@ -1,6 +1,7 @@
-"""Tasks in processes of their own: a front end that crashes or hangs costs its task, not the run.
+"""Tasks in processes of their own: a front end that crashes or hangs fails its task, not the run.
 
-``concurrent.futures`` gives up the whole pool when a process dies, and cannot end a task that takes too long.
+``concurrent.futures`` will not do: it gives up the whole pool when a process dies, and cannot end a task that takes too
+long.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from verilocc_mlir.errors import VeriloccError
 
 _Task = TypeVar("_Task")
 _AHEAD = 16
-"""Results that wait for an earlier one, for each task at a time: a slow task must not let them pile up."""
+"""Results that may wait for an earlier one, for each task done at once: a slow task must not let them pile up."""
 
 
 @dataclass(frozen=True)
 class Done(Generic[_Task]):
-    """What became of a task: its ``result``, or why there is none.
+    """The end of a task: its ``result``, or why there is none.
 
     Attributes:
         failure: one line; ``""`` for success.
-        seconds: elapsed time; 0 where nobody is left who knows it.
+        seconds: elapsed time; 0 where it is not known.
     """
 
     task: _Task
@@ -39,7 +40,7 @@ class Done(Generic[_Task]):
 
 
 class Runner(Protocol):
-    """``run``, or another that keeps its contract."""
+    """``run``, or another function with its contract."""
 
     def __call__(
         self, function: Callable[[_Task], Any], tasks: Iterable[_Task], *, jobs: int, seconds: float
@@ -47,10 +48,10 @@ class Runner(Protocol):
 
 
 class Pool(Protocol[_Task]):
-    """What tasks are given to.
+    """Does tasks.
 
-    Its length is how many have not ended. The number that a task is started with comes back with its end. ``ended``
-    gives each end once; it may wait for some a while, and have none then.
+    Its length is the number of tasks that have not ended. The number that a task is started with comes back with its
+    end. ``ended`` gives each end once; it may wait a while and then give none.
     """
 
     def __len__(self) -> int: ...
@@ -63,11 +64,11 @@ def run(
 ) -> Generator[Done[_Task], None, None]:
     """Do all tasks, ``jobs`` at once, and give their ends in the order of the tasks.
 
+    Closing the generator, or an exception in it, ends all processes.
+
     Args:
         function: picklable; an exception that it raises is the task's failure.
-        seconds: what one task may take; the first one of a process pays for loading what it needs too.
-
-    Closing the generator, or an exception in it, ends all processes.
+        seconds: time limit of a task; the first task of a process also loads what it needs in that time.
     """
     doer = Doer(function, seconds, forks=jobs > 1)
     pool = Given(LocalTasks(doer.do, jobs, doer.stop))
@@ -84,11 +85,11 @@ def in_order(tasks: Iterable[_Task], pool: Pool[_Task], at_once: int) -> Generat
     following, more = 0, True
     while True:
         while more and len(pool) < at_once and len(ready) < _AHEAD * at_once:
-            found = next(waiting, None)
-            if found is None:
+            numbered = next(waiting, None)
+            if numbered is None:
                 more = False
             else:
-                pool.start(*found)
+                pool.start(*numbered)
         if not len(pool):
             return
         ready.update(pool.ended())
@@ -98,7 +99,7 @@ def in_order(tasks: Iterable[_Task], pool: Pool[_Task], at_once: int) -> Generat
 
 
 class Given(Pool[_Task]):
-    """A ``Pool`` of tasks, each with its number; they give a ``Done``, or what has the ``reason`` why none."""
+    """A ``Pool`` over ``Tasks`` that give a ``Done``, or a loss with its ``reason``."""
 
     def __init__(self, tasks: Tasks[tuple[int, _Task]]) -> None:
         self._tasks = tasks
@@ -116,7 +117,7 @@ class Given(Pool[_Task]):
 
 
 class Doer(Generic[_Task]):
-    """Does tasks in processes of this machine, one for each task at a time; they stay for later ones.
+    """Does tasks in processes of this machine, which stay for later tasks.
 
     Args:
         function, seconds: as for ``run``.

@@ -1,1 +1,1 @@
-"""From a scorer of words to a proposal: masked or not, drafted ahead, deterministic for a seed."""
+"""From a scorer of words to a proposal: with or without a mask, drafted ahead, deterministic for a seed."""

@@ -14,33 +14,34 @@ from verilocc_model.encoding.vocabulary import words
 from verilocc_model.encoding.writing import Writing
 
 Look = Callable[[tuple[int, ...]], Scores]
-"""Scores of what may follow some tokens of an answer, of shape (columns,)."""
+"""Gives the scores of the tokens that may follow some tokens of an answer, of shape (columns,)."""
 
 ScoredPaths = Sequence[tuple[tuple[int, ...], Scores]]
-"""Scores that are known, by the tokens of an answer that they follow; the first follow none."""
+"""The known scores, each with the tokens of an answer that they follow; the first follow no token."""
 
 
 class Choice(Protocol):
-    """Reads answers in scores. ``number`` of a question and a seed decide the noise that makes a sample of the best."""
+    """Reads answers from scores. The ``number`` of a question and a seed decide the noise that turns the best answer
+    into a sample."""
 
     def stands(self, scored: ScoredPaths, draft: str, number: int) -> bool:
-        """Whether the draft is seen to be the best answer by what is known."""
+        """Whether the known scores show that the draft is the best answer."""
         ...
 
     def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
-        """Answers by falling score; of ``options``, where they are given, all. ``look`` asks for further scores."""
+        """Answers, best score first; at least all of ``options``, if given. ``look`` gets further scores."""
         ...
 
 
 def choice_of(writing: Writing, temperature: float, seed: int) -> Choice:
-    """The choice for a writing; at temperature 0 the best, else a sample."""
+    """The choice for a writing: the best answer at temperature 0, else a sample."""
     if isinstance(writing, Text):
         return _OfText(writing, temperature, seed)
     return _OfTokens(temperature, seed)
 
 
 class _OfTokens:
-    """Of a vocabulary with a token for each word."""
+    """The choice for a vocabulary with a token for each word."""
 
     def __init__(self, temperature: float, seed: int) -> None:
         self._temperature = temperature
@@ -51,7 +52,7 @@ class _OfTokens:
         return int(self._noisy(scored[0][1], number).argmax()) == self._known.ids[draft]
 
     def ranked(self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look) -> Iterator[str]:
-        """All words: to sort them is quicker than to list the options."""
+        """All words, because sorting them is faster than listing the options."""
         return (self._known.words[token] for token in _descending(self._noisy(scored[0][1], number)))
 
     def _noisy(self, scores: Scores, number: int) -> Scores:
@@ -61,12 +62,12 @@ class _OfTokens:
 
 
 class _OfText:
-    """Of words that are paths in a trie of tokens.
+    """The choice for words that are paths in a trie of tokens.
 
-    A word's probability is the product of those of its tokens, each among the tokens that go on to some answer. The
-    best words come first: a path is only gone along while it may lead to a better word than those that are known, so
-    most questions need no scores but those of the draft. Samples are drawn without replacement, top down: the noise of
-    a path is that of the best word behind it (Kool, van Hoof and Welling 2019, "Stochastic Beams").
+    A word's probability is the product of the probabilities of its tokens, each relative to the tokens that lead to
+    some answer. The best words come first: a path is followed only while it may lead to a better word than those known,
+    so most questions need only the scores of the draft. Samples are drawn without replacement, top down: the noise of a
+    path is that of the best word behind it (Kool, van Hoof and Welling 2019, "Stochastic Beams").
     """
 
     def __init__(self, writing: Text, temperature: float, seed: int) -> None:
@@ -83,11 +84,11 @@ class _OfText:
     def _search(
         self, scored: ScoredPaths, number: int, options: Iterable[str] | None, look: Look | None
     ) -> Iterator[str]:
-        """Words by falling score; without ``look`` it ends where scores are needed that are not known."""
+        """Words, best score first; without ``look`` it ends where unknown scores are needed."""
         scores_of = {self._writing.column_path(tokens): scores for tokens, scores in scored}
         open_paths = None if options is None else self._paths(options)
         start = float(gumbel(self._seed, number, 1, "/root")[0]) if self._temperature else 0.0
-        # Negated value, path, logarithm of the path's probability, node: no two paths are alike, so no nodes compared.
+        # Negated value, path, logarithm of the path's probability, node. Paths differ, so nodes are never compared.
         heap: list[tuple[float, tuple[int, ...], float, Trie]] = [(-start, (), 0.0, self._writing.trie)]
         while heap:
             value, path, likely, node = heapq.heappop(heap)
@@ -112,7 +113,7 @@ class _OfText:
     def _children(
         self, scores: np.ndarray, value: float, likely: float, number: int, path: tuple[int, ...]
     ) -> tuple[list[float], list[float]]:
-        """Logarithms of the next tokens' probabilities, and the values of the paths that they lead to."""
+        """Logarithms of the next tokens' probabilities, and the values of the paths to these tokens."""
         steps = scores / (self._temperature or 1.0)
         steps = steps - steps.max()
         steps = steps - np.log(np.exp(steps).sum())
@@ -120,13 +121,13 @@ class _OfText:
             return steps.tolist(), (likely + steps).tolist()
         place = "".join(f"/{column}" for column in path)
         noisy = likely + steps + gumbel(self._seed, number, len(steps), place).astype(np.float64)
-        # The best of them is as good as their parent, the others as noise leaves them below that.
+        # The best child has its parent's value; the noise puts the others below that.
         with np.errstate(divide="ignore"):
             gap = value - noisy + np.log1p(-np.exp(noisy - noisy.max()))
         return steps.tolist(), (value - np.maximum(0.0, gap) - np.log1p(np.exp(-np.abs(gap)))).tolist()
 
     def _paths(self, options: Iterable[str]) -> set[tuple[int, ...]]:
-        """All beginnings of the words' paths."""
+        """All prefixes of the words' paths."""
         prefixes: set[tuple[int, ...]] = set()
         for word in options:
             if not self._writing.writes(word):
@@ -137,7 +138,7 @@ class _OfText:
 
 
 def _descending(scores: Scores) -> Iterator[int]:
-    """Tokens by falling score; the first few without sorting all."""
+    """Tokens, best score first; the first few without sorting all."""
     few = min(16, len(scores))
     top = np.argpartition(-scores, few - 1)[:few]
     top = top[np.argsort(-scores[top], kind="stable")]

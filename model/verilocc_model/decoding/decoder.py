@@ -1,10 +1,10 @@
 """Asking a scorer every question of an episode.
 
-One token at a time would cost a forward pass for each decision. So the episode drafts: as many questions as a chunk
-holds are answered by its witness, the scorer sees them all in one pass, and the answers stand up to the first that it
-would have given differently. There its own answer is taken, if the mask allows it, and the draft goes on behind it. The
-result is what one token at a time would give, up to rounding in the matrix products (speculative decoding, Leviathan et
-al. 2023, with an algorithm as the draft model).
+One token at a time would cost a forward pass for each decision. So the episode drafts: its witness answers a chunk of
+questions, and the scorer sees them all in one pass. The answers stand up to the first one that the scorer would have
+given differently. There the scorer's answer is taken, if the mask allows it, and the draft goes on after it. The result
+is that of one token at a time, up to rounding in the matrix products (speculative decoding, Leviathan et al. 2023, with
+an algorithm as the draft model).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Sampling:
     """How answers are drawn.
 
     Attributes:
-        temperature: 0 takes the best-scored; else scores are divided by it and sampled.
-        seed: of the samples.
+        temperature: 0 takes the answer with the best score; else scores are divided by it and sampled.
+        seed: seed of the samples.
         seconds: wall time allowed; None: no limit.
     """
 
@@ -39,16 +39,16 @@ class Sampling:
 
 @dataclass
 class Decoded:
-    """What decoding did.
+    """The result of decoding.
 
     Attributes:
         registers: a register for each range of the canonical problem, ``""`` where none was given.
         questions: decisions made.
-        agreed: of these, answered as drafted.
-        refused: answers the scorer preferred and the mask forbade.
+        agreed: how many of these were answered as drafted.
+        refused: answers that the scorer preferred and the mask forbade.
         passes: calls of the scorer.
-        tokens: tokens it read.
-        answers: given to the questions, in order.
+        tokens: tokens that the scorer read.
+        answers: the answers to the questions, in order.
     """
 
     registers: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ class _Decoder:
             self._length, self._pending = 0, header
 
     def _state(self, question: Question, facts: list[int]) -> None:
-        """A question whose answer is known: the scorer reads both."""
+        """A question whose answer is known: the scorer only reads both."""
         self._pending = [*self._pending, *facts, *self._writing.answer(question.draft)]
         self.result.answers.append(question.draft)
         if not self.episode.answer(question.draft):
@@ -131,7 +131,7 @@ class _Decoder:
         self._take([((), scores[0])], question)
 
     def _drafted(self, question: Question) -> None:
-        """Questions from here on, answered by the draft; then what the scorer thinks of each."""
+        """Answer questions from here on with the draft, then score them all in one pass."""
         episode, writing = self.episode, self._writing
         tokens = list(self._pending)
         pending: list[tuple[Question, int, int, tuple[int, ...]]] = []
@@ -178,7 +178,7 @@ class _Decoder:
         self.scorer.cut(length)
 
     def _look(self, tokens: tuple[int, ...]) -> Scores:
-        """Scores of what follows tokens of an answer, which are forgotten again."""
+        """Scores of the tokens that follow ``tokens`` of an answer; the scorer's context stays as it was."""
         self._check_time()
         length = self._length
         scores = self._ask(list(tokens), [len(tokens) - 1])[0]
@@ -189,7 +189,7 @@ class _Decoder:
         """Answer with the best-scored word that the episode takes.
 
         Raises:
-            AllocationFailure: it takes none: a dead end.
+            AllocationFailure: the episode takes no word: a dead end.
         """
         options = self.episode.options() if self.episode.masked else None
         for word in self._choice.ranked(scored, self.result.questions, options, self._look):

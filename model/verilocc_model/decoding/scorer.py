@@ -1,4 +1,4 @@
-"""What ranks the possible answers: a language model, or one of the trivial policies it is measured against."""
+"""Scorers rank the possible answers: a language model, and the trivial policies that it is compared with."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Scores = NDArray[np.float32]
 class Scorer(Protocol):
     """Scores next words, given all words so far.
 
-    The context is a window of tokens that grows and can be cut back; scores of shape (positions, columns of the
-    writing) are unnormalised log probabilities.
+    The context is a window of tokens that grows and can be cut back. Scores are unnormalised log probabilities, of
+    shape (positions, columns of the writing).
     """
 
     @property
     def writing(self) -> Writing:
-        """What its tokens are."""
+        """How words become its tokens."""
         ...
 
     @property
@@ -32,7 +32,7 @@ class Scorer(Protocol):
 
     @property
     def limit(self) -> int:
-        """Tokens of a window at most."""
+        """Most tokens of a window."""
         ...
 
     def begin(self, tokens: Sequence[int]) -> None:
@@ -40,7 +40,7 @@ class Scorer(Protocol):
         ...
 
     def extend(self, tokens: Sequence[int], positions: Sequence[int]) -> Scores:
-        """Append tokens; for each of ``positions``, counted within ``tokens``, score what may follow that token."""
+        """Append tokens; for each of ``positions`` in ``tokens``, score the tokens that may follow there."""
         ...
 
     def cut(self, length: int) -> None:
@@ -62,7 +62,7 @@ class _Stateless:
 
 
 class FirstFit(_Stateless):
-    """First fit as it is in textbooks: ranges one by one, the lowest register that is free, no copy looked at."""
+    """Textbook first fit: ranges one by one, the lowest free register, regardless of copies."""
 
     name = "first-fit"
 
@@ -81,7 +81,7 @@ class FirstFit(_Stateless):
 
 
 class RandomChoice(_Stateless):
-    """Any legal answer with equal probability: any register, not any pointer to one."""
+    """Any legal answer with equal probability; registers are named by number, not by pointers."""
 
     name = "random"
 
@@ -98,7 +98,7 @@ class RandomChoice(_Stateless):
 
 
 def gumbel(seed: int, number: int, size: int, place: str = "") -> Scores:
-    """Noise that makes the best score a sample; it depends on seed, number of the question and ``place`` only."""
+    """Noise that turns the best score into a sample; only seed, number of the question and ``place`` decide it."""
     digest = hashlib.blake2b(f"{seed}/{number}{place}".encode(), digest_size=8).digest()
     uniform = np.random.default_rng(int.from_bytes(digest, "big")).random(size, np.float32)
     return -np.log(-np.log(np.clip(uniform, 1e-9, 1.0 - 1e-7)))

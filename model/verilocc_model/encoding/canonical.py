@@ -1,9 +1,9 @@
 """One form for all problems that differ only in the names of registers and the order of blocks.
 
-Blocks are laid out anew: the entry first, then each block after those that define what it reads, deeper loops first;
-ties go by what the blocks contain, refined a few times over the live ranges that connect them (colour refinement, as
-Weisfeiler and Leman's). Live ranges are numbered by their first definition in that layout. Blocks or ranges that no
-refinement tells apart are alike in all that an allocator sees, and keep their order.
+Blocks are laid out anew: the entry first, then each block after those that define what it reads, deeper loops first.
+Ties are broken by the blocks' contents, refined a few times over the live ranges that connect the blocks (colour
+refinement after Weisfeiler and Leman). Live ranges are numbered by their first definition in that layout. Blocks or
+ranges that no refinement tells apart look alike to an allocator, and keep their order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Canonical:
-    """The problem in canonical form; ``original[k]`` is the id that its range *k* has in the problem it was made of."""
+    """A problem in canonical form; ``original[k]`` is the id of its range *k* in the original problem."""
 
     problem: AllocationProblem
     original: tuple[int, ...]
@@ -135,7 +135,7 @@ def _digest(value: object) -> str:
 
 
 def _colours(problem: AllocationProblem, layout: _Layout) -> tuple[list[str], list[str]]:
-    """A label for each block and a signature for each range, equal only for what looks alike from all around."""
+    """A label for each block and a signature for each range, equal only for those with like surroundings."""
     count = len(layout.starts)
     where = layout.block
     offsets = layout.starts
@@ -195,7 +195,7 @@ def _block_order(problem: AllocationProblem, layout: _Layout, labels: list[str])
     for live_range in problem.ranges:
         defined = {layout.block(p.slot) for p in live_range.points if p.kind != "use"}
         if len(defined) != 1:
-            # Several definitions: around a loop the order of reading and writing says nothing.
+            # With several definitions, as around a loop, the order of reads and writes says nothing.
             continue
         (home,) = defined
         for group in live_range.groups:

@@ -1,4 +1,4 @@
-"""What was placed so far, and where an item may go beside it."""
+"""The items placed so far, and the places that are left for others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from verilocc_model.encoding.vocabulary import FIRST, HINT, MEETS, POINTERS, TIG
 
 
 class Decided:
-    """Places taken under a ceiling, and the words of those that are free.
+    """Places taken under a ceiling, and the words for free places.
 
     Attributes:
-        starts: by range, the cell it starts at; -1: none.
-        placed: where items start that were placed as the mask has it.
+        starts: by range, the cell that it starts at; -1: none.
+        placed: where the items start that were placed as the mask allows.
     """
 
     def __init__(self, table: Table, ceiling: Ceiling) -> None:
@@ -35,14 +35,14 @@ class Decided:
             self.starts[member] = start + offset
 
     def place_wrong(self, item: Item, start: int) -> None:
-        """Note an answer that the mask would forbid: the registers named, if there are such, held twice or not."""
+        """Note an answer that the mask would forbid: the registers that it names, even if they are taken."""
         t = self._table
         is_register = start >= 0 and all(t.candidates.allows(m, start + offset) for m, offset in item.members)
         for member, offset in item.members:
             self.starts[member] = start + offset if is_register and start + offset < t.cells.size else -1
 
     def take_back(self, item: Item) -> None:
-        """As if the item had not been placed, right or wrong."""
+        """Undo ``place`` or ``place_wrong``."""
         if item in self.placed:
             self._packing.remove(item)
         for member, _ in item.members:
@@ -71,7 +71,7 @@ class Decided:
     # --- pointers -------------------------------------------------------------------------------------------------
 
     def hint(self, item: Item) -> int:
-        """The place beside what the item is copied to or from; as for each pointer, -1 where there is none."""
+        """The place at which a copy vanishes; -1 where there is none, as for every pointer."""
         _, allowed = self._candidates(item)
         preferred = self._table.hints.starts(item, self.starts)
         return next((s for s in preferred if s in allowed and self._packing.fits(item, s)), -1)
@@ -81,20 +81,19 @@ class Decided:
         return self._packing.first_fit(item, self._candidates(item)[0])
 
     def plain(self, item: Item) -> int:
-        """Where the hint leads, or else first fit."""
+        """The hint, or else first fit."""
         hint = self.hint(item)
         return hint if hint >= 0 else self.first(item)
 
     def meets(self, item: Item, plain: int) -> int:
-        """The cheapest free place that meets more than ``plain`` (as of the method), by weight, of what copies and the
-        machine's preferences ask."""
+        """The cheapest free place that meets more of the copies' and preferences' weight than the place ``plain``."""
         if plain < 0:
             return -1
         demands = self._table.wishes.of(item, self.starts)
         return demands.better(plain, self._candidates(item)[0], lambda start: self._packing.fits(item, start))
 
     def top(self, item: Item) -> int:
-        """The last free place with a number."""
+        """The last free place in a numbered file."""
         numbered = self._table.cells.stop["sgpr"]
         return self._packing.first_fit(item, (c for c in reversed(self._candidates(item)[0]) if c < numbered))
 

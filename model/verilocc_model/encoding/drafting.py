@@ -1,4 +1,4 @@
-"""Answers without a model: the draft, and the draft with the places that meet more copies and preferences."""
+"""Answers without a model: the draft, with or without the places that meet more copies and preferences."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from verilocc_model.encoding.vocabulary import MEETS, MEETS_AT
 
 
 def usual(question: Question, *, meets: bool) -> str:
-    """The draft; with ``meets``, where the facts name a place that meets more than the plain ones do, that place."""
+    """The draft; with ``meets``, the place that meets more than the plain ones, if the facts name one."""
     return MEETS if meets and MEETS_AT in question.facts else question.draft
 
 
 def draft(episode: Episode, *, meets: bool = False) -> list[tuple[Question, str]]:
-    """Give every question its usual answer, or the draft where the mask forbids that; the answers given.
+    """Give every question its usual answer, or the draft where the mask forbids that; returns the answers.
 
     Raises:
         AllocationFailure: as ``Episode.question``.

@@ -3,13 +3,13 @@
 Three stages: *joining* (``joining.py``), *planning* (``planning.py``), *placing* (``placing.py``).
 
 An episode knows nothing of language models: it hands out words and takes words. It can be rewound, so that a decoder
-may draft ahead. What may be answered is the mask:
+may draft ahead. The *mask* decides which answers are allowed:
 
-* a register must be of the item's class, aligned, inside of the grant, and free while the item lives;
-* with ``lookahead``, an answer must leave a complete assignment: the episode keeps one, the *witness*
-  (``witnesses.py``), found by first fit and repair, and an answer that contradicts it is allowed if the ranges it
-  displaces find other places. So an episode that got its witness ends with an assignment, whatever is answered;
-* without ``mask``, any word is taken; one that names no place for the item leaves it without a register.
+* A register must be of the item's class, aligned, inside the grant, and free while the item lives.
+* With ``lookahead``, an answer must leave a complete assignment. The episode keeps one, the *witness*
+  (``witnesses.py``), found by first fit and repair. An answer that contradicts the witness is allowed if the ranges
+  that it displaces find other places. So an episode with a witness ends with an assignment, whatever the answers.
+* Without ``mask``, any word is taken. A word that names no place for the item leaves it without a register.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Episode:
     Args:
         mask: take only answers that the mask allows.
         lookahead: keep a witness; needs ``mask``.
-        advice: by range id, what refutations of earlier proposals said.
+        advice: what the refutations of earlier proposals say, by range id.
         refuted: the grants, as indices, of earlier proposals that were refuted.
-        alone: say that nothing looks ahead, and not what a search found; None: if nothing does.
-        prospects: where to keep what is known of the orders, for further episodes that join the same copies.
-        sure: state a plan with which first fit goes through, where there is one (``sure_plan``), instead of asking.
+        alone: state that nothing looks ahead, and not the results of searches; None: if nothing looks ahead.
+        prospects: keeps the results about orders, for further episodes that join the same copies.
+        sure: if there is a plan with which first fit goes through (``sure_plan``), state it instead of asking.
 
     Raises:
         AllocationFailure: with ``lookahead``, no assignment was found even without a model.
@@ -76,7 +76,7 @@ class Episode:
 
     @property
     def stage(self) -> str:
-        """The stage of the next question, ``done`` after the last."""
+        """The stage of the next question; ``done`` after the last."""
         if not self._joining.done:
             return "joining"
         if self._placing is None:
@@ -84,7 +84,7 @@ class Episode:
         return "done" if self._placing.done else "placing"
 
     def header(self) -> tuple[str, ...]:
-        """Words that a window begins with: the problem as a whole, and the plan once there is one."""
+        """The words that a window begins with: the problem as a whole, and the plan once there is one."""
         t = self.table
         occupancy = t.problem.occupancy
         words = [
@@ -102,11 +102,11 @@ class Episode:
         return tuple(words)
 
     def question(self) -> Question | None:
-        """What is asked next, None where everything is answered."""
+        """The next question; None where everything is answered."""
         return None if self.stage == "done" else self._asking.question()
 
     def answer(self, word: str) -> bool:
-        """Answer the question; False, and nothing is changed, where the mask forbids the word."""
+        """Answer the question. False where the mask forbids the word; nothing changes then."""
         if not self._asking.answer(word):
             return False
         if self._placing is None and self._planning.done:
@@ -114,7 +114,7 @@ class Episode:
         return True
 
     def mark(self) -> int:
-        """Where we are, for ``rewind``."""
+        """The current position, for ``rewind``."""
         return (self._placing or self._joining).mark()
 
     def rewind(self, mark: int) -> None:
@@ -130,7 +130,7 @@ class Episode:
         return self._asking.options()
 
     def registers(self) -> tuple[str, ...]:
-        """The answer: a register for each range of the canonical problem, ``""`` where an answer named none."""
+        """A register for each range of the canonical problem; ``""`` where an answer named none."""
         t = self.table
         return tuple(
             t.cells.name(start, r) if start >= 0 else "" for start, r in zip(self.starts, t.problem.ranges, strict=True)
@@ -138,36 +138,34 @@ class Episode:
 
     @property
     def starts(self) -> list[int]:
-        """By range of the canonical problem, the cell it starts at; -1: none yet, or an answer named none."""
+        """The cell that each range of the canonical problem starts at; -1: none yet, or an answer named none."""
         return [-1] * len(self.table.singles) if self._placing is None else self._placing.starts
 
     # --- of one stage ---------------------------------------------------------------------------------------------
 
     @property
     def joint(self) -> int:
-        """What is asked about, as an index of ``table.joints``."""
+        """The pair that is asked about, as an index of ``table.joints``."""
         return self._joining.joint
 
     @property
     def shares(self) -> tuple[Ceiling, ...]:
-        """Ways to share the registers granted, once they are."""
+        """Ways to share the granted registers, once they are granted."""
         return self._planning.shares
 
     def ample(self, order: int) -> int:
-        """Registers, as an index of the grants, with room to spare for first fit in an order: more than were refuted,
-        as many as there are without the loss of a further wave."""
+        """See ``Planning.ample``."""
         return self._planning.ample(order)
 
     def sure_plan(self) -> tuple[str, str, str] | None:
-        """An order, a grant and a share with which first fit goes through, room to spare if grants were refuted; None
-        where there is none. Asked before the first answer that plans."""
+        """See ``Planning.sure_plan``. It is called before the first answer that plans."""
         return self._planning.sure_plan()
 
     def current(self) -> Item:
         return self._started.current()
 
     def word_at(self, start: int) -> str:
-        """While placing, the word that puts the item at hand at cell ``start``: a pointer if one leads there, else a
+        """While placing, the word that puts the current item at cell ``start``: a pointer if one leads there, else a
         number."""
         return self._started.word_at(start)
 

@@ -1,11 +1,10 @@
-"""A proved assignment as the answers that lead to it: what a model is trained on."""
+"""A proved assignment as the answers that lead to it. A model is trained on these."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from verilocc_mlir.allocators.cost import file_total
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import AllocationProblem
@@ -24,9 +23,9 @@ DEFAULT_WINDOW = 1024
 
 @dataclass(frozen=True)
 class Window:
-    """A training sequence: tokens, and the positions in it that are answers, all tokens of each.
+    """A training sequence: tokens, and the positions of all tokens of its answers.
 
-    ``rejected``: a token that the only answer is to be preferred to; -1: none, the answers are to be given.
+    ``rejected``: the token that the only answer is preferred to; -1: none, the answers are simply right.
     """
 
     tokens: tuple[int, ...]
@@ -95,9 +94,9 @@ def windows_of(
     """The training windows of a problem with an assignment, in the order of placing that explains it best.
 
     If the draft costs no more than the assignment, the windows show the draft and its plan, which the facts point to:
-    an equally good answer that ignores the facts would teach the model to ignore them. The draft with all places that
-    meet more is shown if it is cheaper than the draft alone. With ``advice``, which is about this assignment, the
-    assignment itself is shown.
+    an equally good answer that ignores the facts would teach the model to ignore them. If the draft with all places
+    that meet more is cheaper than the draft alone, it is shown instead. With ``advice``, which is about this
+    assignment, the assignment itself is shown.
 
     Args:
         problem: as it was built, or canonical.
@@ -117,7 +116,7 @@ def windows_of(
         if advice is None
         else []
     )
-    # Of drafts that cost the same, the one without.
+    # Of drafts that cost the same, the plain one.
     drafted = min(drafts, key=lambda candidate: price_of(table, candidate[0]), default=None)
     if drafted is not None and price_of(table, drafted[0]) <= price_of(table, starts):
         return _cut(explained_turns(table, drafted[0], 0, plan=drafted[1]), limit, writing)
@@ -127,7 +126,7 @@ def windows_of(
     for order in range(len(STRATEGIES)):
         explained = explained_turns(table, starts, order, advice=advice, prospects=prospects)
         odd = sum(t.answer not in POINTERS for _, t in explained if t.stage == "placing")
-        # Of orders that explain it as well, the one that the facts point to.
+        # Of orders that explain it equally well, the one that the facts point to.
         rank = (odd, order != prospects.order)
         if least is None or rank < least:
             turns, least = explained, rank
@@ -156,8 +155,8 @@ def sure_windows(
 ) -> list[Window]:
     """The training windows of an answer that needs no look-ahead: first fit, with as many registers as that takes.
 
-    Every copy that can be is joined, or none where first fit goes through in no order then. Where grants were refuted,
-    there is room to spare. No windows if first fit goes through nowhere.
+    All copies that can be joined are joined. If first fit then goes through in no order, none is joined. If that does
+    not help either, there are no windows. Where grants were refuted, the answer has registers to spare.
 
     Args:
         table: the problem, in canonical form.
@@ -198,10 +197,10 @@ def _sure(
 
 
 def preferred_window(table: Table, preference: Preference, *, limit: int = DEFAULT_WINDOW) -> Window:
-    """The question of a preference as a model sees it, answered with what is preferred; of the domain's words.
+    """The question of a preference as a model sees it, with the preferred answer, in the domain's words.
 
     Raises:
-        InputError: its answers cannot be given.
+        InputError: the mask forbids one of its answers.
     """
     where = f"function {table.problem.function}"
     episode = Episode(table)
@@ -241,8 +240,10 @@ def explained_turns(
 ) -> list[tuple[tuple[str, ...], Turn]]:
     """Header and turn for every question, answered so that range *i* starts at cell ``starts[i]``.
 
-    Items are placed in ``order``; ``prospects`` as for ``Episode``. ``plan``: the order, grant and split to answer, if
-    they are not to be those that explain the assignment.
+    Args:
+        order: the order of placing.
+        prospects: as for ``Episode``.
+        plan: the order, grant and split to answer, instead of those that explain the assignment.
     """
     episode = Episode(table, lookahead=False, advice=advice, alone=False, prospects=prospects)
     turns: list[tuple[tuple[str, ...], Turn]] = []
@@ -286,13 +287,9 @@ def _answer(episode: Episode, starts: list[int], order: int) -> str:
     kind = options[0][:5]
     if kind == "order":
         return f"order{order}"
-    highest = _highest(episode.table, starts)
+    highest = episode.table.cost.highest(starts)
     if kind == "grant":
-        total = (
-            highest["sgpr"]
-            if episode.table.scalar
-            else file_total(highest["vgpr"], highest["agpr"], episode.table.problem.occupancy)
-        )
+        total = episode.table.cost.registers(highest)
         fitting = (
             k
             for k, grant in enumerate(episode.table.grants)
@@ -305,15 +302,3 @@ def _answer(episode: Episode, starts: list[int], order: int) -> str:
 
 def _within(highest: dict[str, int], ceiling: dict[str, int]) -> bool:
     return all(highest[bank] <= count for bank, count in ceiling.items())
-
-
-def _highest(table: Table, starts: Sequence[int]) -> dict[str, int]:
-    """One past the highest register of each file."""
-    cells = table.cells
-    highest = {"sgpr": 0, "vgpr": 0, "agpr": 0}
-    for live_range, start in zip(table.problem.ranges, starts, strict=True):
-        span = live_range.lanes if cells.halves == 2 else live_range.width
-        bank, number = cells.register_of(start + span - 1)
-        if start < cells.stop[bank]:
-            highest[bank] = max(highest[bank], number + 1)
-    return highest

@@ -1,10 +1,12 @@
-"""What static analysis says of live ranges and items, in words."""
+"""The facts that static analysis knows of live ranges and items, in words."""
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.items import Item
-from verilocc_mlir.allocators.timeline import Timeline
+from verilocc_mlir.allocators.timeline import Timeline, add_ones
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange
 from verilocc_model.encoding.vocabulary import NONE, RELATIONS, SLACKS, WEIGHTS, life_word, shape_word
 
@@ -19,11 +21,10 @@ _BANK_WORDS = {
 
 
 class Features:
-    """Words of one problem's live ranges, worked out once.
+    """Words for one problem's live ranges.
 
     Args:
         problem: in canonical form.
-        timeline: its slots as bits.
         singles: one item for each live range.
     """
 
@@ -39,7 +40,7 @@ class Features:
         return shape_word(_BANK_WORDS.get(r.banks, "-"), 0 if r.lanes % 2 else r.width, r.align)
 
     def item_shape(self, item: Item) -> str:
-        """That of its first member, as wide as the whole item and aligned as its strictest member."""
+        """The shape of its first member, as wide as the whole item and aligned as its strictest member."""
         ranges = [self._problem.ranges[member] for member, _ in item.members]
         banks = set(ranges[0].banks).intersection(*(r.banks for r in ranges))
         if len(ranges) == 1 and ranges[0].lanes % 2:
@@ -62,16 +63,15 @@ class Features:
         return f"{min(defs)[1] if defs else NONE}>{max(uses)[1] if uses else NONE}"
 
     def slack(self, item: Item, registers: int) -> str:
-        """How many of ``registers`` are left over while the item lives, at the worst point, and whether it is joined.
+        """How many of ``registers`` are left over at the worst point of an item's life, and whether it is joined.
 
-        The demand counted is that of all ranges that may go where the item may.
+        The demand is that of all ranges that may go only where the item may.
         """
         banks = self._problem.ranges[item.members[0][0]].banks
         profile = self._profile[banks]
         worst = 0
         for _, mask in item.cells[:1]:
-            first = item.start
-            worst = max(profile[first : mask.bit_length()], default=0)
+            worst = max(profile[item.start : mask.bit_length()], default=0)
         spare = registers - -(-worst // self._cells.halves)
         return f"+{min(_power(max(spare, 0)), SLACKS - 1)}.{int(len(item.members) > 1)}"
 
@@ -105,23 +105,6 @@ def _profiles(problem: AllocationProblem, timeline: Timeline, singles: list[Item
         for r in problem.ranges:
             if set(r.banks).issubset(banks):
                 for _, mask in singles[r.id].cells:
-                    _mark(change, mask)
-        live, profile = 0, []
-        for bit in range(bits):
-            live += change[bit]
-            profile.append(live)
-        profiles[banks] = profile
+                    add_ones(change, mask)
+        profiles[banks] = list(accumulate(change[:bits]))
     return profiles
-
-
-def _mark(change: list[int], mask: int) -> None:
-    """Add one over every run of ones of ``mask``, as differences."""
-    position = 0
-    while mask:
-        zeros = (mask & -mask).bit_length() - 1
-        mask >>= zeros
-        ones = (~mask & (mask + 1)).bit_length() - 1
-        mask >>= ones
-        change[position + zeros] += 1
-        position += zeros + ones
-        change[position] -= 1

@@ -1,4 +1,4 @@
-"""The first stage: for each copy that could vanish and each chain, heaviest first, whether its ends become one item."""
+"""The first stage: whether the ends of a copy that could vanish, or of a chain, become one item; heaviest first."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from verilocc_model.encoding.vocabulary import APART, CHAIN, JOIN
 
 
 class Joining:
-    """Which ranges are one item, by the answers so far.
+    """Which ranges are one item after the answers so far.
 
     Args:
-        mask: refuse words other than ``join`` and ``apart``; without, they mean the latter.
+        mask: refuse words other than ``join`` and ``apart``; without the mask they mean ``apart``.
     """
 
     def __init__(self, table: Table, *, mask: bool) -> None:
@@ -24,8 +24,8 @@ class Joining:
         self._item_of: list[Item] = list(table.singles)
         self._offset_of = [0] * len(table.singles)
         self.joint = 0
-        """What is asked about, as an index of ``table.joints``."""
-        # For each answer, the joint, and of each range that it joined, the item and offset before.
+        """The pair that is asked about, as an index of ``table.joints``."""
+        # For each answer, the joint, and for each range that it joined, the item and offset before.
         self._answered: list[tuple[int, list[tuple[int, Item, int]]]] = []
         self._skip()
 
@@ -64,7 +64,7 @@ class Joining:
         if word == JOIN:
             joined = self._joined()
             if joined is None:
-                raise AssertionError("asked about what cannot be joined")
+                raise AssertionError("the ranges asked about cannot be joined")
             for member, offset in joined.members:
                 changed.append((member, self._item_of[member], self._offset_of[member]))
                 self._item_of[member], self._offset_of[member] = joined, offset
@@ -82,7 +82,7 @@ class Joining:
                 self._item_of[member], self._offset_of[member] = item, offset
 
     def _joined(self) -> Item | None:
-        """The item that the joint at hand would make; None where it cannot be."""
+        """The item that the current pair would make; None where it cannot be joined."""
         joint = self._table.joints[self.joint]
         first, second = self._item_of[joint.a], self._item_of[joint.b]
         if first is second:
@@ -92,6 +92,6 @@ class Joining:
         return joined if joined is not None and self._table.candidates.of(joined) else None
 
     def _skip(self) -> None:
-        """On to the next that could be joined."""
+        """Go on to the next pair that can be joined."""
         while not self.done and self._joined() is None:
             self.joint += 1

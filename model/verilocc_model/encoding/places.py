@@ -10,7 +10,7 @@ from verilocc_model.encoding.vocabulary import AGPRS, ENDLESS, HALVES, NONE, SPE
 
 
 def place_word(cells: CellMap, item: Item, cell: int) -> str:
-    """The word that puts an item at a cell; ``none`` where there is no such cell."""
+    """The word that puts an item at a cell; ``none`` if the cell does not exist."""
     for k, (start, _, width) in enumerate(cells.specials):
         if start == cell and width * cells.halves == item.reach:
             return f"x{min(k, SPECIALS - 1)}"
@@ -25,7 +25,7 @@ def place_word(cells: CellMap, item: Item, cell: int) -> str:
 
 
 def place_of(cells: CellMap, banks: Collection[str], word: str) -> int:
-    """The cell that a word names for what may be in the files ``banks``, -1 where it names none."""
+    """The cell that a word names for an item that may be in the files ``banks``; -1 where it names none."""
     if word[:1] == "x" and word[1:].isdigit():
         number = int(word[1:])
         return cells.specials[number][0] if number < len(cells.specials) else -1

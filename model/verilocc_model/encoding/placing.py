@@ -18,7 +18,7 @@ from verilocc_model.encoding.witnesses import make_way
 
 @dataclass(frozen=True)
 class Advice:
-    """What earlier refutations say of one range: cells that it cannot have, and cells that it could have had."""
+    """The results of earlier refutations for one range: cells that it cannot have, and cells that it could have had."""
 
     refuted: tuple[int, ...] = ()
     free: tuple[int, ...] = ()
@@ -29,11 +29,11 @@ class Placing:
 
     Args:
         ceiling: registers of each file that may be used.
-        witness: a complete assignment to look ahead with, which is changed; None: nothing looks ahead.
+        witness: a complete assignment to look ahead with; it is changed. None: nothing looks ahead.
         mask: refuse places that are not free, and with a witness those that leave no complete assignment.
-        alone: say nothing of places that meet more than the plain ones: where nothing looks ahead they may leave too
-            few.
-        advice: by range id, what refutations of earlier proposals said.
+        alone: do not name places that meet more than the plain ones. Where nothing looks ahead, they may leave too few
+            registers.
+        advice: what the refutations of earlier proposals say, by range id.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class Placing:
 
     @property
     def starts(self) -> list[int]:
-        """By range, the cell it starts at; -1: none yet, or the answer named none."""
+        """The cell that each range starts at; -1: none yet, or the answer named none."""
         return self._decided.starts
 
     def current(self) -> Item:
         return self._queue[self._next]
 
     def word_at(self, start: int) -> str:
-        """The word that puts the item at hand at cell ``start``."""
+        """The word that puts the current item at cell ``start``."""
         return self._decided.word_of(self.current(), start)
 
     def options(self) -> Iterator[str]:
@@ -115,7 +115,7 @@ class Placing:
         return Question("placing", tuple(facts), draft)
 
     def answer(self, word: str) -> bool:
-        """Take an answer; False, and nothing is changed, where the mask forbids it."""
+        """Take an answer. False where the mask forbids it; nothing changes then."""
         item = self.current()
         start = self._decided.cell_of(item, word)
         if not self._decided.allows(item, start):
@@ -150,7 +150,7 @@ class Placing:
             self._decided.take_back(self.current())
 
     def _requeue(self, displaced: list[Item], placed: list[Item]) -> None:
-        """Ask for the parts of items that were taken apart."""
+        """Put the parts of items that were taken apart into the queue."""
         split_items = [item for item in displaced if item not in placed]
         if not split_items:
             return
@@ -158,15 +158,15 @@ class Placing:
         for part in placed:
             if part not in displaced:
                 bisect.insort(queue, part, key=self._strategy.order)
-        # The item at hand comes first, whatever its parts' keys are.
+        # The current item stays first, wherever its key would put it.
         current = self.current()
         queue.remove(current)
         self._queue[self._next :] = [current, *queue]
 
     def _renew(self) -> None:
-        """Another witness, first fit from here on, if there is one.
+        """Take another witness, made by first fit from here on, if there is one.
 
-        Who answers otherwise than the witness said is likely to go on so. Tried after 1, 2, 4 … contradictions.
+        A scorer that contradicted the witness is likely to do so again. This is tried after 1, 2, 4 … contradictions.
         """
         t = self._table
         fresh = Placement(self._queue[self._next :], t.fixed, t.candidates, t.hints, t.cells, self._ceiling)

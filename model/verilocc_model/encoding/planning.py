@@ -1,4 +1,4 @@
-"""The second stage: in which order items are placed, how many registers are granted, how files share them."""
+"""The second stage: the order of placing, the number of registers granted, and how files share them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _KINDS = ("order", "grant", "split")
 
 
 class Planning:
-    """The plan, by the answers so far. Its answers are final.
+    """The plan after the answers so far. Its answers are final.
 
     Args:
-        joining: the stage before; the first question is asked when it is done.
-        mask: refuse what is no plan; without, it means the first order, the whole budget, the first way to share it.
+        joining: the stage before; the first question comes when that is done.
+        mask: refuse words that are no plan; without the mask they mean the first order, the whole budget, or the first
+            way to share it.
         lookahead: refuse a plan without a witness.
-        alone: say nothing of repair.
+        alone: do not state the results of repair.
         refuted: the grants, as indices, of earlier proposals that were refuted.
-        prospects: where to keep what is known of the orders.
-        sure: state the plan of ``sure_plan``, where there is one, instead of asking.
+        prospects: keeps the results about orders.
+        sure: state the plan of ``sure_plan``, if there is one, instead of asking.
     """
 
     def __init__(
@@ -52,12 +53,12 @@ class Planning:
         self._sure = sure
         self._stated: tuple[str, str, str] | None = None
         self._chosen: list[int] = []
-        # No witness was found with so many registers.
+        # The largest grant for which no witness was found.
         self._too_few = -1
         self.ceiling: Ceiling = {}
         """Registers of each file that may be used, once the plan is made."""
         self.witness: Placement | None = None
-        """With ``lookahead``, an assignment under the plan, once it is made."""
+        """With ``lookahead``, an assignment under the plan, once the plan is made."""
 
     @property
     def done(self) -> bool:
@@ -74,20 +75,25 @@ class Planning:
 
     @property
     def shares(self) -> tuple[Ceiling, ...]:
-        """Ways to share the registers granted, once they are."""
+        """Ways to share the granted registers, once they are granted."""
         return self._table.shares(self._table.grants[self._chosen[1]])
 
     def forget(self) -> None:
-        """Other copies are joined: what was drafted ahead was for those before."""
+        """Drop all witnesses: other copies are joined now."""
         self._witnesses.forget()
 
     def ample(self, order: int) -> int:
-        """Registers, as an index of the grants, with room to spare for first fit in an order: more than were refuted,
-        as many as there are without the loss of a further wave."""
+        """A grant, as an index, with room to spare for first fit in an order: larger than the refuted ones, and as
+        large
+        as possible without the loss of a further wave."""
         least = max(self._witnesses.plain(order), *(k + 1 for k in self._refuted), 0)
         return next((k for k in self._table.steps if k >= least), len(self._table.grants) - 1)
 
     def sure_plan(self) -> tuple[str, str, str] | None:
+        """An order, a grant and a share with which first fit goes through; None where there are none.
+
+        If grants were refuted, the grant has room to spare.
+        """
         plain = self._witnesses.plain
         orders = [k for k in range(len(STRATEGIES)) if plain(k) >= 0]
         if not orders:
@@ -105,7 +111,7 @@ class Planning:
     # --- questions ------------------------------------------------------------------------------------------------
 
     def question(self) -> Question:
-        """About the part of the plan at hand.
+        """The question about the next part of the plan.
 
         Raises:
             AllocationFailure: with ``lookahead``, no assignment was found even without a model.
@@ -179,7 +185,7 @@ class Planning:
     # --- answers --------------------------------------------------------------------------------------------------
 
     def answer(self, word: str) -> bool:
-        """Take an answer; False, and the plan is as before, where the mask forbids it."""
+        """Take an answer. False where the mask forbids it; the plan does not change then."""
         at = len(self._chosen)
         number = number_after(_KINDS[at], word)
         return (self._take_order, self._take_grant, self._take_share)[at](number)
@@ -203,7 +209,7 @@ class Planning:
         if self._mask and not self._table.shares(grants[number]):
             return False
         if self._lookahead and (number <= self._too_few or not self._witnesses.reached(self.order, number)):
-            # No witness was found, so none is looked for with fewer registers.
+            # No witness was found, so smaller grants are not tried.
             self._too_few = max(self._too_few, number)
             return False
         self._chosen.append(number)

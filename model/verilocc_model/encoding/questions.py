@@ -1,4 +1,4 @@
-"""What an episode asks."""
+"""The questions of an episode."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked next.
+    """One question.
 
     Attributes:
-        stage: ``joining``, ``planning`` or ``placing``.
-        facts: words that come before the answer.
-        draft: an answer that is allowed, found without a model: what the witness says, or else what is free; ``""``
-            where that is not known.
-        final: the answer must be known before there is a next question.
-        known: the draft is the answer; it is stated like a fact.
+        stage: ``joining``, ``planning`` or ``placing``. facts: words that come before the answer. draft: an allowed
+            answer, found without a model: the witness's, or else a free place; ``""`` where none is known. final: the
+            next question depends on the answer. known: the draft is the answer; it is stated like a fact.
     """
 
     stage: str

@@ -1,4 +1,4 @@
-"""Everything about one problem that does not change while it is answered."""
+"""Tables of one problem that an episode reads."""
 
 from __future__ import annotations
 
@@ -6,31 +6,28 @@ from functools import cached_property
 from typing import NamedTuple
 
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, demands, room, splits
-from verilocc_mlir.allocators.cells import CellMap, cell_map
 from verilocc_mlir.allocators.coalesce import lane_offset
-from verilocc_mlir.allocators.cost import CostModel, align_up, cell_relation, scalar_waves, vector_waves
-from verilocc_mlir.allocators.hints import Hints
-from verilocc_mlir.allocators.items import CandidateTable, Item, single_items
-from verilocc_mlir.allocators.packing import fixed_occupation
+from verilocc_mlir.allocators.cost import align_up, cell_relation
+from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.protocol import AllocationFailure
-from verilocc_mlir.allocators.timeline import Timeline
+from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_model.encoding.features import Features
 from verilocc_model.encoding.vocabulary import GRANTS, SPLITS
 from verilocc_model.encoding.wishes import Wishes
 
 SCALAR_GRANULE = 8
-"""SGPRs are granted in steps of eight: the encoding granule of GCNSubtarget.cpp before gfx10, and fine enough after."""
+"""SGPRs are granted in steps of eight: the encoding granule of GCNSubtarget.cpp before gfx10, small enough after."""
 
 
 class Joint(NamedTuple):
-    """Two ranges that something is won by if they are placed as one.
+    """Two ranges that are better placed as one.
 
     Attributes:
         a, b: range ids.
-        distance: cells from the start of ``a`` to that of ``b`` then.
+        distance: cells from the start of ``a`` to that of ``b`` if they are placed as one.
         weight: estimated executions of a copy, as in ``Affinity`` and ``Preference``.
-        chain: a preference is met, of one register for two ranges (chained matrix operations); else a copy vanishes.
+        chain: a preference for one register is met (chained matrix operations); otherwise a copy vanishes.
     """
 
     a: int
@@ -40,19 +37,12 @@ class Joint(NamedTuple):
     chain: bool
 
 
-class Table:
-    """See the module. ``problem`` is in canonical form."""
+class Table(Tables):
+    """``Tables`` of a problem in canonical form, and what the questions need besides."""
 
     def __init__(self, problem: AllocationProblem) -> None:
-        self.problem = problem
-        self.timeline = Timeline(problem)
-        self.cells: CellMap = cell_map(problem)
-        self.singles: list[Item] = single_items(problem, self.timeline, self.cells)
-        self.fixed: list[int] = fixed_occupation(problem, self.timeline, self.cells)
-        self.candidates = CandidateTable(problem, self.cells)
-        self.hints = Hints(problem, self.cells)
+        super().__init__(problem)
         self.features = Features(problem, self.timeline, self.cells, self.singles)
-        self.cost = CostModel(problem, self.cells)
         self.wishes = Wishes(len(problem.ranges), self.cost)
         self.demands: tuple[Demand, ...] = demands(problem, self.timeline, self.cells, self.singles, self.fixed)
         self.room: Room = room(problem, self.demands)
@@ -72,7 +62,7 @@ class Table:
 
     @cached_property
     def least(self) -> int:
-        """Registers without which no assignment exists."""
+        """The fewest registers that any assignment could have."""
         if self.scalar:
             return max(self.room.least.get(("sgpr",), 0), 0)
         return self.room.least_vectors
@@ -83,7 +73,7 @@ class Table:
 
     @cached_property
     def grants(self) -> tuple[int, ...]:
-        """Register totals to choose from, a granule apart, from the least that could do to the whole budget."""
+        """Register totals to choose from, a granule apart, from the fewest possible to the whole budget."""
         totals: list[int] = []
         total = align_up(max(self.least, 1), self.granule)
         while len(totals) < GRANTS - 1 and total < self.budget:
@@ -93,12 +83,12 @@ class Table:
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
-        """Of ``grants``, the last before each loss of a wave, and the whole budget."""
+        """Indices of the ``grants`` that are the last before the loss of a wave, and of the whole budget."""
         waves = [self.waves(total) for total in self.grants]
         return (*(k for k in range(len(waves) - 1) if waves[k + 1] < waves[k]), len(waves) - 1)
 
     def shares(self, total: int) -> tuple[Ceiling, ...]:
-        """Ways to share a total between the files; none where the demand of a file rules all of them out."""
+        """Ways to share a total between the files; none where the demand rules all of them out."""
         if self.scalar:
             return ({"sgpr": total},)
         ceilings: list[Ceiling] = []
@@ -108,17 +98,14 @@ class Table:
         return tuple(ceilings[:SPLITS])
 
     def waves(self, total: int) -> int:
-        most = self.problem.occupancy.max_waves
-        if self.scalar:
-            return min(scalar_waves(self.problem, total), most)
-        return vector_waves(total, self.problem.occupancy)
+        return self.problem.occupancy.max_waves - self.cost.lost_waves(total)
 
     def registers_for(self, banks: tuple[str, ...], ceiling: Ceiling) -> int:
         """Registers that a ceiling leaves to ranges that may be in these files."""
         return sum(min(ceiling.get(b, 0), self.room.top.get(b, 0)) for b in banks)
 
     def parts(self, item: Item) -> list[Item]:
-        """What an item is joined of; itself alone where it is single."""
+        """The ranges that an item is joined from, one item each."""
         return [self.singles[member] for member, _ in item.members]
 
     @cached_property

@@ -1,14 +1,14 @@
 """An episode as text under the tokenizer of a pretrained model, which keeps its tokens and their embeddings.
 
-A question is a line: its facts, an arrow, the answer. The words are those of ``vocabulary``, and each is encoded for
-itself, so that it has the same tokens wherever it stands::
+A question is a line: its facts, an arrow, the answer. The words are those of ``vocabulary``. Each is encoded on its
+own, so that it has the same tokens wherever it stands::
 
     allocate vgpr shared-file needs 50 of 512 8 113 wave-at grant1 placing order2 grant0 split0
     v4/2 ~8.1 valu>store +4.0 first 0 -> =first
     v4/2 ~3.1 mfma>mfma +4.0 hint 40 first 12 -> =hint
 
-An answer ends with its line, so that ``1`` is told from ``12``: the answers are the leaves of a trie of tokens
-(``Trie``), in which a model's scores are read (``decoding.choice``).
+An answer ends with its line, so that ``1`` differs from ``12``. The answers are the leaves of a trie of tokens
+(``Trie``); ``decoding.choice`` reads a model's scores in it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Trie:
     """A node of the tree of all answers.
 
     Attributes:
-        word: the answer that ends here, ``""`` for an inner node.
+        word: the answer that ends here; ``""`` for an inner node.
         children: the next nodes, by column of the scores.
     """
 
@@ -75,7 +75,7 @@ class Text:
     """Words under a tokenizer.
 
     Args:
-        encode: tokens of a text, none added before or behind it.
+        encode: gives the tokens of a text, without any added before or after it.
 
     Raises:
         InputError: the tokenizer cannot tell two answers apart.

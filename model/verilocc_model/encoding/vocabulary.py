@@ -1,14 +1,14 @@
-"""The domain's words. A model is trained for one ``VOCABULARY_VERSION`` of words and questions; its file says which.
+"""The domain's words. A model is trained for one ``VOCABULARY_VERSION`` of words and questions; its card says which.
 
-Words are short texts, so that a sequence can be read, and be given to a model with a tokenizer of its own:
+Words are short texts, so that people can read a sequence, and a model with its own tokenizer can take it:
 
-* ``v``, ``a``, ``s`` … with a width and an alignment: the shape of what is placed, ``v4/2``;
-* ``~6.1``: how long it lives (power of two of instructions) and the deepest loop it is used in;
-* ``mfma>store``: family of its first definition and of its last use;
+* ``v``, ``a``, ``s`` … with a width and an alignment: an item's shape, ``v4/2``;
+* ``~6.1``: how long it lives (power of two of instructions) and the deepest loop in which it is used;
+* ``mfma>store``: the families of its first definition and its last use;
 * ``+3.1``: registers to spare while it lives (power of two), and whether copies were joined in it;
-* ``meets``, ``chain``: before the place that meets more than the plain one, and before what is joined to be a chain;
-* ``12``, ``a12``, ``12h``, ``x0``: register numbers within their file: of the file the shape names first, AGPRs, high
-  halves, special registers;
+* ``meets``, ``chain``: comes before the place that meets more than the plain one, and before the facts of a chain;
+* ``12``, ``a12``, ``12h``, ``x0``: register numbers within a file: the first file of the shape, AGPRs, high halves,
+  special registers;
 * decisions: ``join``/``apart``, ``order0``, ``grant3``, ``split1``, ``=hint``, ``=first``, ``=meets``, ``=top``,
   ``=tight``, or a register number.
 """
@@ -44,13 +44,13 @@ PAD, BEGIN = "<pad>", "<begin>"
 HINT, FIRST, MEETS, TOP, TIGHT = "=hint", "=first", "=meets", "=top", "=tight"
 POINTERS = (HINT, FIRST, MEETS, TOP, TIGHT)
 MEETS_AT = "meets"
-"""The fact that names the place which ``=meets`` points to."""
+"""The fact that comes before the place that ``=meets`` points to."""
 JOIN, APART = "join", "apart"
 CHAIN = "chain"
-"""Of what could be joined: a matrix operation goes on from another's result, rather than a copy vanishing."""
+"""The fact that a pair is a chain, where a matrix operation continues another's result, and not a copy."""
 NONE, ENDLESS = "none", "all"
 ALONE = "alone"
-"""A window's second word where nothing looks ahead: the answers must do without help."""
+"""A window's second word where nothing looks ahead."""
 
 
 class Words(NamedTuple):

@@ -1,4 +1,4 @@
-"""What copies and the machine's preferences ask of an item's place, given the places of others."""
+"""The places that copies and the machine's preferences want for an item, given the places of others."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from verilocc_mlir.allocators.items import Item
 
 
 class Rule(NamedTuple):
-    """An item starts at ``place``; with a ``modulus`` anywhere but there, modulo it."""
+    """An item starts at ``place``; with a ``modulus``, it starts anywhere but at ``place`` modulo ``modulus``."""
 
     place: int
     modulus: int
 
     def holds(self, start: int) -> bool:
-        """Whether it does."""
+        """Whether an item at ``start`` keeps the rule."""
         apart = start - self.place
         return apart % self.modulus != 0 if self.modulus else apart == 0
 
 
 class Demands:
-    """What is asked of the start of one item.
+    """What copies and preferences want of the start of one item.
 
     Args:
         places: starts at which copies vanish, with the weight of those copies.
-        groups: rules that count together, each group with its weight.
+        groups: rules that count only together, each group with its weight.
     """
 
     def __init__(self, places: Mapping[int, float], groups: Sequence[tuple[Sequence[Rule], float]]) -> None:
@@ -35,13 +35,12 @@ class Demands:
         self._groups = groups
 
     def unmet(self, start: int) -> float:
-        """Weight of what is not met at ``start``."""
+        """The weight that is not met at ``start``."""
         weight_unmet = self._copies - self._places.get(start, 0.0)
         return weight_unmet + sum(weight for rules, weight in self._groups if not all(r.holds(start) for r in rules))
 
     def better(self, than: int, candidates: Iterable[int], fits: Callable[[int], bool]) -> int:
-        """The first of ``candidates`` with the least unmet of those that fit; -1 where that is no less than at
-        ``than``."""
+        """The first fitting candidate with the least unmet weight; -1 if that is not less than at ``than``."""
         best, least = -1, self.unmet(than)
         for start in candidates:
             if not least:
@@ -53,10 +52,10 @@ class Demands:
 
 
 class Wishes:
-    """By range, the copies and preferences that it takes part in; weights as in ``CostModel``.
+    """The copies and preferences of each range; weights as in ``CostModel``.
 
     Args:
-        count: ranges of the problem.
+        count: number of ranges.
     """
 
     def __init__(self, count: int, cost: CostModel) -> None:
@@ -77,14 +76,14 @@ class Wishes:
                 self._preferring[member].append(number)
 
     def of(self, item: Item, starts: Sequence[int]) -> Demands:
-        """What is asked of ``item`` by what has a place.
+        """What the ranges that have a place want of ``item``'s start.
 
-        A preference that is lost already asks for nothing; of one that is not, all relations count that are decided
-        with the item, so that it stays within reach.
+        A preference that is already lost wants nothing. Of any other, all relations count that the item's place
+        decides, so that the preference can still be met.
 
         Args:
-            item: has no place yet.
-            starts: each range's start, -1 where it has none yet.
+            item: an item without a place.
+            starts: each range's start; -1 where it has none yet.
         """
         offsets = dict(item.members)
         places: dict[int, float] = {}
@@ -107,7 +106,7 @@ class Wishes:
 
 
 def _rules(relations: Iterable[CellRelation], offsets: Mapping[int, int], starts: Sequence[int]) -> list[Rule]:
-    """What relations say of an item's start; nothing if one of them does not hold whatever that is."""
+    """Relations as rules of an item's start; no rules if one relation cannot hold any more."""
     rules: list[Rule] = []
     for relation in relations:
         a, b, distance, modulus = relation

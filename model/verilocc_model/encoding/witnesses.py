@@ -1,4 +1,4 @@
-"""Complete assignments found without a model, by first fit and repair: the *witnesses*; and how one of them yields."""
+"""*Witnesses*: complete assignments found without a model, by first fit and repair; and how a witness makes way."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from verilocc_model.encoding.joining import Joining
 from verilocc_model.encoding.table import Table
 
 STRATEGIES = (
-    Strategy("program order", by_start, coalesced=True),
-    Strategy("largest first", by_area, coalesced=True),
-    Strategy("widest first", by_width, coalesced=True),
+    Strategy(by_start, coalesced=True),
+    Strategy(by_area, coalesced=True),
+    Strategy(by_width, coalesced=True),
 )
-"""What ``order0`` … mean."""
+"""The orders ``order0``, ``order1`` …"""
 
 REPAIR_STEPS = 400
 DISPLACED = 24
-"""Items that one answer may displace from the witness."""
+"""Most items that one answer may displace from the witness."""
 
 
 @dataclass
 class Prospects:
-    """What is known of each order of placing, before a plan is made; it depends on which copies are joined.
+    """What is known of each order of placing before a plan is made. It depends on which copies are joined.
 
     Attributes:
-        plain: the fewest registers, as an index of the grants, with which first fit goes through; -1: none.
+        plain: the smallest grant, as an index, with which first fit goes through; -1: none.
         repaired: the draft's grant, with repair; -1: none.
-        order: the order whose witness is cheapest, None: not looked for yet, -1: none has one.
+        order: the order whose witness is cheapest; None: not known yet; -1: no order has a witness.
     """
 
     plain: dict[int, int] = field(default_factory=dict)
@@ -39,18 +39,18 @@ class Prospects:
     order: int | None = None
 
     def forget(self) -> None:
-        """Other copies are joined."""
+        """Drop everything: other copies are joined now."""
         self.plain.clear()
         self.repaired.clear()
         self.order = None
 
 
 class Witnesses:
-    """Witnesses for plans, each looked for once. Orders, grants and shares are numbers, as their words say.
+    """Witnesses for plans, each searched for once. Orders, grants and shares are the numbers in their words.
 
     Args:
-        joining: what is placed as one.
-        prospects: where to keep what is known of the orders.
+        joining: says which ranges are placed as one.
+        prospects: keeps the results about orders.
     """
 
     def __init__(self, table: Table, joining: Joining, prospects: Prospects) -> None:
@@ -61,13 +61,13 @@ class Witnesses:
         self._failed: set[tuple[int, int, int, int]] = set()
 
     def forget(self) -> None:
-        """Other copies are joined."""
+        """Drop everything: other copies are joined now."""
         self._witnesses.clear()
         self._failed.clear()
         self._prospects.forget()
 
     def of(self, order: int, grant: int, share: int, steps: int = REPAIR_STEPS) -> Placement | None:
-        """The witness for a plan, None where none is found with ``steps`` of repair."""
+        """The witness for a plan; None where none is found with ``steps`` of repair."""
         key = (order, grant, share)
         witness = self._witnesses.get(key)
         if witness is not None:
@@ -90,11 +90,11 @@ class Witnesses:
         return any(self.of(order, grant, k, steps) is not None for k in range(len(shares)))
 
     def plain(self, order: int) -> int:
-        """The fewest registers, as an index of the grants, with which first fit in an order goes through; -1: none."""
+        """The smallest grant, as an index, with which first fit in an order goes through; -1: none."""
         index = self._prospects.plain.get(order)
         if index is None:
             low, high, last = 0, 0, len(self._table.grants) - 1
-            # It is near the least that could do, as a rule: steps that double, then halves.
+            # It is usually near the lower bound: double the steps first, then bisect.
             while not self.reached(order, high, steps=0):
                 low = high + 1
                 if low > last:
@@ -110,8 +110,9 @@ class Witnesses:
         return index
 
     def repaired(self, order: int) -> int:
-        """The fewest registers, in steps of a wave, for which there is a witness; fewer granules without repair, as
-        long as no more copies are left."""
+        """The smallest grant at a step of ``Table.steps`` that has a witness. If first fit alone goes through with
+        less,
+        a smaller grant that leaves no more copies."""
         index = self._prospects.repaired.get(order)
         if index is None:
             level = next((k for k in self._table.steps if self.reached(order, k)), -1)
@@ -123,7 +124,7 @@ class Witnesses:
         return index
 
     def _without_copies(self, order: int, grant: int) -> int:
-        """The fewest registers from ``grant`` on for which no more copies are left than for all that cost no wave."""
+        """The smallest grant from ``grant`` on that leaves no more copies than the largest one in as many waves."""
         ample = next(k for k in self._table.steps if k >= grant)
         goal = self._copies(order, ample)
         low, high = grant, ample
@@ -136,22 +137,22 @@ class Witnesses:
         return low
 
     def _copies(self, order: int, grant: int) -> float:
-        """The least that a witness for a grant leaves."""
+        """The lowest cost in copies of the witnesses for a grant."""
         return min((cost.saves_and_copies for cost, _ in self._costs(order, grant)), default=math.inf)
 
     def _costs(self, order: int, grant: int, steps: int = REPAIR_STEPS) -> Iterator[tuple[Cost, int]]:
-        """What the witnesses for a grant cost, each with its share."""
+        """The costs of the witnesses for a grant, each with its share."""
         for share in range(len(self._table.shares(self._table.grants[grant]))):
             witness = self.of(order, grant, share, steps)
             if witness is not None:
                 yield self._table.cost.of(witness.starts), share
 
     def best_share(self, order: int, grant: int, steps: int = REPAIR_STEPS) -> int:
-        """The share whose witness is cheapest; -1: none has one."""
+        """The share whose witness is cheapest; -1: no share has one."""
         return min(self._costs(order, grant, steps), default=(None, -1))[1]
 
     def best_order(self) -> int:
-        """The order whose witness is cheapest; -1: none has one."""
+        """The order whose witness is cheapest; -1: no order has one."""
         if self._prospects.order is None:
             best: tuple[Cost, int] | None = None
             for order in range(len(STRATEGIES)):
@@ -166,11 +167,11 @@ class Witnesses:
 
 
 def make_way(witness: Placement, item: Item, start: int, table: Table) -> tuple[list[Item], list[Item]] | None:
-    """Put an item at ``start`` in a witness, and what stands in its way elsewhere.
+    """Put an item at ``start`` in a witness, and the items in its way elsewhere.
 
     Returns:
-        The items displaced, and those put in their stead: the same, or parts of them. None, and nothing moved, where
-        they find no other places.
+        The items displaced, and the items that were placed for them: the same, or their parts. None if they find no
+        other places; then nothing has moved.
     """
     packing = witness.packing
     origin = witness.lift(item)
@@ -194,7 +195,7 @@ def make_way(witness: Placement, item: Item, start: int, table: Table) -> tuple[
 
 
 def _settle(witness: Placement, item: Item, placed: list[Item], table: Table) -> bool:
-    """Put a displaced item, or each of its parts, where there is room; what was put is added to ``placed``."""
+    """Put a displaced item, or each of its parts, where there is room, and add it to ``placed``."""
     if witness.place(item, witness.candidates(item)):
         placed.append(item)
         return True

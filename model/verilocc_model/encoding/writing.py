@@ -1,8 +1,7 @@
-"""How the words of an episode are written as tokens: the seam between the domain's vocabulary and other tokenizers.
+"""How the words of an episode are written as tokens, with the domain's vocabulary or with other tokenizers.
 
-Questions, facts, answers and mask are the same for all. A model's directory says which writing it was trained with
-(``card``): ``words``, a token of its own for each word, or ``text`` (``encoding.text``), the tokens of a pretrained
-model's tokenizer.
+Questions, facts, answers and mask are the same for all writings. A model's card says which writing it was trained with:
+``words``, one token for each word, or ``text`` (``encoding.text``), the tokens of a pretrained model's tokenizer.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Writing(Protocol):
 
     @property
     def kind(self) -> str:
-        """Of ``WRITINGS``."""
+        """One of ``WRITINGS``."""
         ...
 
     @property
@@ -35,28 +34,28 @@ class Writing(Protocol):
 
     @property
     def longest(self) -> int:
-        """Tokens of an answer at most."""
+        """Most tokens of an answer."""
         ...
 
     @property
     def columns(self) -> slice | list[int]:
-        """Tokens that occur in answers: the columns of what a model scores, in this order."""
+        """The tokens that occur in answers: the columns of a model's scores, in this order."""
         ...
 
     def header(self, words: Iterable[str]) -> list[int]:
-        """What a window begins with."""
+        """The tokens that a window begins with."""
         ...
 
     def facts(self, words: Sequence[str]) -> list[int]:
-        """What comes before an answer."""
+        """The tokens before an answer."""
         ...
 
     def answer(self, word: str) -> tuple[int, ...]:
-        """An answer; KeyError where the word answers nothing."""
+        """The tokens of an answer; KeyError where the word is no answer."""
         ...
 
     def planned(self, tokens: Sequence[int], answers: Sequence[int]) -> frozenset[int]:
-        """Those of the positions ``answers`` that belong to answers of the planning stage."""
+        """The positions among ``answers`` that belong to answers of the planning stage."""
         ...
 
 
@@ -66,7 +65,7 @@ def is_plan(word: str) -> bool:
 
 
 class Domain:
-    """A token for each word of the vocabulary."""
+    """The writing with one token for each word of the vocabulary."""
 
     kind = WORDS
     key = str(VOCABULARY_VERSION)

@@ -1,1 +1,1 @@
-"""How often a first answer is proved, what it costs, and against whom."""
+"""How often a first answer is proved, and what it costs compared with other allocators."""

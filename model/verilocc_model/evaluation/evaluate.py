@@ -1,12 +1,14 @@
 """``verilocc eval``: the model and the trivial policies on the same problems, under the same mask, every answer proved.
 
-Policies: ``model``; ``draft``, the episode's own answers, which need no model, and ``meets``, the same with every place
-that meets more; ``first-fit`` and ``random``, under the same mask. Modes: ``masked`` (mask and look-ahead),
-``mask-only`` (no look-ahead, so there are dead ends), ``unmasked`` (no legality check: whatever word the model ranks
-first is taken; the prompt says that nothing looks ahead, and not what a search found). An answer *passes* if
-``smt_verifier`` proves it; nothing is repaired and no other allocator takes over.
-``exact`` is the exact allocator, told to lose the fewest waves; its answer counts where it proved that none is cheaper
-in waves, and none in copies in as many. ``improved`` is the deterministic allocator followed by local moves.
+Policies: ``model``; ``draft``, the episode's own answers, which need no model; ``meets``, the draft with every place
+that meets more; ``first-fit`` and ``random``, under the same mask; ``exact``, the exact allocator, which loses the
+fewest waves; ``improved``, the deterministic allocator followed by local moves. An answer of ``exact`` counts only if
+it is proved that no other loses fewer waves, and none in as many waves leaves fewer copies.
+
+Modes: ``masked`` (mask and look-ahead), ``mask-only`` (no look-ahead, so there are dead ends), ``unmasked`` (no
+legality check: the word that the model ranks first is taken; the prompt says that nothing looks ahead, and does not
+state the results of searches). An answer *passes* if ``smt_verifier`` proves it; nothing is repaired and no other
+allocator takes over.
 """
 
 from __future__ import annotations
@@ -57,12 +59,13 @@ class EvalConfig:
         modes: of ``MODES``.
         policies: of ``POLICIES`` and ``ALGORITHMS``.
         samples: further, sampled answers of the model in each mode, for pass@k and the best of n.
-        feedback: each unmasked answer of the model that is refuted is followed by two second attempts: the best-ranked
-            answer of one that is told why and keeps what need not move, and a sample of one that is told nothing.
-        temperature: of the samples.
-        seed: of samples and of the random policy.
+        feedback: make two second attempts after each unmasked answer of the model that is refuted. The first attempt is
+            told what was refuted, keeps what need not move, and takes the best-ranked answer. The second is told
+            nothing and samples.
+        temperature: temperature of the samples.
+        seed: seed of the samples and of the random policy.
         seconds: wall time for one answer.
-        exact_seconds: wall time of the exact allocator for one.
+        exact_seconds: wall time for one answer of the exact allocator.
     """
 
     modes: tuple[str, ...] = MODES
@@ -77,12 +80,15 @@ class EvalConfig:
 
 @dataclass(frozen=True)
 class Row:
-    """One answer to one problem; ``sample`` is -1 for the answer that is not sampled.
+    """One answer to one problem.
 
-    ``attempt``: ``FIRST``; or a second one after the answer of the same ``sample`` was refuted, ``TOLD`` what was or
-    ``BLIND``. ``price``, ``deterministic`` and ``greedy`` (the
-    other allocators') are None without an answer. ``decode_seconds`` is CPU time of building tables and decoding,
-    ``wall_seconds`` wall time of that and of the proof.
+    Attributes:
+        sample: -1 for the answer that is not sampled.
+        attempt: ``FIRST``; or a second attempt after the answer of the same ``sample`` was refuted, ``TOLD`` what was
+            refuted, or ``BLIND``.
+        price, deterministic, greedy: the prices of this answer and of the other allocators' answers; None without one.
+        decode_seconds: CPU time of building tables and decoding.
+        wall_seconds: wall time of building tables, decoding and the proof.
     """
 
     name: str
@@ -117,7 +123,7 @@ def evaluate(problems: Iterable[Labelled], model: Callable[[str], Scorer] | None
     """Rows for each problem, as they are measured.
 
     Args:
-        problems: what is asked; their labels are not looked at.
+        problems: the problems; their labels are not used.
         model: the scorer for a target; None leaves the model out.
     """
     for problem in problems:
@@ -143,7 +149,7 @@ def _of_problem(labelled: Labelled, model: Callable[[str], Scorer] | None, confi
 
 
 def _rivals(labelled: Labelled) -> tuple[Price | None, Price | None]:
-    """What the deterministic allocator's answer costs, and LLVM's greedy one's."""
+    """The prices of the deterministic allocator's answer and of LLVM's greedy one."""
     form = canonical(labelled.problem)
     table = Table(form.problem)
     deterministic: Price | None = None
@@ -173,7 +179,7 @@ def _answered(
     refuted: tuple[Refutation, ...],
     config: EvalConfig,
 ) -> tuple[Row, tuple[Refutation, ...]]:
-    # A prompt that says what was refuted is another one; the same one again gets another answer only if that is drawn.
+    # A prompt that says what was refuted differs from the first. The same prompt gives another answer only if sampled.
     best_ranked = attempt == TOLD or (attempt == FIRST and sample < 0)
     temperature = 0.0 if best_ranked else config.temperature
     seed = config.seed * 1000 + sample + (_AGAIN_SEED if attempt != FIRST else 0)
@@ -221,7 +227,7 @@ def _answered(
 
 
 def _asked_about(problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> tuple[Remainder, Canonical, Table]:
-    """What must move, if it finds places around the rest; else the whole problem."""
+    """The part that must move, if the rest leaves room for it; else the whole problem."""
     *smaller, everything = remainders(problem, refuted)
     for part in smaller:
         form = canonical(part.problem)
@@ -263,7 +269,7 @@ def _by_algorithm(
 
 
 def _exactly(problem: AllocationProblem, config: EvalConfig) -> tuple[Proposal, str]:
-    """The exact allocator's answer; ``open`` where it is not proved that nothing is cheaper."""
+    """The exact allocator's answer; with ``open`` where it is not proved that nothing is cheaper."""
     result = ExactAllocator(config.exact_seconds, order="waves").solve(problem)
     table = Table(canonical(problem).problem)
     fewest_waves_lost = table.waves(result.registers) >= table.waves(result.registers_bound)
@@ -271,7 +277,7 @@ def _exactly(problem: AllocationProblem, config: EvalConfig) -> tuple[Proposal, 
 
 
 def _improved(problem: AllocationProblem, config: EvalConfig) -> tuple[Proposal, str]:
-    """The deterministic allocator's answer after local moves, as many as ``-O=best`` makes."""
+    """The deterministic allocator's answer after as many local moves as ``-O=best`` makes."""
     return improving(config.seconds).allocate(problem), ""
 
 
@@ -282,16 +288,16 @@ def _drafted(episode: Episode, meets: bool) -> Decoded:
 
 
 def pass_at(k: int, right: int, samples: int) -> float:
-    """Chance that one of ``k`` samples passes, from ``right`` of ``samples`` (Chen et al. 2021, unbiased)."""
+    """Chance that one of ``k`` samples passes, where ``right`` of ``samples`` did (Chen et al. 2021, unbiased)."""
     if samples - right < k:
         return 1.0
     return 1.0 - math.prod((samples - right - i) / (samples - i) for i in range(k))
 
 
 def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """For each cell (target, family, source) and each policy and mode: shares of problems, as fractions.
+    """Shares of problems, for each cell (target, family, source), policy and mode.
 
-    Problems whose peak pressure exceeds the file are counted apart (``do_not_fit``): no assignment exists for them.
+    Problems whose peak pressure exceeds the file are counted separately (``do_not_fit``): they have no assignment.
     """
     entries: list[dict[str, Any]] = []
     keys = sorted({(r.target, r.family, r.source, r.policy, r.mode) for r in rows})
@@ -317,7 +323,7 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _against(name: str, pairs: Iterable[tuple[Price | None, Price | None]]) -> dict[str, Any]:
-    """Shares of the problems that both have an answer to."""
+    """Shares of the problems to which both have an answer."""
     both = [(price, rival_price) for price, rival_price in pairs if price is not None and rival_price is not None]
     return {
         f"compared_to_{name}": len(both),
@@ -327,7 +333,7 @@ def _against(name: str, pairs: Iterable[tuple[Price | None, Price | None]]) -> d
 
 
 def _sampled(rows: list[Row], fitting: set[str]) -> dict[str, Any]:
-    """pass@k of the samples, the best of all answers against the others', and second attempts, told and blind."""
+    """pass@k of the samples, the best of all answers against the other allocators', and second attempts."""
     result: dict[str, Any] = {}
     told_rows = [r for r in rows if r.attempt == TOLD]
     if told_rows:
@@ -383,7 +389,7 @@ def better_than(rows: Sequence[Row], rival: str, mode: str = "masked") -> list[d
 
 
 def report(rows: Sequence[Row], config: EvalConfig, about: dict[str, Any]) -> dict[str, Any]:
-    """All that is kept of a run; ``rows`` have their values in the order of ``columns``."""
+    """The report of a run; ``rows`` have their values in the order of ``columns``."""
     return {
         **about,
         "config": asdict(config),
@@ -397,7 +403,7 @@ def report(rows: Sequence[Row], config: EvalConfig, about: dict[str, Any]) -> di
 
 
 def written(summed: dict[str, Any]) -> str:
-    """A report as JSON, an answer a line."""
+    """A report as JSON, one answer a line."""
     head = {k: v for k, v in summed.items() if k != "rows"}
     rows = ",\n".join(json.dumps(row) for row in summed["rows"])
     return f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'

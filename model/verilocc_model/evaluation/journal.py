@@ -1,4 +1,4 @@
-"""Rows as they are measured, so that an evaluation that was interrupted goes on."""
+"""Rows as they are measured, so that an interrupted evaluation can be continued."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from verilocc_model.price import Price
 
 
 class EvaluationJournal:
-    """A file of lines: what is measured with what, then the rows of each problem.
+    """A file of lines: first model and configuration, then the rows of each problem.
 
     Args:
-        path: made if it is not there.
-        about: model, configuration; a journal of others is not gone on with.
+        path: made if it does not exist.
+        about: model and configuration.
 
     Raises:
-        InputError: it is one of others.
+        InputError: the file is of another model or configuration.
     """
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
@@ -40,14 +40,14 @@ class EvaluationJournal:
                 where=str(path),
                 hint="remove it, or choose another --out",
             )
-        # A line that was cut off does not count.
+        # A last line that was cut off is removed.
         path.write_text("".join(f"{line}\n" for line in lines))
         for line in lines[1:]:
             data = json.loads(line)
             self._rows[data["key"]] = [_row(row) for row in data["rows"]]
 
     def rows_of(self, key: str) -> list[Row] | None:
-        """What was measured on a problem, None where nothing was."""
+        """The rows of a problem; None where it was not measured."""
         return self._rows.get(key)
 
     def add(self, key: str, rows: Sequence[Row]) -> None:
@@ -55,7 +55,7 @@ class EvaluationJournal:
             stream.write(json.dumps({"key": key, "rows": [asdict(row) for row in rows]}) + "\n")
 
     def end(self) -> None:
-        """Everything is measured: the file is removed."""
+        """Remove the file, because everything is measured."""
         self._path.unlink()
 
 

@@ -19,7 +19,7 @@ ADAPTATION = TrainConfig(
     batch_tokens=2048, learning_rate=5e-4, warmup=20, tokens=1_500_000, minutes=30.0, hold_out=0.1, advice_rate=0.1,
     threads=0,
 )  # fmt: skip
-"""What ``adapt`` trains with unless it is told otherwise; half an hour at most."""
+"""The default configuration of ``adapt``; it trains for half an hour at most."""
 
 
 def adapt(
@@ -37,9 +37,9 @@ def adapt(
     Args:
         target: the GPU; only problems for it are trained on.
         base: a model, with or without adapters for other families.
-        out: the run (``out/FAMILY``, which can be resumed) and the model (``out/model``).
-        config: of the run; its targets are replaced.
-        kernels: train on this many kernels at most, 0: on all.
+        out: directory of the run (``out/FAMILY``, which can be resumed) and of the model (``out/model``).
+        config: configuration of the run; its targets are replaced.
+        kernels: most kernels to train on; 0: all.
 
     Returns:
         The directory of the model.
@@ -50,7 +50,7 @@ def adapt(
     known_target(target)
     family = family_of(target)
     run = out / family
-    # Out of time is no failure here: what half an hour gives is the result.
+    # Running out of time is no failure here.
     train_adapter(
         base, directories, replace(config, targets=(target,), decay_minutes=config.minutes), run, say, kernels=kernels
     )
@@ -58,7 +58,7 @@ def adapt(
     shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(base, partial)
     if not (partial / CARD).exists():
-        # A pretrained model that is not of ours: what it is called and how it writes is said here.
+        # A pretrained model of others has no card, so it gets one.
         write_whole(partial / CARD, json.dumps({**read_card(base), "window": config.window}, indent=1).encode())
     shutil.rmtree(partial / ADAPTERS / family, ignore_errors=True)
     shutil.copytree(run / "model", partial / ADAPTERS / family)

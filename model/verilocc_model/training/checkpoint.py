@@ -1,4 +1,4 @@
-"""Checkpoints that a run, this one or a later one, goes on from."""
+"""Checkpoints from which a run can be continued."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Progress:
 
 
 def save(directory: Path, model: Any, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
-    """Write a checkpoint beside the last one, then put it in its place: one of the two is always whole."""
+    """Write a checkpoint beside the last one, then replace that, so that one of the two is always complete."""
     partial = directory / "checkpoint.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -41,7 +41,7 @@ def save(directory: Path, model: Any, optimizer: torch.optim.Optimizer, progress
 
 
 def find(directory: Path) -> Path | None:
-    """The checkpoint to go on from, None where there is none."""
+    """The checkpoint to continue from; None where there is none."""
     for name in ("checkpoint", "checkpoint.old"):
         if (directory / name / "progress.json").exists():
             return directory / name
@@ -49,10 +49,10 @@ def find(directory: Path) -> Path | None:
 
 
 def read_progress(checkpoint: Path) -> Progress:
-    """How far it was.
+    """The progress at a checkpoint.
 
     Raises:
-        InputError: the file is not one of ours.
+        InputError: the directory is no checkpoint.
     """
     try:
         return Progress(**json.loads((checkpoint / "progress.json").read_text()))

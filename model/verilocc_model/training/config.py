@@ -1,4 +1,4 @@
-"""What a training run is asked for; a JSON file with these fields, all of which have defaults."""
+"""The settings of a training run: a JSON file with these fields, all of which have defaults."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ class TrainConfig:
     """A training run.
 
     Attributes:
-        start: directory of a causal language model of transformers (Qwen2, Llama …) to begin with; its embeddings are
-            replaced by new ones for the domain's words unless ``encoding`` is ``text``. Then the shape below is not
-            looked at.
-        init: directory of a model of ours to go on from, its words included: another stage of its training.
-        encoding: ``words``, a token for each word of the domain; ``text``: the words as text under the tokenizer of
-            ``start``, whose embeddings stay. An adapter has its base's.
+        start: directory of a causal language model of transformers (Qwen2, Llama …) to begin with. Unless ``encoding``
+            is ``text``, its embeddings are replaced by new ones for the domain's words. The shape below is not used.
+        init: directory of a model of this project to continue with, its words included: another stage of its training.
+        encoding: ``words``: a token for each word of the domain; ``text``: the words as text under the tokenizer of
+            ``start``, whose embeddings stay. An adapter has its base's encoding.
         hidden, layers, heads, kv_heads, inner: shape of the Llama model; 256, 6, 4, 4, 704 make 5.4 million parameters.
-        window: tokens of a training sequence at most.
+        window: most tokens of a training sequence.
         batch_tokens: tokens of a step, padding included.
-        learning_rate: peak; warmed up over ``warmup`` steps, then decayed with a cosine to a tenth at ``tokens``.
-        decay_minutes: the learning rate has come down after so many minutes of training too, 0: by tokens alone.
+        learning_rate: its peak; it is warmed up over ``warmup`` steps, then decays with a cosine to a tenth at
+            ``tokens``.
+        decay_minutes: the learning rate also reaches a tenth after so many minutes of training; 0: by tokens alone.
         tokens: tokens to train on in all.
-        minutes: wall time of this run at most, 0: no limit. The run can be resumed.
-        planning_weight: weight of an answer that plans, against one that joins or places: a function has three.
-        planning_repeats: how often a pass shows the plans apart from what follows them.
-        preference_beta: how far a preference may move the model from the one it began with, the less the larger (beta
-            of DPO, Rafailov et al. 2023).
-        advice_rate: part of the examples that are shown with made-up refutations.
-        hold_out: part of the kernels kept for validation, where the data do not say it themselves.
-        checkpoint_minutes: between checkpoints.
-        seed: of weights, order and advice.
-        threads: of torch; 0: torch's choice.
-        bf16: matrix products in bfloat16.
-        rank, alpha, dropout: of a LoRA adapter.
+        minutes: most wall time of this run; 0: no limit. The run can be resumed.
+        planning_weight: weight of a planning answer; one that joins or places has weight 1. A function has three
+            planning answers.
+        planning_repeats: how often a pass shows the plans without what follows them.
+        preference_beta: beta of DPO (Rafailov et al. 2023); the larger it is, the less a preference may move the model
+            from the one it began with.
+        advice_rate: part of the examples with made-up refutations.
+        hold_out: part of the kernels kept for validation, if the data do not say which ones are.
+        checkpoint_minutes: time between checkpoints.
+        seed: seed of weights, order and advice.
+        threads: threads of torch; 0: torch's choice.
+        bf16: compute matrix products in bfloat16.
+        rank, alpha, dropout: settings of a LoRA adapter.
         targets: train on problems of these GPUs only; none: all but the one that is held out.
     """
 
@@ -83,7 +84,7 @@ def load_config(path: Path | None, overrides: dict[str, Any] | None = None) -> T
     """The configuration in a file, with ``overrides``.
 
     Raises:
-        InputError: the file cannot be read, or says what there is not.
+        InputError: the file cannot be read, or has unknown settings or values.
     """
     data: dict[str, Any] = {}
     if path is not None:

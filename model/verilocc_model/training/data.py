@@ -1,4 +1,4 @@
-"""Labelled problems as windows of tokens, as batches."""
+"""Labelled problems as windows of tokens, and windows as batches."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ from verilocc_model.repair import remainders
 from verilocc_model.training.entries import Entry, Labelled
 
 EXAMPLES_VERSION = 7
-"""Of what is made of an entry; what an earlier version left in a cache is not looked at."""
-
+"""Version of the windows made from an entry. Windows of other versions in a cache are not used."""
 
 SHOWN = 4
-"""Of the windows of an answer without look-ahead that only place, one in so many is trained on."""
+"""One in so many windows of an answer without look-ahead is trained on, of those that only place."""
 
 
 def encoded(
     entry: Entry, window: int, cache: Path | None, advice_rate: float = 0.0, writing: Writing | None = None
 ) -> list[Window]:
-    """The windows of a labelled problem; kept in ``cache``, from where they are read the next time."""
+    """The windows of a labelled problem, read from ``cache`` if they are there."""
     writing = writing or domain()
     cached: Path | None = None
     if cache is not None:
@@ -44,7 +43,7 @@ def encoded(
     labelled = entry.read()
     windows: list[Window] = []
     if labelled.registers:
-        # Few of the examples show made-up refutations: the same ones in every run.
+        # A few examples show made-up refutations, the same examples in every run.
         generator = random.Random(entry.key)
         advice = made_up(labelled, generator) if generator.random() < advice_rate else None
         windows += windows_of(labelled.problem, labelled.registers, limit=window, advice=advice, writing=writing)
@@ -59,7 +58,7 @@ def encoded(
 
 
 def _alone(labelled: Labelled, window: int, writing: Writing) -> list[Window]:
-    """How the problem is answered without look-ahead; where proposals were refuted, how it is after each of them."""
+    """Windows of answers without look-ahead; if proposals were refuted, of the answers after each refutation."""
     if not labelled.refuted:
         return _some(sure_windows(Table(canonical(labelled.problem).problem), limit=window, writing=writing))
     windows: list[Window] = []
@@ -77,7 +76,7 @@ def _preferred(labelled: Labelled, window: int, writing: Writing) -> list[Window
     """A window for each preference.
 
     Raises:
-        InputError: the model reads text: an answer then is several tokens.
+        InputError: the model reads text, where an answer is several tokens.
     """
     if writing.kind != WORDS:
         raise InputError("preferences are trained with words, not with text", where=labelled.name)
@@ -86,15 +85,15 @@ def _preferred(labelled: Labelled, window: int, writing: Writing) -> list[Window
 
 
 def _some(windows: list[Window]) -> list[Window]:
-    """What plans, and a part of what follows, which is easy."""
+    """The windows that plan, and a part of the others, which are easy."""
     return windows[:2] + windows[2::SHOWN]
 
 
 def made_up(labelled: Labelled, generator: random.Random, share: float = 0.1) -> dict[int, Advice]:
-    """Refutations such as an earlier attempt could have met: for some ranges, a register that another one has there.
+    """Refutations that an earlier attempt could have met: for some ranges, the register of another range.
 
-    The assignment stays the answer, so a model learns to keep away from what was refuted; for half of the ranges the
-    register it has is among the free ones.
+    The assignment stays the answer, so a model learns to avoid refuted registers. For half of these ranges, their own
+    register is stated as free.
     """
     form = canonical(labelled.problem)
     table = Table(form.problem)
@@ -113,10 +112,10 @@ def made_up(labelled: Labelled, generator: random.Random, share: float = 0.1) ->
 
 @dataclass(frozen=True)
 class Batch:
-    """Arrays of shape (windows, length): tokens, and the weight of each token as an answer (0: not one).
+    """Arrays of shape (windows, length): tokens, and the weight of each token as an answer (0: it is none).
 
-    ``rejected``: for each window the token that its answer is to be preferred to, -1: none. ``size``: tokens, padding
-    not counted.
+    ``rejected``: for each window, the token that its answer is preferred to; -1: none. ``size``: tokens without
+    padding.
     """
 
     tokens: NDArray[np.int64]
@@ -132,7 +131,7 @@ def batches(
     generator = random.Random(seed)
     order = list(range(len(windows)))
     generator.shuffle(order)
-    # Alike in length within stretches that are random, so that little is padded.
+    # Random stretches are sorted by length, so that there is little padding.
     stretch = 512
     groups: list[list[int]] = []
     for at in range(0, len(order), stretch):
@@ -150,11 +149,11 @@ def batches(
 
 
 def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing | None = None) -> list[Window]:
-    """The windows that plan, each cut off behind its plan, several times.
+    """The windows that plan, each cut off after its plan, several times.
 
-    A function has three answers that plan and hundreds that place, and the few decide more: shown apart, they can be
-    learned often at little cost. Where nothing looks ahead the right grant is one that the facts name, whichever it is:
-    after the first time such windows are shown with other grants, in the same order of size.
+    A function has three answers that plan and hundreds that place, and the three decide more. Shown separately, they
+    can be learned often at little cost. Where nothing looks ahead, the right grant is always one that the facts name.
+    So after the first time such windows are shown with other grants, in the same order of size.
     """
     writing = writing or domain()
     planning: list[Window] = []
@@ -165,7 +164,7 @@ def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing |
         if last >= 0:
             planning.append(Window(window.tokens[: last + 1], tuple(a for a in window.answers if a <= last)))
     if writing.kind != WORDS:
-        # Words of text have no token of their own to put another in the place of.
+        # In text, a grant is no single token that could be replaced.
         return planning * repeats
     alone_word = words().ids[ALONE]
     generator = random.Random(seed)
@@ -176,7 +175,7 @@ def plans(windows: Sequence[Window], repeats: int, seed: int, writing: Writing |
 
 
 def _regranted(window: Window, generator: random.Random) -> Window:
-    """The window with other grants, larger ones for larger ones."""
+    """The window with other grants, in the same order of size."""
     first = words().ids["grant0"]
     grants = sorted({t for t in window.tokens if first <= t < first + GRANTS})
     substitutes = dict(zip(grants, sorted(generator.sample(range(first, first + GRANTS), len(grants))), strict=True))

@@ -30,7 +30,7 @@ from verilocc_model.corpus import greedy
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.records import Record
 from verilocc_model.corpus.shards import MANIFEST, read_lines
-from verilocc_model.corpus.split import HELD_OUT_SOURCE, HELD_OUT_TARGET, held_out, split_of
+from verilocc_model.corpus.split import held_out, reasons_held_out, split_of
 from verilocc_model.encoding.examples import Preference
 
 _SUFFIXES = (".json", ".json.gz")
@@ -41,10 +41,10 @@ class Labelled:
     """A problem with a proved assignment.
 
     Attributes:
-        registers: by range id; empty where there is no label.
-        greedy: what LLVM's greedy allocator assigned; empty where that is not known.
-        refuted: proposals of a model that were refuted, and by what; ``training.feedback`` collects them.
-        preferences: between answers that were followed by proved assignments; ``training.preferences`` collects them.
+        registers: by range id; empty where there is no label. greedy: the assignment of LLVM's greedy allocator; empty
+            where it is not known. refuted: refuted proposals of a model; ``training.feedback`` collects them.
+            preferences: preferences between answers that lead to proved assignments; ``training.preferences`` collects
+            them.
     """
 
     name: str
@@ -64,11 +64,11 @@ class Entry:
     """A labelled problem that can be read.
 
     Attributes:
-        key: changes when its contents do.
+        key: changes when the contents change.
         kernel: the same for all targets and phases of a kernel.
         part: ``train``, ``valid`` or ``test``.
         held_out: why the base must not see it, whatever its part: ``source``, ``target``.
-        read: reads it; InputError where that is not possible.
+        read: reads the problem; raises InputError where that is not possible.
     """
 
     key: str
@@ -83,7 +83,7 @@ class Entry:
         return self.part != "train" or bool(self.held_out)
 
     def trains(self, targets: tuple[str, ...]) -> bool:
-        """Whether a run for these GPUs (none: all) may see it; a GPU that is held out has to be named."""
+        """Whether a run for these GPUs (none: all) may see it; a GPU that is held out must be named."""
         if targets and self.target not in targets:
             return False
         reasons = [r for r in self.held_out if r != "target" or self.target not in targets]
@@ -91,14 +91,14 @@ class Entry:
 
 
 def entries(directories: Iterable[Path], hold_out: float) -> list[Entry]:
-    """All labelled problems in some directories, in an order that has nothing to do with what they are.
+    """All labelled problems in some directories, in an order that does not depend on their contents.
 
     Args:
         directories: data sets, or directories of files.
-        hold_out: share of the kernels of files that validate; data sets say themselves which do.
+        hold_out: share of the kernels of files that is for validation; data sets name theirs.
 
     Raises:
-        InputError: a directory is none; a data set is damaged; a file is not called as it should be.
+        InputError: a directory does not exist; a data set is damaged; a file has a wrong name.
     """
     result: list[Entry] = []
     for directory in directories:
@@ -129,7 +129,7 @@ def _read_record(line: str, where: str) -> Labelled:
         record = Record.from_json(line)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"is no record: {error}", where=where) from error
-    # Of equally good labels one of ours, which is easier to tell.
+    # Of equally good labels, prefer one of this project's allocators: it is easier to explain.
     best = min(record.labels, key=lambda x: (x.rank, x.allocator.startswith(greedy.NAME)), default=None)
     rival = next((x for x in record.labels if x.allocator.startswith(greedy.NAME)), None)
     return Labelled(
@@ -151,13 +151,12 @@ def _of_files(directory: Path, hold_out: float) -> Iterator[Entry]:
             raise InputError("is not called SOURCE.KERNEL.TARGET.PHASE.N.json", where=str(path))
         source, kernel, target = parts[:3]
         stat = path.stat()
-        reasons = (("source", source == HELD_OUT_SOURCE), ("target", target == HELD_OUT_TARGET))
         yield Entry(
             key=f"{path.resolve()}/{stat.st_size}/{stat.st_mtime_ns}",
             kernel=f"{source}.{kernel}",
             target=target,
             part="valid" if _chosen(f"{source}.{kernel}", hold_out) else "train",
-            held_out=tuple(name for name, holds in reasons if holds),
+            held_out=reasons_held_out(source, target),
             read=partial(read_file, path),
         )
 
@@ -167,10 +166,10 @@ def _chosen(kernel: str, share: float) -> bool:
 
 
 def read_file(path: Path) -> Labelled:
-    """One file.
+    """The labelled problem in a file.
 
     Raises:
-        InputError: it is none.
+        InputError: the file has none.
     """
     try:
         data = path.read_bytes()
@@ -196,17 +195,15 @@ def write_each(
     find: Callable[[Labelled, Counter[str]], Mapping[str, Any] | None],
     say: Callable[[str], None],
 ) -> Counter[str]:
-    """Write a file for each problem of which something is found; one that is there is left as it is.
+    """Write a file for each problem for which ``find`` returns something. A file that exists is left as it is.
 
     Args:
-        chosen: the problems.
-        out: directory of the files, made if need be.
-        find: what a file is to have beside the problem, as fields of JSON; None: there is to be none. It counts what it
-            comes to.
-        say: takes a line of progress every fifty problems, with the counts so far.
+        out: directory of the files; it is made if it does not exist.
+        find: the fields of JSON that a file has beside the problem; None: no file. It also counts its outcomes.
+        say: called with a line of progress every fifty problems.
 
     Returns:
-        What was counted.
+        The counts.
     """
     counts: Counter[str] = Counter()
     out.mkdir(parents=True, exist_ok=True)
@@ -223,7 +220,7 @@ def write_each(
 
 
 def write_file(path: Path, labelled: Labelled, extra: Mapping[str, Any]) -> None:
-    """What ``read_file`` reads: the problem, and fields of JSON; without ``registers`` it has no label."""
+    """Write a file for ``read_file``: the problem, and ``extra`` fields; without ``registers`` it has no label."""
     row = {
         "name": labelled.name, "source": labelled.source, "family": labelled.family, "target": labelled.target,
         "phase": labelled.phase, "problem": json.loads(to_json(labelled.problem)), "registers": None, **extra,

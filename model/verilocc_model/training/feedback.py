@@ -1,6 +1,6 @@
-"""What a model gets wrong, as examples: unmasked answers that were refuted, with the verifier's counterexamples.
+"""A model's mistakes as examples: unmasked answers that were refuted, with the verifier's counterexamples.
 
-A run that is shown them learns to answer after a refutation: the prompt says what was refuted, the answer wanted is one
+A model trained on them learns to answer after a refutation. The prompt says what was refuted; the right answer is one
 that needs no look-ahead, with registers to spare (``encoding.examples.sure_windows``).
 """
 
@@ -23,16 +23,16 @@ from verilocc_model.training.entries import Entry, Labelled, write_each
 from verilocc_model.training.samples import Asking, ScorerFor, sampled
 
 FURTHER = 1.5
-"""Times the temperature, for samples after the first: they are to differ from it."""
+"""Factor of the temperature for samples after the first, so that they differ from it."""
 
 
 def collect(
     chosen: Sequence[Entry], out: Path, model: ScorerFor, asking: Asking, say: Callable[[str], None]
 ) -> Counter[str]:
-    """Write a file for each problem of which an answer is refuted; one that is there is left as it is.
+    """Write a file for each problem to which an answer is refuted. A file that exists is left as it is.
 
     Args:
-        chosen: the problems; those that are not for training must not be among them.
+        chosen: the problems; all must be for training.
         out: directory of the files, which ``training.entries`` reads.
         asking: how answers are drawn.
 

@@ -1,4 +1,4 @@
-"""The training loop: batches, loss on answers only, checkpoints, metrics; interruptible at every step."""
+"""The training loop: batches, loss on answers only, checkpoints, metrics. It can be interrupted at every step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METRICS = "metrics.jsonl"
 
 @dataclass(frozen=True)
 class Measured:
-    """Loss and the part of answers that the model ranks first."""
+    """Loss, and the part of the answers that the model ranks first."""
 
     loss: float
     accuracy: float
@@ -38,9 +38,9 @@ class Trainer:
 
     Args:
         model: a causal LM of transformers, or one that peft has wrapped.
-        directory: for checkpoints and metrics.
-        writing: what the tokens are; None: the domain's.
-        reference: loads the model as it was before training, for preferences; None: there is none.
+        directory: directory of checkpoints and metrics.
+        writing: how words are tokens; None: the domain's writing.
+        reference: loads the model as it was before training, for preferences; None: there was none.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class Trainer:
             torch.set_num_threads(config.threads)
 
     def resume(self, directory: Path) -> None:
-        """Go on from a checkpoint; the model has its weights already."""
+        """Continue from a checkpoint; the model already has its weights."""
         self.progress = checkpoint.read_progress(directory)
         checkpoint.restore(directory, self.optimizer)
 
     def run(self, data: Callable[[], tuple[Sequence[Window], Sequence[Window]]]) -> bool:
-        """Train until the tokens are used up; False if time ran out or someone interrupted before.
+        """Train until the tokens are used up; False if the run was interrupted or out of time before.
 
         Args:
-            data: windows to train on and to validate on; called before each pass, so that new data comes in.
+            data: gives the windows to train on and to validate on. It is called before each pass, so new data is used.
         """
         config, progress = self.config, self.progress
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -184,14 +184,14 @@ def _schedule(progress: checkpoint.Progress, config: TrainConfig) -> float:
 
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM end the run after the step at hand, with a checkpoint."""
+    """With this, Ctrl-C and SIGTERM end the run after the current step, with a checkpoint."""
     heard: list[int] = []
     before: list[tuple[int, Any]] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         try:
             before.append((number, signal.signal(number, lambda n, _: heard.append(n))))
         except ValueError:
-            # Not in the main thread: then nobody interrupts.
+            # Signals can be handled in the main thread only.
             break
     try:
         yield lambda: bool(heard)

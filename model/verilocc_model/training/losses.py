@@ -1,4 +1,4 @@
-"""What an answer of a batch costs a model in training."""
+"""The loss of each answer in a batch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Answers:
     """The answers of a batch, each tensor of shape (answers,).
 
     Attributes:
-        losses: negative log-likelihood in nats; of a preference, the loss of DPO.
-        right: whether the answer is ranked first; of a preference, above the rejected one.
-        weights: above 0.
-        preferences: whether it is one.
+        losses: negative log-likelihood in nats; for a preference, the loss of DPO.
+        right: whether the answer is ranked first; for a preference, above the rejected one.
+        weights: weights above 0.
+        preferences: whether it is a preference.
     """
 
     losses: Tensor
@@ -32,13 +32,13 @@ class Answers:
 
 
 def answers_of(model: Any, batch: Batch, *, bf16: bool, beta: float, reference: Callable[[], Any]) -> Answers:
-    """What a causal language model makes of a batch.
+    """The losses of a causal language model on a batch.
 
     Args:
-        model: of transformers, with an adapter or without.
+        model: a model of transformers, with or without an adapter.
         bf16: compute in bfloat16 where that is safe.
-        beta: of DPO.
-        reference: gives the model as it was before training; called where there are preferences.
+        beta: beta of DPO.
+        reference: gives the model as it was before training; called only if there are preferences.
     """
     tokens, every = torch.from_numpy(batch.tokens), torch.from_numpy(batch.weights)
     rows, columns = torch.nonzero(every[:, 1:], as_tuple=True)
@@ -60,7 +60,7 @@ def answers_of(model: Any, batch: Batch, *, bf16: bool, beta: float, reference: 
 
 
 def _margin(scores: Tensor, better: Tensor, worse: Tensor) -> Tensor:
-    """By how much one token's log-probability is above another's; what both are divided by cancels out."""
+    """The difference between the log-probabilities of two tokens; the normalisation cancels out."""
     return (scores.gather(1, better[:, None]) - scores.gather(1, worse[:, None]))[:, 0]
 
 
@@ -68,5 +68,5 @@ def _scores(model: Any, tokens: Tensor, rows: Tensor, columns: Tensor, bf16: boo
     with torch.autocast("cpu", torch.bfloat16) if bf16 else nullcontext():
         inner = model.get_base_model() if hasattr(model, "get_base_model") else model
         states = inner.base_model(input_ids=tokens).last_hidden_state
-        # Only what comes before an answer is scored: the head is a good part of a small model.
+        # Only positions before an answer are scored, because the head is a large part of a small model.
         return inner.get_output_embeddings()(states[rows, columns]).float()

@@ -1,7 +1,7 @@
-"""Preferences between answers, for DPO: where a sample leaves the draft, which of the two answers ends up cheaper.
+"""Preferences between answers, for DPO: where a sample leaves the draft, which of the two answers becomes cheaper.
 
-At such a question both are given, with the sample's answers before and the draft's behind. So a difference in price is
-due to that answer alone. Both assignments are proved before a preference is kept.
+Both answers are given to such a question, each with the sample's answers before it and the draft's after it. So a
+difference in price is due to that answer alone. Both assignments are proved before a preference is kept.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ from verilocc_model.training.entries import Entry, Labelled, write_each
 from verilocc_model.training.samples import Asking, ScorerFor, sampled
 
 LOOKED_AT = 6
-"""Of the questions at which a sample leaves the draft, the first so many."""
+"""Most questions per sample; the first at which it leaves the draft are used."""
 
 
 def collect(
     chosen: Sequence[Entry], out: Path, model: ScorerFor, asking: Asking, say: Callable[[str], None]
 ) -> Counter[str]:
-    """Write a file for each problem with preferences; one that is there is left as it is.
-
-    Arguments as for ``feedback.collect``.
+    """Write a file for each problem with preferences. The arguments are those of ``feedback.collect``.
 
     Returns:
         How many samples were ``drawn`` or had no answer (``none``); of the pairs that were compared, how many made a
@@ -72,7 +70,7 @@ def _preferences(labelled: Labelled, model: ScorerFor, asking: Asking, counts: C
 
 
 def _departures(table: Table, answers: Sequence[str]) -> list[Preference]:
-    """The first questions that are not answered as drafted: the answer as if it were preferred to the draft."""
+    """The first answers that differ from the draft, each as if it were preferred to the draft."""
     episode = Episode(table)
     departures: list[Preference] = []
     for at, word in enumerate(answers):
@@ -87,7 +85,7 @@ def _departures(table: Table, answers: Sequence[str]) -> list[Preference]:
 
 
 def _finished(table: Table, answers: Sequence[str]) -> Episode:
-    """An episode answered so, and then as drafted."""
+    """An episode with these answers, finished as drafted."""
     episode = Episode(table)
     for word in answers:
         if not episode.answer(word):

@@ -1,7 +1,7 @@
-"""Better labels, for the next round of training: what the verifier proves and the cost ranks first (expert iteration).
+"""Better labels for the next round of training: the cheapest proved answers (expert iteration).
 
-For each problem: the label that is there, answers of a teacher that tries (``teacher``), and answers that the model
-samples. The cheapest that is proved is written as a file of its own; nothing enters unproved.
+The answers to a problem are its label, the answer of a teacher that tries many (``teacher``), and the model's samples.
+The cheapest answer that is proved is written to a file of its own.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ LABEL, TEACHER, MODEL = "label", "teacher", "model"
 
 @dataclass(frozen=True)
 class Effort(Asking):
-    """How hard better labels are looked for; the samples are beside the model's first answer.
+    """How hard better labels are searched for. The samples come after the model's first answer.
 
     Attributes:
-        attempts: of the teacher, 0: none; the seed is for it too.
+        attempts: attempts of the teacher, which uses the seed too; 0: no teacher.
     """
 
     samples: int = 4
@@ -54,17 +54,17 @@ def relabel(
     effort: Effort,
     say: Callable[[str], None],
 ) -> Counter[str]:
-    """Write a file for each problem that has a proved answer; one that is there is left as it is.
+    """Write a file for each problem that has a proved answer. A file that exists is left as it is.
 
     Args:
-        chosen: the problems; those that are not for training must not be among them.
+        chosen: the problems; all must be for training.
         out: directory of the files, which ``training.entries`` reads.
         model: the scorer for a GPU; None: no samples.
         effort: how many answers are tried.
 
     Returns:
-        How many were written, by who made the label; ``refused``: labels that were not proved; ``none``: problems
-        without an answer.
+        The number of files by the label's maker; ``refused``: labels that were not proved; ``none``: problems without
+        an answer.
     """
 
     def find(labelled: Labelled, counts: Counter[str]) -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ def relabel(
 
 
 def _answers(labelled: Labelled, form: Canonical, model: ScorerFor | None, effort: Effort) -> Iterator[_Candidate]:
-    """Answers, not proved yet; of equally cheap ones the label comes first."""
+    """Answers, not proved yet; the label comes before equally cheap ones."""
     table = Table(form.problem)
     if labelled.registers:
         price = price_of(table, cells_of(table, form.permuted(labelled.registers)))

@@ -1,4 +1,4 @@
-"""``verilocc train``: a base from scratch, an adapter on a base; what is written, and what it says of itself."""
+"""``verilocc train``: a base from scratch or an adapter on a base, and the files that describe the result."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from verilocc_model.training.entries import entries
 from verilocc_model.training.loop import METRICS, Trainer
 
 ENCODING_SECONDS = 60.0
-"""Of each pass; what is not encoded by then comes in with a later one."""
+"""Encoding time before each pass; problems that are not encoded by then are used in a later pass."""
 
 _LIMITS = {"minutes": 0.0, "decay_minutes": 0.0, "tokens": 0, "threads": 0}
-"""Settings that may be others when a run goes on."""
+"""Settings that may differ when a run is continued."""
 
 Say = Callable[[str], None]
 
 
 class Data:
-    """Windows of the labelled problems in some directories that a run may see, read anew at each call, encoded once.
+    """Windows of the labelled problems that a run may see. Directories are read at each call; a problem is encoded
+    once.
 
     Raises:
         InputError: there are none.
@@ -81,7 +82,7 @@ class Data:
 
 
 def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say: Say) -> bool:
-    """Train a model in ``out``, from scratch or from ``config.init``, or go on with the run there; False if it was
+    """Train a model in ``out``, from scratch or from ``config.init``, or continue the run there; False if it was
     interrupted.
 
     Raises:
@@ -108,11 +109,12 @@ def train_base(directories: Sequence[Path], config: TrainConfig, out: Path, say:
 def train_adapter(
     base: Path, directories: Sequence[Path], config: TrainConfig, out: Path, say: Say, *, kernels: int = 0
 ) -> bool:
-    """Train a LoRA adapter on a base in ``out``, or go on with the one begun there.
+    """Train a LoRA adapter on a base in ``out``, or continue the one begun there.
 
-    The base is one of ours, or a pretrained causal language model with its tokenizer, which then reads and writes text.
-
-    ``kernels``: train on this many at most, 0: on all.
+    Args:
+        base: a base of this project, or a pretrained causal language model with its tokenizer, which then reads and
+            writes text.
+        kernels: most kernels to train on; 0: all.
 
     Raises:
         InputError: no data; no base; another configuration was begun in ``out``.
@@ -121,7 +123,7 @@ def train_adapter(
     _same_run(out, config)
     begun = checkpoint.find(out)
     writing = lm.load_writing(base, encoding_of(card))
-    # The adapter says where its base is.
+    # The adapter's files name the base's directory, so it must be absolute.
     frozen = lm.load_model(base.resolve()).float()
     if begun:
         model: Any = PeftModel.from_pretrained(frozen, str(begun), is_trainable=True)
@@ -151,7 +153,7 @@ def _same_run(out: Path, config: TrainConfig) -> None:
     path = out / "config.json"
     settings = {**config.to_data(), **_LIMITS}
     if path.exists():
-        # A setting that a later version added had its default.
+        # A setting that was added later had its default value.
         begun = {**TrainConfig().to_data(), **json.loads(path.read_text()), **_LIMITS}
         differing = sorted(k for k in settings if begun.get(k) != settings[k])
         if differing:
@@ -163,7 +165,7 @@ def _same_run(out: Path, config: TrainConfig) -> None:
 
 
 def _finish(out: Path, model: Any, config: TrainConfig, trainer: Trainer, about: dict[str, Any], start: Path) -> None:
-    """The result: weights, card, metrics, plot; with the tokenizer of ``start`` where it writes text."""
+    """Write the result: weights, card, metrics, plot, and the tokenizer of ``start`` where the model writes text."""
     final = out / "model"
     model.save_pretrained(final, safe_serialization=True)
     if trainer.writing.kind == TEXT:
@@ -188,7 +190,7 @@ def _finish(out: Path, model: Any, config: TrainConfig, trainer: Trainer, about:
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Loss and accuracy over tokens as SVG, if matplotlib is there."""
+    """Plot loss and accuracy over tokens as SVG, if matplotlib is installed."""
     try:
         import matplotlib
 
@@ -212,7 +214,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def commit() -> str:
-    """The commit this runs from, ``""`` where it is not known."""
+    """The commit that this runs from; ``""`` where it is not known."""
     here = Path(__file__).resolve().parent
     try:
         git = subprocess.run(

@@ -1,4 +1,4 @@
-"""Answers of a model to one problem, for those who learn from them."""
+"""Sampled answers of a model to one problem."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Asking:
 
     Attributes:
         samples: answers to each problem.
-        temperature: of the samples.
+        temperature: temperature of the samples.
         seconds: wall time for one answer, and for one proof.
-        seed: of the samples.
+        seed: seed of the samples.
     """
 
     samples: int = 2
@@ -42,8 +42,7 @@ def sampled(
     """An answer for each of ``draws``, not proved yet; None where there is none.
 
     Args:
-        table: of the canonical problem.
-        draws: how, one by one.
+        draws: how each answer is drawn.
         mask: as for ``Episode``.
     """
     for draw in draws:

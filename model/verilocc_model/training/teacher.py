@@ -1,6 +1,4 @@
-"""A teacher that tries: the draft, with places that meet more and without, some answers changed at random, many times;
-the cheapest assignment wins.
-"""
+"""A teacher that tries many variants of the draft, some answers changed at random; the cheapest assignment wins."""
 
 from __future__ import annotations
 
@@ -23,16 +21,16 @@ GRANT_REACH = 2
 
 @dataclass(frozen=True)
 class Taught:
-    """An assignment of the canonical problem and its price; ``attempt`` is 0 for the draft itself."""
+    """An assignment of the canonical problem, and its price."""
 
     registers: tuple[str, ...]
     price: Price
-    attempt: int
 
 
 def explore(table: Table, attempts: int, seed: int = 0) -> Taught | None:
-    """The cheapest of ``attempts`` answers, the first the draft, the second with all places that meet more; None where
-    not even the draft exists.
+    """The cheapest of ``attempts`` assignments; None where there is no draft.
+
+    The first attempt is the draft, the second the draft with all places that meet more.
     """
     best: Taught | None = None
     for attempt in range(attempts):
@@ -44,7 +42,7 @@ def explore(table: Table, attempts: int, seed: int = 0) -> Taught | None:
             continue
         price = price_of(table, episode.starts)
         if best is None or price < best.price:
-            best = Taught(episode.registers(), price, attempt)
+            best = Taught(episode.registers(), price)
     return best
 
 
@@ -72,5 +70,5 @@ def _other(episode: Episode, question: Question, generator: random.Random) -> st
         return generator.choice(POINTERS)
     options = list(episode.options())
     at = options.index(question.draft)
-    # Orders and splits are few; of grants, those near the draft's.
+    # There are few orders and splits; of the grants, take one near the draft's.
     return generator.choice(options[max(0, at - GRANT_REACH) : at + GRANT_REACH + 1])

@@ -1,12 +1,12 @@
 """Exact allocation with CP-SAT of OR-Tools: the fewest registers, then the fewest copies, with proof.
 
-A live range is a set of rectangles, time across and registers up; they must not overlap. ``instants.py`` makes time
-short, ``frame.py`` and ``layout.py`` say what a position is, ``counting.py`` and ``bound.py`` bound from below,
-``model.py`` is the packing, ``registers.py`` and ``copies.py`` the two objectives. OR-Tools is loaded when an
-``ExactAllocator`` is made, not before.
+A live range is a set of rectangles, time across and registers up; they must not overlap. ``instants.py`` leaves out the
+points in time that decide nothing. ``frame.py`` and ``layout.py`` say what a position is. ``counting.py`` and
+``bound.py`` compute lower bounds. ``model.py`` is the packing, ``registers.py`` and ``copies.py`` the two objectives.
+OR-Tools is loaded when an ``ExactAllocator`` is made, not before.
 """
 
-from verilocc_mlir.allocators.exact.allocator import DEFAULT_SECONDS, ExactAllocator, ExactResult, Order
+from verilocc_mlir.allocators.exact.allocator import ExactAllocator, ExactResult, Order
 from verilocc_mlir.allocators.exact.solver import available
 
-__all__ = ["DEFAULT_SECONDS", "ExactAllocator", "ExactResult", "Order", "available"]
+__all__ = ["ExactAllocator", "ExactResult", "Order", "available"]

@@ -17,18 +17,17 @@ from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
-DEFAULT_SECONDS = 60.0
-
 Order = Literal["registers", "waves"]
-"""What comes first: the fewest registers; or the fewest lost waves, so that copies are not paid with registers that win
-nothing."""
+"""What comes first: the fewest registers, or the fewest lost waves. With waves first, saving a register costs no copy
+unless it wins a wave."""
 
 _COPIES_PART = 0.25
-"""Of the budget, kept for copies while the register count is not closed."""
+"""Part of the budget that the search for registers leaves for copies."""
 
 _NARROWING_PART = 0.2
+"""Part of what is left for the search for fewer registers at no cost in copies."""
 _NARROWING_STEPS = 4
-"""Of what is left, and questions, for fewer registers at no cost in copies."""
+"""Calls of the solver in that search."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,11 @@ class ExactResult:
     """A placement and what is proved about it.
 
     Attributes:
-        registers: its register count; with a unified file, AGPRs after aligned VGPRs.
-        registers_bound: no placement has fewer.
-        copies: ``Cost.saves_and_copies`` of it.
+        registers: register count; with a unified file, AGPRs after aligned VGPRs.
+        registers_bound: no placement has fewer registers.
+        copies: ``Cost.saves_and_copies`` of the placement.
         copies_bound: no placement in as many registers, or as many waves (``Order``), costs less.
-        seconds: wall time.
+        seconds: wall time of the search.
     """
 
     proposal: Proposal
@@ -61,23 +60,15 @@ class ExactResult:
         """Whether the copies are the least there can be in this many registers or waves."""
         return self.copies_bound >= self.copies
 
-    @property
-    def gap(self) -> int:
-        """Registers between the placement and the bound; 0 is proved optimal."""
-        return max(0, self.registers - self.registers_bound)
-
 
 class ExactAllocator:
     """CP-SAT over the whole problem, warm-started by the deterministic allocator.
 
     Args:
-        time_limit_s: wall time at most.
-        work_limit: CP-SAT's deterministic time at most; 0: as many units as ``time_limit_s`` has seconds. Where it ends
-            the search before the wall time does, the answer is the same on every run and machine.
-        seed: of the solver's random choices.
-        workers: threads of the solver. With more than one, equal problems get equal answers only where both are proved
-            optimal.
+        time_limit_s: most wall time, and most units of CP-SAT's deterministic time. Where the latter ends the search
+            first, the answer is the same on every run and machine.
         order: see ``Order``. With ``"waves"`` the register bound is still the bound on registers.
+        progress: called with a line of text after each step.
         hurried: give up at once where the deterministic allocator, hurried too, finds no place.
 
     Raises:
@@ -89,35 +80,21 @@ class ExactAllocator:
 
     def __init__(
         self,
-        time_limit_s: float = DEFAULT_SECONDS,
+        time_limit_s: float,
         *,
-        work_limit: float = 0.0,
-        seed: int = 0,
-        workers: int = 1,
         order: Order = "registers",
         progress: Progress | None = None,
         hurried: bool = False,
     ) -> None:
         load()
         self.time_limit_s = time_limit_s
-        self.work_limit = work_limit or time_limit_s
-        self.seed = seed
-        self.workers = workers
         self.order: Order = order
         self.progress = progress
         self._hurried = hurried
 
     def hurried(self) -> ExactAllocator:
-        """The same, giving up sooner: for when a problem with more room can be had."""
-        return ExactAllocator(
-            self.time_limit_s,
-            work_limit=self.work_limit,
-            seed=self.seed,
-            workers=self.workers,
-            order=self.order,
-            progress=self.progress,
-            hurried=True,
-        )
+        """The same allocator, which gives up sooner, for a caller that can spill and ask again."""
+        return ExactAllocator(self.time_limit_s, order=self.order, progress=self.progress, hurried=True)
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
         """The best placement found in the time.
@@ -139,7 +116,7 @@ class ExactAllocator:
         tables = Tables(problem)
         layout = Layout(tables)
         starts = _warm_start(problem, tables, self._hurried)
-        budget = Budget(self.work_limit, self.time_limit_s, self.seed, self.workers)
+        budget = Budget(self.time_limit_s, self.time_limit_s)
         fewest = self._registers(layout, starts, budget)
         if fewest.starts is None:
             raise _failure(problem, fewest, layout.top)
@@ -159,7 +136,7 @@ class ExactAllocator:
         )
 
     def _registers(self, layout: Layout, starts: list[int] | None, budget: Budget) -> Fewest:
-        """The first objective, on a part of the budget."""
+        """The fewest registers, found with a part of the budget."""
         part = replace(budget, work=budget.work * (1 - _COPIES_PART), seconds=budget.seconds * (1 - _COPIES_PART))
         before = part.work
         lost_waves = layout.tables.cost.lost_waves
@@ -179,7 +156,7 @@ class ExactAllocator:
 def _fewest_copies_in_as_many_waves(
     layout: Layout, known_starts: list[int] | None, fewest: Fewest, budget: Budget
 ) -> Cheapest:
-    """Fewest copies in all the registers that lose no further wave; then as few of those as cost no copy."""
+    """The fewest copies in all the registers that lose no further wave; then the fewest registers at that cost."""
     cost = layout.tables.cost
     lost = cost.lost_waves(fewest.registers)
     total = fewest.registers

@@ -11,9 +11,9 @@ from verilocc_mlir.allocators.exact.solver import Budget, ask, load
 
 
 def counted_bound(layout: Layout) -> int:
-    """Registers of a file that no placement does without, each file counted apart.
+    """Registers that every placement needs in some file, each file counted apart.
 
-    Ranges that may also be in another file count as if they were there, as far as there is room.
+    Ranges that may also be in another file count as being there, as far as there is room.
     """
     cells = layout.tables.cells
     fixed = layout.tables.fixed
@@ -22,10 +22,8 @@ def counted_bound(layout: Layout) -> int:
     spare = cells.size - cells.stop["sgpr"]
     for need in needs(layout, layout.instants.bits):
         for file in layout.files:
-            only = sum(n for r, n in need.cells.items() if list(layout.rooms[r].starts) == [file])
-            either = sum(
-                n for r, n in need.cells.items() if len(layout.rooms[r].starts) > 1 and file in layout.rooms[r].starts
-            )
+            only = sum(n for r, n in need.cells.items() if list(layout.starts[r]) == [file])
+            either = sum(n for r, n in need.cells.items() if len(layout.starts[r]) > 1 and file in layout.starts[r])
             elsewhere = -(-spare // need.modulus) if file == "sgpr" else either
             demand = only + max(0, either - elsewhere)
             if not demand:
@@ -46,29 +44,33 @@ def counted_bound(layout: Layout) -> int:
 
 
 def _widest(layout: Layout) -> int:
-    """One past the lowest register that the end of each range can be in, where it has no special one to be in."""
+    """Registers that every placement needs because a single range needs them, wherever it is put.
+
+    Ranges that may be in a special register do not count.
+    """
     halves = layout.tables.cells.halves
     base = layout.tables.cells.base
     return max(
         (
-            -(-min(starts[0] - base[file] + item.reach for file, starts in room.starts.items()) // halves)
-            for room, item in zip(layout.rooms, layout.items, strict=True)
-            if room.starts and "special" not in room.starts
+            -(-min(starts[0] - base[file] + item.reach for file, starts in by_file.items()) // halves)
+            for by_file, item in zip(layout.starts, layout.items, strict=True)
+            if by_file and "special" not in by_file
         ),
         default=0,
     )
 
 
 def shared_bound(layout: Layout, budget: Budget, work: float) -> int:
-    """Registers of a unified file that no placement does without: the least over all ways to give each range a bank."""
+    """Registers that every placement needs in a unified file: the least over all ways to give each range a bank."""
     cp_model = load()
     model: Any = cp_model.CpModel()
-    total = model.new_int_var(_widest(layout), layout.top, "total")
+    widest = _widest(layout)
+    total = model.new_int_var(widest, layout.top, "total")
     frame = Together(layout, model, total, layout.top)
     within: dict[int, dict[str, Any]] = {}
     for item in layout.items:
         number = item.members[0][0]
-        files = tuple(layout.rooms[number].starts)
+        files = tuple(layout.starts[number])
         if item.cells and files:
             within[number] = literals(model, number, files)
     frame.tie(within)
@@ -77,13 +79,11 @@ def shared_bound(layout: Layout, budget: Budget, work: float) -> int:
     answer = ask(model, budget, work)
     if answer.refuted:
         return layout.top + 1
-    return (
-        max(_widest(layout), -int(-answer.bound // 1)) if answer.has_solution or answer.bound > 0 else _widest(layout)
-    )
+    return max(widest, -int(-answer.bound // 1)) if answer.has_solution or answer.bound > 0 else widest
 
 
 def literals(model: Any, number: int, files: tuple[str, ...]) -> dict[str, Any]:
-    """For each file, 1 if the range can be in no other, else a literal that says whether it is there."""
+    """For each file, 1 if the range can be in no other, else a literal that is true if the range is there."""
     if len(files) == 1:
         return {files[0]: 1}
     if len(files) == 2:

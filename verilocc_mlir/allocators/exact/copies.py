@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset, meet
+from verilocc_mlir.allocators.coalesce import meet
 from verilocc_mlir.allocators.cost import SAVE_AND_RESTORE, cell_relation
 from verilocc_mlir.allocators.exact.layout import Layout
 from verilocc_mlir.allocators.exact.model import PackingModel
 from verilocc_mlir.allocators.exact.solver import SCALE, Answer, Budget, load
 from verilocc_mlir.problem.model import Preference
+
+_Ends = TypeVar("_Ends", bound="tuple[int | None, ...]")
 
 
 @dataclass(frozen=True)
@@ -28,19 +30,13 @@ class Cheapest:
     copies: float
     bound: float
 
-    @property
-    def closed(self) -> bool:
-        """Whether the placement is optimal."""
-        return self.bound >= self.copies - 0.5 / SCALE
-
 
 def fewest_copies(layout: Layout, total: int, starts: list[int], budget: Budget) -> Cheapest:
     """The least cost in copies among the placements in ``total`` registers.
 
     Args:
-        total: registers.
-        starts: a placement in no more than that.
-        budget: what may be used; all of it, if it is not closed before.
+        starts: a placement in no more than ``total`` registers.
+        budget: used up, unless the optimum is proved before.
     """
     copies = layout.tables.cost.of(starts).saves_and_copies
     if copies == 0 or budget.spent:
@@ -75,7 +71,7 @@ class Objective:
     """Adds to a model the literals of copies and saves, weighted as ``CostModel`` weighs them, in 1/``SCALE``.
 
     Args:
-        kept: first cells of the ranges that do not move, where positions are cells.
+        fixed_starts: first cells of the ranges that do not move, by range id.
     """
 
     def __init__(self, model: PackingModel, fixed_starts: Sequence[int] = ()) -> None:
@@ -86,9 +82,10 @@ class Objective:
         self._constant = 0
         if not model.possible:
             return
-        for (a, b, distance), weight in _pairs(self._layout).items():
+        cost = self._layout.tables.cost
+        for (a, b, distance), weight in _summed(((a, b, d), w) for a, b, d, w in cost.pairs).items():
             self._pair(a, b, distance, weight)
-        for (a, goal), weight in _goals(self._layout).items():
+        for (a, goal), weight in _summed(((a, goal), w) for a, goal, w in cost.fixed).items():
             self._goal(a, goal, weight)
         self._residues: dict[tuple[int, int], Any] = {}
         for preference in self._layout.tables.problem.preferences:
@@ -120,7 +117,7 @@ class Objective:
 
     def _goal(self, a: int, goal: int, weight: int) -> None:
         file = self._layout.file_of(goal)
-        if goal not in self._layout.rooms[a].starts.get(file, ()):
+        if goal not in self._layout.starts[a].get(file, ()):
             self._constant += weight
             return
         if a not in self._model.positions:
@@ -184,20 +181,10 @@ class Objective:
             self._terms.append(price * used)
 
 
-def _pairs(layout: Layout) -> dict[tuple[int, int, int | None], int]:
-    weights: dict[tuple[int, int, int | None], int] = {}
-    for affinity in layout.tables.problem.affinities:
-        if affinity.b >= 0 and affinity.weight:
-            distance = lane_offset(affinity.a_lane - affinity.b_lane, layout.tables.cells.halves)
-            key = (affinity.a, affinity.b, distance)
-            weights[key] = weights.get(key, 0) + round(affinity.weight * SCALE)
-    return weights
-
-
-def _goals(layout: Layout) -> dict[tuple[int, int], int]:
-    weights: dict[tuple[int, int], int] = {}
-    for affinity in layout.tables.problem.affinities:
-        goal = fixed_start(layout.tables.cells, affinity) if affinity.b < 0 else None
-        if goal is not None and affinity.weight:
-            weights[affinity.a, goal] = weights.get((affinity.a, goal), 0) + round(affinity.weight * SCALE)
+def _summed(copies: Iterable[tuple[_Ends, float]]) -> dict[_Ends, int]:
+    """The weight of all copies with the same ends, in 1/``SCALE``."""
+    weights: dict[_Ends, int] = {}
+    for ends, weight in copies:
+        if weight:
+            weights[ends] = weights.get(ends, 0) + round(weight * SCALE)
     return weights

@@ -1,8 +1,8 @@
-"""Counting: at each instant, what is live fits the free cells by number, residue class by residue class.
+"""Counting: at each instant, every residue class must have as many free cells as the live ranges take of it.
 
-A tuple aligned to ``g`` cells takes cells of known residues modulo every divisor of ``g``, so of each residue class
-modulo a power of two there must be enough. This knows nothing of places, costs little, and settles most of what a
-packing search cannot: parities, and which bank a range must be in.
+A tuple aligned to ``g`` cells takes cells of known residues modulo every divisor of ``g``. The classes are those modulo
+a power of two. Counting knows nothing of places and costs little. It settles most of what a packing search cannot:
+parities, and which bank a range must be in.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def needs(layout: Layout, instants: tuple[int, ...]) -> Iterator[Need]:
         [(mask, (m, offset % m)) for offset, mask in item.cells for m in moduli if grain % m == 0]
         for item, grain in zip(layout.items, layout.grain, strict=True)
     ]
-    alive = {item.members[0][0]: _union(item.cells) for item in layout.items if item.cells}
+    alive = {item.members[0][0]: item.live for item in layout.items if item.cells}
     for bit in instants:
         counts_of: dict[Class, Counter[int]] = {}
         for number, mask in alive.items():
@@ -56,22 +56,13 @@ def needs(layout: Layout, instants: tuple[int, ...]) -> Iterator[Need]:
             yield Need(bit, modulus, residue, counts)
 
 
-def _union(cells: tuple[tuple[int, int], ...]) -> int:
-    every = 0
-    for _, mask in cells:
-        every |= mask
-    return every
-
-
 def add_counting(
     layout: Layout, model: Any, frame: Frame, within: Mapping[int, Mapping[str, Any]], instants: tuple[int, ...]
 ) -> None:
-    """Constrain which file each range is in, by what must fit there.
+    """Constrain which file each range is in: at each of ``instants``, what is there must fit the frame's capacities.
 
     Args:
-        frame: capacities.
         within: for each range in the model, a literal (or 1) for each file it may be in.
-        instants: those counted.
     """
     fixed = layout.tables.fixed
     stated: set[tuple[str, int, int, int, int, tuple[tuple[int, int], ...]]] = set()

@@ -1,7 +1,7 @@
 """Positions, files and capacities as expressions of a CP-SAT model.
 
-``Apart``: a position is a cell of the cell array, each file has its own ceiling. ``Together``: a unified file as the
-hardware has it, one strip of ``total`` registers, VGPRs from 0, AGPRs from a movable split on, so that the model
+``Apart``: a position is a cell of the cell array, and each file has its own ceiling. ``Together``: a unified file as
+the hardware has it, one strip of ``total`` registers. VGPRs begin at 0, AGPRs at a movable split, so that the model
 itself decides how the file is shared.
 """
 
@@ -31,8 +31,9 @@ class Frame(Protocol):
         ...
 
     def holding(self, cell: int, free: Any = None) -> Any:
-        """The position of something fixed that holds a cell; out of the way where it holds none, or ``free`` says so.
+        """The position of a box that holds a cell of the frame.
 
+        The box is away from all others where the frame does not have that cell, or where ``free`` is true.
         Boxes are moved away, not made optional: CP-SAT 9.15 refutes a satisfiable model in which one side of a box
         is optional.
         """
@@ -58,7 +59,7 @@ class Frame(Protocol):
         ...
 
     def suggest(self, starts: Sequence[int]) -> Callable[[int], int]:
-        """Hint at how ``starts`` share the files; returns what makes a position of a cell under that hint."""
+        """Hint at how ``starts`` share the files; returns a function from a cell to its position under that hint."""
         ...
 
     def start(self, position: int, file: str, value: Callable[[Any], int]) -> int:
@@ -83,12 +84,12 @@ class Apart:
         self._domain = load().Domain
 
     def files(self, number: int) -> tuple[str, ...]:
-        return tuple(file for file in self._layout.rooms[number].starts if self._starts(number, file))
+        return tuple(file for file in self._layout.starts[number] if self._starts(number, file))
 
     def _starts(self, number: int, file: str) -> list[int]:
         reach = self._layout.items[number].reach
         stop = self._stop.get(file)
-        return [c for c in self._layout.rooms[number].starts[file] if stop is None or c + reach <= stop]
+        return [c for c in self._layout.starts[number][file] if stop is None or c + reach <= stop]
 
     def position(self, number: int, within: Mapping[str, Any]) -> Any:
         domains = {file: self._domain.from_values(self._starts(number, file)) for file in within}
@@ -148,14 +149,14 @@ class Together:
 
     def files(self, number: int) -> tuple[str, ...]:
         reach = self._layout.items[number].reach
-        rooms = self._layout.rooms[number].starts
+        starts = self._layout.starts[number]
         base = {"vgpr": 0, "agpr": self._agprs}
-        return tuple(file for file in rooms if rooms[file][0] - base[file] + reach <= self._most)
+        return tuple(file for file in starts if starts[file][0] - base[file] + reach <= self._most)
 
     def position(self, number: int, within: Mapping[str, Any]) -> Any:
         reach, grain = self._layout.items[number].reach, self._layout.grain[number]
-        rooms = self._layout.rooms[number].starts
-        values = set(rooms.get("vgpr", ())) if "vgpr" in within else set[int]()
+        starts = self._layout.starts[number]
+        values = set(starts.get("vgpr", ())) if "vgpr" in within else set[int]()
         if "agpr" in within:
             step = grain if SPLIT * self._halves % grain == 0 else 1
             values.update(range(0, self._most - reach + 1, step))
@@ -166,10 +167,10 @@ class Together:
             if file == "vgpr":
                 rules = [self._model.add(variable + reach <= self._split)]
                 if both:
-                    inside = self._domain.from_values(rooms["vgpr"])
+                    inside = self._domain.from_values(starts["vgpr"])
                     rules.append(self._model.add_linear_expression_in_domain(variable, inside))
             else:
-                inside = self._domain.from_values([c - self._agprs for c in rooms["agpr"]])
+                inside = self._domain.from_values([c - self._agprs for c in starts["agpr"]])
                 rules = [self._model.add_linear_expression_in_domain(variable - self._split, inside)]
             if both:
                 for rule in rules:
@@ -186,7 +187,7 @@ class Together:
             position = self._model.new_int_var(0, 2 * _AWAY, "")
             self._model.add(position == self.at(cell) + _AWAY * free)
             return position
-        # A cell of the VGPR file at or past the split is no cell of the strip.
+        # The strip does not have cells of the VGPR file at or past the split.
         past = self._model.new_bool_var("")
         self._model.add(self._split <= cell).only_enforce_if(past)
         if free is None:
@@ -204,7 +205,7 @@ class Together:
     def capacities(
         self, file: str, modulus: int, residue: int, is_occupied: Callable[[int], bool]
     ) -> tuple[int, tuple[Any, ...]]:
-        # The split is a multiple of every modulus asked for. What is fixed may lie on either side of it: not counted.
+        # The split is a multiple of every modulus used. Fixed cells may lie on either side of it, so none is counted.
         del is_occupied
         rounding = modulus - 1 - residue
         whole = self._layout.size(file) + rounding

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.allocators.timeline import runs
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,6 @@ class Instants:
     """
 
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
         live = _live_cells(tables)
         instants: list[int] = []
         for bit, cells in enumerate(live):
@@ -43,12 +43,13 @@ class Instants:
         """Cells held at each instant, by ranges and by what is fixed."""
 
     def tightest(self, cells: int) -> tuple[int, ...]:
-        """Those at which at least that many cells are held."""
+        """Instants at which at least ``cells`` cells are held."""
         return tuple(bit for bit in self.bits if self.load[bit] >= cells)
 
 
 def _live_cells(tables: Tables) -> list[int]:
-    """For each bit of the timeline, the set of what is held, as an integer: a bit for each cell of each range."""
+    """For each bit of the timeline, what is held there, as a set in an integer: one bit for each cell of each range
+    and for each fixed cell."""
     live = [0] * len(tables.timeline.boundaries)
     masks = [mask for item in tables.singles for _, mask in item.cells] + [mask for mask in tables.fixed if mask]
     for number, mask in enumerate(masks):
@@ -59,7 +60,7 @@ def _live_cells(tables: Tables) -> list[int]:
 
 
 def pieces(item: Item, instants: tuple[int, ...]) -> list[Piece]:
-    """A range's rectangles, in the order of their offsets, reduced to some instants."""
+    """A range's rectangles at some instants, in the order of their offsets."""
     result: list[Piece] = []
     for offset, mask in item.cells:
         intervals = tuple(runs(at_instants(mask, instants)))
@@ -76,17 +77,3 @@ def pieces(item: Item, instants: tuple[int, ...]) -> list[Piece]:
 def at_instants(mask: int, instants: tuple[int, ...]) -> int:
     """A mask of the timeline as a mask over the list of instants."""
     return sum(1 << k for k, bit in enumerate(instants) if mask >> bit & 1)
-
-
-def runs(mask: int) -> list[tuple[int, int]]:
-    """Half-open intervals of the ones of ``mask``."""
-    intervals: list[tuple[int, int]] = []
-    position = 0
-    while mask:
-        zeros = (mask & -mask).bit_length() - 1
-        mask >>= zeros
-        ones = (~mask & (mask + 1)).bit_length() - 1
-        mask >>= ones
-        intervals.append((position + zeros, position + zeros + ones))
-        position += zeros + ones
-    return intervals

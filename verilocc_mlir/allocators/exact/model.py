@@ -9,9 +9,10 @@ from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.exact.bound import literals
 from verilocc_mlir.allocators.exact.counting import add_counting
 from verilocc_mlir.allocators.exact.frame import Apart, Frame, Together
-from verilocc_mlir.allocators.exact.instants import at_instants, pieces, runs
+from verilocc_mlir.allocators.exact.instants import at_instants, pieces
 from verilocc_mlir.allocators.exact.layout import Layout
 from verilocc_mlir.allocators.exact.solver import Answer, Budget, ask, load
+from verilocc_mlir.allocators.timeline import runs
 
 
 class PackingModel:
@@ -20,11 +21,11 @@ class PackingModel:
     With all instants a solution is a placement; with fewer the model is a relaxation: if it has none, there is none.
 
     Args:
-        total: registers; of the unified file, or of each file.
+        total: registers of the unified file, or of each file.
         instants: bits of the timeline that count; None: all instants of the problem.
         ceiling: instead of ``total``, registers of each file.
         movable: ids of the ranges to place; None: all. The others stay where ``starts`` has them.
-        starts: first cells, by range id; a hint for those that move.
+        starts: first cells of the ranges that stay, by range id.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class PackingModel:
         self.layout = layout
         self.model: Any = load().CpModel()
         self.possible = True
-        """Whether every range has a place at all under the ceiling, whatever the others do."""
+        """Whether every range alone has a place under the ceiling."""
         self.positions: dict[int, Any] = {}
         self.within: dict[int, dict[str, Any]] = {}
         self._across: list[Any] = []
@@ -108,7 +109,7 @@ class PackingModel:
             self.model.add_hint(position, place(starts[number]))
             where = self.layout.file_of(starts[number])
             for file, literal in self.within[number].items():
-                # Of two files the second's literal is the first one's negation: the variable takes one hint only.
+                # With two files, the second's literal is the first one's negation, and a variable takes one hint only.
                 if not isinstance(literal, int) and literal.index >= 0:
                     self.model.add_hint(literal, file == where)
 
@@ -120,7 +121,7 @@ class PackingModel:
         return ask(self.model, budget, work, portfolio=portfolio)
 
     def starts(self, answer: Answer, fallback: Sequence[int] = ()) -> list[int]:
-        """First cell of every range in a solution; of those not in the model, from ``others``."""
+        """First cell of every range in a solution; ranges that are not in the model are where ``fallback`` has them."""
         starts = list(fallback) if fallback else [-1] * len(self.layout.items)
         for number, position in self.positions.items():
             within = self.within[number]

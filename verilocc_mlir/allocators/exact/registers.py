@@ -14,10 +14,10 @@ from verilocc_mlir.allocators.exact.solver import Budget
 Progress = Callable[[str], None]
 
 _FIRST_SLICE = 2.0
-"""Work spent on a total before others have their turn."""
+"""Work spent on a total before the next total is tried."""
 
 _SLACKS = (4, 24)
-"""Instants within so many cells of a total are asked about first: if they do not fit, nothing does."""
+"""Instants within so many cells of a total are tried alone first: if they do not fit, nothing does."""
 
 _RELAXED_PART = 0.3
 """Of a slice, for each relaxation."""
@@ -28,19 +28,14 @@ class Fewest:
     """What is known of the register count.
 
     Attributes:
-        starts: a placement with ``registers``; None if none was found.
+        starts: the best placement; None if none was found.
         registers: its count.
-        bound: no placement has fewer.
+        bound: no placement has fewer registers.
     """
 
     starts: list[int] | None
     registers: int
     bound: int
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing is left to find out: an optimal placement, or a proof that there is none."""
-        return self.bound >= self.registers
 
 
 def fewest_registers(
@@ -54,12 +49,11 @@ def fewest_registers(
     """Close in on the fewest registers.
 
     Args:
-        starts: a placement to begin with, None if there is none yet.
-        budget: what may be used.
-        enough: of the bound and the count of a placement: whether to stop.
+        starts: a placement to begin with; None if there is none yet.
+        enough: whether to stop, given the bound and the count of a placement.
     """
     bound = counted_bound(layout)
-    # Without a placement, one more than the file has stands for "none".
+    # One more register than the file has stands for "no placement".
     registers = layout.tables.cost.of(starts).registers if starts is not None else layout.top + 1
     if bound >= registers or (starts is not None and enough(bound, registers)):
         return Fewest(starts, registers, bound)
@@ -70,11 +64,15 @@ def fewest_registers(
     while bound < registers and not (starts is not None and enough(bound, registers)) and not budget.spent:
         open_totals = [t for t in range(bound, registers) if t not in unknown]
         if not open_totals:
-            # All of them had their turn: again, longer.
+            # All totals were tried: try them again, longer.
             unknown.clear()
             share *= 3
             continue
-        total = _next_total(open_totals, bound, starts is None)
+        # The whole file as long as there is no placement; else the bound, which is most often the answer; then the
+        # middle.
+        total = (
+            open_totals[-1] if starts is None else bound if bound not in unknown else open_totals[len(open_totals) // 2]
+        )
         attempt = _try_total(layout, total, starts, budget, share)
         if isinstance(attempt, list):
             starts, registers = attempt, layout.tables.cost.of(attempt).registers
@@ -88,17 +86,8 @@ def fewest_registers(
     return Fewest(starts, registers, bound)
 
 
-def _next_total(totals: list[int], bound: int, any_placement: bool) -> int:
-    """The next total to try: the bound first, which is most often the answer, then the middle; the whole file as long
-    as there is no placement.
-    """
-    if any_placement:
-        return totals[-1]
-    return bound if totals[0] == bound else totals[len(totals) // 2]
-
-
 def _try_total(layout: Layout, total: int, starts: list[int] | None, budget: Budget, work: float) -> list[int] | bool:
-    """A placement in ``total`` registers; True if there is none, False if that was not found out."""
+    """A placement in ``total`` registers; True if it is proved that there is none, False if neither was reached."""
     every = layout.instants.bits
     before = 0
     for slack in _SLACKS:

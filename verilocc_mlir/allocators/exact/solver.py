@@ -1,4 +1,4 @@
-"""CP-SAT of OR-Tools, loaded when it is first needed; the budget of a search, and one question to the solver."""
+"""CP-SAT of OR-Tools, loaded when it is first needed: the budget of a search, and one call of the solver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from verilocc_mlir.errors import UnsupportedError
 
-EXTRA = "exact"
 SCALE = 1000
 """Objectives are whole numbers: thousandths of an estimated execution."""
 
@@ -26,7 +25,7 @@ def load() -> Any:
     except ImportError as error:
         raise UnsupportedError(
             f"exact allocation needs OR-Tools, and it cannot be loaded: {error}",
-            hint=f"pip install 'verilocc-mlir[{EXTRA}]'; beside the service's packages: docs/design/allocators.md",
+            hint="pip install 'verilocc-mlir[exact]'; beside the service's packages: docs/design/allocators.md",
         ) from error
 
 
@@ -42,16 +41,13 @@ def available() -> bool:
 class Budget:
     """What a search may still use.
 
-    ``work`` is CP-SAT's deterministic time, which runs at about the speed of a second and is the same on every machine;
-    ``seconds`` of wall time cut the search off where the machine is slower. An answer that no cut-off touched is the
-    same again.
+    ``work`` is CP-SAT's deterministic time: about a second a unit, and the same on every machine. ``seconds`` of wall
+    time cut the search off where the machine is slower. Without that cut-off, the answer is the same on every run.
     """
 
     work: float
     seconds: float
     seed: int = 0
-    workers: int = 1
-    stop: Callable[[], bool] | None = None
     _until: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,8 +60,8 @@ class Budget:
 
     @property
     def spent(self) -> bool:
-        """Whether nothing is left, or someone asked to stop."""
-        return self.work <= 0 or self.seconds_left <= 0 or (self.stop is not None and self.stop())
+        """Whether nothing is left."""
+        return self.work <= 0 or self.seconds_left <= 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ class Answer:
     """The solver's answer to a model.
 
     Attributes:
-        has_solution: there is a solution, to be read with ``value``.
+        has_solution: there is a solution; ``value`` reads it.
         refuted: it is proved that there is none.
         optimal: no other solution has a smaller objective.
         bound: no solution has an objective smaller than this.
@@ -91,21 +87,19 @@ def ask(model: Any, budget: Budget, work: float, *, portfolio: bool = False) -> 
     """Solve with at most ``work`` of the budget.
 
     Args:
-        budget: is charged with what was used.
-        work: deterministic time for this question.
-        portfolio: take turns between search strategies, neighbourhood searches among them: better for objectives.
+        budget: what the call uses is taken from it.
+        work: deterministic time for this call.
+        portfolio: take turns between several search strategies; better for objectives.
     """
     cp_model = load()
     solver = cp_model.CpSolver()
     parameters = solver.parameters
-    parameters.num_workers = budget.workers
+    parameters.num_workers = 1
     parameters.random_seed = budget.seed
     parameters.max_deterministic_time = max(min(work, budget.work), 1e-3)
     parameters.max_time_in_seconds = max(budget.seconds_left, 1e-3)
-    # Several workers race; in turns they do not, and the answer stays the same.
-    parameters.interleave_search = portfolio or budget.workers > 1
-    watch = _stopper(cp_model, budget) if budget.stop is not None else None
-    status = solver.solve(model, watch)
+    parameters.interleave_search = portfolio
+    status = solver.solve(model)
     budget.work -= max(float(solver.response_proto.deterministic_time), 1e-3)
     if status == cp_model.MODEL_INVALID:
         raise AssertionError(f"the model is not valid: {model.validate()}")
@@ -113,12 +107,3 @@ def ask(model: Any, budget: Budget, work: float, *, portfolio: bool = False) -> 
     refuted = status == cp_model.INFEASIBLE
     bound = float(solver.best_objective_bound) if not refuted else 0.0
     return Answer(has_solution, refuted, status == cp_model.OPTIMAL, bound, solver.value)
-
-
-def _stopper(cp_model: Any, budget: Budget) -> Any:
-    class Stopper(cp_model.CpSolverSolutionCallback):
-        def on_solution_callback(self) -> None:
-            if budget.spent:
-                self.stop_search()
-
-    return Stopper()

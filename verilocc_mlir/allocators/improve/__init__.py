@@ -1,8 +1,8 @@
 """Anytime improvement of a placement: local moves, and with OR-Tools exact answers for a part of the program at a time.
 
 ``state.py`` holds a placement that can be changed and changed back, ``moves.py`` the local moves, ``regions.py`` the
-neighbourhoods that CP-SAT solves, ``search.py`` the loop, ``allocator.py`` an allocator that does it to every
-answer. What comes out is never worse than what went in.
+neighbourhoods that CP-SAT solves, ``search.py`` the loop, ``allocator.py`` an allocator that improves every answer of
+another one. The result is never worse than the placement given.
 """
 
 from verilocc_mlir.allocators.improve.allocator import Improving

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from verilocc_mlir.allocators.coalesce import fixed_start, lane_offset, meet
+from verilocc_mlir.allocators.coalesce import meet
 from verilocc_mlir.allocators.improve.state import State
 
 _WAYS = 3
@@ -14,7 +14,8 @@ _WAYS = 3
 
 @dataclass(frozen=True)
 class Wish:
-    """A copy that would vanish: range ``b`` at ``distance`` from ``a``; with ``b`` -1, ``a`` at cell ``distance``."""
+    """A copy, and what makes it vanish: range ``b`` at ``distance`` from ``a``, or, with ``b`` -1, ``a`` at cell
+    ``distance``."""
 
     a: int
     b: int
@@ -24,22 +25,18 @@ class Wish:
 
 def wishes(state: State) -> list[Wish]:
     """Every copy that some placement could do without, heaviest first."""
-    tables, singles = state.tables, state.tables.singles
-    result: list[Wish] = []
-    for affinity in tables.problem.affinities:
-        if affinity.b < 0:
-            goal = fixed_start(tables.cells, affinity)
-            if goal is not None and tables.table.allows(affinity.a, goal):
-                result.append(Wish(affinity.a, -1, goal, affinity.weight))
-            continue
-        distance = lane_offset(affinity.a_lane - affinity.b_lane, tables.cells.halves)
-        if distance is not None and not meet(singles[affinity.a], singles[affinity.b], distance):
-            result.append(Wish(affinity.a, affinity.b, distance, affinity.weight))
+    cost, candidates, singles = state.tables.cost, state.tables.candidates, state.tables.singles
+    result = [Wish(a, -1, goal, weight) for a, goal, weight in cost.fixed if candidates.allows(a, goal)]
+    result += [
+        Wish(a, b, distance, weight)
+        for a, b, distance, weight in cost.pairs
+        if distance is not None and not meet(singles[a], singles[b], distance)
+    ]
     return sorted((w for w in result if w.weight), key=lambda w: (-w.weight, w.a, w.b))
 
 
 def unmet(state: State, every: list[Wish]) -> list[Wish]:
-    """Those whose copy is still there."""
+    """The wishes whose copy is still there."""
     return [w for w in every if state.starts[w.a] != (w.distance if w.b < 0 else state.starts[w.b] - w.distance)]
 
 
@@ -57,23 +54,23 @@ def local_moves(state: State, every: list[Wish], rng: random.Random, count: int)
 
 
 def _join(state: State, wish: Wish, rng: random.Random) -> None:
-    starts, table = state.starts, state.tables.table
+    starts, candidates = state.starts, state.tables.candidates
     if wish.b < 0:
         state.move([(wish.a, wish.distance)])
         return
     ways = [(wish.b, starts[wish.a] + wish.distance), (wish.a, starts[wish.b] - wish.distance)]
     rng.shuffle(ways)
     for number, start in ways:
-        if table.allows(number, start) and state.move([(number, start)]):
+        if candidates.allows(number, start) and state.move([(number, start)]):
             return
-    # Neither end's place will do: both somewhere else.
-    start = rng.choice(table.by_range[wish.a])
-    if table.allows(wish.b, start + wish.distance):
+    # Neither end's place will do: put both somewhere else.
+    start = rng.choice(candidates.by_range[wish.a])
+    if candidates.allows(wish.b, start + wish.distance):
         state.move([(wish.a, start), (wish.b, start + wish.distance)])
 
 
 def _prefer(state: State, rng: random.Random) -> None:
-    """Move one range so that what the machine prefers there is met."""
+    """Move one range so that a preference of the machine is met."""
     starts = state.starts
     open_ones = [
         (relations, weight)
@@ -101,8 +98,8 @@ def _prefer(state: State, rng: random.Random) -> None:
 
 def _swap(state: State, rng: random.Random) -> None:
     a, b = (rng.randrange(len(state.starts)) for _ in range(2))
-    table = state.tables.table
-    if a != b and table.allows(a, state.starts[b]) and table.allows(b, state.starts[a]):
+    candidates = state.tables.candidates
+    if a != b and candidates.allows(a, state.starts[b]) and candidates.allows(b, state.starts[a]):
         state.move([(a, state.starts[b]), (b, state.starts[a])])
 
 
@@ -128,6 +125,6 @@ def _lower(state: State, rng: random.Random) -> None:
     ]
     if highest:
         number, start, base = rng.choice(highest)
-        lower = [c for c in state.tables.table.by_range[number] if base <= c < start]
+        lower = [c for c in state.tables.candidates.by_range[number] if base <= c < start]
         if lower:
             state.move([(number, rng.choice(lower))])

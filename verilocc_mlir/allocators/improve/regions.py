@@ -26,10 +26,10 @@ class Regions:
         self._state = state
         self._seed = seed
         self._layout = Layout(state.tables)
-        self._spans = [_span(item.cells) for item in state.tables.singles]
+        self._spans = [item.live for item in state.tables.singles]
 
     def step(self, every: list[Wish], rng: random.Random, seconds: float) -> bool:
-        """Solve one neighbourhood, of a copy that is left or of what reaches highest; whether the cost fell."""
+        """Solve one neighbourhood, around a copy that is left or around the highest register; whether the cost fell."""
         state = self._state
         unmet_wishes = unmet(state, every)
         lowering = not unmet_wishes or rng.random() < 0.25
@@ -75,12 +75,5 @@ class Regions:
         for number in first:
             when |= self._spans[number]
         concurrent = [n for n, span in enumerate(self._spans) if span & when and n not in first]
-        # Those beside it in time matter most; the choice among them is what differs from step to step.
+        # Only ranges live at the same time matter. Each step chooses others among them.
         return frozenset(first) | frozenset(rng.sample(concurrent, min(size, len(concurrent))))
-
-
-def _span(cells: tuple[tuple[int, int], ...]) -> int:
-    every = 0
-    for _, mask in cells:
-        every |= mask
-    return every

@@ -1,4 +1,4 @@
-"""The loop: rounds of local moves and of neighbourhoods, until the time or the steps are over."""
+"""The loop: rounds of local moves and of neighbourhoods, until the time or the steps are used up."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def improve(
         seed: of all random choices.
         steps: rounds at most; None: as many as the time allows.
         solver: whether to use OR-Tools; None: if it is installed.
-        progress: told the steps made and the cost so far after each; returns True to stop there.
+        progress: called after each step with the number of steps and the cost; returns True to stop there.
 
     Raises:
         InputError: the proposal is no placement of this problem.

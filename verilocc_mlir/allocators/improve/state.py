@@ -35,21 +35,11 @@ class State:
         self._below: dict[tuple[Candidates, int], Candidates] = {}
         self.used: Ceiling = {}
         self.ceilings: tuple[Ceiling, ...] = ()
-        """Ways to use more registers of a file without losing a wave."""
+        """The ceilings under which no further wave is lost."""
         self._settle()
 
-    def _used(self) -> Ceiling:
-        """Registers of each file in use."""
-        cells = self.tables.cells
-        highest: Ceiling = dict.fromkeys(("vgpr", "agpr", "sgpr"), 0)
-        for item, start in zip(self.tables.singles, self.starts, strict=True):
-            if start < cells.stop["sgpr"]:
-                bank, number = cells.register_of(start + item.reach - 1)
-                highest[bank] = max(highest[bank], number + 1)
-        return highest
-
     def adopt(self, starts: Sequence[int]) -> bool:
-        """Take over a placement known to be valid, if it costs no more; whether it did."""
+        """Take over a valid placement if it costs no more; whether that was so."""
         cost = self.tables.cost.of(starts)
         if cost > self.cost:
             return False
@@ -93,7 +83,7 @@ class State:
         return False
 
     def _settle(self) -> None:
-        used = self._used()
+        used = self.tables.cost.highest(self.starts)
         if used != self.used:
             self.used = used
             self.ceilings = self._ceilings()
@@ -133,13 +123,13 @@ class State:
         item = self.tables.singles[number]
         placed = [s if i in self.packing.placed else -1 for i, s in zip(self.tables.singles, self.starts, strict=True)]
         for start in self.tables.hints.starts(item, placed):
-            if self.tables.table.allows(number, start) and self.packing.fits(item, start):
+            if self.tables.candidates.allows(number, start) and self.packing.fits(item, start):
                 return start
         return self.packing.first_fit(item, self.candidates(item))
 
     def candidates(self, item: Item) -> Candidates:
         """Where a range may start without a wave lost for it alone."""
-        every = self.tables.table.of(item)
+        every = self.tables.candidates.of(item)
         key = (every, item.reach)
         candidates = self._below.get(key)
         if candidates is None:

@@ -1,4 +1,4 @@
-"""Ways to have LLVM do a piece of the staged run: an llc (``llc``), or the LLVM inside Triton's wheel (``triton``).
+"""The drivers that have LLVM do a piece of the staged run: ``llc``, and ``triton`` for the LLVM inside Triton's wheel.
 
-``job`` says what a piece of work is; each driver makes a ``ToolRun`` of it.
+``job`` says what a piece of work is. A driver turns it into a ``ToolRun``.
 """

@@ -1,7 +1,7 @@
-"""Trap of Triton's way in: functions that are called cannot be resumed.
+"""Trap of Triton's interface: functions that are called cannot be resumed.
 
-All of allocation runs again over a text that is further on. In a kernel it then finds nothing to do. In a function that
-saves registers for its caller, lowering SGPR spills saves them once more, over what it saved before.
+All of allocation runs again over a text that is further on. In a kernel it finds nothing to do. But in a function that
+saves registers for its caller, lowering SGPR spills saves them again and overwrites the saved values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ def refuse_called_functions(mir: str, *, where: str = "") -> None:
     """Refuse machine IR with a function that is no kernel.
 
     Raises:
-        UnsupportedError: it has one; named.
+        UnsupportedError: it has such a function; the message names it.
     """
     for name, header in function_headers(mir):
         if "isEntryFunction: true" not in " ".join(header.split()):

@@ -1,8 +1,8 @@
-"""Trap of Triton's way in: every function that is not ``noinline`` is marked ``alwaysinline``, intrinsics too.
+"""Trap of Triton's interface: every function that is not ``noinline`` is marked ``alwaysinline``, intrinsics too.
 
-That is how Triton has all calls inlined before code is made. LLVM gives intrinsics their own attributes again when it
-reads the text, so the IR module before a phase would not be the one after it. When there is a text, the mark has done
-its work.
+With that mark Triton has all calls inlined before code is generated. When LLVM reads a text, it gives intrinsics their
+own attributes again, so the IR module before a phase would differ from the one after it. Machine IR no longer needs the
+mark.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import re
 
 _ATTRIBUTES = re.compile(r"^ *(?:attributes #\d+ = \{|; Function Attrs:)[^\n]*", re.MULTILINE)
 _MARK = re.compile(r"\balwaysinline (?!\})")
-"""Where it is not the only attribute: LLVM reads no empty list, and leaves the mark on what is no intrinsic."""
+"""The mark, if it is not the only attribute: LLVM cannot read an empty list, and keeps the mark on other functions."""
 
 
 def without_marks(mir: str) -> str:
-    """The text with the mark taken from the attributes in its IR module."""
+    """The text without the mark in its IR module."""
     end = mir.find("\n---\nname:")
     module = mir[: max(end, 0)]
     return _ATTRIBUTES.sub(lambda line: _MARK.sub("", line[0]), module) + mir[len(module) :]

@@ -1,4 +1,4 @@
-"""A piece of LLVM's work as data: what is given, where LLVM starts and stops, and with which options."""
+"""A piece of LLVM's work as data: the input, where LLVM starts and stops, and the options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CompileOptions:
     """How LLVM is called, the same for every stage.
 
     Attributes:
-        cpu: ``"gfx942"``; no feature suffix (see ``split_target_id``).
+        cpu: ``"gfx942"``, without features (see ``split_target_id``).
         mattr: LLVM feature string, ``"+sramecc,-xnack"``.
         opt_level: 0 to 3, for ``-O``. The three phases exist from ``-O1`` on.
         verify: run the machine verifier after every pass of a resumed run.
@@ -64,16 +64,17 @@ class LlvmJob:
     """One piece of work.
 
     Attributes:
-        stage: what it is for, e.g. ``"pre-ra"``; names the row in the report's time table.
+        stage: its name in the report's time table, e.g. ``"pre-ra"``.
         source: LLVM IR (text or bitcode) or machine IR, mended for LLVM's parser.
-        machine: whether that is machine IR.
-        options: of the compilation.
-        start: where machine IR is in LLVM's order of passes; None: it is parsed, verified and printed, and no pass run.
-        stop: where the text is wanted; None: all passes run, and a file of ``kind`` comes out.
+        machine: whether the source is machine IR.
+        options: options of the compilation.
+        start: where machine IR stands in LLVM's order of passes; None: it is parsed, verified and printed, without any
+            pass.
+        stop: where LLVM stops and prints the text; None: all passes run, and the result is a file of ``kind``.
         kind: form of the file.
         verify: run the machine verifier after each pass.
         regalloc: LLVM's allocator.
-        ipra: leave interprocedural register allocation as LLVM has it, not off.
+        ipra: leave interprocedural register allocation as LLVM has it, instead of off.
     """
 
     stage: str
@@ -87,6 +88,16 @@ class LlvmJob:
     regalloc: RegAlloc = "greedy"
     ipra: bool = False
 
+    @property
+    def common_flags(self) -> list[str]:
+        """LLVM's options for the job that do not depend on the driver."""
+        flags = [] if self.ipra else ["-enable-ipra=0"]
+        if self.verify:
+            flags.append("-verify-machineinstrs")
+        if self.regalloc != "greedy":
+            flags += [f"-{kind}-regalloc={self.regalloc}" for kind in ("sgpr", "wwm", "vgpr")]
+        return flags
+
 
 class Driver(Protocol):
     """Has LLVM do pieces of work.
@@ -95,7 +106,7 @@ class Driver(Protocol):
     """
 
     def run(self, job: LlvmJob, running: RunningTools) -> ToolRun:
-        """Do it; ``stdout`` is the text or file. ``running`` can end it from another thread."""
+        """Do the job; ``stdout`` is the text or file. ``running`` can end it from another thread."""
         ...
 
     def link(self, obj: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:

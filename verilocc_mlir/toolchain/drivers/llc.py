@@ -42,17 +42,10 @@ class LlcDriver:
 
 
 def _flags(job: LlvmJob) -> list[str]:
-    flags = ["-x", "mir"] if job.machine else []
-    if not job.ipra:
-        flags.append("-enable-ipra=0")
-    if job.verify:
-        flags.append("-verify-machineinstrs")
+    flags = [*(("-x", "mir") if job.machine else ()), *job.common_flags]
     if job.machine and job.start is None:
         return [*flags, "-run-pass=none"]
-    if job.regalloc != "greedy":
-        flags += [f"-{kind}-regalloc={job.regalloc}" for kind in ("sgpr", "wwm", "vgpr")]
-    flags += _at("start", job.start)
-    return flags + (_at("stop", job.stop) or [f"-filetype={job.kind}"])
+    return [*flags, *_at("start", job.start), *(_at("stop", job.stop) or [f"-filetype={job.kind}"])]
 
 
 def _at(verb: str, point: Point | None) -> list[str]:

@@ -1,18 +1,17 @@
 """The LLVM inside Triton's wheel, in worker processes: an abort of LLVM is a failure of one piece of work.
 
-Three things of Triton's interface shape what is done here.
+Three properties of Triton's interface shape this module.
 
-* ``translate_mir_to_asm`` has one place to start: before the machine scheduler. What lies between there and allocation
-  is done in every text that we give it, so those passes are left out by name (``-opt-disable``), and passes that find
-  nothing to do in text that is further on, such as allocation itself, run again (``repeated`` sees that they change
-  nothing). What comes out is then, instruction for instruction, that of a compile in one go.
-* LLVM's list of passes to leave out only grows: IR, which needs all of them, has workers of its own.
-* Errors end the process or are written to standard error beside a result, which is then not used.
+* ``translate_mir_to_asm`` always starts before the machine scheduler. The passes between there and allocation are done
+  in every text that we give it, so they are left out by name (``-opt-disable``). Allocation and later passes run again;
+  they find nothing to do in text that is further on, and ``repeated`` checks that they change nothing. The result is,
+  instruction for instruction, that of a compile in one go.
+* LLVM's list of passes to leave out only grows. IR needs all passes, so it has workers of its own.
+* An error ends the process, or is written to standard error beside a result. Such a result is not used.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import sys
@@ -43,7 +42,7 @@ DONE_BEFORE = (
     "si-optimize-exec-masking-pre-ra",
     "si-form-memory-clauses",
 )
-"""Passes from where Triton starts to allocation that change code, by LLVM's names."""
+"""The passes that change code between Triton's starting point and allocation, by LLVM's names."""
 
 _LEAVE_OUT = (f"-opt-disable={','.join(DONE_BEFORE)}", "-opt-bisect-verbose=0")
 _USE_LLC = "use an llc: --toolchain=llc"
@@ -52,7 +51,7 @@ _BAD_INPUT = re.compile(r"^LLVM ERROR: Failed to parse machine functions|failed 
 _GIVEN = re.compile(r"/proc/self/fd/\d+")
 _ERROR = re.compile(r"^(?:error: |LLVM ERROR: )", re.MULTILINE)
 _FUSION = "-fp-contract="
-_SAY_S = 60.0
+_OUTPUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -84,20 +83,22 @@ class TritonDriver:
         return self._resumed(replace(job, source=text.encode()), running)
 
     def _resumed(self, job: LlvmJob, running: RunningTools) -> ToolRun:
-        """The work, and before it the check that LLVM takes the text up as it is."""
-        spent = [self._unchanged(job, running)] if job.start is not None else []
+        """The job, and before it the check that LLVM takes the text up as it is."""
+        if job.start is None:
+            return self._compile(job, running)
+        check = self._unchanged(job, running)
         run = self._compile(job, running)
         return replace(
             run,
-            cpu_seconds=run.cpu_seconds + sum(r.cpu_seconds for r in spent),
-            wall_seconds=run.wall_seconds + sum(r.wall_seconds for r in spent),
+            cpu_seconds=run.cpu_seconds + check.cpu_seconds,
+            wall_seconds=run.wall_seconds + check.wall_seconds,
         )
 
     def _unchanged(self, job: LlvmJob, running: RunningTools) -> ToolRun:
-        """LLVM's work up to where the text is, which must change nothing.
+        """LLVM's work up to where the text stands, which must change nothing.
 
         Raises:
-            UnsupportedError: it does.
+            UnsupportedError: it changes something.
         """
         again = self._compile(replace(job, stop=job.start), running)
         given, text = job.source.decode(), again.stdout.decode()
@@ -123,7 +124,7 @@ class TritonDriver:
             "cpu": options.cpu,
             "features": options.mattr,
             "fusion": _fusion(options.extra),
-            # LLVM keeps the allocator that a process first used.
+            # A process keeps the allocator that it first used.
             "fresh": job.regalloc != "greedy",
             "object": job.stop is None and job.kind == "obj" and (not job.machine or job.start is not None),
         }
@@ -165,15 +166,15 @@ class TritonDriver:
         return ToolRun(command, stage, output, stderr, float(answer["cpu_s"]), wall, int(answer["rss_kib"]))
 
     def _must_know(self, flags: list[str], where: str) -> None:
-        """LLVM does not say so where it is given an option that it does not know."""
+        """Refuse options that LLVM does not know: it ignores them silently."""
         for flag in flags:
             name = flag.lstrip("-").partition("=")[0]
             if name not in _option_names(self.tools):
                 raise InputError(f"{self.tools.version_text} has no option {flag}", where=where, hint=_USE_LLC)
 
 
-def said(library: str, options: list[str]) -> str:
-    """What LLVM writes before it ends the process, as for ``-version``.
+def output_of(library: str, options: list[str]) -> str:
+    """What LLVM writes for options that end the process, such as ``-version``.
 
     Raises:
         ToolchainError: no process starts, or it does not end.
@@ -181,7 +182,7 @@ def said(library: str, options: list[str]) -> str:
     with _workers(library, False).worker(fresh=True) as worker:
         assert isinstance(worker, JobWorker)
         try:
-            worker.ask({"do": "say", "options": options}, _SAY_S)
+            worker.ask({"do": "say", "options": options}, _OUTPUT_SECONDS)
         except Late as failure:
             raise ToolchainError(f"{library} does not answer: {failure}") from failure
         except WorkerFailure:
@@ -191,11 +192,7 @@ def said(library: str, options: list[str]) -> str:
 
 
 def _options(job: LlvmJob) -> list[str]:
-    flags: list[str] = [] if job.ipra else ["-enable-ipra=0"]
-    if job.verify:
-        flags.append("-verify-machineinstrs")
-    if job.regalloc != "greedy":
-        flags += [f"-{kind}-regalloc={job.regalloc}" for kind in ("sgpr", "wwm", "vgpr")]
+    flags = job.common_flags
     if job.machine:
         flags += _LEAVE_OUT
         if job.start is None:
@@ -204,7 +201,7 @@ def _options(job: LlvmJob) -> list[str]:
 
 
 def _fusion(flags: tuple[str, ...]) -> bool:
-    """Whether floating-point operations may be fused anywhere, as ``-fp-contract=fast`` says it."""
+    """Whether floating-point operations may be fused anywhere, as with ``-fp-contract=fast``."""
     chosen = [flag.removeprefix(_FUSION) for flag in flags if flag.startswith(_FUSION)]
     if chosen and chosen[-1] not in ("fast", "on"):
         raise UnsupportedError(f"Triton's LLVM has no {_FUSION}{chosen[-1]}", hint=_USE_LLC)
@@ -212,7 +209,7 @@ def _fusion(flags: tuple[str, ...]) -> bool:
 
 
 def _named(stderr: str) -> str:
-    """The input as llc calls it."""
+    """LLVM's output with the name that llc gives to its input."""
     return _GIVEN.sub("<stdin>", stderr)
 
 
@@ -221,7 +218,7 @@ def _is_of_the_input(stderr: str) -> bool:
 
 
 def _placed(stderr: str) -> str:
-    """Complaints about IR with their place where llc has it."""
+    """Complaints about IR with the line number where llc prints it."""
     return _IR_ERROR.sub(lambda match: f"<stdin>:{match['line']}: error: {match['what']}", stderr)
 
 
@@ -231,10 +228,10 @@ def _command(tools: TritonTools, question: Mapping[str, Any]) -> tuple[str, ...]
 
 @cache
 def _workers(library: str, machine: bool) -> JobCrew:
-    """Those for machine IR leave passes out for good."""
+    """Workers; those for machine IR leave passes out for as long as they live."""
     return JobCrew(partial(triton_worker.work, library))
 
 
-@functools.lru_cache(maxsize=4)
+@cache
 def _option_names(tools: TritonTools) -> frozenset[str]:
-    return frozenset(re.findall(r"^\s+--?([\w.-]+)", said(str(tools.library), ["-help-hidden"]), re.MULTILINE))
+    return frozenset(re.findall(r"^\s+--?([\w.-]+)", output_of(str(tools.library), ["-help-hidden"]), re.MULTILINE))

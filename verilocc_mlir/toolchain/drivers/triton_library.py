@@ -1,4 +1,4 @@
-"""Triton's wheel: where it is, and which LLVM is in it."""
+"""Triton's library as a set of LLVM tools."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Whether the LLVM of the installed Triton can do the staged run: found out by having it do one.
+"""Whether the LLVM of the installed Triton can do the staged run: it does one.
 
-Triton's interface to its LLVM has no promise of stability, so no version number says it. What a library answered is
-kept in the user's cache as long as the library is the same.
+Triton does not promise that its interface to LLVM is stable, so a version number does not tell. The result is kept in
+the user's cache as long as the library is the same.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import re
 from importlib import metadata
@@ -15,17 +14,15 @@ from pathlib import Path
 from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.target.processors import PROCESSORS
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
-from verilocc_mlir.toolchain.drivers.triton import said
+from verilocc_mlir.toolchain.drivers.triton import output_of
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
 from verilocc_mlir.toolchain.find import MINIMUM_VERSION, kept
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 
 _PROBE = "triton driver, probe 1: "
-"""Part of the name under which the answer is kept; to be changed with what is asked."""
+"""Part of the name under which the result is kept. Change it when the probe changes."""
 
 _CPU = next(iter(PROCESSORS))
-"""Any will do."""
-
 _INSTALL = "pip install 'triton>=3.9'"
 _KERNEL = """
 define amdgpu_kernel void @probe(ptr addrspace(1) %p, i32 %n) {
@@ -57,10 +54,10 @@ def find_triton() -> TritonTools:
     """
     library = _library()
     try:
-        stat = library.stat()
+        library.stat()
     except OSError as error:
         raise ToolchainError(f"{library} cannot be read: {error.strerror}", hint=_INSTALL) from error
-    answer = _answer(str(library), stat.st_mtime_ns, stat.st_size)
+    answer = kept(library, _PROBE, _probe)
     if answer.startswith("!"):
         raise ToolchainError(
             f"the LLVM of Triton {_triton_version()} cannot be driven: {answer[1:]}",
@@ -84,18 +81,13 @@ def _triton_version() -> str:
         return "(of no known version)"
 
 
-@functools.lru_cache(maxsize=4)
-def _answer(library: str, mtime: int, size: int) -> str:
-    return kept(library, mtime, size, _PROBE, lambda: _probe(library))
-
-
-def _probe(library: str) -> str:
+def _probe(library: Path) -> str:
     """The version of its LLVM, or ``"!"`` and what it cannot do."""
     try:
-        match = re.search(r"LLVM version (\d+\.\d+\.\d+\S*)", said(library, ["-version"]))
+        match = re.search(r"LLVM version (\d+\.\d+\.\d+\S*)", output_of(str(library), ["-version"]))
         if not match:
             return "!it does not say which LLVM it has"
-        tools = _tools(Path(library), match[1])
+        tools = _tools(library, match[1])
         if tools.version < MINIMUM_VERSION:
             return f"!LLVM {match[1]} is too old, {MINIMUM_VERSION[0]} or newer is needed"
         return _staged_run(tools) or match[1]
@@ -104,7 +96,7 @@ def _probe(library: str) -> str:
 
 
 def _staged_run(tools: TritonTools) -> str:
-    """What goes wrong in the staged run of a kernel, ``""`` where nothing does."""
+    """What goes wrong in the staged run of a kernel; ``""`` where nothing does."""
     compiler = StagedCompiler(tools, CompileOptions(_CPU, timeout=60.0))
     scalar = compiler.llvm_allocate(compiler.to_pre_ra(_KERNEL), LlvmPhase.SGPR)
     vector = compiler.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)

@@ -1,9 +1,9 @@
 """The process in which the LLVM of Triton's wheel works: an error of LLVM ends it, and its options are global.
 
-A question has ``do``: ``ir`` or ``mir``, compile what comes with it; ``link``; or ``say``, what LLVM says to
-``options`` alone, after which it ends the process. After one with ``fresh`` the process is asked nothing more. The
-answer has ``cpu_s`` and ``rss_kib``, what the work cost; the first one of a process has the cost of starting it too.
-What LLVM writes to standard error, whoever asks reads there.
+A question has ``do``. ``ir`` and ``mir`` compile the data that comes with it, ``link`` links it, and ``say`` gives LLVM
+``options`` that end the process. After a question with ``fresh`` the process takes no other one. The answer has
+``cpu_s`` and ``rss_kib``, the cost of the work; the first answer of a process includes the cost of starting it. The
+caller reads LLVM's standard error.
 
     python triton_worker.py LIBRARY QUESTION < INPUT > OUTPUT    # does the work of one question, which is JSON
 """
@@ -25,7 +25,7 @@ from verilocc_mlir.crew.descendants import serve_jobs
 from verilocc_mlir.crew.serve import Answer
 
 _MOST_KIB = 2 << 20
-"""Of resident memory; a process that has had more is not kept."""
+"""Resident memory; a process that has had more is not kept."""
 
 
 class WheelLlvm:
@@ -43,7 +43,7 @@ class WheelLlvm:
         self.path = f"/proc/self/fd/{self._file}"
 
     def do(self, question: Mapping[str, Any], data: bytes) -> bytes:
-        """What comes of the question's work."""
+        """The result of the question's work."""
         self._set_options(question.get("options", ()))
         if question["do"] == "link":
             return self._link(data)
@@ -52,7 +52,7 @@ class WheelLlvm:
         machine = question["triple"], question["cpu"], question["features"]
         common = (*machine, flags, question["fusion"], question["object"])
         llvm = self._module.llvm
-        # Last: no canonicalisation of addresses; no option of Triton's that turns scheduling off.
+        # The last argument: addresses are not canonicalised; Triton's option that turns scheduling off is not used.
         result: str | bytes = (
             llvm.translate_to_asm(source, *common, False)
             if question["do"] == "ir"

@@ -1,11 +1,11 @@
-"""Trap of Triton's way in: registers that are undefined on some path to where they are read.
+"""Trap of Triton's interface: registers that are undefined on some path to where they are read.
 
 LLVM works out live intervals of every text that it is given, allocated or not. It gives up at a register that is read
-and not defined on a path from the entry, or that a block on the way does not name as live-in ("needs to be live in to
-%bb.7, but is missing from the live-in list"). Such a read is right where what it reads does not matter: the value was
+but not defined on a path from the entry, or that a block on the way does not name as live-in ("needs to be live in to
+%bb.7, but is missing from the live-in list"). Such a read is right if its value does not matter: the value was
 undefined there before allocation too.
 
-What is missing is said: ``IMPLICIT_DEF``, for which no code is emitted, in the entry block, and the live-ins.
+So the entry block gets an ``IMPLICIT_DEF``, for which no code is emitted, and the blocks on the way get the live-ins.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_about_undefined(stderr: str) -> bool:
 
 
 def define_everywhere(mir: str, *, wave32: bool, where: str = "") -> str:
-    """The text with a definition, and live-ins on the way, for all that is read and may be undefined."""
+    """The text with a definition, and live-ins on the way, for every register that is read and may be undefined."""
     file = parse_mir(mir, where)
     functions = tuple(_defined(function, wave32) for function in file.functions)
     return print_mir(replace(file, functions=functions))
@@ -50,7 +50,7 @@ def _defined(function: MachineFunction, wave32: bool) -> MachineFunction:
 
 
 def _live_in(function: MachineFunction, wave32: bool) -> dict[int, frozenset[str]]:
-    """By block, the halves of registers that are read before they are written, there or further on."""
+    """For each block, the halves of registers that are read before they are written, in it or after it."""
     effects = {block.number: _effect(block, wave32) for block in function.blocks}
     entering = {number: reads for number, (reads, _) in effects.items()}
     changed = True

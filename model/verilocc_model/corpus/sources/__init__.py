@@ -1,4 +1,4 @@
-"""Where kernels come from. Each module has ``FAMILIES``, ``draw`` and ``make``; see ``Source``."""
+"""The sources of kernels. Each module here is a ``Source``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Source(Protocol):
     """A module of this package."""
 
     FAMILIES: Mapping[str, tuple[str, ...]]
-    """For each target the families that it can make for it."""
+    """The families that it can make, for each target."""
 
     def draw(self, generator: random.Random, family: str, target: str) -> Cell | None:
         """A cell without limits, drawn at random; None where the draw is no valid kernel.
 
-        The draws must not depend on ``target`` but for their validity, so that targets share configurations.
+        Only the validity of a draw may depend on ``target``, so that targets share configurations.
         """
         ...
 
@@ -37,5 +37,5 @@ class Source(Protocol):
 
 
 def source(name: str) -> Source:
-    """The source called ``name``; what it needs is loaded when it makes its first kernel."""
+    """The source called ``name``. Its front end is loaded when it makes its first kernel."""
     return cast("Source", importlib.import_module(f"{__name__}.{name}"))

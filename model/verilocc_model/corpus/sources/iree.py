@@ -1,7 +1,7 @@
 """IREE: one operation with static shapes, in torch-mlir's or linalg's terms, through ``iree-compile``.
 
-IREE chooses tiles and schedules by itself, so cells differ in sizes, types and what is fused. A module may become
-several executables; the largest is the kernel. Its tools' options (features, contraction) are put into the IR.
+IREE chooses tiles and schedules itself, so cells differ in sizes, types and what is fused. A module may become several
+executables; the largest is the kernel. The options of IREE's tools (features, contraction) are put into the IR.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def draw(generator: random.Random, family: str, target: str) -> Cell | None:
 
 
 def module(cell: Cell) -> str:
-    """The operation, and what is fused with it, as MLIR in the torch dialect."""
+    """The operation, with what is fused into it, as MLIR in the torch dialect."""
     return {"gemm": _gemm, "mha": _attention, "conv": _convolution, "softmax": _softmax, "layernorm": _layernorm}[
         cell.family
     ](dict(cell.shape))
@@ -74,7 +74,7 @@ def make(cell: Cell) -> str:
     if not kernel_sources:
         raise UnsupportedError("IREE made no kernel of it", where=str(cell))
     largest = max(kernel_sources, key=lambda kernel: (len(kernel.ir), kernel.name))
-    # The tools' -fp-contract=fast, as flags of the instructions.
+    # The tools run with -fp-contract=fast; here the instructions get it as flags.
     ir = as_code_generated(largest.ir.decode(), fp_fusion=True)
     return with_features(ir, largest.features)
 
@@ -90,7 +90,7 @@ def _compiler() -> IreeCompiler:
 
 
 class _Function:
-    """A function in the torch dialect, an operation a line."""
+    """Builds a function in the torch dialect, one operation a line."""
 
     def __init__(self, element: str) -> None:
         self.element = element

@@ -1,7 +1,7 @@
 """Triton: kernels as people write them, over the configurations that autotuners try; ``triton.compile`` needs no GPU.
 
-The IR is what Triton gives to its code generator, with what that one adds to it (``hooks.triton.ir``); the options
-that Triton sets for its own LLVM alone (``get_llvm_flags``) are left out.
+The IR is what Triton gives to its code generator, with the attributes that the generator adds (``hooks.triton.ir``).
+Options that Triton sets only for its own LLVM (``get_llvm_flags``) are left out.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _SHAPE = frozenset({"kernel", "element", "HEAD", "CAUSAL", "MASK", "WINDOW", "EP
                     "LOG", "HALF", "EVEN"})  # fmt: skip
 _OPTIONS = ("num_warps", "num_stages")
 _MOST_SUMS = 256
-"""f32 values of accumulators and tiles that a lane may hold; beyond, kernels are too long to be of use."""
+"""Most f32 values of accumulators and tiles in a lane; with more, kernels are too long to be of use."""
 
 
 def draw(generator: random.Random, family: str, target: str) -> Cell | None:
@@ -158,7 +158,7 @@ def make(cell: Cell) -> str:
             triton.compile(source, target=target, options=options)
         except _Ready as ready:
             return as_code_generated(ready.ir, fp_fusion=True)
-        except Exception as error:  # Triton raises whatever a pass stumbles over
+        except Exception as error:  # a pass of Triton may raise anything
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise UnsupportedError(f"Triton cannot compile it: {lines[0]}", where=str(cell)) from error
     raise UnsupportedError("Triton made no LLVM IR of it", where=str(cell))
@@ -173,7 +173,7 @@ def version() -> str:
 
 
 class _Ready(Exception):
-    """The IR is there; what comes after it in Triton's pipeline is not wanted."""
+    """Ends Triton's pipeline when the IR is there."""
 
     def __init__(self, ir: str) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ def _stop_after_ir(backend: Any = None, stages: Any = None, *_: Any, **__: Any) 
 
 @contextlib.contextmanager
 def _environment(triton: Any, cache: str) -> Generator[None, None, None]:
-    """Triton as the corpus wants it, and after that as it was: others in this process use it too."""
+    """Triton's settings for the corpus, restored afterwards: others in this process use Triton too."""
     variables = {**_ENVIRONMENT, "TRITON_CACHE_DIR": cache}
     before = {name: os.environ.get(name) for name in variables}
     hook = triton.knobs.runtime.add_stages_inspection_hook

@@ -1,6 +1,6 @@
 """Kernels without matrix instructions, in MLIR: register-tiled matmul, attention of one query a thread, convolution.
 
-They exist for every target. Everything is unrolled but the outer loop, so the tile decides the pressure: a matmul of
+They exist for every target. All loops but the outer one are unrolled, so the tile decides the pressure: a matmul of
 16 x 8 elements a thread keeps 128 sums.
 """
 
