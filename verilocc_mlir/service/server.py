@@ -188,6 +188,7 @@ class Front:
         if self._draining.is_set():
             raise draining()
         self.accepted += 1
+        self._quiet.clear()
         try:
             yield
         finally:
