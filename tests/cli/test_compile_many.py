@@ -123,6 +123,48 @@ def test_damaged_entries_are_compiled_again(batch: Batch, damage: Any) -> None:
     assert batch.origins() == {"k3": "cache"}
 
 
+def test_a_pipe_and_a_wrong_result_in_the_store_are_warnings_and_made_again(batch: Batch) -> None:
+    """The wrong result has the right code: somebody with the key made it."""
+    kernels(batch.source, 3)
+    batch.run()
+    results = {path: path.read_bytes() for path in batch.out.glob("*.hsaco")}
+    (batch.out / JOURNAL_NAME).unlink()
+    store = store_module.Store(batch.store)
+    pipe, entry, _ = batch.entries()
+    parts = store.get(entry.name)
+    assert parts is not None
+    store.put(entry.name, {**parts, "result": b"\x7fELF and no more"})
+    pipe.unlink()
+    os.mkfifo(pipe)
+    found = batch.run()
+    assert sorted(i["origin"] for i in found["inputs"]) == ["cache", "compiled", "compiled"]
+    reasons = {warning.partition(" is not used: ")[::2] for warning in found["warnings"]}
+    assert (f"what is kept in {pipe}", "it is no regular file") in reasons
+    assert any(what.endswith(str(entry)) and "not a readable ELF file" in why for what, why in reasons)
+    assert {path: path.read_bytes() for path in batch.out.glob("*.hsaco")} == results
+    (batch.out / JOURNAL_NAME).unlink()
+    assert set(batch.origins().values()) == {"cache"}
+
+
+@pytest.mark.long
+def test_a_store_where_others_may_write_is_refused_if_it_was_asked_for(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernels(batch.source, 1)
+    batch.store.mkdir()
+    batch.store.chmod(0o777)
+    command = ["compile-many", str(batch.source), "-o", str(batch.out), f"-mcpu={CPU}", "-q"]
+    assert run([*command, f"--cache={batch.store}"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"verilocc: error: {batch.store}: others may write into the directory (mode 777)\n")
+    assert not batch.out.joinpath("k3.hsaco").exists()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(batch.store.parent))
+    batch.store.rename(batch.store.with_name("verilocc"))
+    assert run(command) == 0
+    assert "warning: results are not kept: " in capsys.readouterr().err
+    assert batch.out.joinpath("k3.hsaco").exists()
+
+
 @pytest.mark.long
 def test_a_store_on_a_full_disk_is_one_warning(
     batch: Batch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -33,7 +33,7 @@ from verilocc_mlir.cli.server import (
     server_option,
     server_version,
 )
-from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
@@ -206,13 +206,22 @@ def _executor(
 
 
 def _store(directory: Path | None, warn: Callable[[str], None]) -> Store | None:
+    """The store; None, and a warning, where the usual one cannot be had.
+
+    Raises:
+        InputError: the one that was asked for is not to be trusted.
+    """
     from verilocc_mlir.store import Store, default_directory
 
     try:
-        return Store(default_directory() if directory is None else directory)
-    except RuntimeError as error:
+        store = Store(default_directory() if directory is None else directory, warn)
+        store.check()
+    except (RuntimeError, InputError) as error:
+        if directory is not None:
+            raise
         warn(f"results are not kept: {error}")
         return None
+    return store
 
 
 _Show = tuple["Callable[[BatchItem], None]", Callable[[str], None]]

@@ -244,7 +244,8 @@ def kept(path: str, mtime: int, size: int, question: str, ask: Callable[[], str]
     answer = ask()
     if cached is not None and not answer.startswith("!"):
         with contextlib.suppress(OSError):
-            cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for directory in (cached.parent.parent, cached.parent):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(cached, answer.encode())
     return answer
 

@@ -17,13 +17,12 @@ from verilocc_mlir.files import write_whole
 from verilocc_mlir.forms import to_json
 from verilocc_mlir.pipeline.batch.jobs import Executor, Job, Result
 from verilocc_mlir.pipeline.batch.journal import BatchJournal
+from verilocc_mlir.pipeline.batch.kept import REPORT, RESULT, fault_of
 from verilocc_mlir.pipeline.batch.plan import BatchInput, shown
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.batch import BatchItem, Origin
 from verilocc_mlir.store import Store
-
-_RESULT, _REPORT = "result", "report.json"
 
 
 @dataclass(frozen=True)
@@ -143,10 +142,13 @@ class _Run:
     def _from_store(self, one: _Todo) -> BatchItem | None:
         store = self._options.store
         parts = None if store is None else store.get(one.key)
-        if parts is None:
+        if store is None or parts is None:
+            return None
+        if fault := fault_of(parts, one.digest, self._options.settings):
+            store.refuse(one.key, fault)
             return None
         item = BatchItem(shown(one.given.source), one.digest, one.key, Outcome.PROVED, Origin.CACHE)
-        return self._deliver(one, item, parts[_RESULT], json.loads(parts[_REPORT]))
+        return self._deliver(one, item, parts[RESULT], json.loads(parts[REPORT]))
 
     def _finish(self, one: _Todo, result: Result) -> BatchItem:
         key = self._key(one, result)
@@ -161,7 +163,7 @@ class _Run:
         )
         store = self._options.store
         if store is not None and key and result.data is not None and result.report is not None:
-            parts = {_RESULT: result.data, _REPORT: to_json(result.report).encode()}
+            parts = {RESULT: result.data, REPORT: to_json(result.report).encode()}
             try:
                 store.put(key, parts)
             except OSError as error:
