@@ -30,10 +30,11 @@ from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.ray_cluster import LOCAL, RUNTIME, Cluster, connected, load_ray
 from verilocc_mlir.remote.addresses import host_and_port, is_loopback
 from verilocc_mlir.service import logs, tracing
+from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pool import WorkerPool
 from verilocc_mlir.service.security import TokenBook
-from verilocc_mlir.service.server import ALLOCATION, AUDIT, Front, ServerLimits
+from verilocc_mlir.service.server import ALLOCATION, AUDIT, Front
 from verilocc_mlir.service.status import ServiceError
 from verilocc_mlir.service.worker import terms_called
 
@@ -300,7 +301,12 @@ class Replica:
         limits = options.limits
         self._options = options
         self._pool = WorkerPool(
-            limits.workers, limits.max_waiting, limits.memory_mib, attempts=options.attempts, terms=options.terms
+            limits.workers,
+            limits.max_waiting,
+            limits.caller,
+            limits.memory_mib,
+            attempts=options.attempts,
+            terms=options.terms,
         )
         tokens = TokenBook(options.tokens) if options.tokens is not None else None
         terms = replace(terms_called(options.terms), attempts=options.attempts)
@@ -389,6 +395,9 @@ class _Call:
 
     def invocation_metadata(self) -> list[tuple[str, str]]:
         return [(str(key), value) for key, value in self.context.invocation_metadata()]
+
+    def peer(self) -> str:
+        return str(self.context.peer())
 
     def time_remaining(self) -> None:
         """Serve does not hand deadlines on; it cancels the call when one has passed."""
