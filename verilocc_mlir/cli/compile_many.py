@@ -19,8 +19,10 @@ from verilocc_mlir.cli.options import (
     PROOF_OPTIONS,
     RAY_OPTIONS,
     TARGET_OPTIONS,
+    asks_for_help,
     cluster_address,
     compile_options,
+    print_target_help,
     ray_options,
     settings_of,
 )
@@ -134,6 +136,8 @@ def compile_many_command(
     if cache is not None and no_cache:
         raise click.UsageError("--cache and --no-cache exclude each other")
     settings = settings_of(asked_of_server(options))
+    if asks_for_help(settings):
+        return print_target_help(settings)
     if settings.server == LOCAL:
         raise click.UsageError("--server=local is for one file; start a server: verilocc serve --listen=unix:PATH")
     cluster = cluster_address(ray, ray_address)
