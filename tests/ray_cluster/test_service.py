@@ -17,7 +17,7 @@ import grpc
 import pytest
 from batch_support import CPU
 from cluster_support import MARKS, listening, needs_ray, stopped
-from process_support import gone, lines_of, parent_of, until
+from process_support import gone, lines_of, listens_beyond_loopback, parent_of, until
 from service_support import SECONDS, Client, connected, mir_request, refusal, small_mir
 from support import REPOSITORY, allocated_by_llvm
 
@@ -187,6 +187,16 @@ def test_an_application_that_is_there_is_not_replaced(caller: Client, cluster: C
     ):
         raise AssertionError
     assert allocate(caller).functions[0].outcome == verdict_pb2.OUTCOME_PROVED
+
+
+@needs_ray
+def test_no_other_machine_reaches_a_replica(caller: Client, held: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(allocate, caller, "waiting")
+        (pid,) = lines_of(held.with_name("pids"))
+        assert listens_beyond_loopback(parent_of(int(pid))) == []
+        held.unlink()
+        assert answer.result(SECONDS).functions[0].outcome == verdict_pb2.OUTCOME_PROVED
 
 
 @pytest.mark.long

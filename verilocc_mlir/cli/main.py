@@ -101,7 +101,8 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.BAD_INPUT
     except Exception:
         traceback.print_exc()
-        print("verilocc: error: this is a defect of verilocc, and no verdict", file=sys.stderr)
+        message = "this is a defect of verilocc; nothing was proved that it has not reported"
+        print(f"verilocc: error: {message}", file=sys.stderr)
         return ExitCode.UNKNOWN
 
 

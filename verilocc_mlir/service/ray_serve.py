@@ -25,7 +25,7 @@ from grpc import StatusCode
 from grpc_status import rpc_status
 
 from verilocc.v1 import allocation_service_pb2 as allocation
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.ray_cluster import LOCAL, RUNTIME, Cluster, connected, load_ray
 from verilocc_mlir.remote.addresses import host_and_port, is_loopback
@@ -50,6 +50,7 @@ _STATUS: Any = rpc_status
 """It has no types."""
 _NEAR = ("127.", "[::1]", "[::ffff:127.")
 _EVERYWHERE = ("0.0.0.0", "::")
+_BIND = "add_port_to_grpc_server"
 _NO_REASON = ""
 """Reason of errors that another server's transport gives. Serve sends no details with a stream's status anyway."""
 
@@ -296,6 +297,8 @@ class Replica:
                 hint="install the same version on every node",
             )
         logs.set_up(options.log_level)
+        if options.near_only:
+            _listen_on_loopback()
         if options.traces != "none":
             tracing.set_up(options.traces)
         limits = options.limits
@@ -373,6 +376,28 @@ class Replica:
         if size > limit:
             log("refused", code=StatusCode.RESOURCE_EXHAUSTED.name, request_bytes=size)
             call.end(StatusCode.RESOURCE_EXHAUSTED, f"the request has {size} bytes, {limit} are allowed")
+
+
+def _listen_on_loopback() -> None:
+    """Have the port that Serve gives this replica, for deployments that call each other, on loopback only.
+
+    Serve binds it on every interface once ``Replica`` is there, and whoever reaches it can run code. Nobody calls it
+    here: the ingress asks replicas over Ray itself.
+
+    Raises:
+        UnsupportedError: this Ray binds it otherwise.
+    """
+    from ray.serve._private import replica as replica_module  # pyright: ignore
+
+    module: Any = replica_module
+    bind = getattr(module, _BIND, None)
+    if bind is None:
+        raise UnsupportedError("this version of Ray is not known", hint="Ray 2.60; or --listen=0.0.0.0:PORT --insecure")
+
+    def bind_here(server: Any, _address: str) -> int:
+        return int(bind(server, "127.0.0.1:0"))
+
+    setattr(module, _BIND, bind_here)
 
 
 class _Message(bytes):

@@ -220,15 +220,29 @@ def _judge(tool: str, path: Path, source: str, probe: _Probe | None = None) -> C
     if path.is_dir() or not os.access(path, os.X_OK):
         return replace(rejected, reason="is not an executable file")
     stat = path.stat()
-    output = (probe or _version_output)(str(path), stat.st_mtime_ns, stat.st_size)
+    output = (probe or _asked_version)(str(path), stat.st_mtime_ns, stat.st_size)
     version, reason = _read_version(output, tool)
     return Candidate(tool, path, source, not reason, reason or "suitable", version)
 
 
+class _KilledError(Exception):
+    """A tool that was killed says nothing of itself: it may be asked again."""
+
+
+def _asked_version(path: str, mtime: int, size: int) -> str:
+    """What ``--version`` prints, or ``"!"`` and the failure: as it was kept in the user's cache, or by running it."""
+    try:
+        return _version_output(path, mtime, size)
+    except _KilledError as killed:
+        return str(killed)
+
+
 @functools.lru_cache(maxsize=64)
 def _version_output(path: str, mtime: int, size: int) -> str:
-    """What ``--version`` prints, or ``"!"`` and the failure: as it was kept in the user's cache, or by running it."""
-    return kept(path, mtime, size, "", lambda: _printed(path))
+    output = kept(path, mtime, size, "", lambda: _printed(path))
+    if output.startswith("!") and "SIGKILL" in output:
+        raise _KilledError(output)
+    return output
 
 
 def kept(path: str, mtime: int, size: int, question: str, ask: Callable[[], str]) -> str:
