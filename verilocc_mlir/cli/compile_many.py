@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ _DEFAULT_JOB_SECONDS = 3600.0
 _DEFAULT_MEMORY_MIB = 2048
 _GROUPS: dict[str, Any] = {
     "verilocc compile-many": [
-        {"name": "Target, as for llc", "options": TARGET_OPTIONS},
+        {"name": "Target, as for llc", "options": [*TARGET_OPTIONS, "--mcpu-for"]},
         {"name": "Inputs and results", "options": ["--glob", "--output", "--emit", "--reports", "--report"]},
         {"name": "Work", "options": ["--jobs", "--job-seconds", "--memory", "--retry", "--cache", "--no-cache"]},
         {"name": "More than one machine", "options": RAY_OPTIONS},
@@ -58,6 +59,18 @@ _GROUPS: dict[str, Any] = {
         {"name": "LLVM", "options": LLVM_OPTIONS},
     ]
 }
+
+
+class _Processor(click.ParamType[tuple[str, str]]):
+    """``PATTERN=CPU``."""
+
+    name = "PATTERN=CPU"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        pattern, _, cpu = str(value).rpartition("=")
+        if not pattern or not cpu:
+            self.fail(f"{value!r} is not PATTERN=CPU, such as 'mi300/*.ll=gfx942'", param, ctx)
+        return pattern, cpu
 
 
 @click.command("compile-many", cls=RichCommand, context_settings=grouped_help(_GROUPS))
@@ -73,6 +86,10 @@ _GROUPS: dict[str, Any] = {
 @click.option(
     "--glob", "patterns", multiple=True, metavar="PATTERN", help="Inputs in DIR. [default: *.ll, *.bc and *.mir]"
 )
+@click.option(
+    "--mcpu-for", "processors", type=_Processor(), multiple=True,
+    help="Target of the inputs whose path ends so; the first that fits. [default: --mcpu, or the IR's target-cpu]",
+)  # fmt: skip
 @click.option(
     "-j", "--jobs", type=click.IntRange(0), default=0, metavar="N", help="Inputs at once. [default: one a core]"
 )
@@ -114,6 +131,7 @@ def compile_many_command(
     sources: tuple[Path, ...],
     out: Path | None,
     patterns: tuple[str, ...],
+    processors: tuple[tuple[str, str], ...],
     jobs: int,
     job_seconds: float,
     memory_mib: int,
@@ -144,7 +162,7 @@ def compile_many_command(
 
     from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
 
-    inputs = plan(sources, out, settings.emit, patterns or PATTERNS)
+    inputs = plan(sources, out, settings.emit, patterns or PATTERNS, processors)
     for directory in sorted({i.root for i in inputs}):
         make_directory(str(directory))
     if report_path:
@@ -160,7 +178,10 @@ def compile_many_command(
 
     start = time.monotonic()
     toolchain = choose_tools(settings.toolchain, settings.llvm)
-    keys = Keys(settings, toolchain, server_version(settings))
+    version = server_version(settings)
+    keys = Keys(settings, toolchain, version)
+    chosen = {i.cpu for i in inputs if i.cpu}
+    keys_for = {cpu: Keys(replace(settings, cpu=cpu), toolchain, version) for cpu in chosen}
     executor = _executor(jobs, job_seconds, memory_mib, toolchain, cluster)
     warnings: list[str] = []
     items: list[BatchItem] = []
@@ -171,7 +192,7 @@ def compile_many_command(
             say(f"verilocc: warning: {message}")
 
         store = None if no_cache else _store(cache, warn)
-        batch = BatchOptions(settings, keys, store, reports, retry, warn)
+        batch = BatchOptions(settings, keys, store, reports, retry, warn, keys_for)
         try:
             with closing(compile_batch(inputs, executor, batch)) as results:
                 for item in results:
