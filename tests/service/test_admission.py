@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -121,20 +122,18 @@ def test_calls_without_a_token_hold_nothing(tmp_path: Path) -> None:
     """They are refused before anything of them is read; who has a token is answered meanwhile."""
     (tmp_path / "tokens").write_text(token_line("good", "ci"))
     arguments = ("--workers=1", "--max-waiting=1", "--metrics=127.0.0.1:0", "--tokens", tmp_path / "tokens")
-    with serving(*arguments) as served, raw_connection(served.address) as raw, connected(served.address) as client:
-        for path in (ALLOCATE, "/verilocc.v1.AllocationService/AllocateStream"):
-            for authorization in ("", "Bearer wrong"):
-                raw.open(path, MANY, authorization=authorization)
+    with serving(*arguments) as served, connected(served.address) as client, ExitStack() as stack:
+        for method in ("Allocate", "AllocateStream"):
+            for authorization, reason in (("", "TOKEN_MISSING"), ("Bearer wrong", "TOKEN_UNKNOWN")):
+                raw = stack.enter_context(raw_connection(served.address))
+                raw.open(f"/verilocc.v1.AllocationService/{method}", MANY, authorization=authorization)
+                served.event("refused", reason=reason, method=method)
+                series = f'verilocc_requests_total{{code="UNAUTHENTICATED",method="{method}",reason="{reason}"}}'
+                assert metrics(served)[series] >= 1
         _check_health(client)
         _open_calls(served, 0)
-        answer = client.allocation.Allocate(
-            sgpr(small_mir()), timeout=SECONDS, metadata=(("authorization", "Bearer good"),)
-        )
-        assert answer.functions
-        for reason in ("TOKEN_MISSING", "TOKEN_UNKNOWN"):
-            served.event("refused", reason=reason, method="Allocate")
-            series = f'verilocc_requests_total{{code="UNAUTHENTICATED",method="Allocate",reason="{reason}"}}'
-            assert metrics(served)[series] >= 1
+        authorized = (("authorization", "Bearer good"),)
+        assert client.allocation.Allocate(sgpr(small_mir()), timeout=SECONDS, metadata=authorized).functions
 
 
 def test_health_reads_no_long_requests(small: Served) -> None:

@@ -15,7 +15,6 @@ import grpc
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from grpc_status import rpc_status
 from opentelemetry import trace
 
@@ -31,6 +30,7 @@ from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.metrics import Metrics
 from verilocc_mlir.service.pool import Done, Executor
+from verilocc_mlir.service.reflecting import reflect
 from verilocc_mlir.service.security import TokenBook
 from verilocc_mlir.service.status import ServiceError, defect, draining, duration
 from verilocc_mlir.service.tracing import refused, request_span
@@ -340,8 +340,7 @@ class Server:
         )
         self._server.add_generic_rpc_handlers((_handlers(front),))
         _HEALTH_GRPC.add_HealthServicer_to_server(self.health, self._server)
-        names = (ALLOCATION, AUDIT, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
+        reflect(self._server, (ALLOCATION, AUDIT, health.SERVICE_NAME))
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
         """Bind ``host:port`` or ``unix:PATH``; returns the port (0 for a socket).
