@@ -6,6 +6,7 @@ Nothing here is decided by how fast the machine is: a condition is awaited, and 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,19 @@ def _ticks(pid: int) -> int:
 def _stat(pid: int) -> list[str]:
     """Fields of /proc/PID/stat from the state on."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+
+
+def listens_beyond_loopback(pid: int) -> list[str]:
+    """Where other machines can reach the process: addresses and ports as /proc/net has them."""
+    inodes = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
+    beyond: list[str] = []
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
+            _, local, _, state, *fields = line.split()
+            host = local.partition(":")[0]
+            if state == "0A" and f"socket:[{fields[5]}]" in inodes and host[-8:] not in ("0100007F", "01000000"):
+                beyond.append(local)
+    return beyond
 
 
 def parent_of(pid: int) -> int:

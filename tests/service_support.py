@@ -43,9 +43,12 @@ BAD_REQUEST = StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST"
 BAD_INPUT = StatusCode.INVALID_ARGUMENT, "MALFORMED_INPUT"
 _SERVE_TERMS = """
 import json, sys
+from pathlib import Path
 from verilocc_mlir.service.running import Options, serve
-from verilocc_mlir.service.server import ServerLimits
+from verilocc_mlir.service.limits import ServerLimits
 given = json.loads(sys.argv[1])
+if "tokens" in given:
+    given["tokens"] = Path(given["tokens"])
 sys.exit(serve(Options(**{**given, "addresses": tuple(given["addresses"]), "limits": ServerLimits(**given["limits"])})))
 """
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -17,7 +19,15 @@ def write_whole(target: Path, data: bytes, *, durable: bool = False) -> None:
     Raises:
         OSError: it cannot be written, as on a full disk; nothing is left behind.
     """
+    with written_last(target, data, durable=durable):
+        pass
+
+
+@contextmanager
+def written_last(target: Path, data: bytes, *, durable: bool = False) -> Generator[None, None, None]:
+    """As ``write_whole``; the file has its name, or the device its bytes, when the block ends without an exception."""
     if target.exists() and not target.is_file():
+        yield
         target.write_bytes(data)
         return
     handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -28,6 +38,7 @@ def write_whole(target: Path, data: bytes, *, durable: bool = False) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
         os.chmod(partial, 0o666 & ~_umask())
+        yield
         os.replace(partial, target)
     except BaseException:
         Path(partial).unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -107,7 +108,11 @@ def check_versions(expected: Mapping[str, str], here: Mapping[str, str]) -> None
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The task, in a Ray worker."""
+    """The task, in a Ray worker. Before it says that nothing can be done here, it is done again: a tool or a worker
+    process may just have been killed.
+    """
+    with suppress(VeriloccError):
+        return function(*arguments)
     try:
         return function(*arguments)
     except VeriloccError as error:

@@ -20,6 +20,7 @@ from verilocc_mlir.cli.main import run
 from verilocc_mlir.pipeline.batch.journal import JOURNAL_NAME
 from verilocc_mlir.results.documents.batch import schema
 from verilocc_mlir.results.documents.compile import schema as compile_schema
+from verilocc_mlir.toolchain.elf import read_elf
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -123,6 +124,48 @@ def test_damaged_entries_are_compiled_again(batch: Batch, damage: Any) -> None:
     assert batch.origins() == {"k3": "cache"}
 
 
+def test_a_pipe_and_a_wrong_result_in_the_store_are_warnings_and_made_again(batch: Batch) -> None:
+    """The wrong result has the right code: somebody with the key made it."""
+    kernels(batch.source, 3)
+    batch.run()
+    results = {path: path.read_bytes() for path in batch.out.glob("*.hsaco")}
+    (batch.out / JOURNAL_NAME).unlink()
+    store = store_module.Store(batch.store)
+    pipe, entry, _ = batch.entries()
+    parts = store.get(entry.name)
+    assert parts is not None
+    store.put(entry.name, {**parts, "result": b"\x7fELF and no more"})
+    pipe.unlink()
+    os.mkfifo(pipe)
+    found = batch.run()
+    assert sorted(i["origin"] for i in found["inputs"]) == ["cache", "compiled", "compiled"]
+    reasons = {warning.partition(" is not used: ")[::2] for warning in found["warnings"]}
+    assert (f"what is kept in {pipe}", "it is no regular file") in reasons
+    assert any(what.endswith(str(entry)) and "not a readable ELF file" in why for what, why in reasons)
+    assert {path: path.read_bytes() for path in batch.out.glob("*.hsaco")} == results
+    (batch.out / JOURNAL_NAME).unlink()
+    assert set(batch.origins().values()) == {"cache"}
+
+
+@pytest.mark.long
+def test_a_store_where_others_may_write_is_refused_if_it_was_asked_for(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernels(batch.source, 1)
+    batch.store.mkdir()
+    batch.store.chmod(0o777)
+    command = ["compile-many", str(batch.source), "-o", str(batch.out), f"-mcpu={CPU}", "-q"]
+    assert run([*command, f"--cache={batch.store}"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"verilocc: error: {batch.store}: others may write into the directory (mode 777)\n")
+    assert not batch.out.joinpath("k3.hsaco").exists()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(batch.store.parent))
+    batch.store.rename(batch.store.with_name("verilocc"))
+    assert run(command) == 0
+    assert "warning: results are not kept: " in capsys.readouterr().err
+    assert batch.out.joinpath("k3.hsaco").exists()
+
+
 @pytest.mark.long
 def test_a_store_on_a_full_disk_is_one_warning(
     batch: Batch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -148,6 +191,32 @@ def test_a_store_that_cannot_be_made_is_one_warning(batch: Batch) -> None:
     found = batch.run()
     assert (found["exit_code"], len(found["warnings"])) == (0, 1)
     assert found["counts"]["outcomes"]["proved"] == 2
+
+
+def test_a_tree_with_several_targets(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the IR's own attribute, by pattern, by the option for all; each result says which."""
+    kernels(batch.source / "mi300", 1)
+    kernels(batch.source / "navi", 1)
+    named = kernel(4).replace("@times4(ptr addrspace(1) %p) {", "@times4(ptr addrspace(1) %p) #0 {")
+    (batch.source / "named.ll").write_text(named + 'attributes #0 = { "target-cpu"="gfx90a" }\n')
+    options = ("-mcpu=", "--mcpu-for=mi300/*.ll=gfx942", "--mcpu-for=navi/*=gfx1100", "--mcpu-for=mi300/k3.ll=gfx950")
+    found = batch.run(*options)
+    assert found["exit_code"] == 0, found
+    targets = {Path(i["input"]).relative_to(batch.source).as_posix(): i["target"] for i in found["inputs"]}
+    assert targets == {"mi300/k3.ll": "gfx942", "navi/k3.ll": "gfx1100", "named.ll": "gfx90a"}
+    machines = {str(p.relative_to(batch.out)): read_elf(p.read_bytes()).machine for p in batch.out.rglob("*.hsaco")}
+    assert machines == {"mi300/k3.hsaco": "gfx942", "navi/k3.hsaco": "gfx1100", "named.hsaco": "gfx90a"}
+    assert set(batch.origins(*options).values()) == {"journal"}
+    (batch.out / JOURNAL_NAME).unlink()
+    assert set(batch.origins(*options).values()) == {"cache"}
+    # With another target it is another result.
+    found = batch.run("-mcpu=", "--mcpu-for=mi300/*=gfx950", "--mcpu-for=k3.ll=gfx1100")
+    assert {i["target"]: i["origin"] for i in found["inputs"]} == {
+        "gfx950": "compiled", "gfx1100": "journal", "gfx90a": "journal",
+    }  # fmt: skip
+    for wrong, words in {"gfx942": "is not PATTERN=CPU", "*=gfx1": "unknown target gfx1"}.items():
+        assert run(["compile-many", str(batch.source), f"--mcpu-for={wrong}"]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_one_bad_file_does_not_stop_the_others(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:

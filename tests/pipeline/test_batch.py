@@ -173,7 +173,7 @@ def test_lines_of_other_forms_do_not_count(tmp_path: Path) -> None:
     path = tmp_path / JOURNAL_NAME
     good = json.loads(path.read_text())
     others = [
-        {**good, "journal": 2, "name": "version"},
+        {**good, "journal": 1, "name": "version"},
         {**good, "outcome": "fine", "name": "outcome"},
         {key: value for key, value in good.items() if key != "key"},
         [],

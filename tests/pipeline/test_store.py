@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 from dataclasses import fields, replace
 from importlib import metadata
@@ -19,7 +22,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline import key as key_module
 from verilocc_mlir.pipeline.key import Keys, source_digest
 from verilocc_mlir.pipeline.settings import Effort, Emit, ServerAccess, Settings
-from verilocc_mlir.store import Store, default_directory
+from verilocc_mlir.store import KEY_VARIABLE, Store, default_directory
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 
@@ -28,11 +31,16 @@ OTHER = "cd" + "1" * 62
 PARTS = {"result": b"\x7fELF\n\n\0", "report.json": b"{}\n", "empty": b""}
 
 
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+
+
 def in_process(code: str, *arguments: str | Path) -> subprocess.Popen[str]:
     """Python code in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -161,6 +169,159 @@ def test_processes_may_write_and_read_the_same_entry_at_once(tmp_path: Path) -> 
         _, errors = child.communicate(timeout=60)
         assert child.returncode == 0, errors
     assert files(tmp_path) == [Store(tmp_path).path(KEY)]
+
+
+def test_only_who_has_the_key_makes_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither an entry of the older form nor one of another user's key is ours."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "theirs"))
+    Store(tmp_path / "store").put(KEY, PARTS)
+    path = Store(tmp_path / "store").path(KEY)
+    body = path.read_bytes().partition(b"\n")[2]
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "ours"))
+    older = b"verilocc-store-1 " + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+    for forged in (path.read_bytes(), older, older.replace(b"store-1", b"store-2")):
+        path.write_bytes(forged)
+        caplog.clear()
+        assert Store(tmp_path / "store").get(KEY) is None
+        assert caplog.messages == [f"what is kept in {path} is not used: it was damaged, or made with another key"]
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "theirs"))
+    Store(tmp_path / "store").put(KEY, PARTS)
+    assert Store(tmp_path / "store").get(KEY) == PARTS
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "device"])
+def test_what_is_no_file_is_none_and_holds_nobody(kind: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(KEY, PARTS)
+    path = store.path(KEY)
+    whole = path.rename(tmp_path / "elsewhere")
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(whole if kind == "link" else "/dev/zero")
+    child = in_process(
+        """
+        import sys
+        from pathlib import Path
+        from verilocc_mlir.store import Store
+        print(Store(Path(sys.argv[1])).get(sys.argv[2]))
+        """,
+        tmp_path,
+        KEY,
+    )
+    said, errors = child.communicate(timeout=60)
+    assert said == "None\n", errors
+    assert errors.startswith(f"what is kept in {path} is not used: ")
+    store.put(KEY, {"result": b"again"})
+    assert store.get(KEY) == {"result": b"again"}
+
+
+def test_a_directory_where_others_may_write_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(tmp_path / "store")
+    store.put(KEY, PARTS)
+    for mode in (0o770, 0o707, 0o1777):
+        store.directory.chmod(mode)
+        with pytest.raises(InputError, match="others may write into the directory") as refused:
+            store.check()
+        assert "chmod go-w" in str(refused.value)
+        assert store.get(KEY) is None
+        with pytest.raises(OSError, match="others may write"):
+            store.put(OTHER, PARTS)
+    assert len(caplog.messages) == 3
+    store.directory.chmod(0o755)
+    store.check()
+    assert store.get(KEY) == PARTS
+    assert store.get(OTHER) is None
+
+
+@as_root
+def test_another_users_directory_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.put(KEY, PARTS)
+    os.chown(store.directory, NOBODY, NOBODY)
+    with pytest.raises(InputError, match=f"another user .uid {NOBODY}"):
+        store.check()
+    assert store.get(KEY) is None
+    with pytest.raises(PermissionError):
+        store.put(KEY, PARTS)
+
+
+def test_the_key_is_for_its_user_alone_and_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    code = """
+        import sys
+        from pathlib import Path
+        from verilocc_mlir.store import Store
+        sys.stdin.read()
+        Store(Path(sys.argv[1])).put(sys.argv[2], {"result": b""})
+        """
+    keys = [f"{number:064x}" for number in range(4)]
+    children = [in_process(code, tmp_path / "store", key) for key in keys]
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.close()
+    for child in children:
+        assert child.wait(60) == 0
+    assert [Store(tmp_path / "store").get(key) for key in keys] == [{"result": b""}] * 4
+    (path,) = files(tmp_path / "config")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert len(path.read_text()) == 65
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "why"),
+    [("a" * 64, 0o644, "others may read"), ("a" * 64, 0o660, "others may read"), ("short", 0o600, "32 bytes at least")],
+)
+def test_a_key_that_is_none_is_refused(
+    text: str, mode: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_text(text)
+    (tmp_path / "key").chmod(mode)
+    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "key"))
+    (tmp_path / "store").mkdir()
+    store = Store(tmp_path / "store")
+    with pytest.raises(InputError, match=why):
+        store.check()
+    with pytest.raises(OSError, match=why):
+        store.put(KEY, PARTS)
+    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(InputError, match="cannot be read"):
+        store.check()
+
+
+@as_root
+def test_users_with_one_key_share_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another user made with the key is taken; what one made without it is not."""
+    code = """
+        import os, sys
+        from pathlib import Path
+        from verilocc_mlir.store import Store
+        os.setgroups([])
+        os.setgid(int(sys.argv[3]))
+        os.setuid(int(sys.argv[3]))
+        Store(Path(sys.argv[1])).put(sys.argv[2], {"result": b"theirs"})
+        """
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        store = Store(directory / "store")
+        store.directory.mkdir()
+        store.directory.chmod(0o777)
+        for entry, key in ((KEY, directory / "ours"), (OTHER, directory / "guessed")):
+            key.write_text(key.name * 16)
+            key.chmod(0o640)
+            os.chown(key, 0, NOBODY)
+            monkeypatch.setenv(KEY_VARIABLE, str(key))
+            _, errors = in_process(code, store.directory, entry, str(NOBODY)).communicate(timeout=60)
+            assert store.path(entry).stat().st_uid == NOBODY, errors
+        monkeypatch.setenv(KEY_VARIABLE, str(directory / "ours"))
+        assert store.get(KEY) == {"result": b"theirs"}
+        assert store.get(OTHER) is None
+        monkeypatch.delenv(KEY_VARIABLE)
+        assert store.get(KEY) is None
 
 
 def test_where_the_store_is() -> None:

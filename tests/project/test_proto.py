@@ -78,7 +78,7 @@ def test_the_contract_breaks_no_client(committed: Path) -> None:
         ("  bool return_mir = 5;", "  bool return_mir = 15;", "return_mir"),
         ("  string allocator = 3;", "  bytes allocator = 3;", "type"),
         ("  rpc GetCapabilities(", "  rpc GetAbilities(", "GetCapabilities"),
-        ("  int32 max_attempts = 7;\n", "  reserved 8;\n", "max_attempts"),
+        ("  int32 max_attempts = 7;\n", "  reserved 99;\n", "max_attempts"),
     ],
 )
 def test_a_breaking_edit_is_caught(copy: Path, old: str, new: str, rule: str) -> None:

@@ -48,6 +48,17 @@ def test_compile_many_writes_what_it_writes_without_ray(cluster: Cluster, tmp_pa
     assert stored[0] == stored[1]
 
 
+@needs_ray
+def test_a_tool_that_is_killed_while_a_node_is_looked_at_is_asked_again(cluster: Cluster, tmp_path: Path) -> None:
+    llc = tmp_path / "llc"
+    once = 'if [ "$1" = --version ] && [ ! -e "$0.log" ]; then echo killed > "$0.log"; kill -KILL $$; fi'
+    llc.write_text(f'#!/bin/sh\n{once}\nexec {find_toolchain().llc} "$@"\n')
+    llc.chmod(0o755)
+    (result,) = executor().run([job(0, 3, replace(SETTINGS, llvm=llc))])
+    assert lines_of(Path(f"{llc}.log")) == ["killed"]
+    assert result.outcome is Outcome.PROVED
+
+
 @pytest.mark.long
 @needs_ray
 def test_a_ray_worker_that_is_killed_costs_no_job(cluster: Cluster, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import grpc
 import pytest
 from batch_support import CPU
 from cluster_support import MARKS, listening, needs_ray, stopped
-from process_support import gone, lines_of, parent_of, until
+from process_support import gone, lines_of, listens_beyond_loopback, parent_of, until
 from service_support import SECONDS, Client, connected, mir_request, refusal, small_mir
 from support import REPOSITORY, allocated_by_llvm
 
@@ -57,7 +57,7 @@ def test_a_server_joins_a_cluster_grows_drains_and_leaves_it(cluster: Cluster, h
     code = """
         import sys
         from verilocc_mlir.service.ray_serve import Options, serve
-        from verilocc_mlir.service.server import ServerLimits
+        from verilocc_mlir.service.limits import ServerLimits
         limits = ServerLimits(workers=1)
         sys.exit(serve(Options(limits, sys.argv[1], "127.0.0.1:0", replicas=(1, 2), terms="ray_support:TERMS")))
     """
@@ -92,8 +92,8 @@ def test_a_server_joins_a_cluster_grows_drains_and_leaves_it(cluster: Cluster, h
 
 @pytest.fixture(scope="module")
 def caller(cluster: Cluster) -> Iterator[Client]:
+    from verilocc_mlir.service.limits import ServerLimits
     from verilocc_mlir.service.ray_serve import Options, deployed
-    from verilocc_mlir.service.server import ServerLimits
 
     limits = ServerLimits(max_request_bytes=1 << 20, workers=1, max_waiting=1, streams=1)
     with (
@@ -178,8 +178,8 @@ def test_a_request_of_a_stream_that_is_too_large_ends_it(caller: Client) -> None
 @pytest.mark.long
 @needs_ray
 def test_an_application_that_is_there_is_not_replaced(caller: Client, cluster: Cluster) -> None:
+    from verilocc_mlir.service.limits import ServerLimits
     from verilocc_mlir.service.ray_serve import Options, deployed
-    from verilocc_mlir.service.server import ServerLimits
 
     with (
         pytest.raises(InputError, match="has an application 'verilocc' already"),
@@ -187,6 +187,16 @@ def test_an_application_that_is_there_is_not_replaced(caller: Client, cluster: C
     ):
         raise AssertionError
     assert allocate(caller).functions[0].outcome == verdict_pb2.OUTCOME_PROVED
+
+
+@needs_ray
+def test_no_other_machine_reaches_a_replica(caller: Client, held: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(allocate, caller, "waiting")
+        (pid,) = lines_of(held.with_name("pids"))
+        assert listens_beyond_loopback(parent_of(int(pid))) == []
+        held.unlink()
+        assert answer.result(SECONDS).functions[0].outcome == verdict_pb2.OUTCOME_PROVED
 
 
 @pytest.mark.long
@@ -252,8 +262,8 @@ def test_a_replica_that_is_killed_is_replaced(caller: Client, held: Path) -> Non
 @pytest.mark.long
 @needs_ray
 def test_more_replicas_than_the_machine_has_room_for() -> None:
+    from verilocc_mlir.service.limits import ServerLimits
     from verilocc_mlir.service.ray_serve import Options, deployed
-    from verilocc_mlir.service.server import ServerLimits
 
     with (
         pytest.raises(InputError, match="need more than the"),

@@ -283,6 +283,25 @@ def test_reflection(client: Client) -> None:
     assert method.output_type.fields_by_name["response"].message_type.full_name == "verilocc.v1.AllocateResponse"
 
 
+def test_reflection_v1_says_the_same(client: Client) -> None:
+    """Its messages are those of v1alpha."""
+    messages: Any = pytest.importorskip("grpc_reflection.v1alpha.reflection_pb2")
+
+    def ask(version: str, **request: str) -> Any:
+        call: Any = client.channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
+        data = messages.ServerReflectionRequest(**request).SerializeToString()
+        (answer,) = call(iter([data]), timeout=SECONDS)
+        return messages.ServerReflectionResponse.FromString(answer)
+
+    listed = ask("v1", list_services="")
+    assert listed == ask("v1alpha", list_services="")
+    names = {service.name for service in listed.list_services_response.service}
+    assert {"grpc.reflection.v1.ServerReflection", "verilocc.v1.AuditService"} <= names
+    for name in names:
+        described = ask("v1", file_containing_symbol=name).file_descriptor_response.file_descriptor_proto
+        assert any(name.rpartition(".")[0].encode() in data for data in described), name
+
+
 # -- streams -------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,11 +20,14 @@ from service_support import (
     MIB,
     SECONDS,
     Client,
+    Served,
     check_alive,
+    connected,
     documented,
     mir_request,
     refusal,
     refused,
+    serving_terms,
     sgpr,
     small_mir,
 )
@@ -63,6 +67,46 @@ def test_a_stream_with_bytes_that_are_no_message_ends_with_what_was_accepted(cli
     failed = refusal(lambda: next(answers))
     assert (failed.code, failed.reason) == BAD_REQUEST
     check_alive(client)
+
+
+def test_a_message_of_empty_entries_costs_a_worker_and_not_the_front(tmp_path: Path) -> None:
+    """Each entry has two bytes, and a hundred once it is read: more than a worker may have."""
+    entries = b"\x42\x00" * (15 * MIB // 2)  # live ranges
+    problem = b"\x12" + _length(len(entries)) + entries
+    limits = {"workers": 1, "memory_mib": 700, "max_request_bytes": 16 * MIB}
+    with serving_terms(f"unix:{tmp_path}/s", limits=limits) as served, connected(served.address) as client:
+        check_alive(client)
+        before = _most_memory_mib(served)
+        failed = refusal(lambda: client.raw("Allocate", problem))
+        assert (failed.code, failed.reason) == EXHAUSTED
+        stream: Any = client.channel.stream_stream("/verilocc.v1.AllocationService/AllocateStream")
+        data = b"\x0a\x02it\x12" + _length(len(problem)) + problem
+        answer = allocation.AllocateStreamResponse.FromString(next(stream(iter([data]), timeout=SECONDS)))
+        assert (answer.id, answer.error.code, answer.error.reason) == ("it", 8, "MEMORY_LIMIT")
+        # The message, as often as it is copied on its way; what protobuf makes of it takes 1 GiB.
+        assert _most_memory_mib(served) - before < 16 * 16
+        check_alive(client)
+
+
+def _length(size: int) -> bytes:
+    """As a varint."""
+    head = b""
+    while size > 127:
+        head, size = head + bytes([size & 127 | 128]), size >> 7
+    return head + bytes([size])
+
+
+def _most_memory_mib(served: Served) -> int:
+    """The most that the front has had."""
+    status = Path(f"/proc/{served.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) >> 10
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x00" * 2, b"\x12\x00" * 2, b"\x0a\x01\xff"], ids=["ids", "requests", "bytes"])
+def test_a_request_of_a_stream_that_is_not_what_it_should_be_ends_it(client: Client, data: bytes) -> None:
+    stream: Any = client.channel.stream_stream("/verilocc.v1.AllocationService/AllocateStream")
+    failed = refusal(lambda: list(stream(iter([data]), timeout=SECONDS)))
+    assert (failed.code, failed.reason) == BAD_REQUEST
 
 
 def test_random_bytes_and_random_edits_of_a_problem(client: Client) -> None:

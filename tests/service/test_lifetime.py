@@ -86,7 +86,9 @@ def test_terms_that_cannot_be_loaded_are_one_message(tmp_path: Path) -> None:
 
 
 def test_the_end_waits_for_what_was_accepted(tmp_path: Path) -> None:
-    """Under load: two in work, two waiting, a stream; new ones are told to go elsewhere; nothing is left."""
+    """Under load, after it had nothing to do: two in work, two waiting, a stream; new ones are told to go elsewhere;
+    nothing is left.
+    """
     path = tmp_path / "socket"
     environment = {"VERILOCC_TEST_DIRECTORY": str(tmp_path)}
     limits = {"workers": 2, "max_waiting": 8}
@@ -94,6 +96,7 @@ def test_the_end_waits_for_what_was_accepted(tmp_path: Path) -> None:
         with connected(served.address) as client:
             watching = health(client.channel).Watch(health_pb2.HealthCheckRequest(service="verilocc.v1.AuditService"))
             assert next(watching).status == health_pb2.HealthCheckResponse.SERVING
+            check_alive(client)
             to_send: queue.Queue[Any] = queue.Queue()
             answers = client.allocation.AllocateStream(iter(to_send.get, None), timeout=SECONDS)
             to_send.put(allocation.AllocateStreamRequest(id="one", request=sgpr(small_mir(), "waits")))

@@ -41,7 +41,7 @@ def test_metrics_count_what_happened(served: Served, client: Client) -> None:
     refused_ = 'verilocc_requests_total{code="INVALID_ARGUMENT",method="AllocateStream",reason="MALFORMED_REQUEST"}'
     proved = 'verilocc_functions_total{allocator="deterministic",method="Allocate",outcome="proved"}'
     attempts = 'verilocc_attempts_total{allocator="gives-up",ended="allocate"}'
-    watched = (ok, bad, lost, streamed, refused_, proved, attempts, "verilocc_workers_lost")
+    watched = (ok, bad, lost, streamed, refused_, proved, attempts, "verilocc_workers_lost_total")
     before = metrics(served)
     check_alive(client)
     client.allocation.Allocate(sgpr(small_mir(), "gives-up"), timeout=SECONDS)
@@ -52,7 +52,7 @@ def test_metrics_count_what_happened(served: Served, client: Client) -> None:
     after = metrics(served)
     grown = {name: after[name] - before.get(name, 0.0) for name in watched}
     assert grown == {
-        ok: 2, bad: 1, lost: 1, streamed: 1, refused_: 1, proved: 2, attempts: 1, "verilocc_workers_lost": 2,
+        ok: 2, bad: 1, lost: 1, streamed: 1, refused_: 1, proved: 2, attempts: 1, "verilocc_workers_lost_total": 2,
     }  # fmt: skip
     assert after['verilocc_request_seconds_count{method="Allocate"}'] >= 4
     assert after['verilocc_worker_cpu_seconds_total{method="Allocate"}'] > 0

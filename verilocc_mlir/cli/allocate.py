@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import click
 from rich_click import RichCommand
 
 from verilocc_mlir.cli.help import grouped_help
-from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write, written_last
 from verilocc_mlir.cli.server import ACCESS_OPTIONS, NONE, access_options, access_taken, client_of
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.stages import stop_before
@@ -76,21 +77,25 @@ def allocate_command(
         questions = [question(text, source, cpu, chosen) for text, source in zip(data, sources, strict=True)]
         answers = client.allocate_all([q.request(allocator, attempts or 0) for q in questions])
         files: list[AllocatedFile] = []
+        texts: list[tuple[str, bytes]] = []
         for question_asked, answer, path in zip(questions, answers, outputs, strict=True):
             judgement = judge(question_asked, answer)
             if judgement.text is not None and path:
-                write(path, judgement.text)
+                texts.append((path, judgement.text))
                 judgement = replace(judgement, report=replace(judgement.report, output=path))
             files.append(judgement.report)
         version = server_version(answers)
     report = AllocateReport(__version__, server, version, phase, tuple(files), time.monotonic() - start)
-    if report_path:
-        write(report_path, to_json(report).encode())
-    if not quiet:
-        from verilocc_mlir.report.allocate.text import print_allocated
-        from verilocc_mlir.report.text import console
+    with ExitStack() as last:
+        for path, text in texts:
+            last.enter_context(written_last(path, text))
+        if report_path:
+            write(report_path, to_json(report).encode())
+        if not quiet:
+            from verilocc_mlir.report.allocate.text import print_allocated
+            from verilocc_mlir.report.text import console
 
-        print_allocated(report, console(stderr=STDIO in (output, report_path)))
+            print_allocated(report, console(stderr=STDIO in (output, report_path)))
     return int(report.exit_code)
 
 

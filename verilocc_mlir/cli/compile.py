@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,16 @@ import click
 from rich_click import RichCommand
 
 from verilocc_mlir.cli.help import grouped_help
-from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
-from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
+from verilocc_mlir.cli.options import (
+    LLVM_OPTIONS,
+    PROOF_OPTIONS,
+    TARGET_OPTIONS,
+    asks_for_help,
+    compile_options,
+    print_target_help,
+    settings_of,
+)
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write, written_last
 from verilocc_mlir.cli.page import recording_for, smt_dir_option, write_recorded
 from verilocc_mlir.cli.server import (
     SERVER_OPTIONS,
@@ -67,6 +76,8 @@ def compile_command(
     The result is written only if every register assignment in it is proved.
     """
     settings = replace(settings_of(asked_of_server(options)), also=(Emit.MIR,) if save_temps else ())
+    if asks_for_help(settings):
+        return print_target_help(settings)
     destination = output or default_output(source, settings.emit)
     destinations = [path for path in (destination, report_path, html) if path]
     if destinations.count(STDIO) > 1:
@@ -94,17 +105,18 @@ def compile_command(
         for when, text in (("before", compiled.before.encode()), ("after", compiled.also.get(Emit.MIR))):
             if text:
                 write(str(Path(save_temps) / f"{_stem(source)}.{when}.mir"), text)
-    if compiled.data is not None and (report.exit_code == 0 or allow_unproved):
-        write(destination, compiled.data)
-        report = replace(report, output=destination)
-    if recording is not None:
-        write_recorded(html, report, recording, smt_dir)
-    if report_path:
-        write(report_path, to_json(report).encode())
-    if not quiet:
-        from verilocc_mlir.report.text import console, print_report
+    with ExitStack() as last:
+        if compiled.data is not None and (report.exit_code == 0 or allow_unproved):
+            last.enter_context(written_last(destination, compiled.data))
+            report = replace(report, output=destination)
+        if recording is not None:
+            write_recorded(html, report, recording, smt_dir)
+        if report_path:
+            write(report_path, to_json(report).encode())
+        if not quiet:
+            from verilocc_mlir.report.text import console, print_report
 
-        print_report(report, console(stderr=STDIO in destinations))
+            print_report(report, console(stderr=STDIO in destinations))
     return int(report.exit_code)
 
 
@@ -123,6 +135,6 @@ def read_source(source: str) -> bytes:
     Raises:
         InputError: it cannot be read, or standard input is a terminal.
     """
-    if source == STDIO and sys.stdin.isatty():
+    if source == STDIO and sys.stdin and sys.stdin.isatty():
         raise InputError("no input", hint="name a file, or pipe one in; see verilocc compile --help")
     return read(source)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,10 @@ from verilocc_mlir.cli.options import (
     PROOF_OPTIONS,
     RAY_OPTIONS,
     TARGET_OPTIONS,
+    asks_for_help,
     cluster_address,
     compile_options,
+    print_target_help,
     ray_options,
     settings_of,
 )
@@ -33,7 +36,7 @@ from verilocc_mlir.cli.server import (
     server_option,
     server_version,
 )
-from verilocc_mlir.errors import ExitCode
+from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ _DEFAULT_JOB_SECONDS = 3600.0
 _DEFAULT_MEMORY_MIB = 2048
 _GROUPS: dict[str, Any] = {
     "verilocc compile-many": [
-        {"name": "Target, as for llc", "options": TARGET_OPTIONS},
+        {"name": "Target, as for llc", "options": [*TARGET_OPTIONS, "--mcpu-for"]},
         {"name": "Inputs and results", "options": ["--glob", "--output", "--emit", "--reports", "--report"]},
         {"name": "Work", "options": ["--jobs", "--job-seconds", "--memory", "--retry", "--cache", "--no-cache"]},
         {"name": "More than one machine", "options": RAY_OPTIONS},
@@ -56,6 +59,18 @@ _GROUPS: dict[str, Any] = {
         {"name": "LLVM", "options": LLVM_OPTIONS},
     ]
 }
+
+
+class _Processor(click.ParamType[tuple[str, str]]):
+    """``PATTERN=CPU``."""
+
+    name = "PATTERN=CPU"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        pattern, _, cpu = str(value).rpartition("=")
+        if not pattern or not cpu:
+            self.fail(f"{value!r} is not PATTERN=CPU, such as 'mi300/*.ll=gfx942'", param, ctx)
+        return pattern, cpu
 
 
 @click.command("compile-many", cls=RichCommand, context_settings=grouped_help(_GROUPS))
@@ -71,6 +86,10 @@ _GROUPS: dict[str, Any] = {
 @click.option(
     "--glob", "patterns", multiple=True, metavar="PATTERN", help="Inputs in DIR. [default: *.ll, *.bc and *.mir]"
 )
+@click.option(
+    "--mcpu-for", "processors", type=_Processor(), multiple=True,
+    help="Target of the inputs whose path ends so; the first that fits. [default: --mcpu, or the IR's target-cpu]",
+)  # fmt: skip
 @click.option(
     "-j", "--jobs", type=click.IntRange(0), default=0, metavar="N", help="Inputs at once. [default: one a core]"
 )
@@ -112,6 +131,7 @@ def compile_many_command(
     sources: tuple[Path, ...],
     out: Path | None,
     patterns: tuple[str, ...],
+    processors: tuple[tuple[str, str], ...],
     jobs: int,
     job_seconds: float,
     memory_mib: int,
@@ -134,13 +154,15 @@ def compile_many_command(
     if cache is not None and no_cache:
         raise click.UsageError("--cache and --no-cache exclude each other")
     settings = settings_of(asked_of_server(options))
+    if asks_for_help(settings):
+        return print_target_help(settings)
     if settings.server == LOCAL:
         raise click.UsageError("--server=local is for one file; start a server: verilocc serve --listen=unix:PATH")
     cluster = cluster_address(ray, ray_address)
 
     from verilocc_mlir.pipeline.batch.plan import PATTERNS, plan
 
-    inputs = plan(sources, out, settings.emit, patterns or PATTERNS)
+    inputs = plan(sources, out, settings.emit, patterns or PATTERNS, processors)
     for directory in sorted({i.root for i in inputs}):
         make_directory(str(directory))
     if report_path:
@@ -156,7 +178,10 @@ def compile_many_command(
 
     start = time.monotonic()
     toolchain = choose_tools(settings.toolchain, settings.llvm)
-    keys = Keys(settings, toolchain, server_version(settings))
+    version = server_version(settings)
+    keys = Keys(settings, toolchain, version)
+    chosen = {i.cpu for i in inputs if i.cpu}
+    keys_for = {cpu: Keys(replace(settings, cpu=cpu), toolchain, version) for cpu in chosen}
     executor = _executor(jobs, job_seconds, memory_mib, toolchain, cluster)
     warnings: list[str] = []
     items: list[BatchItem] = []
@@ -167,7 +192,7 @@ def compile_many_command(
             say(f"verilocc: warning: {message}")
 
         store = None if no_cache else _store(cache, warn)
-        batch = BatchOptions(settings, keys, store, reports, retry, warn)
+        batch = BatchOptions(settings, keys, store, reports, retry, warn, keys_for)
         try:
             with closing(compile_batch(inputs, executor, batch)) as results:
                 for item in results:
@@ -206,13 +231,22 @@ def _executor(
 
 
 def _store(directory: Path | None, warn: Callable[[str], None]) -> Store | None:
+    """The store; None, and a warning, where the usual one cannot be had.
+
+    Raises:
+        InputError: the one that was asked for is not to be trusted.
+    """
     from verilocc_mlir.store import Store, default_directory
 
     try:
-        return Store(default_directory() if directory is None else directory)
-    except RuntimeError as error:
+        store = Store(default_directory() if directory is None else directory, warn)
+        store.check()
+    except (RuntimeError, InputError) as error:
+        if directory is not None:
+            raise
         warn(f"results are not kept: {error}")
         return None
+    return store
 
 
 _Show = tuple["Callable[[BatchItem], None]", Callable[[str], None]]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from verilocc_mlir.cli.options import kernel_options, settings_of
-from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write
+from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, write, written_last
 from verilocc_mlir.cli.server import LOCAL, access_options, asked_of_server, server_option
 from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.pipeline.settings import Settings
@@ -106,17 +107,16 @@ def finish(result: IreeResult, options: dict[str, Any], settings: Settings) -> i
     is_written = result.proved or not options["only_proved"]
     if options["save_temps"]:
         result.save_temps(Path(options["save_temps"]))
-    if is_written:
-        write(output, result.vmfb)
-    if report:
-        write(report, result.to_json().encode())
-    if options["html"]:
-        _write_pages(Path(options["html"]), result, settings, progress_of(options))
-    if not options["quiet"]:
-        from verilocc_mlir.hooks.iree_table import print_result
-        from verilocc_mlir.report.text import console
+    with written_last(output, result.vmfb) if is_written else nullcontext():
+        if report:
+            write(report, result.to_json().encode())
+        if options["html"]:
+            _write_pages(Path(options["html"]), result, settings, progress_of(options))
+        if not options["quiet"]:
+            from verilocc_mlir.hooks.iree_table import print_result
+            from verilocc_mlir.report.text import console
 
-        print_result(result, output if is_written else "", console(stderr=STDIO in (output, report)))
+            print_result(result, output if is_written else "", console(stderr=STDIO in (output, report)))
     return int(result.exit_code)
 
 

@@ -6,18 +6,21 @@ proves nothing and so ends with 3, traceback shown.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import click
 from rich_click import RichGroup
 
 from verilocc_mlir.cli.help import HELP
+from verilocc_mlir.cli.output import discard_stdout
 from verilocc_mlir.collector import look_for_garbage_seldom
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.version import __version__
@@ -93,15 +96,15 @@ def run(arguments: Sequence[str]) -> int:
         print(f"verilocc: error: {error.render()}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our standard output went away; nothing can be said there any more, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
         return ExitCode.BAD_INPUT
     except OSError as error:
         print(f"verilocc: error: {error}", file=sys.stderr)
         return ExitCode.BAD_INPUT
     except Exception:
         traceback.print_exc()
-        print("verilocc: error: this is a defect of verilocc; nothing was proved or written", file=sys.stderr)
+        message = "this is a defect of verilocc; nothing was proved that it has not reported"
+        print(f"verilocc: error: {message}", file=sys.stderr)
         return ExitCode.UNKNOWN
 
 
@@ -117,8 +120,36 @@ def _terminated(_number: int, _frame: object) -> NoReturn:
 def main() -> NoReturn:
     """The console script. SIGTERM ends it as Ctrl-C does: tools killed, nothing written, exit code 130."""
     signal.signal(signal.SIGTERM, _terminated)
+    _prepare_streams()
     look_for_garbage_seldom()
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(_flushed(run(sys.argv[1:])))
+
+
+def _prepare_streams() -> None:
+    """No file takes the place of a standard stream that is closed, and no character is a reason to fail."""
+    for place in range(3):
+        with contextlib.suppress(OSError):
+            os.fstat(place)
+            continue
+        os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8")
+    if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]
+        cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(errors="backslashreplace")
+
+
+def _flushed(code: int) -> int:
+    """The exit code when all that was said has left this program; Python's own at the end would be another."""
+    try:
+        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]
+            sys.stdout.flush()
+    except BrokenPipeError:
+        discard_stdout()
+    except OSError as error:
+        discard_stdout()
+        print(f"verilocc: error: standard output: cannot be written: {error.strerror}", file=sys.stderr)
+        return code or ExitCode.BAD_INPUT
+    return code
 
 
 if __name__ == "__main__":

@@ -154,6 +154,26 @@ def kernel_options(command: _Command) -> _Command:
     return command
 
 
+def asks_for_help(settings: Settings) -> bool:
+    """Whether, as llc takes it, ``-mcpu=help`` or ``-mattr=help`` asks what there is."""
+    return "help" in (settings.cpu, *settings.features.split(","))
+
+
+def print_target_help(settings: Settings) -> int:
+    """Print llc's processors and features; the exit code.
+
+    Raises:
+        ToolchainError: there is no llc.
+    """
+    from verilocc_mlir.toolchain.find import find_toolchain
+    from verilocc_mlir.toolchain.run import run_tool
+
+    llc = find_toolchain(settings.llvm).llc
+    listed = run_tool([llc, "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-mattr=help", "-o", "-"], stage="help")
+    click.echo(listed.stderr)
+    return 0
+
+
 def settings_of(options: Mapping[str, Any]) -> Settings:
     """What the options ask for.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from verilocc_mlir import files
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.files import write_whole
 
 STDIO = "-"
 
@@ -19,6 +21,8 @@ def read(path: str) -> bytes:
         InputError: the file cannot be read.
     """
     if path == STDIO:
+        if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]
+            raise InputError("standard input is closed", hint="name a file")
         return sys.stdin.buffer.read()
     try:
         return Path(path).read_bytes()
@@ -33,6 +37,8 @@ def check_writable(path: str) -> None:
         InputError: the directory of ``path`` is missing or cannot be written, or ``path`` is a directory.
     """
     if path == STDIO:
+        if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+            raise InputError("standard output is closed", hint="give a file name")
         return
     target = Path(path)
     if target.is_dir():
@@ -63,11 +69,45 @@ def write(path: str, data: bytes) -> None:
     Raises:
         InputError: the file cannot be written, as on a full disk.
     """
-    if path == STDIO:
+    with written_last(path, data):
+        pass
+
+
+@contextmanager
+def written_last(path: str, data: bytes) -> Generator[None, None, None]:
+    """As ``write``, when the block ends without an exception: what else the command writes is written before.
+
+    Raises:
+        InputError: as for ``write``.
+    """
+    with ExitStack() as stack:
+        try:
+            if path != STDIO:
+                stack.enter_context(files.written_last(Path(path), data))
+        except OSError as error:
+            raise _not_written(path, error) from error
+        yield
+        try:
+            if path == STDIO:
+                _write_to_stdout(data)
+            stack.close()
+        except OSError as error:
+            raise _not_written(path, error) from error
+
+
+def _write_to_stdout(data: bytes) -> None:
+    try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-        return
-    try:
-        write_whole(Path(path), data)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=path) from error
+    except OSError:
+        discard_stdout()
+        raise
+
+
+def discard_stdout() -> None:
+    """Nothing can be said there any more, not even what Python has kept for the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _not_written(path: str, error: OSError) -> InputError:
+    return InputError(f"cannot be written: {error.strerror}", where="standard output" if path == STDIO else path)

@@ -10,7 +10,15 @@ from rich_click import RichCommand
 
 from verilocc_mlir.cli.compile import read_source
 from verilocc_mlir.cli.help import grouped_help
-from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
+from verilocc_mlir.cli.options import (
+    LLVM_OPTIONS,
+    PROOF_OPTIONS,
+    TARGET_OPTIONS,
+    asks_for_help,
+    compile_options,
+    print_target_help,
+    settings_of,
+)
 from verilocc_mlir.cli.output import STDIO, check_writable
 from verilocc_mlir.cli.page import smt_dir_option, write_recorded
 from verilocc_mlir.cli.server import SERVER_OPTIONS, access_options, allocators_for, asked_of_server, server_option
@@ -44,6 +52,8 @@ def report_command(
     The page is written whatever the verdict, and says it; exit codes are those of verilocc compile.
     """
     settings = settings_of(asked_of_server(options))
+    if asks_for_help(settings):
+        return print_target_help(settings)
     destination = output or (STDIO if source == STDIO else str(Path(source).with_suffix(".html")))
     if destination == source != STDIO:
         raise InputError("the page would overwrite the input", where=source, hint="give another name with -o")

@@ -48,6 +48,18 @@ class _Replicas(click.ParamType[tuple[int, int]]):
     help="Answers of the model that are compared. [default: 1]",
 )  # fmt: skip
 @click.option("--max-waiting", type=click.IntRange(0), default=64, show_default=True, help="Calls that may wait.")
+@click.option(
+    "--caller-workers", type=click.IntRange(1), default=None, metavar="N",
+    help="For one caller at once. [default: all; with --tokens all but one]",
+)  # fmt: skip
+@click.option(
+    "--caller-waiting", type=click.IntRange(0), default=None, metavar="N",
+    help="Calls of one caller that may wait. [default: all; with --tokens half of them]",
+)  # fmt: skip
+@click.option(
+    "--caller-cpu", type=click.FloatRange(0), default=0.0, metavar="N",
+    help="CPU seconds a second for one caller, on average over ten minutes. [default: any]",
+)  # fmt: skip
 @click.option("--max-request-mib", type=click.IntRange(1, 2047), default=32, show_default=True)
 @click.option("--max-seconds", type=_SECONDS, default=600.0, show_default=True, help="For one call, at most.")
 @click.option("--default-seconds", type=_SECONDS, default=120.0, show_default=True, help="For a call without deadline.")
@@ -79,6 +91,9 @@ def serve_command(
     model: Path | None,
     model_samples: int | None,
     max_waiting: int,
+    caller_workers: int | None,
+    caller_waiting: int | None,
+    caller_cpu: float,
     max_request_mib: int,
     max_seconds: float,
     default_seconds: float,
@@ -120,7 +135,7 @@ def serve_command(
     terms = _terms(model, model_samples)
     # It reads this when it is loaded; the log has lines of one form only.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from verilocc_mlir.service.server import ServerLimits
+    from verilocc_mlir.service.limits import ServerLimits
 
     limits = ServerLimits(
         max_request_bytes=max_request_mib << 20,
@@ -130,6 +145,9 @@ def serve_command(
         workers=workers,
         max_waiting=max_waiting,
         streams=workers,
+        caller_workers=caller_workers or (max(1, workers - 1) if tokens else None),
+        caller_waiting=(max_waiting + 1) // 2 if tokens and caller_waiting is None else caller_waiting,
+        caller_cpu=caller_cpu,
     )
     if ray:
         from verilocc_mlir.service import ray_serve

@@ -150,13 +150,21 @@ def compile_mlir(
 
 
 def store_of(cache: Path | bool) -> Store | None:
-    """The store of what is kept by content; None where nothing is."""
+    """The store of what is kept by content; None where nothing is.
+
+    Raises:
+        InputError: the directory that was asked for is not to be trusted.
+    """
     if cache is False:
         return None
     try:
-        return Store(default_directory() if cache is True else cache)
-    except RuntimeError:  # there is no home directory
+        store = Store(default_directory() if cache is True else cache)
+        store.check()
+    except (RuntimeError, InputError):  # there is no home directory, or it is not safe
+        if cache is not True:
+            raise
         return None
+    return store
 
 
 def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[IreeKernel, ...]]:

@@ -17,6 +17,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode, VeriloccError
 from verilocc_mlir.forms import to_json
 from verilocc_mlir.pipeline.batch.jobs import BEFORE, Job, Result
+from verilocc_mlir.pipeline.batch.kept import REPORT, RESULT, fault_of
 from verilocc_mlir.pipeline.batch.local import LocalExecutor
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Emit, Settings
@@ -29,7 +30,6 @@ KERNEL_SECONDS = 3600.0
 """Elapsed time that one kernel may take; then it stays as the front end made it."""
 _MEMORY_MIB = 16384
 """Address space of a worker: a language model maps more than it uses."""
-_OBJECT, _REPORT = "result", "report.json"
 
 
 @dataclass(frozen=True)
@@ -155,22 +155,27 @@ class Kernels:
     def _from_store(self, source: KernelSource) -> KernelResult | None:
         key = self.key(source)
         parts = self.store.get(key) if self.store is not None and key else None
-        if parts is None:
+        if self.store is None or parts is None:
             return None
+        fault = fault_of(parts, hashlib.sha256(source.ir).hexdigest(), self._settings(source))
+        texts: list[str] = []
         try:
             names = (BEFORE, Emit.MIR.value, *([Emit.ASM.value] if self._lacks_objdump else []))
             texts = [parts[name].decode() for name in names]
-            report = json.loads(parts[_REPORT])
-            return KernelResult(source.name, parts[_OBJECT], report, "", ExitCode.PROVED, *texts, kept=True)
-        except (KeyError, ValueError):  # an entry of another version
+        except (KeyError, ValueError):
+            fault = "it has not the machine IR that is wanted"
+        if fault:
+            self.store.refuse(key, fault)
             return None
+        report = json.loads(parts[REPORT])
+        return KernelResult(source.name, parts[RESULT], report, "", ExitCode.PROVED, *texts, kept=True)
 
     def _kept(self, source: KernelSource, done: Result) -> KernelResult:
         keyed = done.keyed and (done.outcome is Outcome.PROVED or done.final)
         key = self.key(source) if keyed else ""
         if self.store is not None and key and done.data is not None and done.report is not None:
             with suppress(OSError):  # a full disk costs the next run its time, not this one its result
-                self.store.put(key, {_OBJECT: done.data, _REPORT: to_json(done.report).encode(), **done.parts})
+                self.store.put(key, {RESULT: done.data, REPORT: to_json(done.report).encode(), **done.parts})
         return KernelResult(
             name=source.name,
             code_object=done.data,

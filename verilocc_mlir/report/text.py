@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+from typing import TextIO
 
 from rich import box
 from rich.console import Console
@@ -20,8 +22,16 @@ _MAX_FINDINGS = 5
 
 def console(*, stderr: bool = False) -> Console:
     """A console that does not wrap tables at 80 columns when it is not a terminal."""
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else _PLAIN_WIDTH, highlight=False, soft_wrap=False)
+    stream: TextIO | None = sys.stderr if stderr else sys.stdout
+    wide = stream is None or not stream.isatty()
+    return _Console(file=stream, width=_PLAIN_WIDTH if wide else None, highlight=False, soft_wrap=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever read has enough. That is no verdict, and no reason to end the program."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
 def print_report(report: Report, to: Console) -> None:

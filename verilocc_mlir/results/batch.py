@@ -10,7 +10,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.results.compile import EXIT_CODES
 
-BATCH_VERSION = 1
+BATCH_VERSION = 2
 """Version of the JSON form, the journal's records included; raised whenever ``batch.schema.json`` changes."""
 
 
@@ -37,6 +37,7 @@ class BatchItem:
         seconds: elapsed time of this input, its worker's only; 0 where nothing was compiled.
         message: why it is not proved, in a line; ``""`` where it is.
         final: the same input would end the same way again: not a time limit, a crash, or a disk that is full.
+        target: the processor; ``""`` where the input did not come to one.
     """
 
     input: str
@@ -51,6 +52,7 @@ class BatchItem:
     seconds: float = 0.0
     message: str = ""
     final: bool = True
+    target: str = ""
 
     @property
     def exit_code(self) -> ExitCode:

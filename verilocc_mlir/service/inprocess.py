@@ -12,8 +12,9 @@ from pathlib import Path
 
 from verilocc_mlir.remote.addresses import SOCKET
 from verilocc_mlir.service.jobs import Terms
+from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.pool import ThisProcess
-from verilocc_mlir.service.server import Front, Server, ServerLimits
+from verilocc_mlir.service.server import Front, Server
 
 LIMITS = ServerLimits(max_request_bytes=256 << 20)
 """The client is this process itself: there is no reason to refuse what it can hold."""

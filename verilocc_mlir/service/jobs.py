@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TypeVar
 
-from google.protobuf.message import DecodeError
 from grpc import StatusCode
 
 from smt_verifier.artefacts import RecordingSolver
@@ -40,6 +38,7 @@ from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.remote import wire
 from verilocc_mlir.results.compile import Attempt
 from verilocc_mlir.service import verdicts
+from verilocc_mlir.service.envelope import read_message
 from verilocc_mlir.service.status import ServiceError, duration, malformed, out_of_time
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import TARGETS, Target, target
@@ -50,7 +49,6 @@ MAX_ATTEMPTS = 32
 """What a request may ask for."""
 
 Factory = Callable[[str], Allocator]
-_Request = TypeVar("_Request", allocation.AllocateRequest, auditing.AuditRequest)
 
 
 @dataclass(frozen=True)
@@ -128,10 +126,10 @@ def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -
     start = time.monotonic()
     try:
         if kind == "Audit":
-            audited_texts = _audit(_parsed(auditing.AuditRequest(), payload), deadline)
+            audited_texts = _audit(read_message(auditing.AuditRequest, payload), deadline)
             audited_texts.wall_time.CopyFrom(duration(time.monotonic() - start))
             return audited_texts.SerializeToString()
-        allocated = _Allocation(_parsed(allocation.AllocateRequest(), payload), deadline, terms or Terms()).run()
+        allocated = _Allocation(read_message(allocation.AllocateRequest, payload), deadline, terms or Terms()).run()
         allocated.wall_time.CopyFrom(duration(time.monotonic() - start))
         return allocated.SerializeToString()
     except UnsupportedError as error:
@@ -144,14 +142,6 @@ def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -
         raise ServiceError(
             StatusCode.RESOURCE_EXHAUSTED, "MEMORY_LIMIT", "the request needs more memory than a worker has"
         ) from error
-
-
-def _parsed(message: _Request, payload: bytes) -> _Request:
-    try:
-        message.ParseFromString(payload)
-    except DecodeError as error:
-        raise malformed("the request is not a message of this contract", request=True) from error
-    return message
 
 
 def solver_version() -> str:

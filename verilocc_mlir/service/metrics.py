@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.service.pool import PoolCounts
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _PoolCollector(Collector):
+    counts: PoolCounts
+
+    def collect(self) -> Iterable[Metric]:
+        """The counts as they are now."""
+        counts = self.counts
+        yield GaugeMetricFamily("verilocc_workers_busy", "Requests that are worked on.", counts.busy)
+        yield GaugeMetricFamily("verilocc_workers_waiting", "Requests that wait for a worker.", counts.waiting)
+        for name, description in (
+            ("started", "Worker processes started."),
+            ("lost", "Worker processes that ended by themselves."),
+            ("killed", "Worker processes ended: time, cancellation, memory, age."),
+        ):
+            yield CounterMetricFamily(f"verilocc_workers_{name}", description, getattr(counts, name))
 
 
 class Metrics:
@@ -35,17 +57,11 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
 
+        self.open_calls = Gauge("verilocc_open_calls", "Calls of all methods that are open.", registry=self.registry)
+
     def watch(self, counts: PoolCounts) -> None:
         """Show a pool's counts."""
-        for name, description in (
-            ("busy", "Requests that are worked on."),
-            ("waiting", "Requests that wait for a worker."),
-            ("started", "Worker processes started."),
-            ("lost", "Worker processes that ended by themselves."),
-            ("killed", "Worker processes ended: time, cancellation, memory, age."),
-        ):
-            gauge = Gauge(f"verilocc_workers_{name}", description, registry=self.registry)
-            gauge.set_function(lambda name=name: float(getattr(counts, name)))
+        self.registry.register(_PoolCollector(counts))
 
     def serve(self, host: str, port: int) -> int:
         """Answer scrapes over HTTP in a thread; returns the port (another than given if that is 0).

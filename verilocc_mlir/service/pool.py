@@ -31,6 +31,7 @@ from verilocc_mlir.service import jobs
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pace import Pace
 from verilocc_mlir.service.status import ServiceError, draining, out_of_time, worker_lost
+from verilocc_mlir.service.turns import CallerLimits, Turns
 from verilocc_mlir.service.worker import answer_requests
 
 # Not asyncio.wait_for: before Python 3.12 it forgets a cancellation that comes as the wait ends, and then the work goes
@@ -61,8 +62,8 @@ class Done:
 class Executor(Protocol):
     """Does requests somewhere."""
 
-    async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
-        """Do one request within ``seconds``.
+    async def run(self, kind: str, payload: bytes, seconds: float, caller: str = "") -> Done:
+        """Do one request of a caller within ``seconds``.
 
         Raises:
             ServiceError: what the client is to be told instead.
@@ -92,6 +93,7 @@ class WorkerPool:
     Args:
         workers: processes, as many requests are worked on at once.
         max_waiting: requests that may wait beyond those; above it they are refused.
+        each: what one caller may have; None: all of it.
         memory_mib: address space of a worker.
         max_requests: a worker is replaced after so many, so that nothing it leaks lasts.
         attempts, terms: as for ``worker.answer_requests``.
@@ -99,6 +101,7 @@ class WorkerPool:
 
     workers: int
     max_waiting: int
+    each: CallerLimits | None = None
     memory_mib: int = 2048
     max_requests: int = 1000
     attempts: int = DEFAULT_ATTEMPTS
@@ -107,7 +110,7 @@ class WorkerPool:
     pace: Pace = field(default_factory=Pace)
     _idle: list[JobWorker] = field(default_factory=list[JobWorker])
     _all: set[JobWorker] = field(default_factory=set[JobWorker])
-    _slots: asyncio.Semaphore | None = None
+    _turns: Turns = field(init=False)
     _crew: JobCrew = field(init=False)
     _threads: ThreadPoolExecutor = field(init=False)
     """One for each worker that is asked, and for each that starts."""
@@ -116,6 +119,7 @@ class WorkerPool:
     _closed: bool = False
 
     def __post_init__(self) -> None:
+        self._turns = Turns(self.workers, self.each or CallerLimits(self.workers, self.max_waiting))
         work = partial(answer_requests, self.memory_mib, self.attempts, self.terms)
         self._crew = JobCrew(work, ready_s=_START_SECONDS)
         self._threads = ThreadPoolExecutor(2 * self.workers)
@@ -126,38 +130,38 @@ class WorkerPool:
         Raises:
             ToolchainError: one does not start.
         """
-        self._slots = asyncio.Semaphore(self.workers)
         await asyncio.gather(*(self._start_one() for _ in range(self.workers)))
 
-    async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
-        assert self._slots is not None
+    async def run(self, kind: str, payload: bytes, seconds: float, caller: str = "") -> Done:
+        crowd = self._turns.check(caller)
         if self.counts.busy + self.counts.waiting >= self.workers + self.max_waiting:
-            raise ServiceError(
-                StatusCode.RESOURCE_EXHAUSTED,
-                "OVERLOADED",
-                f"{self.counts.busy} requests are worked on and {self.counts.waiting} wait; try again later",
-                self.pace.wait(self.counts.waiting, self.workers),
-            )
+            crowd = f"{self.counts.busy} requests are worked on and {self.counts.waiting} wait"
+        if crowd:
+            retry = self.pace.wait(self.counts.waiting, self.workers)
+            raise ServiceError(StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED", f"{crowd}; try again later", retry)
         asked = time.monotonic()
         self.counts.waiting += 1
         try:
-            await _within(self._slots.acquire, seconds)
+            await within(partial(self._turns.take, caller), seconds)
         finally:
             self.counts.waiting -= 1
         started = time.monotonic()
         self.counts.busy += 1
+        cpu = -1.0
         try:
             answer, data = await self._tried(kind, payload, asked + seconds)
+            cpu = float(answer.get("cpu", 0.0))
         finally:
             worked = time.monotonic() - started
             self.pace.note(worked)
             self.counts.busy -= 1
-            self._slots.release()
-        return Done(data, started - asked, worked, float(answer.get("cpu", 0.0)))
+            # Of work that failed or was ended nobody says what it took.
+            self._turns.give_back(caller, worked if cpu < 0 else cpu)
+        return Done(data, started - asked, worked, cpu)
 
     async def _tried(self, kind: str, payload: bytes, end: float) -> tuple[dict[str, Any], bytes]:
         for attempt in range(_TRIES):
-            worker = await _within(self._take, end - time.monotonic())
+            worker = await within(self._take, end - time.monotonic())
             left = end - time.monotonic()
             try:
                 answer, data = await self._in_thread(_ask, worker, {"kind": kind, "seconds": left}, left, payload)
@@ -288,7 +292,7 @@ class ThisProcess:
 
     terms: jobs.Terms = field(default_factory=jobs.Terms)
 
-    async def run(self, kind: str, payload: bytes, seconds: float) -> Done:
+    async def run(self, kind: str, payload: bytes, seconds: float, caller: str = "") -> Done:
         start, before = time.monotonic(), cpu_seconds()
         try:
             data = await asyncio.to_thread(jobs.run, kind, payload, seconds, self.terms)
@@ -303,7 +307,7 @@ class ThisProcess:
         """Nothing is kept."""
 
 
-async def _within(wait: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+async def within(wait: Callable[[], Awaitable[Any]], seconds: float) -> Any:
     """What ``wait`` gives, if it comes in time.
 
     Raises:

@@ -25,15 +25,16 @@ from grpc import StatusCode
 from grpc_status import rpc_status
 
 from verilocc.v1 import allocation_service_pb2 as allocation
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.ray_cluster import LOCAL, RUNTIME, Cluster, connected, load_ray
 from verilocc_mlir.remote.addresses import host_and_port, is_loopback
 from verilocc_mlir.service import logs, tracing
+from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pool import WorkerPool
 from verilocc_mlir.service.security import TokenBook
-from verilocc_mlir.service.server import ALLOCATION, AUDIT, Front, ServerLimits
+from verilocc_mlir.service.server import ALLOCATION, AUDIT, Front
 from verilocc_mlir.service.status import ServiceError
 from verilocc_mlir.service.worker import terms_called
 
@@ -49,6 +50,7 @@ _STATUS: Any = rpc_status
 """It has no types."""
 _NEAR = ("127.", "[::1]", "[::ffff:127.")
 _EVERYWHERE = ("0.0.0.0", "::")
+_BIND = "add_port_to_grpc_server"
 _NO_REASON = ""
 """Reason of errors that another server's transport gives. Serve sends no details with a stream's status anyway."""
 
@@ -295,12 +297,19 @@ class Replica:
                 hint="install the same version on every node",
             )
         logs.set_up(options.log_level)
+        if options.near_only:
+            _listen_on_loopback()
         if options.traces != "none":
             tracing.set_up(options.traces)
         limits = options.limits
         self._options = options
         self._pool = WorkerPool(
-            limits.workers, limits.max_waiting, limits.memory_mib, attempts=options.attempts, terms=options.terms
+            limits.workers,
+            limits.max_waiting,
+            limits.caller,
+            limits.memory_mib,
+            attempts=options.attempts,
+            terms=options.terms,
         )
         tokens = TokenBook(options.tokens) if options.tokens is not None else None
         terms = replace(terms_called(options.terms), attempts=options.attempts)
@@ -369,6 +378,28 @@ class Replica:
             call.end(StatusCode.RESOURCE_EXHAUSTED, f"the request has {size} bytes, {limit} are allowed")
 
 
+def _listen_on_loopback() -> None:
+    """Have the port that Serve gives this replica, for deployments that call each other, on loopback only.
+
+    Serve binds it on every interface once ``Replica`` is there, and whoever reaches it can run code. Nobody calls it
+    here: the ingress asks replicas over Ray itself.
+
+    Raises:
+        UnsupportedError: this Ray binds it otherwise.
+    """
+    from ray.serve._private import replica as replica_module  # pyright: ignore
+
+    module: Any = replica_module
+    bind = getattr(module, _BIND, None)
+    if bind is None:
+        raise UnsupportedError("this version of Ray is not known", hint="Ray 2.60; or --listen=0.0.0.0:PORT --insecure")
+
+    def bind_here(server: Any, _address: str) -> int:
+        return int(bind(server, "127.0.0.1:0"))
+
+    setattr(module, _BIND, bind_here)
+
+
 class _Message(bytes):
     """An answer that is serialised already."""
 
@@ -389,6 +420,9 @@ class _Call:
 
     def invocation_metadata(self) -> list[tuple[str, str]]:
         return [(str(key), value) for key, value in self.context.invocation_metadata()]
+
+    def peer(self) -> str:
+        return str(self.context.peer())
 
     def time_remaining(self) -> None:
         """Serve does not hand deadlines on; it cancels the call when one has passed."""

@@ -14,10 +14,11 @@ import grpc
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.remote.addresses import SOCKET, host_and_port, is_loopback
 from verilocc_mlir.service import logs, tracing
+from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pool import WorkerPool
 from verilocc_mlir.service.security import TlsFiles, TokenBook
-from verilocc_mlir.service.server import Front, Server, ServerLimits
+from verilocc_mlir.service.server import Front, Server
 from verilocc_mlir.service.worker import terms_called
 
 DEFAULT_DRAIN_SECONDS = 60.0
@@ -81,7 +82,12 @@ async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: T
     limits = options.limits
     terms = replace(terms_called(options.terms), attempts=options.attempts)
     pool = WorkerPool(
-        limits.workers, limits.max_waiting, limits.memory_mib, attempts=options.attempts, terms=options.terms
+        limits.workers,
+        limits.max_waiting,
+        limits.caller,
+        limits.memory_mib,
+        attempts=options.attempts,
+        terms=options.terms,
     )
     front = Front(pool, limits, terms, tokens)
     front.metrics.watch(pool.counts)

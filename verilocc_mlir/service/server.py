@@ -9,14 +9,12 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from grpc_status import rpc_status
 from opentelemetry import trace
 
@@ -24,12 +22,17 @@ from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.remote.codes import number
+from verilocc_mlir.service import envelope
+from verilocc_mlir.service.admission import Admission
+from verilocc_mlir.service.envelope import read_message
 from verilocc_mlir.service.jobs import MAX_ATTEMPTS, Terms, solver_version
+from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.metrics import Metrics
 from verilocc_mlir.service.pool import Done, Executor
+from verilocc_mlir.service.reflecting import reflect
 from verilocc_mlir.service.security import TokenBook
-from verilocc_mlir.service.status import ServiceError, defect, draining, duration, malformed
+from verilocc_mlir.service.status import ServiceError, defect, draining, duration
 from verilocc_mlir.service.tracing import refused, request_span
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_mlir.version import __version__
@@ -40,41 +43,13 @@ _Context = grpc.aio.ServicerContext[bytes, bytes]
 _Methods = Mapping[str, "grpc.RpcMethodHandler[bytes, bytes]"]
 _QUOTING = (StatusCode.INVALID_ARGUMENT, StatusCode.FAILED_PRECONDITION, StatusCode.NOT_FOUND)
 """Errors whose message may have part of the request in it, which the log never has."""
+_CONNECTION_AGE_MS = 3_600_000
+_CONNECTION_IDLE_MS = 600_000
 _FLUSH_SECONDS = 1.0
 """For answers on their way out when the server ends, and for the health service's watchers, who are cut off then."""
-_OTHER_CALLS = 64
-_Parsed = TypeVar("_Parsed", allocation.AllocateStreamRequest, allocation.GetCapabilitiesRequest)
 _HEALTH: Any = health
 _HEALTH_GRPC: Any = health_pb2_grpc
 """The aio half of the health package has no types."""
-
-
-@dataclass(frozen=True)
-class ServerLimits:
-    """Limits of requests; GetCapabilities shows them.
-
-    Attributes:
-        max_seconds: wall time of a call, however late its deadline.
-        default_seconds: wall time of a call without a deadline.
-        memory_mib: address space of a worker.
-        streams: requests of one stream that are worked on at once.
-    """
-
-    max_request_bytes: int = 32 << 20
-    max_seconds: float = 600.0
-    default_seconds: float = 120.0
-    memory_mib: int = 2048
-    workers: int = 2
-    max_waiting: int = 64
-    streams: int = 2
-
-    @property
-    def max_calls(self) -> int:
-        """Calls of all methods that may be open at once: twice as many as have a worker or wait for one, and some more
-        that need no worker (capabilities, health's watchers, reflection, streams). So the pool is what refuses a call
-        too many, and it says when to come back.
-        """
-        return 2 * (self.workers + self.max_waiting) + _OTHER_CALLS
 
 
 @dataclass
@@ -113,11 +88,11 @@ class Front:
         start = time.monotonic()
         with request_span("GetCapabilities", _metadata(context)):
             try:
-                self._authenticated(context)
-                _parsed(allocation.GetCapabilitiesRequest(), request)
+                self.caller(context)
+                read_message(allocation.GetCapabilitiesRequest, request)
                 answer = self.capabilities().SerializeToString()
             except Exception as error:
-                await self._abort("GetCapabilities", error, context, start)
+                await self.abort("GetCapabilities", error, context, start)
                 raise
             self._count("GetCapabilities", "OK", "", start)
             return answer
@@ -126,7 +101,7 @@ class Front:
         """AllocationService.AllocateStream: answers as they are ready, a few requests ahead at most."""
         start = time.monotonic()
         try:
-            caller = self._authenticated(context)
+            caller = self.caller(context)
             with self._call_accepted():
                 # An answer that the client does not take keeps its place: no more is read meanwhile.
                 room = asyncio.Semaphore(self.limits.streams)
@@ -143,7 +118,7 @@ class Front:
                     reading.cancel()
                     await asyncio.wait({reading})
         except Exception as error:
-            await self._abort("AllocateStream", error, context, start)
+            await self.abort("AllocateStream", error, context, start)
 
     def capabilities(self) -> allocation.GetCapabilitiesResponse:
         limits = self.limits
@@ -160,6 +135,9 @@ class Front:
                 workers=limits.workers,
                 max_waiting=limits.max_waiting,
                 max_attempts=MAX_ATTEMPTS,
+                caller_workers=limits.caller.workers,
+                caller_waiting=limits.caller.waiting,
+                caller_cpu_share=limits.caller.cpu,
             ),
             versions=allocation.Versions(
                 verilocc=__version__, allocator=f"{offered[0][0]} {offered[0][1].version}", solver=solver_version()
@@ -172,11 +150,11 @@ class Front:
         start = time.monotonic()
         with request_span(method, _metadata(context)) as span:
             try:
-                caller = self._authenticated(context)
+                caller = self.caller(context)
                 with self._call_accepted():
-                    return await self._work(method, method, request, self._seconds(context), caller, span)
+                    return await self._work(method, method, request, self.seconds(context), caller, span)
             except Exception as error:
-                await self._abort(method, error, context, start)
+                await self.abort(method, error, context, start)
             except asyncio.CancelledError:
                 self._count(method, "CANCELLED", "", start)
                 log("cancelled", method=method, seconds=round(time.monotonic() - start, 4))
@@ -188,6 +166,7 @@ class Front:
         if self._draining.is_set():
             raise draining()
         self.accepted += 1
+        self._quiet.clear()
         try:
             yield
         finally:
@@ -199,7 +178,7 @@ class Front:
         self, method: str, kind: str, request: bytes, seconds: float, caller: str, span: trace.Span
     ) -> bytes:
         start = time.monotonic()
-        finished = await self.executor.run(kind, request, seconds)
+        finished = await self.executor.run(kind, request, seconds, caller)
         data = self._finished(method, finished, span)
         self._count(method, "OK", "", start)
         log(
@@ -228,14 +207,20 @@ class Front:
                 self.metrics.attempts.labels(attempt.allocator, attempt.ended).inc()
         return answer.SerializeToString()
 
-    def _seconds(self, context: _Context) -> float:
+    def seconds(self, context: _Context) -> float:
+        """What the call may take."""
         # Typed as a float; without a deadline it is None.
         remaining: Any = context.time_remaining()
         return min(self.limits.default_seconds if remaining is None else float(remaining), self.limits.max_seconds)
 
-    def _authenticated(self, context: _Context) -> str:
+    def caller(self, context: _Context) -> str:
+        """Who calls: the name of the token, or where no tokens are asked for, the host.
+
+        Raises:
+            ServiceError: UNAUTHENTICATED.
+        """
         if self.tokens is None:
-            return ""
+            return _host(str(context.peer()))
         return self.tokens.check(_metadata(context).get("authorization"))
 
     # -- streams ---------------------------------------------------------------------------------------
@@ -255,7 +240,7 @@ class Front:
             try:
                 async with contextlib.aclosing(self._until_draining(requests)) as accepted:
                     async for data in accepted:
-                        request = _parsed(allocation.AllocateStreamRequest(), data)
+                        request = envelope.opened(data)
                         await room.acquire()
                         task = asyncio.create_task(self._one_of_stream(request, context, caller, ready))
                         working.add(task)
@@ -294,7 +279,7 @@ class Front:
 
     async def _one_of_stream(
         self,
-        request: allocation.AllocateStreamRequest,
+        request: envelope.Envelope,
         context: _Context,
         caller: str,
         ready: asyncio.Queue[bytes | Exception | None],
@@ -303,9 +288,10 @@ class Front:
         answer = allocation.AllocateStreamResponse(id=request.id)
         try:
             with request_span("AllocateStream", _metadata(context)) as span:
-                payload = request.request.SerializeToString()
                 try:
-                    data = await self._work("AllocateStream", "Allocate", payload, self._seconds(context), caller, span)
+                    data = await self._work(
+                        "AllocateStream", "Allocate", request.request, self.seconds(context), caller, span
+                    )
                 except ServiceError as error:
                     refused(error)
                     raise
@@ -321,7 +307,8 @@ class Front:
 
     # -- what is said of requests ------------------------------------------------------------------------
 
-    async def _abort(self, method: str, error: Exception, context: _Context, start: float) -> None:
+    async def abort(self, method: str, error: Exception, context: _Context, start: float) -> None:
+        """End the call, and say so in log and metrics."""
         await context.abort_with_status(_trailing(self._refused(method, error, start).to_status()))
 
     def _refused(self, method: str, failure: Exception, start: float) -> ServiceError:
@@ -348,18 +335,12 @@ class Server:
         self.front = front
         self.health = _HEALTH.aio.HealthServicer()
         self._server = grpc.aio.server(
-            maximum_concurrent_rpcs=front.limits.max_calls,
-            options=[
-                ("grpc.max_receive_message_length", front.limits.max_request_bytes),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),
-                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-            ],
+            interceptors=[Admission(front, frozenset((ALLOCATION, AUDIT)))],
+            options=_options(front.limits),
         )
         self._server.add_generic_rpc_handlers((_handlers(front),))
         _HEALTH_GRPC.add_HealthServicer_to_server(self.health, self._server)
-        names = (ALLOCATION, AUDIT, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
+        reflect(self._server, (ALLOCATION, AUDIT, health.SERVICE_NAME))
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
         """Bind ``host:port`` or ``unix:PATH``; returns the port (0 for a socket).
@@ -399,6 +380,25 @@ class Server:
             await self.health.set(name, status)
 
 
+def _options(limits: ServerLimits) -> list[tuple[str, int]]:
+    grace_ms = int(1000 * limits.max_seconds)
+    return [
+        ("grpc.max_receive_message_length", limits.max_request_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", limits.connections),
+        ("grpc.max_concurrent_streams", limits.connection_streams),
+        # A connection that is old is told to end; its calls have as long as any call may take.
+        ("grpc.max_connection_age_ms", _CONNECTION_AGE_MS),
+        ("grpc.max_connection_age_grace_ms", grace_ms),
+        ("grpc.max_connection_idle_ms", _CONNECTION_IDLE_MS),
+        # A client that went away without a word is noticed.
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ]
+
+
 def _handlers(front: Front) -> grpc.GenericRpcHandler:
     """Handlers that take and give bytes: what is wrong with a message, the service says itself."""
     methods: _Methods = {
@@ -422,12 +422,10 @@ def _metadata(context: _Context) -> dict[str, str]:
     return {str(k): v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
 
 
-def _parsed(message: _Parsed, data: bytes) -> _Parsed:
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise malformed("the request is not a message of this contract", request=True) from error
-    return message
+def _host(peer: str) -> str:
+    """Of gRPC's "ipv4:127.0.0.1:4711"; "unix" for a socket of this machine."""
+    kind, _, rest = peer.partition(":")
+    return rest.rpartition(":")[0] if kind in ("ipv4", "ipv6") else kind
 
 
 def _trailing(status: Status) -> grpc.Status:

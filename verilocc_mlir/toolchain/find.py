@@ -224,6 +224,10 @@ def _kept_version_output(path: Path) -> str:
     return kept(path, "", _printed)
 
 
+class _KilledError(Exception):
+    """A tool that was killed says nothing of itself: it may be asked again."""
+
+
 def kept(path: Path, question: str, ask: Callable[[Path], str]) -> str:
     """What ``ask`` says of a program or library, asked once only: the answer is kept in this process and in the user's
     cache.
@@ -232,7 +236,10 @@ def kept(path: Path, question: str, ask: Callable[[Path], str]) -> str:
     about a script, which may call another program tomorrow, and one that begins with ``"!"``, which is a failure.
     """
     stat = path.stat()
-    return _kept(path, stat.st_mtime_ns, stat.st_size, question, ask)
+    try:
+        return _kept(path, stat.st_mtime_ns, stat.st_size, question, ask)
+    except _KilledError as killed:
+        return str(killed)
 
 
 @functools.lru_cache(maxsize=64)
@@ -242,9 +249,12 @@ def _kept(path: Path, mtime: int, size: int, question: str, ask: Callable[[Path]
         with contextlib.suppress(OSError):
             return cached.read_text("utf-8")
     answer = ask(path)
+    if answer.startswith("!") and "SIGKILL" in answer:
+        raise _KilledError(answer)
     if cached is not None and not answer.startswith("!"):
         with contextlib.suppress(OSError):
-            cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for directory in (cached.parent.parent, cached.parent):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(cached, answer.encode())
     return answer
 

@@ -21,11 +21,13 @@ class BatchInput:
     Attributes:
         root: the directory that the result's name is relative to; the journal is there.
         name: of the result, from ``root``.
+        cpu: the processor for this one; ``""``: as for all.
     """
 
     source: Path
     root: Path
     name: Path
+    cpu: str = ""
 
     @property
     def output(self) -> Path:
@@ -42,7 +44,11 @@ def shown(path: Path) -> str:
 
 
 def plan(
-    sources: Sequence[Path], out: Path | None, emit: Emit, patterns: Sequence[str] = PATTERNS
+    sources: Sequence[Path],
+    out: Path | None,
+    emit: Emit,
+    patterns: Sequence[str] = PATTERNS,
+    processors: Sequence[tuple[str, str]] = (),
 ) -> tuple[BatchInput, ...]:
     """The inputs in ``sources`` (files as they are named, directories sorted, with all below them), each file once.
 
@@ -50,6 +56,7 @@ def plan(
         out: directory that has the tree of each source directory again; None puts results beside their inputs. What
             lies in it is no input.
         patterns: shell patterns; in directories, a file is an input if one of them fits the end of its path.
+        processors: a pattern and a processor each; the first one that fits the end of an input's path is for it.
 
     Raises:
         InputError: there is no such file, no input at all, or two results would go to the same file or over an input.
@@ -64,7 +71,9 @@ def plan(
         else:
             raise InputError("no such file or directory", where=shown(source))
         for path, root, name in pairs:
-            by_path.setdefault(Path(os.path.abspath(path)), BatchInput(path, root, name.with_suffix(emit.suffix)))
+            cpu = next((cpu for pattern, cpu in processors if path.match(pattern)), "")
+            one = BatchInput(path, root, name.with_suffix(emit.suffix), cpu)
+            by_path.setdefault(Path(os.path.abspath(path)), one)
     if not by_path:
         where = ", ".join(shown(source) for source in sources)
         raise InputError(f"no file is called {', '.join(patterns)}", where=where, hint="see --glob")

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ from verilocc_mlir.files import write_whole
 from verilocc_mlir.forms import to_json
 from verilocc_mlir.pipeline.batch.jobs import Executor, Job, Result
 from verilocc_mlir.pipeline.batch.journal import BatchJournal
+from verilocc_mlir.pipeline.batch.kept import REPORT, RESULT, fault_of
 from verilocc_mlir.pipeline.batch.plan import BatchInput, shown
 from verilocc_mlir.pipeline.key import Keys
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.batch import BatchItem, Origin
 from verilocc_mlir.store import Store
-
-_RESULT, _REPORT = "result", "report.json"
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class BatchOptions:
         reports: write the report of each input too.
         retry: try again what an earlier run did not prove.
         warn: told of what goes wrong beside the results, each kind once.
+        keys_for: for inputs that have a processor of their own, by that.
     """
 
     settings: Settings
@@ -43,6 +43,13 @@ class BatchOptions:
     reports: bool = False
     retry: bool = False
     warn: Callable[[str], None] = lambda _: None
+    keys_for: Mapping[str, Keys] = field(default_factory=dict[str, Keys])
+
+    def keys_of(self, one: BatchInput) -> Keys:
+        return self.keys_for[one.cpu] if one.cpu else self.keys
+
+    def settings_of(self, one: BatchInput) -> Settings:
+        return replace(self.settings, cpu=one.cpu) if one.cpu else self.settings
 
 
 def compile_batch(
@@ -100,7 +107,7 @@ class _Run:
 
     def _todo(self, given: BatchInput, data: bytes) -> _Todo:
         digest = hashlib.sha256(data).hexdigest()
-        return _Todo(given, digest, self._options.keys.of(digest))
+        return _Todo(given, digest, self._options.keys_of(given).of(digest))
 
     def _jobs(self, todo: Sequence[_Todo], ready: deque[BatchItem]) -> Iterator[Job]:
         """A job for each; what needs none after all goes to ``ready``."""
@@ -115,7 +122,7 @@ class _Run:
             elif self._todo(one.given, data) != one:
                 ready.append(_failed(one, "it changed during the run; run again"))
             else:
-                yield Job(number, shown(one.given.source), data, self._options.settings)
+                yield Job(number, shown(one.given.source), data, self._options.settings_of(one.given))
 
     def _done_before(self, one: _Todo) -> BatchItem | None:
         """What the journal says, if that still holds."""
@@ -143,10 +150,13 @@ class _Run:
     def _from_store(self, one: _Todo) -> BatchItem | None:
         store = self._options.store
         parts = None if store is None else store.get(one.key)
-        if parts is None:
+        if store is None or parts is None:
+            return None
+        if fault := fault_of(parts, one.digest, self._options.settings_of(one.given)):
+            store.refuse(one.key, fault)
             return None
         item = BatchItem(shown(one.given.source), one.digest, one.key, Outcome.PROVED, Origin.CACHE)
-        return self._deliver(one, item, parts[_RESULT], json.loads(parts[_REPORT]))
+        return self._deliver(one, item, parts[RESULT], json.loads(parts[REPORT]))
 
     def _finish(self, one: _Todo, result: Result) -> BatchItem:
         key = self._key(one, result)
@@ -161,7 +171,7 @@ class _Run:
         )
         store = self._options.store
         if store is not None and key and result.data is not None and result.report is not None:
-            parts = {_RESULT: result.data, _REPORT: to_json(result.report).encode()}
+            parts = {RESULT: result.data, REPORT: to_json(result.report).encode()}
             try:
                 store.put(key, parts)
             except OSError as error:
@@ -170,13 +180,16 @@ class _Run:
 
     def _key(self, one: _Todo, result: Result) -> str:
         """The key for whoever really allocated: a server may come, or be replaced, during the run. ``""``: no key."""
-        if not result.keyed or (not result.server_version and self._options.keys.server_version == UNKNOWN_VERSION):
+        keys = self._options.keys_of(one.given)
+        if not result.keyed or (not result.server_version and keys.server_version == UNKNOWN_VERSION):
             return ""
-        return self._options.keys.of(one.digest, result.server_version)
+        return keys.of(one.digest, result.server_version)
 
     def _deliver(self, one: _Todo, item: BatchItem, data: bytes | None, report: Mapping[str, Any] | None) -> BatchItem:
         """Write the files, then the journal's line."""
         source = one.given
+        if report is not None:
+            item = replace(item, target=str(report["target"]))
         output = "" if data is None else shown(source.output)
         try:
             source.output.parent.mkdir(parents=True, exist_ok=True)

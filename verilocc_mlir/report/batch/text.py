@@ -15,9 +15,10 @@ _ORIGINS = {Origin.COMPILED: "compiled", Origin.CACHE: "from cache", Origin.JOUR
 
 
 def item_line(item: BatchItem) -> str:
-    """Verdict, input, and how long it took, where it came from, or why it is not proved."""
+    """Verdict, input, target, and how long it took, where it came from, or why it is not proved."""
     how = f"{item.seconds:.2f} s" if item.origin is Origin.COMPILED else _ORIGINS[item.origin]
-    return f"{item.outcome}: {item.input}: {item.message or how}"
+    target = f" for {item.target}" if item.target else ""
+    return f"{item.outcome}: {item.input}{target}: {item.message or how}"
 
 
 def print_batch(report: BatchReport, to: Console) -> None:

@@ -29,6 +29,7 @@ class BatchItemForm(Form):
     seconds: Amount
     message: Annotated[str | None, about("why it is not proved")]
     final: Annotated[bool, about("false: a time limit, a crash or a full disk, which another run may not meet")]
+    target: Annotated[str | None, about("processor; null where the input did not come to one")]
 
 
 class OutcomesForm(Form):
@@ -105,7 +106,7 @@ def item_from_data(data: Mapping[str, Any]) -> BatchItem:
     """
     known = {name: data[name] for name in BatchItemForm.__struct_fields__ if name in data}
     row = msgspec.convert(known, BatchItemForm)
-    texts = ("input_sha256", "key", "output", "output_sha256", "report", "report_sha256", "message")
+    texts = ("input_sha256", "key", "output", "output_sha256", "report", "report_sha256", "message", "target")
     return msgspec.convert(
         {**msgspec.structs.asdict(row), **{name: getattr(row, name) or "" for name in texts}}, BatchItem
     )

@@ -1,0 +1,74 @@
+"""Messages that the front reads: none of them grows with what is in it.
+
+An entry of two bytes takes a hundred once protobuf has read it. So whole requests are read by workers alone, within
+their limit of memory. Of a stream's request the front reads the name, and takes the rest as bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
+
+from verilocc_mlir.service.status import malformed
+
+_M = TypeVar("_M", bound=Message)
+_NO_MEMORY = ("Arena alloc failed", "ut of memory")
+"""In protobuf's own words for it, which come as a fault of the message."""
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """An ``AllocateStreamRequest`` whose request is not read."""
+
+    id: str
+    request: bytes
+
+
+def opened(data: bytes) -> Envelope:
+    """Read the name.
+
+    Raises:
+        ServiceError: it is no such message.
+    """
+    envelope: Any = read_message(_ENVELOPE, data)
+    # Of a field that is there twice, what is not kept is missing here.
+    if envelope.ByteSize() != len(data):
+        raise malformed("the request is not a message of this contract, or has a field twice", request=True)
+    try:
+        return Envelope(bytes(envelope.id).decode(), envelope.request)
+    except UnicodeDecodeError as error:
+        raise malformed("the request's id is not UTF-8", request=True) from error
+
+
+def read_message(kind: type[_M], data: bytes) -> _M:
+    """A message from its bytes.
+
+    Raises:
+        ServiceError: it is none. MemoryError: there is not enough memory for it.
+    """
+    message = kind()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        if any(words in str(error) for words in _NO_MEMORY):
+            raise MemoryError(str(error)) from error
+        raise malformed("the request is not a message of this contract", request=True) from error
+    return message
+
+
+def _envelope() -> type[Message]:
+    """``AllocateStreamRequest`` as it is on the wire, its parts as bytes."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="envelope.proto", syntax="proto2")
+    message = file.message_type.add(name="Envelope")
+    for name, number in (("id", 1), ("request", 2)):
+        message.field.add(name=name, number=number, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Envelope"))
+
+
+_ENVELOPE = _envelope()
