@@ -34,6 +34,7 @@ _COMMANDS = {
     "torch": "torch",
     "allocate": "allocate",
     "audit": "audit",
+    "hunt": "hunt",
     "recheck": "recheck",
     "cost": "cost",
     "compare": "cost",

@@ -125,7 +125,7 @@ def audit_llvm(
             judge.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(lowered.changes)}")
     pairs: list[AuditedPair] = []
     try:
-        for phase, before, after in _phases(compiler, pre, regalloc):
+        for phase, before, after in llvm_phases(compiler, pre, regalloc):
             names = [name(phase, side) if name else f"{path}.{phase}.{side}.mir" for side in ("before", "after")]
             sides = Sides(phase, Listing(names[0], before), Listing(names[1], after))
             made(sides)
@@ -141,7 +141,7 @@ def audit_llvm(
     return AuditRun(__version__, toolchain.version_text, kernel.cpu, source, regalloc, tuple(pairs), tuple(judge.notes))
 
 
-def _phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[tuple[str, str, str]]:
+def llvm_phases(compiler: StagedCompiler, pre: str, regalloc: RegAlloc) -> Iterator[tuple[str, str, str]]:
     """Each phase's name and both its texts, made when they are asked for; ``all``: before the first and after the last,
     with what LLVM does in between.
     """
