@@ -98,6 +98,7 @@ def reduce_mir(text: str, question: Question) -> str:
         reducer.inside()
         if reducer.text == before:
             break
+    reducer.headers()
     return reducer.text
 
 
@@ -134,6 +135,9 @@ class _Reducer:
             minimise(
                 lines[1:-2], lambda kept: self._try(replace(file, ir="\n".join([lines[0], *kept, *lines[-2:]])).text)
             )
+        self.headers()
+
+    def headers(self) -> None:
         for number in range(len(_read(self.text).functions)):
             self._header(number)
 
@@ -146,7 +150,6 @@ class _Reducer:
             self._instructions(number)
             self._definitions(number)
             self._live_ins(number)
-            self._header(number)
 
     def _function(self, number: int, function: _Function) -> bool:
         file = _read(self.text)
@@ -157,8 +160,8 @@ class _Reducer:
         return _read(self.text).functions[number]
 
     def _header(self, number: int) -> None:
-        """Leave out keys with all below them, then single lines."""
-        for pattern in (r"\n(?=\w)", r"\n"):
+        """Leave out keys with all below them, then single registers and stack objects."""
+        for pattern in (r"\n(?=\w)", r"\n(?=\w|  - )"):
             first, *keys, body = re.split(pattern, self._current(number).head.rstrip("\n").removeprefix("---\n"))
 
             def fewer(kept: Sequence[str], first: str = first, body: str = body) -> bool:
@@ -289,10 +292,10 @@ def _without_edge(block: _Block, target: int) -> _Block:
     for line in block.lines:
         if _SUCCESSORS.match(line):
             left = [f"%bb.{n}" for n in block.successors if n != target]
-            line = f"    successors: {', '.join(left)}"
-        elif str(target) in _BLOCK_USE.findall(line):
+            lines += [f"    successors: {', '.join(left)}"] if left else []
             continue
-        lines.append(line)
+        if str(target) not in _BLOCK_USE.findall(line):
+            lines.append(line)
     return replace(block, lines=tuple(lines))
 
 
