@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -96,6 +97,7 @@ def _unknown(task: Task, reason: str) -> Row | str:
 
 def _work(memory_mib: int) -> None:
     def load() -> Answer:
+        os.environ["LLVM_DISABLE_SYMBOLIZATION"] = "1"  # reduced texts crash often, and names of functions take a second
         look_for_garbage_seldom()
         return partial(_answer, memory_mib)
 
