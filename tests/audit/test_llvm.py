@@ -183,6 +183,24 @@ def test_an_early_result_of_its_own_input_that_llvm_separates_is_refuted(allocat
     assert allocated(apart, "gfx942", 0, allocator).audit().outcome is Outcome.PROVED
 
 
+def test_a_save_above_the_restored_exec_is_refuted() -> None:
+    """A fault of LLVM 22.1's machine IR: the mark of copies that split live ranges is not in the text. Resumed from it,
+    greedy saves a vector register for the threads of the branch alone. A compile in one go keeps the mark.
+    """
+    ir = (LLVM_FAULTS / "resumed_without_split_marks.ll").read_text()
+    scalar, resumed = phases_of_ir(ir, "gfx1100")
+    assert scalar.audit().outcome is Outcome.PROVED
+    assert resumed.rules() == {"value"}
+    lost = resumed.audit().functions[0].findings[0].lost
+    assert lost is not None
+    assert "for the threads active there only" in lost.what
+    before, after = (
+        run_llc(ir, "gfx1100", "-enable-ipra=0", point, mir=False)
+        for point in ("-stop-before=greedy,2", "-stop-after=virtregrewriter,2")
+    )
+    assert Pair("gfx1100", before, after).audit().outcome is Outcome.PROVED
+
+
 def test_an_instruction_with_an_undefined_input_that_llvm_repeats_is_not_proved() -> None:
     (done,) = repeated_undefined_input().audit().functions
     assert done.outcome is Outcome.UNKNOWN

@@ -160,8 +160,8 @@ class _Reducer:
         return _read(self.text).functions[number]
 
     def _header(self, number: int) -> None:
-        """Leave out keys with all below them, then single registers and stack objects."""
-        for pattern in (r"\n(?=\w)", r"\n(?=\w|  - )"):
+        """Leave out keys with all below them, then single registers, stack objects and fields."""
+        for pattern in (r"\n(?=\w)", r"\n(?=\w|  \w|  - )"):
             first, *keys, body = re.split(pattern, self._current(number).head.rstrip("\n").removeprefix("---\n"))
 
             def fewer(kept: Sequence[str], first: str = first, body: str = body) -> bool:

@@ -97,7 +97,9 @@ def _unknown(task: Task, reason: str) -> Row | str:
 
 def _work(memory_mib: int) -> None:
     def load() -> Answer:
-        os.environ["LLVM_DISABLE_SYMBOLIZATION"] = "1"  # reduced texts crash often, and names of functions take a second
+        os.environ["LLVM_DISABLE_SYMBOLIZATION"] = (
+            "1"  # reduced texts crash often, and names of functions take a second
+        )
         look_for_garbage_seldom()
         return partial(_answer, memory_mib)
 
