@@ -53,10 +53,18 @@ def test_a_known_fault_is_found_grouped_reduced_and_reported(capsys: pytest.Capt
     subprocess.run([llc(), *command[1:]], cwd=folder, check=True)
     made = (folder / "after.mir").read_text()
     assert made.partition("---\nname")[2] in report
-    assert run(["audit", str(folder / "before.mir"), str(folder / "after.mir"), "-mcpu=gfx942"]) == 1
+    assert run(["audit", str(folder / "audited.before.mir"), str(folder / "after.mir"), "-mcpu=gfx942"]) == 1
     assert (folder / "input.mir").read_bytes() == source.read_bytes()
     assert "refuted | greedy | undef-flag, INLINEASM | 2 | default, stress-3" in Path("hunt/hunt.md").read_text()
     assert "1 groups of faults" in capsys.readouterr().out
+
+
+def test_what_llvm_s_verifier_refuses_is_a_group_of_its_own() -> None:
+    source = LLVM_FAULTS / "early_result_over_own_input.mir"
+    assert run(["hunt", str(source), "--variants=default", "--verify", "-j1"]) == 1
+    (group,) = hunted()["groups"]
+    assert (group["kind"], group["cause"]) == ("rejected", "No live segment at use, after Greedy Register Allocator")
+    assert "%1:vgpr_32 = IMPLICIT_DEF" in next(Path("hunt").glob("rejected-*/before.mir")).read_text()
 
 
 def test_a_fault_of_one_allocator_has_its_name_in_the_smallest_options() -> None:

@@ -65,10 +65,11 @@ def test_words_without_what_only_one_kernel_has() -> None:
     [
         ("error: <unknown>:0:0: ran out of registers in function 'gemm'", 1, Kind.GAVE_UP, "ran out of registers"),
         (
-            "# After Virtual Register Rewriter\n*** Bad machine code: Using an undefined physical register ***\n",
+            "# After Virtual Register Rewriter\n"
+            "*** Bad machine code: Using an undefined physical register ***\n- function:    k\n\n",
             1,
             Kind.REJECTED,
-            "Using an undefined physical register",
+            "Using an undefined physical register, after Virtual Register Rewriter",
         ),
         (
             "1.\tRunning pass 'Function Pass Manager' on x\n2.\tRunning pass 'Greedy Register Allocator' on f\n",

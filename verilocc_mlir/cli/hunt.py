@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 _GROUPS: dict[str, Any] = {
     "verilocc hunt": [
         {"name": "Target", "options": ["--mcpu", "--mattr"]},
-        {"name": "What LLVM is asked", "options": ["--variants", "--options", "-O", "--toolchain", "--llvm"]},
+        {
+            "name": "What LLVM is asked",
+            "options": ["--variants", "--options", "--verify", "-O", "--toolchain", "--llvm"],
+        },
         {
             "name": "Work",
             "options": ["--out", "--jobs", "--case-seconds", "--memory", "--hours", "--reduce-seconds", "--again"],
@@ -53,6 +56,7 @@ _EVERY_S = 10.0
 @click.option(
     "--options", "added", multiple=True, metavar="OPTIONS", help='One more: "-stress-regalloc=5 -regalloc=basic".'
 )
+@click.option("--verify", is_flag=True, help="Have LLVM's machine verifier look too, after each pass.")
 @click.option("-O", "opt_level", type=click.IntRange(1, 3), default=3, show_default=True, help="llc's level.")
 @click.option(
     "--toolchain", type=click.Choice([c.value for c in ToolchainChoice]), default="auto", show_default=True,
@@ -87,6 +91,7 @@ def hunt_command(
     features: str,
     variants: str,
     added: tuple[str, ...],
+    verify: bool,
     opt_level: int,
     toolchain: str,
     llvm: Path | None,
@@ -122,7 +127,7 @@ def hunt_command(
     chosen = chosen_variants(tuple(filter(None, variants.split(","))), added)
     settings = Settings(
         cpu=cpu, features=features, opt_level=opt_level, solver_seconds=solver_seconds, tool_seconds=tool_seconds,
-        toolchain=ToolchainChoice(toolchain), llvm=llvm,
+        toolchain=ToolchainChoice(toolchain), llvm=llvm, verify=verify,
     )  # fmt: skip
     make_directory(str(out))
     inputs = hunted(paths, cpu, out)
@@ -207,6 +212,7 @@ def _write_group(group: Group, reduced: Reduced | str, llvm: str, out: Path) -> 
     if not isinstance(reduced, str):
         texts |= {
             "before.mir": reduced.given,
+            "audited.before.mir": reduced.printed,
             "after.mir": reduced.after,
             "original.before.mir": reduced.original,
             "original.after.mir": reduced.original_after,

@@ -129,7 +129,8 @@ class Reduced:
     """The example of a group, made small.
 
     Attributes:
-        given: the text before the phase; ``after``: what LLVM makes of it, ``""`` where it makes nothing.
+        given: the text before the phase; ``printed``: the same as LLVM prints it, which is what is audited.
+        after: what LLVM makes of it, ``""`` where it makes nothing.
         original: the text before the phase as it was, ``original_after`` likewise.
         variant: the smallest that still brings it.
         command: of llc, on the reduced text; ``""`` with another tool chain.
@@ -140,6 +141,7 @@ class Reduced:
     """
 
     given: str
+    printed: str
     after: str
     original: str
     original_after: str

@@ -9,13 +9,14 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.results.hunt import Kind, Suspect
 from verilocc_mlir.toolchain.run import ToolFailure
+from verilocc_mlir.toolchain.verifier import verifier_fault
 
 _OPCODE = re.compile(r"(?:^|= )(?:(?:[a-z][\w-]*|nofpexcept) )*(?P<opcode>[A-Z][A-Z0-9]*(?:_[A-Za-z0-9]+)*)\b")
 _SPILL = re.compile(r"^SI_SPILL_([AVSW]+)\d+(?:_CFI)?_(SAVE|RESTORE)$")
 _LANES = re.compile(r"[%$]\w+\.\w+")
 _PASS = re.compile(r"Running pass '([^']+)'")
 _GAVE_UP = re.compile(r"ran out of registers|requires more registers|no registers from class available")
-_REJECTED = re.compile(r"\*\*\* Bad machine code: (.*?) \*\*\*")
+_COMPLAINT = re.compile(r"\*\*\* Bad machine code.*?(?=\n\n|\n\*\*\*|\nLLVM ERROR|\Z)", re.DOTALL)
 _NAMES = re.compile(r"'[^']*'|@\S+|%[\w.]+|\$\w+|<[^>]*>(?::\d+)*|0x[0-9a-f]+|\b\d+\b")
 
 
@@ -73,11 +74,18 @@ def failure(error: VeriloccError, phase: str) -> Suspect:
     if not isinstance(error, ToolFailure):
         unusable = isinstance(error, InputError | UnsupportedError)
         return Suspect(Kind.UNUSABLE if unusable else Kind.UNKNOWN, phase, plain(error.what), "", error.render()[:600])
-    last = _PASS.findall(error.stderr)
-    where = f" in {last[-1]}" if last else ""
     if _GAVE_UP.search(error.stderr):
         return Suspect(Kind.GAVE_UP, phase, "ran out of registers", "", error.line[:600])
-    if bad := _REJECTED.search(error.stderr):
-        return Suspect(Kind.REJECTED, phase, f"{plain(bad[1])}{where}", "", error.line[:600])
+    if fault := verifier_fault(error):
+        cause = f"{plain(min(fault.kinds))}, after {fault.after or 'reading the text'}"
+        return Suspect(Kind.REJECTED, phase, cause, fault.function, _complaint(error.stderr))
+    last = _PASS.findall(error.stderr)
+    where = f" in {last[-1]}" if last else ""
     line = error.line if error.status > 0 or "Assertion" in error.line else f"{error.line} (status {error.status})"
     return Suspect(Kind.CRASH, phase, f"{plain(line)}{where}", "", error.line[:600])
+
+
+def _complaint(stderr: str) -> str:
+    """The verifier's first complaint."""
+    match = _COMPLAINT.search(stderr)
+    return match[0][:600] if match else ""

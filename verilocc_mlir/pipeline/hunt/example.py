@@ -25,6 +25,7 @@ from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 class _Seen:
     """What came of a text: LLVM's own text, and what is wrong."""
 
+    printed: str = ""
     after: str = ""
     suspects: tuple[Suspect, ...] = ()
     words: str = ""
@@ -63,6 +64,7 @@ class _Example:
         last = self._see(compiler, variant.regalloc, text)
         return Reduced(
             given=compiler.as_llvm_reads(text).decode(),
+            printed=last.printed,
             after=last.after,
             original=original,
             original_after=first.after,
@@ -94,10 +96,10 @@ class _Example:
                 if both.phase == self._suspect.phase:
                     pair, wrong = self._attempt.audit(both)
                     findings = [f.message for function in pair.report.functions for f in function.findings]
-                    return _Seen(both.after.text, wrong, "\n".join(findings))
+                    return _Seen(both.before.text, both.after.text, wrong, "\n".join(findings))
         except ToolchainError as error:
             words = error.stderr if isinstance(error, ToolFailure) else error.render()
-            return _Seen("", (failure(error, self._suspect.phase),), words)
+            return _Seen(text, "", (failure(error, self._suspect.phase),), words)
         return _Seen()
 
     def _made(self, compiler: StagedCompiler, regalloc: RegAlloc, text: str) -> list[Sides]:
@@ -138,7 +140,7 @@ class _Example:
         try:
             self._made(verifying, regalloc, text)
         except ToolFailure as error:
-            return failure(error, "").cause if self._suspect.kind is Kind.REFUTED else error.line
+            return failure(error, "").cause
         except VeriloccError as error:
             return error.what
         return ""

@@ -91,7 +91,9 @@ class Hunt:
         self._end = time.monotonic() + seconds if seconds else float("inf")
         self._inputs, self._variants, self._journal = inputs, variants, journal
         self.llvm = choose_tools(settings.toolchain, settings.llvm).version_text
-        self._same = f"{__version__} {self.llvm} {settings.opt_level} {settings.features}"
+        self._same = f"{__version__} {self.llvm} {settings.opt_level} {settings.features}" + " verified" * bool(
+            settings.verify
+        )
         self._known = {row.key: row for row in _rows(journal) if not (again and row.suspects)}
         self.rows: dict[str, Row] = {}
 

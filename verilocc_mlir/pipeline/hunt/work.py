@@ -35,9 +35,15 @@ class Attempt:
         tools = choose_tools(settings.toolchain, settings.llvm)
         self.kernel = load_input(data, path=case.path, cpu=case.cpu or None, toolchain=tools)
         mattr = ",".join(filter(None, (settings.features, self.kernel.mattr)))
-        # The verifier would end LLVM before there is a text to audit.
+        # Where the verifier complains, LLVM ends before there is a text to audit.
         options = CompileOptions(
-            self.kernel.cpu, mattr, settings.opt_level, False, settings.tool_seconds, case.variant.options, case.path
+            self.kernel.cpu,
+            mattr,
+            settings.opt_level,
+            settings.verify is True,
+            settings.tool_seconds,
+            case.variant.options,
+            case.path,
         )
         self.compiler = StagedCompiler(tools, options)
         self.judge = Judge(target(self.kernel.cpu), SolverLimits(settings.solver_seconds), as_it_is)
