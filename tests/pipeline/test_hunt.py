@@ -57,7 +57,7 @@ def test_the_shape_of_an_instruction(instruction: str, expected: str) -> None:
 
 
 def test_words_without_what_only_one_kernel_has() -> None:
-    assert plain("%5.sub0 in bb.3 of 'gemm' has 12 lanes, not $vgpr3") == "… in bb.… of … has … lanes, not …"
+    assert plain("%5.sub0 in bb.3 of 'gemm' has 12 lanes, not $vgpr3, v7") == "… in bb.… of … has … lanes, not …"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ _LANES = re.compile(r"[%$]\w+\.\w+")
 _PASS = re.compile(r"Running pass '([^']+)'")
 _GAVE_UP = re.compile(r"ran out of registers|requires more registers|no registers from class available")
 _COMPLAINT = re.compile(r"\*\*\* Bad machine code.*?(?=\n\n|\n\*\*\*|\nLLVM ERROR|\Z)", re.DOTALL)
-_NAMES = re.compile(r"'[^']*'|@\S+|%[\w.]+|\$\w+|<[^>]*>(?::\d+)*|0x[0-9a-f]+|\b\d+\b")
+_NAMES = re.compile(r"'[^']*'|@\S+|%[\w.]+|\$\w+|<[^>]*>(?::\d+)*|0x[0-9a-f]+|\b[svam]?\d+\b")
 
 
 def suspects(function: FunctionAudit, phase: str) -> tuple[Suspect, ...]:
@@ -40,7 +40,7 @@ def _cause(finding: Finding, kind: Kind) -> str:
     is about.
     """
     if kind is Kind.UNKNOWN:
-        return f"{finding.rule}: {plain(finding.message)}"
+        return f"{finding.rule}: {plain(finding.message).partition(', ')[0]}"
     if finding.lost is not None and finding.lost.site is not None:
         return f"{finding.rule}, lost at {shape(finding.lost.site.text)}"
     made = [fact.site for fact in finding.expected.facts if fact.site] if finding.expected else []
@@ -66,7 +66,7 @@ def shape(instruction: str) -> str:
 
 def plain(words: str) -> str:
     """A message without what only one kernel has: names, numbers, registers."""
-    return " ".join(_NAMES.sub("…", words).split())[:160]
+    return re.sub(r"…(?:, …)+", "…", " ".join(_NAMES.sub("…", words).split()))[:160]
 
 
 def failure(error: VeriloccError, phase: str) -> Suspect:
