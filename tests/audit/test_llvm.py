@@ -186,7 +186,7 @@ def test_an_early_result_of_its_own_input_that_llvm_separates_is_refuted(allocat
 
 
 def test_a_dead_copy_that_becomes_a_reload_is_proved_and_llvm_s_verifier_stops() -> None:
-    """A small fault of LLVM 22.1: where greedy and basic spill the source of a copy that nothing reads, the copy becomes
+    """A small fault of LLVM 22.1: where greedy or basic spills the source of a copy that nothing reads, it becomes
     a reload that nothing reads, without a dead flag. The code is right; LLVM's own verifier refuses it.
     """
     pre = (LLVM_FAULTS / "dead_copy_becomes_reload.mir").read_text()
