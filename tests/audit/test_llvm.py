@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from allocation import (
     without_lane_copies,
 )
 from audit_support import CALLS, DIVERGENT, LLVM_FAULTS, MIXED, repeated_undefined_input
-from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, long, run_llc
+from support import TEST_DATA, cpu_of, each_kernel, kernel_paths, llc, long, run_llc
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
@@ -184,6 +186,38 @@ def test_an_early_result_of_its_own_input_that_llvm_separates_is_refuted(allocat
     apart = pre.replace(row, row + row.replace("1", "2", 1)).replace("early-clobber %1", "early-clobber %2")
     assert apart.count("%2") == 1
     assert allocated(apart, "gfx942", 0, allocator).audit().outcome is Outcome.PROVED
+
+
+def test_a_dead_copy_that_becomes_a_reload_is_proved_and_llvm_s_verifier_stops() -> None:
+    """A small fault of LLVM 22.1: where greedy or basic spills the source of a copy that nothing reads, it becomes
+    a reload that nothing reads, without a dead flag. The code is right; LLVM's own verifier refuses it.
+    """
+    pre = (LLVM_FAULTS / "dead_copy_becomes_reload.mir").read_text()
+    before = run_llc(pre, "gfx942", "-run-pass=none")
+    pair = allocated(before, "gfx942", 0, "greedy", "-stress-regalloc=3")
+    assert pair.audit().outcome is Outcome.PROVED
+    stages = ("-start-before=greedy,0", "-stop-after=virtregrewriter,0", "-stress-regalloc=3", "-verify-machineinstrs")
+    command = [llc(), "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-O3", "-x", "mir", *stages, "-o", os.devnull, "-"]
+    done = subprocess.run(command, input=before, capture_output=True, text=True, check=False)
+    assert "Instruction ending live segment on dead slot has no dead flag" in done.stderr
+
+
+def test_a_save_above_the_restored_exec_is_refuted() -> None:
+    """A fault of LLVM 22.1's machine IR: the mark of copies that split live ranges is not in the text. Resumed from it,
+    greedy saves a vector register for the threads of the branch alone. A compile in one go keeps the mark.
+    """
+    ir = (LLVM_FAULTS / "resumed_without_split_marks.ll").read_text()
+    scalar, resumed = phases_of_ir(ir, "gfx1100")
+    assert scalar.audit().outcome is Outcome.PROVED
+    assert resumed.rules() == {"value"}
+    lost = resumed.audit().functions[0].findings[0].lost
+    assert lost is not None
+    assert "for the threads active there only" in lost.what
+    before, after = (
+        run_llc(ir, "gfx1100", "-enable-ipra=0", point, mir=False)
+        for point in ("-stop-before=greedy,2", "-stop-after=virtregrewriter,2")
+    )
+    assert Pair("gfx1100", before, after).audit().outcome is Outcome.PROVED
 
 
 def test_an_instruction_with_an_undefined_input_that_llvm_repeats_is_not_proved() -> None:

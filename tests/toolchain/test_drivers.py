@@ -508,3 +508,18 @@ def test_what_only_llvm_s_tools_can_do_says_so(tmp_path: Path, capsys: pytest.Ca
     assert "bitcode needs llvm-dis, which was not found in Triton's wheel" in capsys.readouterr().err
     with pytest.raises(ToolchainError, match="opt was not found in Triton's wheel"):
         optimise(tritons(), source("mmra.ll"), cpu="gfx942")
+
+
+def test_ir_that_names_no_file_is_the_same_module_when_it_is_read_again() -> None:
+    driven = by_triton("gfx942")
+    text = 'target triple = "amdgcn-amd-amdhsa"\ndefine amdgpu_kernel void @k() {\n  ret void\n}\n'
+    pre = driven.to_pre_ra(text)
+    after = driven.llvm_allocate(pre, LlvmPhase.SGPR)
+    modules = [
+        [line for line in mir.partition("\n---\nname")[0].splitlines() if not line.startswith("  ;")]
+        for mir in (pre, after)
+    ]
+    assert modules[0] == modules[1]
+    assert modules[0].count('  source_filename = "<stdin>"') == 1
+    with pytest.raises(InputError, match="^input:6: LLVM .* rejects it: expected type"):
+        driven.to_pre_ra(text + "define\n")

@@ -15,6 +15,7 @@ from verilocc_mlir.toolchain.drivers.job import CompileOptions, split_target_id
 from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds, dynamic_lds_users
 from verilocc_mlir.toolchain.elf import read_elf
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
+from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.metadata import read_code_object
 from verilocc_mlir.toolchain.mmra import strip_mmra
 from verilocc_mlir.toolchain.run import ToolFailure, run_tool
@@ -334,3 +335,36 @@ def test_a_debug_record_is_no_use_of_dynamic_lds() -> None:
     assert dynamic_lds_users(named) == DYNAMIC
     assert dynamic_lds_users(named.replace("#dbg_value(", "call void @f(")) == DYNAMIC | {"of_known_size"}
     assert declare_dynamic_lds("---\nname: k\nbody: |\n...\n") == "---\nname: k\nbody: |\n...\n"
+
+
+UNCALLED = """
+target triple = "amdgcn-amd-amdhsa"
+define internal i32 @nobody(i32 %a) noinline {
+  ret i32 %a
+}
+define amdgpu_kernel void @k(ptr addrspace(1) %p) {
+  store i32 1, ptr addrspace(1) %p
+  ret void
+}
+"""
+
+
+def test_a_local_function_that_nothing_calls() -> None:
+    staged = compiler("gfx942", "uncalled.ll")
+    pre = staged.to_pre_ra(UNCALLED)
+    assert "define available_externally i32 @nobody" in pre
+    assert "name:            nobody" not in pre
+    scalar = staged.llvm_allocate(pre, LlvmPhase.SGPR)
+    vector = staged.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
+    obj = staged.finish(staged.llvm_allocate(vector, LlvmPhase.VGPR))
+    assert check_object(obj, mir=pre, cpu="gfx942", reference=staged.direct(UNCALLED)).data
+    assert staged.direct_before(UNCALLED, LlvmPhase.SGPR) == pre
+    # LLVM's passes read memory at random where they are given a function without blocks.
+    with pytest.raises(InputError, match="defines 'nobody', which has no machine function"):
+        load_input(pre.replace("available_externally", "internal").encode(), cpu="gfx942")
+    assert load_input(pre.encode(), cpu="gfx942").kind == "mir"
+
+
+def test_a_module_whose_functions_all_have_machine_code_is_as_printed() -> None:
+    text = source("abi.ll")
+    assert "available_externally" not in compiler("gfx942", "abi.ll").to_pre_ra(text)

@@ -37,6 +37,7 @@ _COMMANDS = {
     "torch": "torch",
     "allocate": "allocate",
     "audit": "audit",
+    "hunt": "hunt",
     "recheck": "recheck",
     "cost": "cost",
     "compare": "cost",

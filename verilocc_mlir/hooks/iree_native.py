@@ -14,7 +14,7 @@ from pathlib import Path
 from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.hooks.iree import FROM_SOURCES, SOURCES
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler
-from verilocc_mlir.hooks.iree_dump import MachineIrDump, dump_flags, machine_ir_of
+from verilocc_mlir.hooks.iree_dump import MachineIrDump, dump_flags, machine_ir_of, read_dispatches
 from verilocc_mlir.pipeline.audit import Sides
 from verilocc_mlir.pipeline.native import NativeKernel, named
 from verilocc_mlir.toolchain.staged import has_wwm_registers
@@ -72,12 +72,32 @@ def iree_kernels(
     )
 
 
+def iree_sources(source: Path, target: str, iree: IreeCompiler, directory: Path) -> tuple[Path, ...]:
+    """The LLVM IR of every dispatch of an MLIR module, as ``NAME.TARGET.ll`` in ``directory``.
+
+    Raises:
+        InputError: IREE rejects the module, or it has no GPU kernel. ToolchainError: iree-compile crashed.
+    """
+    base = ["--iree-hal-target-device=hip", f"--iree-rocm-target={target}"]
+    with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
+        dump = Path(temporary, "dump")
+        flags = [*base, *dump_flags(dump)]
+        iree.run(source, Path(temporary, "none.vmfb"), flags, stage="dump", shown_as=str(source))
+        sources = [dispatch.source for dispatch in read_dispatches(dump, 0) if dispatch.source is not None]
+    if not sources:
+        raise InputError("it has no GPU kernel", where=str(source))
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = [directory / f"{kernel.name}.{kernel.cpu}.ll" for kernel in sources]
+    for path, kernel in zip(paths, sources, strict=True):
+        path.write_bytes(kernel.ir)
+    return tuple(paths)
+
+
 def _dumps(
     iree: IreeCompiler, sources: Path, directory: Path, flags: list[str], shown_as: str
 ) -> dict[str, MachineIrDump]:
     """Each dispatch's machine IR by the dispatch's name."""
     directory.mkdir()
-    failure: VeriloccError | None = None
     failure: VeriloccError | None = None
     try:
         iree.run(sources, directory / "none.vmfb", [*flags, *dump_flags(directory)], stage="native", shown_as=shown_as)

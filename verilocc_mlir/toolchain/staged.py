@@ -30,6 +30,7 @@ from verilocc_mlir.toolchain.find import LlvmTools
 from verilocc_mlir.toolchain.implicit_vcc import is_wave32, mend_implicit_vcc
 from verilocc_mlir.toolchain.mmra import strip_mmra
 from verilocc_mlir.toolchain.run import BROKEN_MODULE, RunningTools, ToolFailure, ToolRun
+from verilocc_mlir.toolchain.uncalled import mark_uncalled
 from verilocc_mlir.toolchain.unknown_intrinsics import refuse_unknown_intrinsics
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
@@ -81,7 +82,7 @@ class StagedCompiler:
             output = self._run(LlvmJob("pre-ra", _bytes(ir), False, self.options, stop=_greedy(LlvmPhase.SGPR)))
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
-        mir = state_early_clobbers(strip_mmra(output.decode()))
+        mir = mark_uncalled(state_early_clobbers(strip_mmra(output.decode())))
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
         return mir
 
@@ -97,7 +98,7 @@ class StagedCompiler:
             UnsupportedError: it calls an intrinsic that this LLVM does not know.
         """
         try:
-            printed = self._run(LlvmJob("parse-mir", self._mended(mir), True, self.options, verify=True))
+            printed = self._run(LlvmJob("parse-mir", self.as_llvm_reads(mir), True, self.options, verify=True))
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
@@ -134,7 +135,8 @@ class StagedCompiler:
         return self._direct(ir, _greedy(phase), f"direct-to-{phase.name.lower()}")
 
     def _direct(self, ir: str | bytes, stop: Point, stage: str) -> str:
-        return strip_mmra(self._run(LlvmJob(stage, _bytes(ir), False, self.options, stop=stop)).decode())
+        printed = self._run(LlvmJob(stage, _bytes(ir), False, self.options, stop=stop)).decode()
+        return mark_uncalled(strip_mmra(printed))
 
     def finish(self, mir: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """From text with VGPRs rewritten to an object file or assembly text (see descriptor.py for what it lacks).
@@ -161,16 +163,18 @@ class StagedCompiler:
         return self._noted(lambda: self.driver.link(obj, self.options, self.running))
 
     def _resume(self, stage: str, mir: str, start: Point, stop: Point, regalloc: RegAlloc = "greedy") -> str:
-        job = LlvmJob(stage, self._mended(mir), True, self.options, start, stop, "obj", self.options.verify, regalloc)
+        job = LlvmJob(
+            stage, self.as_llvm_reads(mir), True, self.options, start, stop, "obj", self.options.verify, regalloc
+        )
         return strip_mmra(self._run(job).decode())
 
     def _finish(self, stage: str, mir: str, start: Point, kind: FileKind, verify: bool) -> bytes:
-        source = self._mended(declare_dynamic_lds(mir))
+        source = self.as_llvm_reads(declare_dynamic_lds(mir))
         return self._run(
             LlvmJob(stage, source, True, self.options, start, kind=kind, verify=verify and self.options.verify)
         )
 
-    def _mended(self, mir: str) -> bytes:
+    def as_llvm_reads(self, mir: str) -> bytes:
         """Machine IR as LLVM's parser takes it."""
         text = strip_mmra(mir)
         if is_wave32(self.options.cpu, self.options.mattr, text):

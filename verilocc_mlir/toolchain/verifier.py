@@ -58,6 +58,11 @@ def verifier_fault(failure: ToolFailure) -> VerifierFault | None:
     return VerifierFault(faults[0]["function"], passes[-1] if passes else "", frozenset(f["kind"] for f in faults))
 
 
+def defined_functions(text: str) -> tuple[str, ...]:
+    """Names of the functions with a body in IR, or in the IR in machine IR."""
+    return tuple(match["name"].strip('"') for match in _DEFINE.finditer(text))
+
+
 def without_functions(text: str, names: Collection[str]) -> str:
     """IR, or machine IR, in which llc's passes leave the functions called ``names`` alone."""
 

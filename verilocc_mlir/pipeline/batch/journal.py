@@ -8,14 +8,10 @@ another version do not count, so a journal may end anywhere.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
-import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
 
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.pipeline.lines import JsonLines
 from verilocc_mlir.results.batch import BATCH_VERSION, BatchItem
 from verilocc_mlir.results.documents.batch import item_data, item_from_data
 
@@ -30,25 +26,12 @@ class BatchJournal:
     """
 
     def __init__(self, directory: Path) -> None:
-        path = directory / JOURNAL_NAME
-        try:
-            self._stream = path.open("a+b", buffering=0)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
-        try:
-            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._stream.close()
-            raise InputError("another run is writing here", where=str(path), hint="wait for it") from error
-        except OSError:
-            # A file system without locks: two runs at once do work twice, but every file is whole.
-            pass
-        self._stream.seek(0)
-        data = self._stream.read()
-        self._cut = bool(data) and not data.endswith(b"\n")
+        self._lines = JsonLines(directory / JOURNAL_NAME)
         self._items: dict[str, BatchItem] = {}
-        for line in data.splitlines():
-            self._read(line)
+        for record in self._lines.records:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                if record["journal"] == BATCH_VERSION:
+                    self._items[str(record["name"])] = item_from_data(record)
 
     def __enter__(self) -> BatchJournal:
         return self
@@ -56,7 +39,7 @@ class BatchJournal:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._stream.close()
+        self._lines.close()
 
     def find(self, name: str) -> BatchItem | None:
         """What became of the result ``name`` last; None if nothing is known."""
@@ -68,22 +51,5 @@ class BatchJournal:
         Raises:
             OSError: it cannot be written, as on a full disk.
         """
-        line = json.dumps({"journal": BATCH_VERSION, "name": name, **item_data(item)}).encode() + b"\n"
-        if self._cut:
-            line = b"\n" + line
-        self._cut = True
-        unwritten = memoryview(line)
-        while unwritten:
-            # What fits on a disk that is almost full is written; the next call says that it is full.
-            unwritten = unwritten[self._stream.write(unwritten) or 0 :]
-        self._cut = False
-        os.fsync(self._stream.fileno())
+        self._lines.add({"journal": BATCH_VERSION, "name": name, **item_data(item)})
         self._items[name] = item
-
-    def _read(self, line: bytes) -> None:
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            record = json.loads(line)
-            if isinstance(record, dict):
-                data = cast("dict[str, Any]", record)
-                if data["journal"] == BATCH_VERSION:
-                    self._items[str(data["name"])] = item_from_data(data)

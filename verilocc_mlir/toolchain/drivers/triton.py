@@ -70,7 +70,7 @@ class TritonDriver:
         if not options.opt_level:
             raise UnsupportedError("Triton's LLVM always optimises: there is no -O0", hint=_USE_LLC)
         if not job.machine:
-            run = self._compile(job, running)
+            run = self._compile(replace(job, source=_with_file_name(job.source)), running)
             return replace(run, stdout=without_marks(run.stdout.decode()).encode()) if job.stop else run
         refuse_called_functions(job.source.decode(), where=options.input_name)
         try:
@@ -198,6 +198,12 @@ def _options(job: LlvmJob) -> list[str]:
         if job.start is None:
             return [*flags, "-stop-before=machine-scheduler"]
     return [*flags, f"-stop-{job.stop.side}={job.stop.name}"] if job.stop else flags
+
+
+def _with_file_name(ir: bytes) -> bytes:
+    """IR that names its file, as any does that llc has read: machine IR that is read again has a name."""
+    named = b"\nsource_filename" in b"\n" + ir
+    return ir if named else b'source_filename = "<stdin>" ' + ir  # on the first line, which keeps the others' numbers
 
 
 def _fusion(flags: tuple[str, ...]) -> bool:

@@ -1,0 +1,1 @@
+"""A hunt in Markdown: a report for each group, to be filed, and a summary."""
