@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import LLVM_OPTIONS, PROOF_OPTIONS, TARGET_OPTIONS, compile_options, settings_of
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.cli.page import recording_for, smt_dir_option, write_recorded
@@ -39,7 +38,7 @@ _GROUPS: dict[str, Any] = {
 }
 
 
-@click.command("compile", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.command("compile", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("source", metavar="IN", default=STDIO)
 @click.option("-o", "--output", metavar="OUT", default="", help="Result; - is standard output. [default: as llc]")
 @click.option("--allow-unproved", is_flag=True, help="Write the result whatever the verdict; the exit code stays.")
@@ -81,6 +80,10 @@ def compile_command(
         check_writable(path)
     data = read_source(source)
 
+    from smt_verifier.smt import default_solver
+
+    # While this process is small, and has no thread but this one.
+    default_solver().start(fork=True)
     from verilocc_mlir.pipeline.compile import compile_module
     from verilocc_mlir.results.documents.compile import to_json
 

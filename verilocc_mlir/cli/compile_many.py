@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,
@@ -58,7 +57,7 @@ _GROUPS: dict[str, Any] = {
 }
 
 
-@click.command("compile-many", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.command("compile-many", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("sources", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",

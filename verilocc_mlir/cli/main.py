@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import click
-from rich_click import RichGroup
 
-from verilocc_mlir.cli.help import HELP
+from verilocc_mlir.cli.help import HELP, Group
 from verilocc_mlir.collector import look_for_garbage_seldom
 from verilocc_mlir.errors import ExitCode, VeriloccError
+from verilocc_mlir.late_methods import compile_methods_late
 from verilocc_mlir.version import __version__
 
 _LLC_OPTIONS = ("mcpu", "mtriple", "mattr")
@@ -47,7 +47,7 @@ _COMMANDS = {
 """The commands in the order of the help, each with its module of this package, where it is ``NAME_command``."""
 
 
-class _Commands(RichGroup):
+class _Commands(Group):
     """Loads the module of a command when the command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -116,6 +116,7 @@ def main() -> NoReturn:
     """The console script. SIGTERM ends it as Ctrl-C does: tools killed, nothing written, exit code 130."""
     signal.signal(signal.SIGTERM, _terminated)
     look_for_garbage_seldom()
+    compile_methods_late()
     sys.exit(run(sys.argv[1:]))
 
 
