@@ -85,7 +85,6 @@ def compile_command(
     # While this process is small, and has no thread but this one.
     default_solver().start(fork=True)
     from verilocc_mlir.pipeline.compile import compile_module
-    from verilocc_mlir.results.documents.compile import to_json
 
     recording = recording_for(html or smt_dir)
     with allocators_for(settings) as allocators:
@@ -103,6 +102,8 @@ def compile_command(
     if recording is not None:
         write_recorded(html, report, recording, smt_dir)
     if report_path:
+        from verilocc_mlir.results.documents.compile import to_json
+
         write(report_path, to_json(report).encode())
     if not quiet:
         from verilocc_mlir.report.text import console, print_report
