@@ -171,4 +171,7 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
             values["opt_level"] = int(level)
         else:
             values["effort"] = level
-    return Settings.from_data(values)
+    # click has checked the values; msgspec, which ``Settings.from_data`` needs, takes 5 ms to load.
+    words = {"effort": Effort, "emit": Emit, "toolchain": ToolchainChoice}
+    given = {name: kind(values[name]) for name, kind in words.items() if name in values}
+    return Settings(**{**values, **given})
