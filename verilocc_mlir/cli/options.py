@@ -172,6 +172,7 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
         else:
             values["effort"] = level
     # click has checked the values; msgspec, which ``Settings.from_data`` needs, takes 5 ms to load.
-    words = {"effort": Effort, "emit": Emit, "toolchain": ToolchainChoice}
-    given = {name: kind(values[name]) for name, kind in words.items() if name in values}
-    return Settings(**{**values, **given})
+    for name, kind in (("effort", Effort), ("emit", Emit), ("toolchain", ToolchainChoice)):
+        if name in values:
+            values[name] = kind(values[name])
+    return Settings(**values)
