@@ -1,13 +1,14 @@
 """What ``verilocc compile`` costs beside llc, and how its own steps grow with the size of a function.
 
-    .venv/bin/python benchmarks/compile_time.py [--kernels DIR] [--against CHECKOUT] [--growth] [--repeats N]
-                                                [--out benchmarks/results/compile_time.json]
+    .venv/bin/python benchmarks/compile_time.py [--kernels DIR] [--of-each N] [--against CHECKOUT] [--growth]
+                                                [--repeats N] [--out benchmarks/results/compile_time.json]
 
 Cold: the command as a user runs it, the CPU of all its processes to the last descendant, over that of ``llc -O3
 -filetype=obj`` on the same file. Resident: the same kernels in a process that stays (``compile_resident.py``), over the
 same llc. The least of ``--repeats`` runs of each, alternating; byte code is compiled and caches are warm before the
 first, as after an installation. ``--against`` measures another checkout of this project beside this one, in the same
-run.
+run. ``--of-each`` takes so many kernels of each processor, evenly over their sizes. ``start`` is what the command costs
+before it does anything: the interpreter and the modules that a compile loads.
 
 ``--growth`` times parse, analyse (``build_problem``) and rewrite on made kernels from 100 to 20,000 instructions and
 fits the exponent of ``t = c * n**e``; n log n gives about 1.1 over this range.
@@ -44,9 +45,9 @@ from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 REPOSITORY = Path(__file__).resolve().parent.parent
 SIZES = (100, 300, 1000, 3000, 10000, 20000)
 REPEATS = 3
+STARTS = 9
 LONG = 4.0
 """CPU seconds: what takes longer is run once."""
-"""Linux, prctl(2)."""
 _T = TypeVar("_T")
 
 
@@ -86,6 +87,12 @@ class Checkout:
         # From elsewhere: the directory one is in comes first when Python looks for modules.
         return cpu_seconds([sys.executable, "-c", code, *arguments], self.environment(), self.scratch)
 
+    def start(self) -> float:
+        """CPU seconds of the command up to where it has loaded what a compile needs."""
+        load = "__import__('verilocc_mlir.cli.compile') and __import__('verilocc_mlir.pipeline.compile') and 0"
+        code = f"import verilocc_mlir.cli.main as m; m.run = lambda _: {load}; m.main()"
+        return min(cpu_seconds([sys.executable, "-c", code], self.environment(), self.scratch) for _ in range(STARTS))
+
     def resident(self, kernels: Sequence[Path]) -> dict[str, dict[str, Any]]:
         """CPU seconds and steps of each kernel, by file name."""
         given = [f"{kernel}:{cpu_of(kernel)}" for kernel in kernels]
@@ -101,6 +108,15 @@ def cpu_of(kernel: Path) -> str:
     """The processor in a kernel's file name."""
     match = re.search(r"gfx[0-9a-f]+", kernel.name)
     return match[0] if match else ""
+
+
+def evenly(kernels: Sequence[Path], count: int) -> list[Path]:
+    """So many kernels of each processor, evenly over the sizes of their files; all where there are fewer."""
+    chosen: list[Path] = []
+    for cpu in sorted({cpu_of(kernel) for kernel in kernels}):
+        by_size = sorted((k for k in kernels if cpu_of(k) == cpu), key=lambda k: (k.stat().st_size, k.name))
+        chosen += [by_size[(2 * n + 1) * len(by_size) // (2 * count)] for n in range(count)] if count else by_size
+    return sorted(dict.fromkeys(chosen))
 
 
 def cpu_seconds(command: Sequence[str], environment: dict[str, str], directory: Path) -> float:
@@ -250,11 +266,13 @@ def main() -> int:
     """Measure, print, write the JSON file; what is not measured now stays in it."""
     parser = options(__doc__, "compile_time.json", kernels=kernel_directory())
     parser.add_argument("--only", default="", help="regular expression for file names")
+    parser.add_argument("--of-each", type=int, default=0, metavar="N")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--against", type=Path, help="directory of another checkout")
     parser.add_argument("--growth", action="store_true")
     given = parser.parse_args()
     kernels = [k for k in sorted(given.kernels.glob("*.ll")) if ".opt." not in k.name and re.search(given.only, k.name)]
+    kernels = evenly(kernels, given.of_each)
     if not kernels:
         print(f"no kernels in {given.kernels}; give --kernels DIR", file=sys.stderr)
         return 2
@@ -269,9 +287,10 @@ def main() -> int:
             checkouts.insert(0, Checkout("before", given.against.resolve(), scratch))
         rows = measured(kernels, checkouts, scratch, given.repeats)
         record["repeats"] = given.repeats
+        record["start"] = {checkout.name: round(checkout.start(), 3) for checkout in checkouts}
         record["over_llc"] = summary(rows, [checkout.name for checkout in checkouts])
         record["kernels"] = rows
-    print(json.dumps(record["over_llc"], indent=1))
+    print(json.dumps({"start": record["start"], "over_llc": record["over_llc"]}, indent=1))
     if given.growth:
         record.update(growths())
     write(given.out, record)

@@ -1,7 +1,22 @@
 """``prove``: does a proposal satisfy every constraint of its allocation problem, and if not, which, where and why."""
 
-from smt_verifier.prove.diagnosis import Diagnosis, Relocation, diagnose
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from smt_verifier.prove.prover import obligation_for, prove
 from smt_verifier.prove.result import ProofResult, Violation
 
+if TYPE_CHECKING:
+    from smt_verifier.prove.diagnosis import Diagnosis, Relocation, diagnose
+
 __all__ = ["Diagnosis", "ProofResult", "Relocation", "Violation", "diagnose", "obligation_for", "prove"]
+
+
+def __getattr__(name: str) -> Any:
+    # A proposal that is proved needs no diagnosis.
+    if name in __all__:
+        from smt_verifier.prove import diagnosis
+
+        return getattr(diagnosis, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,6 +5,7 @@ Measured against Z3 in this process, ``benchmarks/results/audit_speed.json``, ro
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,7 @@ from verilocc_mlir.crew.worker import Lost, Worker, WorkerFailure
 
 _T = TypeVar("_T")
 DEFAULT_MEMORY_MIB = 4096
+_TITLE = "solver process"
 _QUESTIONS = 3
 _GRACE_S = 5.0
 """What parsing and the pipes may take, on top of the questions' own limits, which the worker keeps itself."""
@@ -35,13 +37,22 @@ class WorkerPool(Crew):
     """
 
     def __init__(self, memory_mib: int) -> None:
-        super().__init__(partial(Worker, partial(solve, memory_mib), "solver process"))
+        self._work = partial(solve, memory_mib)
+        super().__init__(partial(Worker, self._work, _TITLE))
         self.cpu_seconds = 0.0
 
-    def start(self) -> None:
-        """Have a worker ready, so that it loads while the caller does something else; a failure shows when asked."""
-        with suppress(WorkerFailure), self.worker():
-            pass
+    def start(self, *, fork: bool = False) -> None:
+        """Have a worker ready, so that it loads while the caller does something else; a failure shows when asked.
+
+        Args:
+            fork: as for ``Worker``.
+        """
+        with suppress(WorkerFailure):
+            if fork and hasattr(os, "fork"):
+                self.add(Worker(self._work, _TITLE, fork=True))
+            else:
+                with self.worker():
+                    pass
 
     def ask(self, question: Mapping[str, object], seconds: float, read: Callable[[Mapping[str, Any]], _T]) -> _T:
         """Ask one question and read its answer.
@@ -96,9 +107,9 @@ class ProcessSolver:
         """CPU time that answers have cost so far, which is not in this process's own."""
         return self.pool.cpu_seconds
 
-    def start(self) -> None:
-        """Have a worker load Z3 while the caller does something else."""
-        self.pool.start()
+    def start(self, *, fork: bool = False) -> None:
+        """Have a worker load Z3 while the caller does something else; ``fork`` as for ``Worker``."""
+        self.pool.start(fork=fork)
 
     def close(self) -> None:
         """End the workers; the solver may be used again."""

@@ -10,13 +10,14 @@ own.
 
 from __future__ import annotations
 
-import importlib
 import re
 import threading
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 from smt_verifier.outcome import Outcome
+from smt_verifier.smt import library
+from smt_verifier.smt.library import Context, Z3Error
 from smt_verifier.smt.obligation import Obligation, Verdict, negated_goals
 
 
@@ -69,9 +70,8 @@ class Z3Solver:
     ) -> Verdict:
         if len({name for name, _ in obligation.goals}) != len(obligation.goals):
             return Verdict(Outcome.INVALID, reason="two goals have the same name")
-        z3: Any = importlib.import_module("z3")
         contexts = _Contexts() if self._rlimit else self._contexts
-        question = _Question(z3, timeout_s, self._rlimit, contexts)
+        question = _Question(timeout_s, self._rlimit, contexts)
         if consistent:
             verdict = question.ask(obligation.script)
             if verdict is not Outcome.REFUTED:
@@ -81,13 +81,13 @@ class Z3Solver:
             return Verdict(Outcome.PROVED)
         outcome = question.ask(obligation.script + "\n" + negated_goals(obligation))
         if outcome is Outcome.REFUTED:
-            return self._name_violations(z3, obligation, timeout_s, exhaustive)
+            return self._name_violations(obligation, timeout_s, exhaustive)
         return Verdict(outcome, reason=question.reason)
 
-    def _name_violations(self, z3: Any, obligation: Obligation, timeout_s: float, exhaustive: bool) -> Verdict:
+    def _name_violations(self, obligation: Obligation, timeout_s: float, exhaustive: bool) -> Verdict:
         """Ask again with a Boolean for each goal and read which are false; all of it within ``timeout_s``."""
         deadline = time.monotonic() + timeout_s
-        question = _Question(z3, timeout_s, self._rlimit, _Contexts())
+        question = _Question(timeout_s, self._rlimit, _Contexts())
         names = [f"goal!{k}" for k in range(len(obligation.goals))]
         definitions = "".join(
             f"(declare-const {name} Bool)\n(assert (= {name} {term}))\n"
@@ -126,13 +126,13 @@ class _Contexts(threading.local):
     """
 
     def __init__(self) -> None:
-        self._context: Any = None
+        self._context: Context | None = None
         self._questions_left = 0
 
-    def get(self, z3: Any) -> Any:
+    def get(self) -> Context:
         """The context for the next question."""
         if self._context is None or self._questions_left <= 0:
-            self._context, self._questions_left = z3.Context(), _MOST_QUESTIONS
+            self._context, self._questions_left = Context(), _MOST_QUESTIONS
         self._questions_left -= 1
         return self._context
 
@@ -147,12 +147,11 @@ _MOST_QUESTIONS = 1000
 class _Question:
     """One satisfiability question: PROVED here means unsatisfiable, REFUTED satisfiable."""
 
-    def __init__(self, z3: Any, timeout_s: float, rlimit: int, contexts: _Contexts) -> None:
-        self._z3 = z3
+    def __init__(self, timeout_s: float, rlimit: int, contexts: _Contexts) -> None:
         self._contexts = contexts
         self._timeout_ms = 0
         self._rlimit = rlimit
-        self._solver: Any = None
+        self._solver: library.Solver | None = None
         self.reason = ""
         self.limit(timeout_s)
 
@@ -170,38 +169,29 @@ class _Question:
         return outcome
 
     def _ask(self, script: str) -> Outcome:
-        z3 = self._z3
         self.reason = ""
-        self._solver = z3.Solver(ctx=self._contexts.get(z3))
-        self._solver.set("timeout", self._timeout_ms)
-        if self._rlimit:
-            self._solver.set("rlimit", self._rlimit)
+        limits = {"timeout": self._timeout_ms, **({"rlimit": self._rlimit} if self._rlimit else {})}
+        solver = self._solver = library.Solver(self._contexts.get(), **limits)
         try:
-            self._solver.from_string(script)
-        except z3.Z3Exception as error:
-            self.reason = f"the obligation does not parse: {_text(error)}"
+            solver.read(script)
+        except Z3Error as error:
+            self.reason = f"the obligation does not parse: {error}"
             return Outcome.INVALID
         try:
-            result = self._solver.check()
-            if result == z3.unsat:
+            result = solver.check()
+            if result == library.UNSAT:
                 return Outcome.PROVED
-            if result == z3.sat:
+            if result == library.SAT:
                 return Outcome.REFUTED
-            self.reason = str(self._solver.reason_unknown())
-        except z3.Z3Exception as error:
-            self.reason = f"solver failure: {_text(error)}"
+            self.reason = solver.reason_unknown()
+        except Z3Error as error:
+            self.reason = f"solver failure: {error}"
         return Outcome.UNKNOWN
 
     def false_constants(self) -> frozenset[str]:
         """Names of the Boolean constants that are false in the model of the last question."""
         # The printed model: reading it through z3's objects takes ten times as long.
-        return frozenset(_FALSE.findall(self._solver.model().sexpr()))
+        return frozenset(_FALSE.findall(self._solver.model_text() if self._solver else ""))
 
 
 _FALSE = re.compile(r"\(define-fun (\S+) \(\) Bool\s+false\)")
-
-
-def _text(error: Exception) -> str:
-    """Z3 wraps its message in bytes."""
-    message: object = error.args[0] if error.args else ""
-    return message.decode(errors="replace").strip() if isinstance(message, bytes) else str(message).strip()

@@ -15,10 +15,11 @@ from functools import cache
 from typing import Any
 
 from smt_verifier.outcome import Outcome
+from smt_verifier.smt import library
 from smt_verifier.smt.obligation import Obligation
 from smt_verifier.smt.replay import answer
 from smt_verifier.smt.solver import Z3Solver
-from verilocc_mlir.crew.serve import serve
+from verilocc_mlir.crew.serve import Answer, serve
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BLOCK_BYTES, _KEPT_BYTES = 32 << 20, 256 << 20
@@ -32,7 +33,12 @@ def solve(memory_mib: int) -> None:
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _keep_memory()
-    serve(lambda: _answer, memory_mib, ready=False)
+
+    def load() -> Answer:
+        library.load()
+        return _answer
+
+    serve(load, memory_mib, ready=False)
 
 
 def _keep_memory() -> None:

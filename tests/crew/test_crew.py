@@ -101,6 +101,24 @@ def test_a_worker_that_hangs_is_ended(crew: Crew) -> None:
     assert gone(pid)
 
 
+def test_a_copy_of_this_process_is_a_worker_like_any_other() -> None:
+    with closing(Crew(partial(Worker, partial(echo, 0), fork=True))) as crew:
+        data = os.urandom(3 << 20)
+        assert asked(crew, "echo", data)[1] == data
+        (pid,) = crew.pids()
+        assert os.getpgid(pid) == pid != os.getpgid(0)
+        with pytest.raises(Lost, match="the worker process ended with exit code 7"):
+            asked(crew, "die")
+        asked(crew, "echo")
+        (pid,) = crew.pids()
+        with pytest.raises(Late):
+            asked(crew, "hang", seconds=0.3)
+        assert gone(pid)
+        asked(crew, "echo")
+        (pid,) = crew.pids()
+    assert gone(pid)
+
+
 def test_a_worker_that_is_stopped_and_does_not_read_is_ended(crew: Crew) -> None:
     asked(crew, "echo")
     os.kill(crew.pids()[0], signal.SIGSTOP)

@@ -22,6 +22,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import AllocationFailure, Allocator, allocator
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.pipeline import compile as compile_py
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
@@ -240,6 +241,38 @@ def test_where_ours_has_fewer_waves_llvms_is_kept() -> None:
     (function,) = done.report.functions
     assert function.resources == function.greedy
     assert {p.allocator for p in function.phases} == {"llvm"}
+
+
+def counted_audits(monkeypatch: pytest.MonkeyPatch, doubtful: int) -> list[str]:
+    """The functions audited, one entry each time; the first so many audits end in doubt."""
+    audit, audited = phase_module.audit_function, list[str]()
+
+    def counted(*given: Any, **more: Any) -> FunctionAudit:
+        result = audit(*given, **more)
+        audited.append(result.function)
+        finding = Finding("solver", Outcome.UNKNOWN, "time-out")
+        return replace(result, outcome=Outcome.UNKNOWN, findings=(finding,)) if len(audited) <= doubtful else result
+
+    monkeypatch.setattr(phase_module, "audit_function", counted)
+    return audited
+
+
+@pytest.mark.parametrize(("doubtful", "audits"), [(0, 2), (4, 9)])
+def test_what_loses_is_not_audited_unless_what_wins_is_not_proved(
+    monkeypatch: pytest.MonkeyPatch, doubtful: int, audits: int
+) -> None:
+    """Both of ours lose, LLVM's does not: its two phases are audited. In doubt, all are, LLVM's once more."""
+    found = count(1)
+    monkeypatch.setattr(compile_py, "losses", lambda *_: 0 if next(found) % 3 == 0 else 1)
+    audited = counted_audits(monkeypatch, doubtful)
+    done = compile_module(pressed(16).encode(), "k.ll", Settings("gfx1100"))
+    assert done.report.outcome is Outcome.PROVED
+    assert done.report.notes == ("LLVM's allocation was kept: ours has fewer waves or spills more",)
+    (function,) = done.report.functions
+    assert function.resources == function.greedy
+    assert {p.allocator for p in function.phases} == {"llvm"}
+    assert done.data is not None
+    assert len(audited) == audits
 
 
 @pytest.mark.parametrize("effort", few((Effort.FAST,), Effort))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 from dataclasses import replace
 from functools import lru_cache
 
 import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import NoteSection, SymbolTableSection
 from toolchain_support import TARGETS, compiler, source, tools
 
 from verilocc_mlir.errors import ToolchainError
@@ -225,6 +228,34 @@ def test_machine_numbers_are_llvms(cpu: str) -> None:
     image = read_elf(compiler(cpu).direct(kernel))
     assert image.machine == cpu
     assert generation(cpu) == parse_descriptors(image)["k"].generation
+
+
+def test_elf_files_are_read_as_pyelftools_reads_them() -> None:
+    objects = [data for cpu in TARGETS for data in built(cpu)[1:]]
+    for data in [*objects, compiler("gfx942").link(objects[0])]:
+        elf = ELFFile(io.BytesIO(data))
+        tables = [section for section in elf.iter_sections() if isinstance(section, SymbolTableSection)]
+        symbols = [symbol for table in tables for symbol in table.iter_symbols()]
+        expected = {
+            symbol.name: (
+                symbol["st_value"],
+                symbol["st_size"],
+                symbol["st_info"]["type"],
+                symbol["st_shndx"] != "SHN_UNDEF",
+            )
+            for symbol in symbols
+            if symbol.name and symbol["st_info"]["type"] not in ("STT_SECTION", "STT_FILE")
+        }
+        image = read_elf(data)
+        assert {s.name: (s.address, s.size, s.kind, s.defined) for s in image.symbols.values()} == expected
+        assert image.shared == (elf.header["e_type"] == "ET_DYN")
+        assert image.e_flags == elf.header["e_flags"]
+        notes = [
+            note for section in elf.iter_sections() if isinstance(section, NoteSection) for note in section.iter_notes()
+        ]
+        assert [(owner, description) for owner, _, description in image.notes] == [
+            (note["n_name"], note["n_descdata"]) for note in notes
+        ]
 
 
 def test_a_damaged_elf_file_is_refused_or_read() -> None:

@@ -521,5 +521,5 @@ def test_ir_that_names_no_file_is_the_same_module_when_it_is_read_again() -> Non
     ]
     assert modules[0] == modules[1]
     assert modules[0].count('  source_filename = "<stdin>"') == 1
-    with pytest.raises(InputError, match="^input:6: LLVM .* rejects it: expected type"):
+    with pytest.raises(InputError, match=r"^input:6: LLVM .* rejects it: expected type"):
         driven.to_pre_ra(text + "define\n")

@@ -68,10 +68,6 @@ class Packing:
             del self.residents[start + offset][item]
         return start
 
-    def overlap(self, item: Item, start: int) -> int:
-        """How much of the item's area is taken by others if it starts at ``start``."""
-        return sum((self.occupied[start + offset] & mask).bit_count() for offset, mask in item.cells)
-
     def conflicts(self, item: Item, start: int) -> list[Item]:
         """Placed items that stand in the way at ``start``, in the order in which they were placed."""
         conflicting: dict[Item, None] = {}

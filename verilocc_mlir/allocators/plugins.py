@@ -7,12 +7,15 @@ seconds, and returns an ``Allocator`` of that name. A package is loaded when its
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators.protocol import Allocator
 from verilocc_mlir.errors import InputError, VeriloccError, is_out_of_memory
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 GROUP = "verilocc.allocators"
 
@@ -68,6 +71,8 @@ class Plugin:
 
 def plugins() -> tuple[Plugin, ...]:
     """Every entry point of the group, by name; a name may be there twice."""
+    from importlib import metadata
+
     listed = {
         (entry.name, entry.value): Plugin(entry.name, entry.value, _package(entry), entry)
         for entry in metadata.entry_points(group=GROUP)

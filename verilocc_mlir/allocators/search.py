@@ -169,12 +169,25 @@ class Placement:
         return True
 
     def _cheapest(self, item: Item, candidates: Candidates, evicted: dict[int, int]) -> int:
-        """The start at which the item evicts least; -1 where fixed occupations leave none."""
-        fixed = self._fixed
+        """The start at which putting the item evicts least, -1 where fixed occupations leave none."""
+        first, stop = min(candidates), max(candidates) + item.reach
+        fixed, occupied = self._fixed[first:stop], self.packing.occupied[first:stop]
+        # Lanes of a tuple are mostly live at the same times: each cell is looked at once for them.
+        taken = {
+            mask: [-1 if f & mask else (o & mask).bit_count() for f, o in zip(fixed, occupied, strict=True)]
+            for mask in {mask for _, mask in item.cells}
+        }
+        cells = [(offset - first, taken[mask]) for offset, mask in item.cells]
         rough: list[tuple[int, int]] = []
         for start in candidates:
-            if not any(fixed[start + offset] & mask for offset, mask in item.cells):
-                rough.append((self.packing.overlap(item, start), start))
+            overlap = 0
+            for offset, areas in cells:
+                area = areas[start + offset]
+                if area < 0:
+                    break
+                overlap += area
+            else:
+                rough.append((overlap, start))
         rough.sort()
         best = -1
         least = 0

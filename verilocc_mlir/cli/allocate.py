@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write, written_last
 from verilocc_mlir.cli.server import ACCESS_OPTIONS, NONE, access_options, access_taken, client_of
 from verilocc_mlir.errors import InputError
@@ -32,7 +31,7 @@ before 2 before 3 before 0; 3 also where the server is not there.
 """
 
 
-@click.command("allocate", cls=RichCommand, help=_HELP, context_settings=grouped_help(_GROUPS))
+@click.command("allocate", cls=Command, help=_HELP, context_settings=grouped_help(_GROUPS))
 @click.argument("sources", metavar="FILE.mir...", nargs=-1, required=True)
 @click.option("--server", required=True, metavar="ADDR", help="HOST:PORT, unix:PATH, local: one in this process.")
 @click.option("--phase", type=click.Choice(["sgpr", "vgpr"]), required=True, help="Which registers.")

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.limits import solver_limits
 from verilocc_mlir.cli.output import STDIO, check_writable, make_directory, read, write
 from verilocc_mlir.mir.stages import STOP_BEFORE_ALLOCATION
@@ -41,7 +40,7 @@ prints on the way to the code that it ships.
 """
 
 
-@click.command("audit", cls=RichCommand, help=_HELP, context_settings=grouped_help(_GROUPS))
+@click.command("audit", cls=Command, help=_HELP, context_settings=grouped_help(_GROUPS))
 @click.argument("texts", nargs=-1, type=click.UNPROCESSED, metavar="[BEFORE.mir AFTER.mir] [-- IREE-COMPILE-FLAGS]")
 @click.option("--mcpu", "cpu", default="", metavar="CPU", help="Target. [default: the IR's target-cpu]")
 @click.option("--mattr", "features", default="", metavar="LIST", help="With --llvm: target features, as for llc.")

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,
@@ -48,7 +47,7 @@ _GROUPS: dict[str, Any] = {
 }
 
 
-@click.command("compile", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.command("compile", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("source", metavar="IN", default=STDIO)
 @click.option("-o", "--output", metavar="OUT", default="", help="Result; - is standard output. [default: as llc]")
 @click.option("--allow-unproved", is_flag=True, help="Write the result whatever the verdict; the exit code stays.")
@@ -92,8 +91,11 @@ def compile_command(
         check_writable(path)
     data = read_source(source)
 
+    from smt_verifier.smt import default_solver
+
+    # While this process is small, and has no thread but this one.
+    default_solver().start(fork=True)
     from verilocc_mlir.pipeline.compile import compile_module
-    from verilocc_mlir.results.documents.compile import to_json
 
     recording = recording_for(html or smt_dir)
     with allocators_for(settings) as allocators:
@@ -112,6 +114,8 @@ def compile_command(
         if recording is not None:
             write_recorded(html, report, recording, smt_dir)
         if report_path:
+            from verilocc_mlir.results.documents.compile import to_json
+
             write(report_path, to_json(report).encode())
         if not quiet:
             from verilocc_mlir.report.text import console, print_report

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,
@@ -73,7 +72,7 @@ class _Processor(click.ParamType[tuple[str, str]]):
         return pattern, cpu
 
 
-@click.command("compile-many", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.command("compile-many", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("sources", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand, RichGroup
 
 from verilocc_mlir.cli.extras import needs_model
-from verilocc_mlir.cli.help import HELP
+from verilocc_mlir.cli.help import HELP, Command, Group
 from verilocc_mlir.cli.options import cluster_address, ray_options
 from verilocc_mlir.errors import ExitCode, InputError
 
 
-@click.group("corpus", cls=RichGroup, context_settings=HELP)
+@click.group("corpus", cls=Group, context_settings=HELP)
 def corpus_command() -> None:
     """Kernels of many sources, and the data set of allocation problems made of them."""
     needs_model()
@@ -53,7 +52,7 @@ def _cells(seed: int, targets: tuple[str, ...], sources: tuple[str, ...], famili
     return cells(seed, targets=targets or TARGETS, sources=sources or SOURCES, families=families or None)
 
 
-@corpus_command.command("list", cls=RichCommand, context_settings=HELP)
+@corpus_command.command("list", cls=Command, context_settings=HELP)
 @_filters
 @click.option("--count", type=click.IntRange(1), default=20, show_default=True, help="How many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -65,7 +64,7 @@ def list_command(
         click.echo(json.dumps({"name": cell.name, **cell.to_data()}) if as_json else str(cell))
 
 
-@corpus_command.command("export", cls=RichCommand, context_settings=HELP)
+@corpus_command.command("export", cls=Command, context_settings=HELP)
 @click.option("--list", "list_path", type=click.Path(path_type=Path), required=True, metavar="FILE.json",
               help="The kernels, such as benchmarks/kernel_corpus.json.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where NAME.ll go.")
@@ -92,7 +91,7 @@ def export_command(list_path: Path, out: Path, jobs: int, store_path: Path | Non
     return ExitCode.PROVED if counts["same"] == len(kernels) else ExitCode.REFUTED
 
 
-@corpus_command.command("make", cls=RichCommand, context_settings=HELP)
+@corpus_command.command("make", cls=Command, context_settings=HELP)
 @_filters
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The data set.")
 @click.option("--kernels", type=click.IntRange(1), default=1000, show_default=True, help="How many, in all.")
@@ -155,7 +154,7 @@ def make_command(
     return ExitCode.PROVED
 
 
-@corpus_command.command("show", cls=RichCommand, context_settings=HELP)
+@corpus_command.command("show", cls=Command, context_settings=HELP)
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 def show_command(directory: Path, as_json: bool) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, read
 from verilocc_mlir.errors import InputError
 
@@ -47,7 +46,7 @@ def _cost_options(command: _Command) -> _Command:
     return command
 
 
-@click.command("cost", cls=RichCommand, context_settings=_context("cost"))
+@click.command("cost", cls=Command, context_settings=_context("cost"))
 @click.argument("source", metavar="FILE")
 @_cost_options
 def cost_command(source: str, as_json: bool, **options: Any) -> int:
@@ -69,7 +68,7 @@ def cost_command(source: str, as_json: bool, **options: Any) -> int:
     return 0
 
 
-@click.command("compare", cls=RichCommand, context_settings=_context("compare"))
+@click.command("compare", cls=Command, context_settings=_context("compare"))
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @_cost_options

@@ -11,9 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import HELP
+from verilocc_mlir.cli.help import HELP, Command
 from verilocc_mlir.errors import ExitCode, ToolchainError, VeriloccError
 
 _EXTRA = re.compile(r"""extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
@@ -36,7 +35,7 @@ class Check:
     needed: bool = True
 
 
-@click.command("doctor", cls=RichCommand, context_settings=HELP)
+@click.command("doctor", cls=Command, context_settings=HELP)
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
 def doctor_command(llvm: Path | None) -> int:
     """Say what is found, what is missing, and how to mend it. Exit code 0 if all that is needed is there, else 2."""

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand
 
 from verilocc_mlir.cli.frontend import cache_of, check, finish, frontend_options, progress_of, settings_taken
-from verilocc_mlir.cli.help import HELP
+from verilocc_mlir.cli.help import HELP, Command
 
 
-@click.command("iree", cls=RichCommand, context_settings=HELP)
+@click.command("iree", cls=Command, context_settings=HELP)
 @click.argument("source", metavar="MODULE.mlir")
 @click.option(
     "--iree-rocm-target", "target", required=True, metavar="TARGET", help="gfx942, mi300x, …: as for iree-compile."

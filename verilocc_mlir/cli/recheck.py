@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import HELP
+from verilocc_mlir.cli.help import HELP, Command
 from verilocc_mlir.cli.limits import solver_limits
 from verilocc_mlir.errors import InputError
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from smt_verifier.smt import Obligation
 
 
-@click.command("recheck", cls=RichCommand, context_settings=HELP)
+@click.command("recheck", cls=Command, context_settings=HELP)
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 @click.argument("texts", nargs=-1, type=click.Path(path_type=Path), metavar="[BEFORE.mir AFTER.mir]...")
 @click.option("--solver", type=click.Choice(["z3", "cvc5", "bitwuzla"]), default="z3", show_default=True)

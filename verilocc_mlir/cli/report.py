@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand
 
 from verilocc_mlir.cli.compile import read_source
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import (
     LLVM_OPTIONS,
     PROOF_OPTIONS,
@@ -35,7 +34,7 @@ _GROUPS: dict[str, Any] = {
 }
 
 
-@click.command("report", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.command("report", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("source", metavar="IN", default=STDIO)
 @click.option("-o", "--output", metavar="FILE", default="", help="The page; - is standard output. [default: IN.html]")
 @smt_dir_option

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand
 
 from verilocc_mlir.allocators.registry import MODEL, MODEL_VARIABLE, MOST_SAMPLES, SAMPLES_VARIABLE, allocator
 from verilocc_mlir.cli.extras import needs_ray, needs_service
+from verilocc_mlir.cli.help import Command
 from verilocc_mlir.cli.options import ray_options
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
@@ -31,7 +31,7 @@ class _Replicas(click.ParamType[tuple[int, int]]):
         self.fail(f"{value!r} is not MIN:MAX with 1 <= MIN <= MAX", param, ctx)
 
 
-@click.command("serve", cls=RichCommand)
+@click.command("serve", cls=Command)
 @click.option(
     "--listen", "addresses", multiple=True, metavar="ADDR",
     help=f"HOST:PORT or unix:PATH; may be given again. [default: {_DEFAULT_ADDRESS}]",

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand
 
 from verilocc_mlir.cli.frontend import cache_of, check, finish, frontend_options, progress_of, settings_taken
-from verilocc_mlir.cli.help import HELP
+from verilocc_mlir.cli.help import HELP, Command
 from verilocc_mlir.errors import InputError, VeriloccError
 
 _FORM = (
@@ -19,7 +18,7 @@ _FORM = (
 )
 
 
-@click.command("torch", cls=RichCommand, context_settings=HELP)
+@click.command("torch", cls=Command, context_settings=HELP)
 @click.argument("source", metavar="FILE.py:factory")
 @click.option("--target", required=True, metavar="TARGET", help="gfx942, mi300x, …: as --iree-rocm-target.")
 @frontend_options

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand, RichGroup
 
 from verilocc_mlir.cli.extras import needs_language_model
-from verilocc_mlir.cli.help import HELP
+from verilocc_mlir.cli.help import HELP, Command, Group
 from verilocc_mlir.errors import ExitCode
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
@@ -51,7 +50,7 @@ def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     return settings
 
 
-@click.group("train", cls=RichGroup, context_settings=HELP)
+@click.group("train", cls=Group, context_settings=HELP)
 def train_command() -> None:
     """Train the model. Interrupted runs go on where they were when the same command is given again."""
 
@@ -67,7 +66,7 @@ def _options(command: Any) -> Any:
     return command
 
 
-@train_command.command("base", cls=RichCommand, context_settings=HELP)
+@train_command.command("base", cls=Command, context_settings=HELP)
 @_options
 def train_base_command(data: tuple[Path, ...], out: Path, config: Path | None, pairs: tuple[str, ...]) -> int:
     """Train a base model from scratch on the labelled problems in DIR."""
@@ -75,7 +74,7 @@ def train_base_command(data: tuple[Path, ...], out: Path, config: Path | None, p
     return int(code)
 
 
-@train_command.command("adapter", cls=RichCommand, context_settings=HELP)
+@train_command.command("adapter", cls=Command, context_settings=HELP)
 @click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
 @_options
 def train_adapter_command(
@@ -86,7 +85,7 @@ def train_adapter_command(
     return int(code)
 
 
-@train_command.command("labels", cls=RichCommand, context_settings=HELP)
+@train_command.command("labels", cls=Command, context_settings=HELP)
 @click.option("--model", type=_DIRECTORY, default=None, metavar="DIR", help="Samples of this model are tried too.")
 @click.option("--samples", type=click.IntRange(0), default=4, show_default=True, help="Of the model.")
 @click.option("--attempts", type=click.IntRange(0), default=8, show_default=True, help="Of the teacher without model.")
@@ -146,7 +145,7 @@ def _collect(kind: str, data: tuple[Path, ...], out: Path, found: dict[str, Any]
     )
 
 
-@train_command.command("feedback", cls=RichCommand, context_settings=HELP)
+@train_command.command("feedback", cls=Command, context_settings=HELP)
 @_asking(2)
 def feedback_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int:
     """Collect unmasked answers to the problems in DIR that the verifier refutes, with its counterexamples.
@@ -156,7 +155,7 @@ def feedback_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int:
     return _collect("feedback", data, out, asking)
 
 
-@train_command.command("preferences", cls=RichCommand, context_settings=HELP)
+@train_command.command("preferences", cls=Command, context_settings=HELP)
 @_asking(4)
 def preferences_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int:
     """Compare the answers at which samples leave the draft on the problems in DIR: which ends up cheaper, both proved.
@@ -166,7 +165,7 @@ def preferences_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int
     return _collect("preferences", data, out, asking)
 
 
-@click.command("adapt", cls=RichCommand, context_settings=HELP)
+@click.command("adapt", cls=Command, context_settings=HELP)
 @click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
 @click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="At most.")
@@ -181,7 +180,7 @@ def adapt_command(
     return int(code)
 
 
-@click.command("eval", cls=RichCommand, context_settings=HELP)
+@click.command("eval", cls=Command, context_settings=HELP)
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
 @click.option(
     "--model", type=_DIRECTORY, default=None, metavar="DIR", help="The model. [default: trivial policies only]"

@@ -54,6 +54,11 @@ class Crew:
                 with self._lock:
                     self._idle.append(worker)
 
+    def add(self, worker: Worker) -> None:
+        """Take in a worker that was started elsewhere."""
+        with self._lock:
+            self._idle.append(worker)
+
     def close(self) -> None:
         with self._lock:
             _end(self._idle, self._pid)

@@ -60,7 +60,7 @@ class JobWorker(Worker):
         super().kill()
         end_processes(self._mark)
 
-    def _launch(self, work: bytes, pipe: int, env: Mapping[str, str] | None = None) -> Any:
+    def _launch(self, work: Callable[[], None], pipe: int, env: Mapping[str, str] | None = None) -> Any:
         if self._fork:
             return self._fork(pipe, self._errors.fileno(), self._mark)
         marks = [*filter(None, [os.environ.get(JOB_VARIABLE)]), self._mark]

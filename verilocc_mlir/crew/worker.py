@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from socket import socketpair
-from typing import IO
+from typing import IO, Any
 
 from verilocc_mlir.crew.frames import Message, frame, receive
 
@@ -43,6 +42,8 @@ class Worker:
     Args:
         work: what the process calls, which calls ``serve.serve``: a module's function, or a ``partial`` of one.
         title: what messages call the process.
+        fork: the process is a copy of this one, which has loaded what it needs: for processes that are this project's
+            own, and before they start threads.
 
     Attributes:
         pid: its process id.
@@ -50,7 +51,7 @@ class Worker:
         last: it is not to be asked again.
     """
 
-    def __init__(self, work: Callable[[], None], title: str = "worker process") -> None:
+    def __init__(self, work: Callable[[], None], title: str = "worker process", *, fork: bool = False) -> None:
         self.answered = 0
         self.last = False
         self._title = title
@@ -58,7 +59,12 @@ class Worker:
         self._pipe, theirs = socketpair()
         try:
             with theirs:
-                self._process = self._launch(pickle.dumps(work), theirs.fileno())
+                if fork:
+                    from verilocc_mlir.crew.copied import Copy
+
+                    self._process: Any = Copy(work, theirs.fileno(), self._errors.fileno())
+                else:
+                    self._process = self._launch(work, theirs.fileno())
         except (OSError, ValueError) as error:
             self.close()
             raise WorkerFailure(f"no {title}: {error}") from error
@@ -88,8 +94,12 @@ class Worker:
         self._pipe.close()
         self._errors.close()
 
-    def _launch(self, work: bytes, pipe: int, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", _START, work.hex(), *sys.path]
+    def _launch(
+        self, work: Callable[[], None], pipe: int, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        import pickle
+
+        command = [sys.executable, "-c", _START, pickle.dumps(work).hex(), *sys.path]
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._errors, env=env, start_new_session=True)
 
     def _exchange(self, message: bytes, seconds: float) -> Message:

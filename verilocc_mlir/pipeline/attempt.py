@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from smt_verifier.audit import FunctionAudit
 from smt_verifier.audit.wording import render
@@ -25,8 +26,11 @@ from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.results.compile import Attempt, CheckFinding, CheckResult
 from verilocc_mlir.rewrite import rewrite_function
-from verilocc_mlir.spilling import SpillAction, Spiller
+from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
+
+if TYPE_CHECKING:
+    from verilocc_mlir.spilling import Spiller
 
 _FINDINGS_KEPT = 20
 _FOR_LACK_OF_ROOM = ("pressure", "fragmentation", "infeasible")
@@ -90,6 +94,18 @@ class AttemptLimits:
     same_text: bool = False
 
 
+@dataclass
+class Start:
+    """Attempts at a function as it is, which come before any spill code, and what spills it.
+
+    Those who spill in different ways share it: these attempts end for all of them alike.
+    """
+
+    candidate: Candidate
+    source: MachineFunction
+    spiller: Spiller | None = None
+
+
 def try_allocators(
     allocators: Sequence[Allocator],
     file: MirFile,
@@ -98,28 +114,27 @@ def try_allocators(
     phase: Phase,
     clock: Clock,
     limits: AttemptLimits,
+    start: Start | None = None,
 ) -> Candidate:
     """Let the allocators place the phase's registers of ``function``, until a proposal is proved and rewritten.
 
     Errors that mean "not by this allocator" end an attempt with their reason; all others are raised.
+
+    Args:
+        start: of the same function, with the same allocators; None: it is made here.
     """
-    source = function if limits.same_text else _banked(function, target, phase)
-    try:
-        with clock.measure("build"):
-            problem = build_problem(file, source, target, phase)
-    except UnsupportedError as error:
-        return Candidate((Attempt(allocators[0].name, "build", error.what),))
-    candidate = _try(allocators, file, source, problem, target, clock, limits)
-    if candidate.lacks_room and source is not function:
-        # Both files together have more room.
-        source = function
-        with clock.measure("build"):
-            problem = build_problem(file, source, target, phase)
-        candidate = _after(candidate, _try(allocators, file, source, problem, target, clock, limits))
-    if limits.same_text or not limits.spills.spare or not (candidate.lacks_room or limits.spills.always):
+    start = start or begin(allocators, file, function, target, phase, clock, limits)
+    candidate, source = start.candidate, start.source
+    problem = candidate.problem
+    if (
+        limits.same_text
+        or problem is None
+        or not limits.spills.spare
+        or not (candidate.lacks_room or limits.spills.always)
+    ):
         return candidate
     with clock.measure("spill"):
-        spiller = Spiller(source, problem, target)
+        spiller = start.spiller = start.spiller or _spiller(source, problem, target)
     for number, spare in enumerate(limits.spills.spare):
         if not (candidate.lacks_room or (limits.spills.always and not number)):
             break
@@ -136,6 +151,38 @@ def try_allocators(
         again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
         candidate = replace(_after(candidate, again), spills=relieved.actions)
     return candidate
+
+
+def begin(
+    allocators: Sequence[Allocator],
+    file: MirFile,
+    function: MachineFunction,
+    target: Target,
+    phase: Phase,
+    clock: Clock,
+    limits: AttemptLimits,
+) -> Start:
+    """The attempts at a function as it is."""
+    source = function if limits.same_text else _banked(function, target, phase)
+    try:
+        with clock.measure("build"):
+            problem = build_problem(file, source, target, phase)
+    except UnsupportedError as error:
+        return Start(Candidate((Attempt(allocators[0].name, "build", error.what),)), source)
+    candidate = _try(allocators, file, source, problem, target, clock, limits)
+    if candidate.lacks_room and source is not function:
+        # Both files together have more room.
+        source = function
+        with clock.measure("build"):
+            problem = build_problem(file, source, target, phase)
+        candidate = _after(candidate, _try(allocators, file, source, problem, target, clock, limits))
+    return Start(candidate, source)
+
+
+def _spiller(source: MachineFunction, problem: AllocationProblem, target: Target) -> Spiller:
+    from verilocc_mlir.spilling import Spiller
+
+    return Spiller(source, problem, target)
 
 
 def _banked(function: MachineFunction, target: Target, phase: Phase) -> MachineFunction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from smt_verifier.smt import default_solver
@@ -25,6 +25,12 @@ class Clock:
 
     def add(self, step: str, seconds: float) -> None:
         self.seconds[step] = self.seconds.get(step, 0.0) + seconds
+
+    def since(self, earlier: Mapping[str, float]) -> Clock:
+        """What came on top of earlier ``seconds``."""
+        later = Clock()
+        later.seconds = {step: seconds - earlier.get(step, 0.0) for step, seconds in self.seconds.items()}
+        return later
 
     def absorb(self, other: Clock) -> None:
         for step, seconds in other.seconds.items():

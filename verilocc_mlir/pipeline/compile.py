@@ -14,11 +14,11 @@ from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.allocators.registry import MODEL, model_is_there
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MirFile
-from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import (
     BESIDE,
+    LLVM,
     MODELS,
     OURS,
     PACKED,
@@ -31,12 +31,10 @@ from verilocc_mlir.pipeline.effort import (
 )
 from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.phase import with_functions
-from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources, TimedStep
-from verilocc_mlir.results.page import CostRow
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
@@ -55,6 +53,12 @@ from verilocc_mlir.version import __version__
 
 if TYPE_CHECKING:
     from verilocc_mlir.cost.model import KernelCost
+    from verilocc_mlir.pipeline.recording import Recording
+    from verilocc_mlir.results.page import CostRow
+
+
+_KEPT_BESIDE = "what is spilled is loaded beside its use: loaded ahead, more would be spilled"
+_KEPT_LLVMS = "LLVM's allocation was kept: ours has fewer waves or spills more"
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,8 @@ class _Compilation:
         self.file = MirFile("", ())
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
+        self._cost_of_greedy: dict[str, KernelCost] | None = None
+        self._costs_of_texts: dict[str, dict[str, KernelCost]] = {}
 
     def run(self) -> Compiled:
         # LLVM's own result needs nothing of ours: the second core makes it while this one allocates.
@@ -177,10 +183,11 @@ class _Compilation:
         self.finisher = Finisher(self.compiler, lambda left_out: self._verified_plain(pre, ir, left_out), self.notes)
         greedy = llvm("obj")
         with self.clock.measure("parse"):
-            self.file = parse_mir(pre, self.path)
+            self.file = runs.shared.parsed(pre, self.path)
         if not self.file.functions:
             raise InputError("no function has a body", where=self.path, hint="give a module that defines a function")
-        result = self._ours(runs)
+        kept = self._foreseen(runs, llvm)
+        result = self._ours(runs) if kept is None else kept
         if self.allocators and self.settings.fallback and not self._all_proved(result):
             result = self._with_llvms(result, runs)
         if not (self.allow_unproved or self._all_proved(result)):
@@ -196,7 +203,9 @@ class _Compilation:
         if self.settings.effort is Effort.BEST:
             tried_variants += (MODELS,) if self._has_another_model() else ()
             tried_variants += (PACKED,) if result.fragmented and _exact_is_there() else ()
-        if self.allocators and tried_variants:
+        if kept is not None:
+            pass
+        elif self.allocators and tried_variants:
             result = self._cheapest(result, tried_variants, runs, llvm("asm").result())
         elif (
             self.allocators
@@ -260,6 +269,48 @@ class _Compilation:
             }
             return replace(other, phases=phases)
 
+    def _foreseen(self, runs: Runs, llvm: Callable[[FileKind], Future[bytes]]) -> Result | None:
+        """What ``_unless_lost`` would keep instead of ours, found out before anything is audited; audited then.
+
+        None where ours would be kept, where what would be kept is not proved, or where that cannot be said beforehand:
+        then all is decided as if nothing had been looked at.
+        """
+        if not (
+            self.settings.effort is Effort.FAST
+            and self.allocators
+            and self.settings.fallback
+            and runs.ir
+            and not self.allow_unproved
+            and self.recording is None
+        ):
+            return None
+        notes = len(self.notes)
+        try:
+            variant = self._better_than_ours(runs, llvm)
+            result = None if variant is None else runs.run_llvm() if variant.llvm else runs.run(variant)
+        except ToolchainError:
+            result = None
+        if result is None or result.text is None or not self._all_proved(result):
+            del self.notes[notes:]
+            return None
+        self.notes.append(_KEPT_LLVMS if result.variant.llvm else _KEPT_BESIDE)
+        return result
+
+    def _better_than_ours(self, runs: Runs, llvm: Callable[[FileKind], Future[bytes]]) -> Variant | None:
+        """The variant that stands better than ours by the cost of texts that are not audited; None where none does."""
+        ours = runs.draft(OURS)
+        if ours is None:
+            return None
+        greedy_cost = self._greedy_cost(llvm)
+        ours_cost = self._cost_of(ours)
+        if not losses(ours_cost, greedy_cost):
+            return None
+        beside = runs.draft(BESIDE)
+        if beside is not None and not losses(self._cost_of(beside), greedy_cost):
+            return BESIDE
+        other_cost = self._cost_of(runs.plain_text())
+        return LLVM if not losses(other_cost, greedy_cost) or ahead(other_cost, ours_cost) else None
+
     def _with_llvms(self, ours: Result, runs: Runs) -> Result:
         """Ours; of a function that is not proved, LLVM's where that is: a plain compile's, else one of our text."""
         best = ours
@@ -293,7 +344,7 @@ class _Compilation:
         if recording is not None and other.recording is not None:
             records = [r for r in recording.phases if r.function not in taken]
             records += [r for r in other.recording.phases if r.function in taken]
-            recording = Recording(records, recording.target or other.recording.target)
+            recording = replace(recording, phases=records, target=recording.target or other.recording.target)
         return Result(ours.variant, text, phases, recording)
 
     def _unless_lost(
@@ -308,21 +359,21 @@ class _Compilation:
         """Ours, which has that text; if it loses something against LLVM's own, ours with loads beside their use, or
         LLVM's allocation if that is proved and stands better.
         """
-        ours_cost, greedy_cost = self._cost(self._assembly(text)), self._cost(llvm("asm").result().decode())
+        ours_cost, greedy_cost = self._cost_of(text), self._greedy_cost(llvm)
         if not losses(ours_cost, greedy_cost):
             return ours
         try:
             beside = runs.run(BESIDE) if ours.spills else None
             if beside is not None and beside.text is not None and self._all_proved(beside):
-                beside_cost = self._cost(self._assembly(beside.text))
+                beside_cost = self._cost_of(beside.text)
                 if not losses(beside_cost, greedy_cost):
-                    self.notes.append("what is spilled is loaded beside its use: loaded ahead, more would be spilled")
+                    self.notes.append(_KEPT_BESIDE)
                     return beside
             other = runs.run_llvm()
             if other.text is None or not self._all_proved(other):
                 return ours
             self._finish(other, other.text, runs.pre, reference, greedy, llvm)
-            other_cost = self._cost(self._assembly(other.text))
+            other_cost = self._cost_of(other.text)
         except ToolchainError as error:
             self.notes.append(f"another allocation was left out: {error.what}")
             return ours
@@ -332,7 +383,7 @@ class _Compilation:
         self.notes.append(
             "LLVM's allocation is that of a plain compile: from text LLVM spills more"
             if all(report.fallback for report in last)
-            else "LLVM's allocation was kept: ours has fewer waves or spills more"
+            else _KEPT_LLVMS
         )
         return self._with_reasons(other, ours)
 
@@ -380,6 +431,18 @@ class _Compilation:
 
         with self.clock.measure("cost"):
             return cost_of_assembly(assembly, self.target, where=self.path)
+
+    def _greedy_cost(self, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, KernelCost]:
+        """That of LLVM's own result."""
+        if self._cost_of_greedy is None:
+            self._cost_of_greedy = self._cost(llvm("asm").result().decode())
+        return self._cost_of_greedy
+
+    def _cost_of(self, text: str) -> dict[str, KernelCost]:
+        """The modelled cost of an allocated text; worked out once."""
+        if text not in self._costs_of_texts:
+            self._costs_of_texts[text] = self._cost(self._assembly(text))
+        return self._costs_of_texts[text]
 
     def _resources(
         self, ours: bytes, greedy: bytes, done: str, llvm: Callable[[FileKind], Future[bytes]]

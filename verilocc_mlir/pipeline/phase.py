@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from smt_verifier.artefacts import RecordingSolver
 from smt_verifier.audit import FunctionAudit, MoveCounts, audit_function
@@ -21,16 +22,27 @@ from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
-from verilocc_mlir.pipeline.attempt import AttemptLimits, Candidate, SpillLimits, audit_verdict, audited, try_allocators
+from verilocc_mlir.pipeline.attempt import (
+    AttemptLimits,
+    Candidate,
+    SpillLimits,
+    Start,
+    audit_verdict,
+    audited,
+    begin,
+    try_allocators,
+)
 from verilocc_mlir.pipeline.clock import Clock
-from verilocc_mlir.pipeline.recording import Recording
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import Attempt, Moves, PhaseReport
-from verilocc_mlir.results.page import Action
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
 
+if TYPE_CHECKING:
+    from verilocc_mlir.pipeline.recording import Recording
+
 _ATTRIBUTE_GROUP = re.compile(r" #\d+\b")
+_SAVE = re.compile(r"\bSI_SPILL_\w+_SAVE\b")
 _PREDECESSORS = re.compile(r" +; preds = .*$")
 
 
@@ -60,6 +72,61 @@ class _Function:
         return self.chosen is None or (self.audit is not None and self.audit.outcome is not Outcome.PROVED)
 
 
+@dataclass
+class Draft:
+    """One phase before any audit.
+
+    Attributes:
+        before: machine IR as it enters the phase.
+        after: the same with what our allocators made of it, ``""`` where they made nothing of any function.
+        result: the phase audited, once it is.
+    """
+
+    before: str
+    path: str
+    phase: Phase
+    file: MirFile
+    functions: list[_Function]
+    after: str
+    result: PhaseResult | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether our allocators have something for every function."""
+        return all(function.chosen is not None for function in self.functions)
+
+    @property
+    def saves(self) -> bool:
+        """Whether registers are saved in it, to memory or to lanes."""
+        return _SAVE.search(self.after) is not None
+
+
+@dataclass
+class Shared:
+    """What the variants of one compilation have in common, kept for the next one.
+
+    Attributes:
+        files: machine IR that was parsed, by its text.
+        starts: attempts before any spill code, by function and allocators; the function is kept, so that its identity
+            stays its own.
+    """
+
+    files: dict[str, MirFile] = field(default_factory=dict[str, MirFile])
+    starts: dict[tuple[int, tuple[Allocator, ...]], tuple[MachineFunction, Start]] = field(
+        default_factory=dict[tuple[int, tuple[Allocator, ...]], tuple[MachineFunction, Start]]
+    )
+
+    def parsed(self, text: str, path: str) -> MirFile:
+        """The file of a text that enters a phase.
+
+        Raises:
+            InputError: it is not MIR.
+        """
+        if text not in self.files:
+            self.files[text] = parse_mir(text, path)
+        return self.files[text]
+
+
 class PhaseRunner:
     """Runs phases of one file with the same allocator, target and limits.
 
@@ -82,6 +149,7 @@ class PhaseRunner:
         solver_seconds: float,
         clock: Clock,
         recording: Recording | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self.allocators = tuple(allocators)
         self.target = target
@@ -91,6 +159,7 @@ class PhaseRunner:
         self.solver_seconds = solver_seconds
         self.clock = clock
         self.recording = recording
+        self.shared = shared or Shared()
 
     def run(self, text: str, path: str, phase: Phase) -> PhaseResult:
         """Allocate ``phase`` in ``text``.
@@ -99,16 +168,42 @@ class PhaseRunner:
             InputError: the text is not MIR.
             ToolchainError: LLVM could not allocate what we could not either.
         """
+        return self.settle(self.draft(text, path, phase))
+
+    def draft(self, text: str, path: str, phase: Phase) -> Draft:
+        """Our allocators' answer for ``phase`` in ``text``; no audit yet.
+
+        Raises:
+            InputError: the text is not MIR.
+        """
         with self.clock.measure("parse"):
-            file = parse_mir(text, path)
+            file = self.shared.parsed(text, path)
         functions = self._functions(file)
-        if self.allocators:
-            for function in functions:
-                self._ours(file, function, phase)
-        after = self._audit_text(file, functions, phase) if any(f.chosen for f in functions) else ""
+        for function in functions if self.allocators else ():
+            self._ours(file, function, phase)
+            self.clock.absorb(function.clock)
+        after = self._printed(file, functions) if any(f.chosen for f in functions) else ""
+        return Draft(text, path, phase, file, functions, after)
+
+    def settle(self, draft: Draft) -> PhaseResult:
+        """The phase audited, with LLVM's allocation where ours is not proved; done once for a draft.
+
+        Raises:
+            ToolchainError: LLVM could not allocate what we could not either.
+        """
+        if draft.result is None:
+            draft.result = self._settled(draft)
+        return draft.result
+
+    def _settled(self, draft: Draft) -> PhaseResult:
+        file, functions, phase, text, after = draft.file, draft.functions, draft.phase, draft.before, draft.after
+        before = [dict(function.clock.seconds) for function in functions]
+        if after:
+            self._audit_text(file, functions, phase, after)
         if any(f.needs_llvm() for f in functions) and (self.fallback or not self.allocators):
             self._take_llvm(file, text, functions, phase)
-            after = self._audit_text(file, functions, phase)
+            after = self._printed(file, functions)
+            self._audit_text(file, functions, phase, after)
         if self.recording is not None:
             self._compare(text, functions, phase)
             self._record(file, functions, phase)
@@ -116,8 +211,8 @@ class PhaseRunner:
         if missing:
             # Without fallback there is no text to go on with.
             raise NoAllocation({f.before.name: self._report(f, phase) for f in functions})
-        for function in functions:
-            self.clock.absorb(function.clock)
+        for function, earlier in zip(functions, before, strict=True):
+            self.clock.absorb(function.clock.since(earlier))
         return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
 
     def audit_llvm(
@@ -161,6 +256,8 @@ class PhaseRunner:
     def _record(self, file: MirFile, functions: list[_Function], phase: Phase) -> None:
         if self.recording is None:
             return
+        from verilocc_mlir.results.page import Action
+
         for function in functions:
             candidate = function.candidate
             # With spill code in it, the question was another function's: what was done is then read off the text.
@@ -182,8 +279,9 @@ class PhaseRunner:
     def _ours(self, file: MirFile, function: _Function, phase: Phase) -> None:
         limits = AttemptLimits(self.solver_seconds, solver=function.solver, spills=self.spills)
         try:
+            start = self._start(file, function, phase, limits)
             candidate = try_allocators(
-                self.allocators, file, function.before, self.target, phase, function.clock, limits
+                self.allocators, file, function.before, self.target, phase, function.clock, limits, start
             )
         except UnsupportedError as error:
             # The function with spill code, or with values in another register file, is not supported. Were the function
@@ -191,6 +289,14 @@ class PhaseRunner:
             candidate = Candidate((Attempt(self.allocators[0].name, "build", error.what),))
         function.attempts += candidate.attempts
         function.candidate, function.chosen, function.spills = candidate, candidate.function, candidate.spills
+
+    def _start(self, file: MirFile, function: _Function, phase: Phase, limits: AttemptLimits) -> Start:
+        """The attempts before any spill code: an earlier variant's, if there are such, and nobody wants to look."""
+        key = id(function.before), self.allocators
+        if self.recording is not None or key not in self.shared.starts:
+            start = begin(self.allocators, file, function.before, self.target, phase, function.clock, limits)
+            self.shared.starts[key] = function.before, start
+        return self.shared.starts[key][1]
 
     def _take_llvm(self, file: MirFile, text: str, functions: list[_Function], phase: Phase) -> None:
         """Put LLVM's version in the place of each function that needs it."""
@@ -207,17 +313,19 @@ class PhaseRunner:
                 function.spills = ()
                 function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
 
-    def _audit_text(self, file: MirFile, functions: list[_Function], phase: Phase) -> str:
-        """Print the file as it now stands, read it again, and audit every function in it that was not yet."""
+    def _printed(self, file: MirFile, functions: list[_Function]) -> str:
+        """The file as it now stands."""
         with self.clock.measure("print"):
-            after = print_mir(replace(file, functions=tuple(f.chosen or f.before for f in functions)))
+            return print_mir(replace(file, functions=tuple(f.chosen or f.before for f in functions)))
+
+    def _audit_text(self, file: MirFile, functions: list[_Function], phase: Phase, after: str) -> None:
+        """Read the printed file again, and audit every function in it that was not yet."""
         with self.clock.measure("parse"):
             read_again = parse_mir(after, f"{file.path} after {phase}")
         for function, printed in zip(functions, read_again.functions, strict=True):
             if function.chosen is None or function.audit is not None:
                 continue
             self._audit(file, function, printed)
-        return after
 
     def _audit(self, file: MirFile, function: _Function, found: MachineFunction) -> None:
         with function.clock.measure("audit"):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.prove import ProofResult, diagnose
+from smt_verifier.prove import ProofResult
 from verilocc_mlir.allocators import AllocationFailure, Allocator, Counterexample, Refutation, Regenerating, Remote
 from verilocc_mlir.errors import VeriloccError, is_out_of_memory
 from verilocc_mlir.pipeline.clock import Clock
@@ -129,5 +129,7 @@ def refutation_of(problem: AllocationProblem, proposal: Proposal, proof: ProofRe
     counterexamples = tuple(
         Counterexample(v.rule, v.ranges, v.slot, v.lanes, v.registers, v.free) for v in proof.core or proof.violations
     )
+    from smt_verifier.prove import diagnose
+
     moves = tuple(move.range_id for move in diagnose(problem, proposal, proof).moves)
     return Refutation(proposal, counterexamples, moves)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
@@ -12,14 +13,16 @@ from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import LLVM, OURS, Variant
-from verilocc_mlir.pipeline.phase import NoAllocation, PhaseRunner
-from verilocc_mlir.pipeline.recording import Recording
+from verilocc_mlir.pipeline.phase import Draft, NoAllocation, PhaseRunner, Shared
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import LAST_PHASE, PhaseReport, Resources
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.checked import CheckedObject
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler, has_wwm_registers
+
+if TYPE_CHECKING:
+    from verilocc_mlir.pipeline.recording import Recording
 
 _PHASES: dict[Phase, LlvmPhase] = {"sgpr": LlvmPhase.SGPR, "wwm": LlvmPhase.WWM, "vgpr": LlvmPhase.VGPR}
 _WWM_REASON = "MIR does not say which registers whole-wave values may take"
@@ -100,7 +103,13 @@ class Runs:
     clock: Clock
     allow_unproved: bool = False
     recorded: bool = False
+    shared: Shared = field(default_factory=Shared)
     _scalar: dict[bool, Result] = field(default_factory=dict[bool, Result])
+    _drafts: dict[tuple[Variant, str], tuple[PhaseRunner, Draft]] = field(
+        default_factory=dict[tuple[Variant, str], tuple[PhaseRunner, Draft]]
+    )
+    _resumed: dict[str, str] = field(default_factory=dict[str, str])
+    _plain: list[tuple[Phase, str, str]] | None = None
 
     def run_llvm(self) -> Result:
         """LLVM's allocation, audited: as in a plain compile of the IR where that is proved, else from our text.
@@ -115,7 +124,7 @@ class Runs:
 
     def plain(self, names: Collection[str] | None = None) -> Result:
         """LLVM's allocation of a plain compile of the IR, proved or not; audited for the functions named alone."""
-        recording = Recording() if self.recorded else None
+        recording = self._new_recording()
         result = Result(LLVM, recording=recording)
         runner = self._runner((), LLVM.spills, recording)
         phases = self._direct_phases()
@@ -129,8 +138,17 @@ class Runs:
         from_text: tuple[str, Callable[[Collection[str]], Result]] = ("from our text", lambda _: self.run(LLVM))
         return [("of a plain compile", self.plain), from_text] if self.ir else [from_text]
 
+    def plain_text(self) -> str:
+        """What a plain compile of the IR has after its last phase."""
+        return self._direct_phases()[-1][2]
+
     def _direct_phases(self) -> list[tuple[Phase, str, str]]:
         """Name, text before and text after each phase of a plain compile."""
+        if self._plain is None:
+            self._plain = self._made_direct_phases()
+        return self._plain
+
+    def _made_direct_phases(self) -> list[tuple[Phase, str, str]]:
         vector = self.compiler.direct_before(self.ir, LlvmPhase.VGPR)
         phases: list[tuple[Phase, str, str]] = [("sgpr", self.pre, self.compiler.direct_after(self.ir, LlvmPhase.SGPR))]
         if has_wwm_registers(vector):
@@ -138,6 +156,38 @@ class Runs:
             before, after = (end(self.ir, LlvmPhase.WWM) for end in ends)
             phases.append(("wwm", before, after))
         return [*phases, ("vgpr", vector, self.compiler.direct_after(self.ir, LlvmPhase.VGPR))]
+
+    def draft(self, variant: Variant) -> str | None:
+        """The text that ``run`` will have for one of our variants if every audit proves it; None where that is not
+        known beforehand: a function that our allocators do not place, whole-wave registers, or nothing that they save.
+
+        Raises:
+            ToolchainError: a tool failed. InputError: a text cannot be read.
+        """
+        _, scalar = self._drafted(OURS, self.pre, "sgpr")
+        if not scalar.is_ours:
+            return None
+        text = self._resume(scalar.after)
+        if has_wwm_registers(text):
+            return None
+        _, vector = self._drafted(variant, text, "vgpr")
+        return vector.after if vector.is_ours and (scalar.saves or vector.saves) else None
+
+    def _drafted(
+        self, variant: Variant, text: str, phase: Phase, recording: Recording | None = None
+    ) -> tuple[PhaseRunner, Draft]:
+        """A phase that is not audited yet, and what audits it; made once, unless it is recorded."""
+        key = variant, text
+        if recording is not None or key not in self._drafts:
+            runner = self._runner(self._allocators(variant), variant.spills, recording)
+            self._drafts[key] = runner, runner.draft(text, self.path, phase)
+        return self._drafts[key]
+
+    def _resume(self, scalar: str) -> str:
+        """From scalar registers rewritten to before the vector phase."""
+        if scalar not in self._resumed:
+            self._resumed[scalar] = self.compiler.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
+        return self._resumed[scalar]
 
     def run(self, variant: Variant) -> Result:
         """All phases in one way; no text if what is not proved ends the run (``_goes_on``).
@@ -155,9 +205,9 @@ class Runs:
         result = Result(variant, phases=phases, recording=recording)
         if first.text is None or not (first.proved or self.allow_unproved or variant in (OURS, LLVM)):
             return result
-        runner = self._runner(self._allocators(variant), variant.spills, recording)
         try:
-            vector = runner.run(first.text, self.path, "vgpr")
+            runner, draft = self._drafted(variant, first.text, "vgpr", recording)
+            vector = runner.settle(draft)
             if self._goes_on(result, vector.reports):
                 result.text = vector.text
         except NoAllocation as stopped:
@@ -168,14 +218,14 @@ class Runs:
 
     def _before_vectors(self, variant: Variant) -> Result:
         """The phases before that of the vector registers; the text as it enters that one."""
-        recording = Recording() if self.recorded else None
+        recording = self._new_recording()
         result = Result(variant, recording=recording)
-        runner = self._runner(self._allocators(variant), variant.spills, recording)
         try:
-            scalar = runner.run(self.pre, self.path, "sgpr")
+            runner, draft = self._drafted(variant, self.pre, "sgpr", recording)
+            scalar = runner.settle(draft)
             if not self._goes_on(result, scalar.reports):
                 return result
-            text = self.compiler.resume(scalar.text, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
+            text = self._resume(scalar.text)
             if has_wwm_registers(text):
                 whole_wave = self.compiler.wwm_phase(scalar.text)
                 audited_phase = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", _WWM_REASON)
@@ -187,6 +237,13 @@ class Runs:
         except ToolchainError:
             self._must_be_for_lack_of_proof(result)
         return result
+
+    def _new_recording(self) -> Recording | None:
+        if not self.recorded:
+            return None
+        from verilocc_mlir.pipeline.recording import Recording
+
+        return Recording()
 
     def _runner(
         self, allocators: tuple[Allocator, ...], spills: SpillLimits, recording: Recording | None
@@ -200,6 +257,7 @@ class Runs:
             solver_seconds=self.settings.solver_seconds,
             clock=self.clock,
             recording=recording,
+            shared=self.shared,
         )
 
     def _allocators(self, variant: Variant) -> tuple[Allocator, ...]:

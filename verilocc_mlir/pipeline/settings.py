@@ -9,8 +9,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 
@@ -103,6 +101,8 @@ class Settings:
 
     def to_data(self) -> dict[str, Any]:
         """Every field as JSON values, by name."""
+        import msgspec
+
         return msgspec.to_builtins(self, enc_hook=str)
 
     @classmethod
@@ -112,6 +112,8 @@ class Settings:
         Raises:
             TypeError: ``data`` has an unknown field. ValueError: a field has a value of another type.
         """
+        import msgspec
+
         access: ServerAccess | Mapping[str, Any] = data.get("access", {})
         _refuse_unknown(data, cls)
         if not isinstance(access, ServerAccess):

@@ -48,7 +48,7 @@ class Excess:
 
     def _sum(self) -> None:
         if self._stale:
-            self._prefix = [0, *accumulate(value > 0 for value in self.over)]
+            self._prefix = [0, *accumulate(map((0).__lt__, self.over))]
             self._worst = max(self.over, default=0)
             self._stale = False
 
@@ -56,8 +56,8 @@ class Excess:
         """Add the live parts of gaps (``sign`` 1) or take them away (-1)."""
         for gap in gaps:
             amount = sign * gap.live.bit_count()
-            for point in range(2 * gap.first, 2 * gap.stop):
-                self.over[point] += amount
+            points = slice(2 * gap.first, 2 * gap.stop)
+            self.over[points] = [value + amount for value in self.over[points]]
         self._stale = True
 
     def hold(self, first: int, stop: int, amount: int) -> None:
@@ -83,7 +83,8 @@ class Excess:
     def room(self, gaps: Iterable[Gap]) -> bool:
         """Whether the gaps' live parts could be added without excess, all at once."""
         return all(
-            self.over[point] + gap.live.bit_count() <= 0 for gap in gaps for point in range(2 * gap.first, 2 * gap.stop)
+            max(self.over[2 * gap.first : 2 * gap.stop], default=-gap.live.bit_count()) + gap.live.bit_count() <= 0
+            for gap in gaps
         )
 
 

@@ -34,6 +34,15 @@ class Relieved:
     actions: tuple[SpillAction, ...]
 
 
+@dataclass(frozen=True)
+class _Chosen:
+    """What is spilled: a plan for each register, why, and the registers too many in each set of files after it."""
+
+    plans: dict[int, SpillPlan]
+    reasons: dict[int, str]
+    excesses: list[tuple[frozenset[str], Excess]]
+
+
 class Spiller:
     """Spills one phase's registers of one function. ``relieve`` can be called again with more or less room to spare.
 
@@ -74,6 +83,7 @@ class Spiller:
             live, self._cfg, lambda v: v in self._members and v not in barred and classes[v].bits % 32 == 0
         )
         self._candidates = {v: Candidates(g, self._costs) for v, g in gaps.items()}
+        self._chosen: dict[tuple[int, bool], _Chosen | None] = {}
 
     def relieve(self, spare: int = 0, *, ahead: bool = True, accumulators: bool = True) -> Relieved | None:
         """The function with spill code, so that ``spare`` registers of each file are left over at every point.
@@ -87,6 +97,23 @@ class Spiller:
             None where the registers that may be spilled do not suffice; the function itself where nothing needs to be
             spilled.
         """
+        key = spare, accumulators
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(spare, accumulators)
+        chosen = self._chosen[key]
+        if chosen is None:
+            return None
+        if not chosen.plans:
+            return Relieved(self._function, ())
+        plans = self._ahead(chosen) if ahead else chosen.plans
+        changed = insert_spills(self._function, self._cfg, plans, self._target, accumulators=accumulators)
+        actions = (
+            _action(p, self._costs.places, chosen.reasons[v], self._constant.get(v, 0)) for v, p in plans.items()
+        )
+        return Relieved(changed, tuple(actions))
+
+    def _choose(self, spare: int, accumulators: bool) -> _Chosen | None:
+        """What is spilled, with each load beside its use."""
         plans: dict[int, SpillPlan] = {}
         reasons: dict[int, str] = {}
         members = self._members
@@ -110,18 +137,18 @@ class Spiller:
                 chosen = self._in_accumulators(chosen, spare)
             plans |= chosen
             reasons |= dict.fromkeys(chosen, reason)
-        if not plans:
-            return Relieved(self._function, ())
-        for vreg, plan in plans.items() if ahead else ():
+        return _Chosen(plans, reasons, excesses)
+
+    def _ahead(self, chosen: _Chosen) -> dict[int, SpillPlan]:
+        """The same plans with each load ahead of its use, where registers are free."""
+        plans = dict(chosen.plans)
+        excesses = [(banks, Excess([*excess.over])) for banks, excess in chosen.excesses]
+        for vreg, plan in plans.items():
             if plan.accumulators:
                 continue
-            taking_part = [e for banks, e in excesses if banks.issuperset(members[vreg].banks)]
+            taking_part = [e for banks, e in excesses if banks.issuperset(self._members[vreg].banks)]
             plans[vreg] = load_ahead(plan, taking_part, self._costs)
-        changed = insert_spills(self._function, self._cfg, plans, self._target, accumulators=accumulators)
-        return Relieved(
-            changed,
-            tuple(_action(p, self._costs.places, reasons[v], self._constant.get(v, 0)) for v, p in plans.items()),
-        )
+        return plans
 
     def _in_accumulators(self, plans: dict[int, SpillPlan], spare: int) -> dict[int, SpillPlan]:
         """The plans, with AGPRs instead of memory as far as AGPRs are free, the most expensive plans first."""

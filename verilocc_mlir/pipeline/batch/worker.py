@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from smt_verifier.outcome import Outcome
+from smt_verifier.smt import default_solver
 from verilocc_mlir.allocators import UNKNOWN_VERSION, Allocator
 from verilocc_mlir.collector import look_for_garbage_seldom
 from verilocc_mlir.crew.descendants import serve_jobs
@@ -41,6 +42,8 @@ def compile_jobs(factory: str, memory_mib: int) -> None:
         look_for_garbage_seldom()
         return partial(_answer, allocators, memory_mib)
 
+    # Before there is another thread: a copy of this process, which has loaded what the solver needs.
+    default_solver().start(fork=True)
     serve_jobs(load, memory_mib)
 
 

@@ -1,0 +1,125 @@
+"""The cold command: what it loads, what it starts, and that it ends with its exit code."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from verilocc_mlir.late_methods import compile_methods_late
+
+KERNEL = """
+define amdgpu_kernel void @k(ptr addrspace(1) %p) {
+  store i32 7, ptr addrspace(1) %p
+  ret void
+}
+"""
+NOT_LOADED = (
+    "torch", "ray", "grpc", "z3", "elftools", "rich", "rich_click", "msgspec", "importlib.metadata", "ortools",
+    "smt_verifier.prove.diagnosis", "verilocc_mlir.spilling.relieve", "verilocc_mlir.results.page",
+)  # fmt: skip
+
+COMPILE = """
+import atexit, sys
+import verilocc_mlir.cli.main as cold
+
+atexit.register(lambda: print("loaded:", *sorted(set({names!r}) & sys.modules.keys())))
+cold.main()
+"""
+
+
+def command(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_compile_loads_what_it_needs(tmp_path: Path) -> None:
+    source = tmp_path / "k.ll"
+    source.write_text(KERNEL)
+    code = COMPILE.format(names=NOT_LOADED).replace("cold.main()", "sys.exit(cold.run(sys.argv[1:]))")
+    done = command(code, "compile", source, "-mcpu=gfx942", "-q")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "loaded:\n", "")
+    assert source.with_suffix(".hsaco").exists()
+
+
+def test_no_second_interpreter_starts_and_no_probe_runs_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The solver's process is a copy; what tools say of their version is kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / "k.ll"
+    source.write_text(KERNEL)
+    code = """
+import subprocess, sys
+import verilocc_mlir.cli.main as cold
+
+started = []
+launch = subprocess.Popen.__init__
+subprocess.Popen.__init__ = lambda self, argv, **more: (started.append(argv[0]), launch(self, argv, **more))[1]
+status = cold.run(sys.argv[1:])
+print(sys.executable in started, len(started))
+sys.exit(status)
+"""
+    done = [command(code, "compile", source, "-mcpu=gfx942", "-q") for _ in range(2)][1]
+    assert (done.returncode, done.stderr) == (0, "")
+    # Pre-RA, LLVM's own, on to the vectors, finish, link: no probe of a version among them.
+    assert done.stdout == "False 5\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["--version"], 0), (["compile", "--nope"], 2), (["compile", "no"], 2)]
+)
+def test_the_process_ends_with_its_exit_code_and_all_that_was_printed(arguments: list[str], status: int) -> None:
+    done = command("from verilocc_mlir.cli.main import main; main()", *arguments)
+    assert done.returncode == status
+    assert done.stdout or done.stderr
+
+
+def test_what_the_command_wants_done_at_the_end_is_done() -> None:
+    code = """
+import atexit
+import verilocc_mlir.cli.main as cold
+
+run = cold.run
+cold.run = lambda arguments: (atexit.register(print, "late"), run(arguments))[1]
+cold.main()
+"""
+    assert command(code, "--version").stdout.splitlines()[-1] == "late"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"frozen": True}, {"frozen": True, "slots": True}, {"order": True, "kw_only": True}]
+)
+def test_late_methods_are_those_of_any_dataclass(monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]) -> None:
+    def made() -> type:
+        @dataclasses.dataclass(**options)
+        class Point:
+            """A point."""
+
+            x: int
+            y: int = 2
+            more: list[int] = dataclasses.field(default_factory=list[int], compare=False)
+
+        return Point
+
+    at_once = made()
+    if hasattr(dataclasses, "_create_fn"):
+        monkeypatch.setattr(dataclasses, "_create_fn", getattr(dataclasses, "_create_fn"))  # noqa: B009
+    compile_methods_late()
+    late = made()
+    for kind in (at_once, late):
+        point = kind(x=1)
+        assert point == kind(x=1, more=[3]) != kind(x=2)
+        assert repr(point).endswith("Point(x=1, y=2, more=[])")
+        assert dataclasses.replace(point, y=5).y == 5
+        assert point.__init__.__qualname__ == kind.__init__.__qualname__ == f"{kind.__qualname__}.__init__"
+        with pytest.raises(TypeError, match="missing 1 required"):
+            kind()
+        if options.get("frozen"):
+            assert hash(point) == hash(kind(x=1))
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                point.x = 3
+        if options.get("order"):
+            assert kind(x=1) < kind(x=2)
