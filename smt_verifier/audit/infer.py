@@ -47,7 +47,7 @@ def infer(product: Product, *, unite: bool = False) -> tuple[list[Claims | None]
             for successor in product.successors[block]:
                 observed = observe(executor, product.leave(block, successor, state), successor, product.reads)
                 old = entries[successor]
-                new = observed if old is None else meet(old, observed)
+                new = observed if old is None else meet(old, observed, executor.masks.variables)
                 if unite and (weaker := united(new)) is not new:
                     new, gave_up = weaker, True
                 if new != old:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.lanes import GHOST, STACK
 from smt_verifier.audit.core.liveness import Reads
-from smt_verifier.audit.core.relation import Claims, Fact, Relation, pre_term, projected
+from smt_verifier.audit.core.relation import Claims, Fact, Relation, pre_term, projection
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Signature, State, Terms
 from smt_verifier.audit.lattice import joined, smallest
 
@@ -28,19 +28,20 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
     scalar = _relation(state.pre, state.post, live, terms)
     scalar.facts = _facts(executor, state, None, expressions[False], live)
     masks = executor.masks.holders(state.masks | state.bounded, state, block)
+    every = projection(masks, executor, state).only
     classes: list[tuple[Signature, Relation]] = []
     for atom in state.atoms:
         keys_read = live if atom.active else later
         relation = _relation(atom.pre, atom.post, keys_read, terms)
         relation.facts = _facts(executor, state, atom, expressions[True], keys_read)
-        classes += [(projected(signature, masks), relation) for signature in atom.signatures]
+        classes += [(every(signature), relation) for signature in atom.signatures]
     claimed = frozenset(v for v, name in masks.items() if name in state.masks)
     trait_holders = executor.masks.holders({name for _, name in state.known_traits}, state, block)
     traits = frozenset(
         (trait, v) for trait, name in state.known_traits for v, mask in trait_holders.items() if mask == name
     )
-    certain = {variable: name for variable, name in masks.items() if variable in claimed}
-    inhabited = smallest(frozenset(projected(s, certain) for s in group) for group in state.inhabited)
+    certain = projection({variable: masks[variable] for variable in claimed}, executor, state).only
+    inhabited = smallest(frozenset(map(certain, group)) for group in state.inhabited)
     return Claims(scalar, joined(classes), claimed, frozenset(masks) - claimed, traits, inhabited)
 
 

@@ -16,7 +16,7 @@ from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.question import Form, Question
-from smt_verifier.audit.core.relation import Claims, Relation, pre_term, projected
+from smt_verifier.audit.core.relation import Claims, Relation, pre_term
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, State, Terms
 from smt_verifier.audit.core.steps import Step
@@ -71,9 +71,9 @@ class _Edge:
         if not claims.masks_hold(self.executor, self.state):
             self.unmet.append("a thread mask the successor knows is not known here")
         self.relation(claims.scalar, None)
-        names = claims.names(claims.masks, self.executor, self.state.pre)
+        projected = claims.projection(self.executor, self.state).only
         for atom in self.state.atoms:
-            relations = [claims.classes.get(projected(signature, names)) for signature in atom.signatures]
+            relations = [claims.classes.get(projected(signature)) for signature in atom.signatures]
             if None in relations:
                 self.unmet.append("a class of threads the successor does not know")
             # Classes of which the same is claimed share the object.

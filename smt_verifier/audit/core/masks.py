@@ -34,7 +34,19 @@ from smt_verifier.audit.core.inactive import reads_first_lane
 from smt_verifier.audit.core.lanes import LaneMap
 from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
 from smt_verifier.audit.core.semantics import EXEC_NAMES
-from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, ByClass, Mask, Signature, State, Trait
+from smt_verifier.audit.core.state import (
+    EXEC,
+    FLAGS,
+    IN_EXEC,
+    UNDEFINED,
+    Atom,
+    ByClass,
+    Mask,
+    MaskBits,
+    Signature,
+    State,
+    Trait,
+)
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
@@ -129,6 +141,8 @@ class MaskTracker:
     ) -> None:
         self.lanes = lanes
         self.precision = precision
+        self.variables = MaskBits()
+        """Bits of the masks that signatures in claims name."""
         self._work = 0
         self.entry: list[frozenset[int]] = [remembered for _ in function.blocks]
         """For each block, the scalar keys whose values at its entry may reach EXEC, or the lane of a V_READLANE, and
@@ -333,11 +347,14 @@ class MaskTracker:
 
     def remember_exec(self, name: Mask, state: State) -> None:
         """A mask of this name holds the active threads from here on."""
-        self._assign(name, lambda signature: signature is not None and EXEC in signature, state)
+        self._assign(name, lambda signature: signature is not None and bool(signature & IN_EXEC), state)
 
     def is_exec(self, name: Mask, state: State) -> bool:
         """Whether the threads of a mask are known to be those that are active now."""
-        return name in state.masks and all((name in s) is (EXEC in s) for a in state.atoms for s in a.signatures)
+        bit = state.bits.known(name)
+        return name in state.masks and all(
+            bool(s & bit) is bool(s & IN_EXEC) for a in state.atoms for s in a.signatures
+        )
 
     def holders(self, masks: Iterable[Mask], state: State, block: int) -> dict[Variable, Mask]:
         """Keys that hold masks, of those that may reach EXEC or a lane from the entry of the block at this position."""
@@ -369,11 +386,12 @@ class MaskTracker:
         if not _has_outside(state) and operation(_truth(source, None, state), False) is not False:
             raise OutsideError("EXEC may come to hold threads that were not active at function entry")
 
-        def saved(signature: Signature) -> set[Signature]:
-            old = EXEC in signature
+        bit = state.bits.of(target)
+
+        def saved(signature: Signature) -> tuple[Signature, ...]:
+            old = bool(signature & IN_EXEC)
             new = operation(_truth(source, signature, state), old)
-            rest = signature - {target, EXEC} | (frozenset({target}) if old else frozenset[Mask]())
-            return _placed(rest, EXEC, new)
+            return _placed(signature & ~(bit | IN_EXEC) | bit * old, IN_EXEC, new)
 
         state.masks.add(target)
         self._install(saved, state)
@@ -385,7 +403,8 @@ class MaskTracker:
             return
         if target != EXEC:
             state.masks.add(target)
-        self._install(lambda signature: _placed(signature - {target}, target, value(signature)), state)
+        bit = state.bits.of(target)
+        self._install(lambda signature: _placed(signature & ~bit, bit, value(signature)), state)
 
     def _assign_or_bound(self, target: Mask, value: _Value, state: State) -> None:
         """As ``_assign``; where there are many classes, a mask that would split them is not known.
@@ -399,7 +418,7 @@ class MaskTracker:
         elif value(None) is False:
             state.bounded.add(target)
 
-    def _install(self, change: Callable[[Signature], set[Signature]], state: State) -> None:
+    def _install(self, change: Callable[[Signature], Iterable[Signature]], state: State) -> None:
         """Every class becomes what ``change`` says."""
         state.inhabited = {frozenset(new for s in classes for new in change(s)) for classes in state.inhabited}
         state.atoms = _merged(_each(change, state))
@@ -422,7 +441,9 @@ class MaskTracker:
         """Forget masks that no lane holds any more, and merge the classes that only they told apart."""
         live_terms = set(state.pre.values())
         state.masks = {m for m in state.masks if isinstance(m, int) or live_terms.issuperset(m)}
-        keep = state.masks | {EXEC, OUTSIDE}
+        keep = FLAGS
+        for mask in state.masks:
+            keep |= state.bits.known(mask)
         for atom in state.atoms:
             atom.signatures = {signature & keep for signature in atom.signatures}
         state.inhabited = {frozenset(signature & keep for signature in classes) for classes in state.inhabited}
@@ -446,27 +467,26 @@ def _truth(source: Source, signature: Signature | None, state: State) -> Truth:
     if source.constant is not None:
         return source.constant
     if source.name is not None and (source.name == EXEC or source.name in state.masks):
-        return signature is not None and source.name in signature
+        return signature is not None and bool(signature & state.bits.known(source.name))
     return False if signature is None and source.name in state.bounded else None
 
 
 def _compared(signature: Signature | None) -> Truth:
     """A comparison gives 0 for inactive threads and is not known for active ones (ISA manual, VOPC)."""
-    return None if signature is not None and EXEC in signature else False
+    return None if signature is not None and signature & IN_EXEC else False
 
 
-def _placed(rest: Signature, variable: Mask, truth: Truth) -> set[Signature]:
-    """A class with ``variable`` added to ``rest`` as ``truth`` says; not known makes two of it."""
-    inside = rest | {variable}
-    return {rest, inside} if truth is None else {inside} if truth else {rest}
+def _placed(rest: Signature, bit: int, truth: Truth) -> tuple[Signature, ...]:
+    """A class with the mask of ``bit`` added to ``rest`` as ``truth`` says; not known makes two of it."""
+    return (rest, rest | bit) if truth is None else (rest | bit,) if truth else (rest,)
 
 
-def _each(change: Callable[[Signature], set[Signature]], state: State) -> list[Atom]:
+def _each(change: Callable[[Signature], Iterable[Signature]], state: State) -> list[Atom]:
     """Every class as ``change`` says; an atom of which some classes are active then, and some not, is two."""
     atoms: list[Atom] = []
     for atom in state.atoms:
         changed = {new for signature in atom.signatures for new in change(signature)}
-        active = {s for s in changed if EXEC in s}
+        active = {s for s in changed if s & IN_EXEC}
         if active and len(active) < len(changed):
             atoms.append(atom.split(active))
             changed -= active

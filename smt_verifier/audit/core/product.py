@@ -27,7 +27,7 @@ from smt_verifier.audit.core.semantics import (
     result_depends_on_exec,
     spill_slot,
 )
-from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State, Trait
+from smt_verifier.audit.core.state import IN_EXEC, IN_OUTSIDE, UNDEFINED, Atom, MaskBits, Side, State, Trait
 from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.header import header_field
@@ -126,7 +126,7 @@ class Product:
         test = self.tests[block]
         if self.is_idle(block, successor):
             frozen = [a for a in state.atoms if not a.active]
-            waiting = {frozenset(s for s in classes if EXEC not in s) for classes in state.inhabited}
+            waiting = {frozenset(s for s in classes if not s & IN_EXEC) for classes in state.inhabited}
             return replace(state, atoms=frozen, inhabited=waiting - {frozenset()})
         if test is None or not test.nonzero(successor):
             return state
@@ -235,7 +235,7 @@ class Product:
         terms = self.executor.terms
         scalar_pre: dict[int, int] = {}
         scalar_post: dict[int, int] = {}
-        atom = Atom({frozenset({EXEC})}, {}, {})
+        atom = Atom({IN_EXEC}, {}, {})
         for block in self.pre.blocks:
             for instruction in block.instructions:
                 if (slot := spill_slot(instruction)) is not None:
@@ -257,8 +257,8 @@ class Product:
             scalar_pre[ENTRY - 1 - key] = scalar_post[key]
         atoms = [atom]
         if self._outside:
-            atoms.append(atom.split({frozenset({OUTSIDE})}))
-        return State(scalar_pre, scalar_post, atoms, inhabited={frozenset(atom.signatures)})
+            atoms.append(atom.split({IN_OUTSIDE}))
+        return State(scalar_pre, scalar_post, atoms, inhabited={frozenset(atom.signatures)}, bits=MaskBits(self.masks.variables.taken))
 
 
 class Test(NamedTuple):

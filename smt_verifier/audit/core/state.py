@@ -24,8 +24,11 @@ OUTSIDE = -2
 
 Mask = int | tuple[int, ...]
 """``EXEC``, ``OUTSIDE``, or the terms of the scalar lanes that hold a mask (their keys, between blocks)."""
-Signature = frozenset[Mask]
-"""The masks that the threads of a class are in."""
+Signature = int
+"""The masks that the threads of a class are in, as the bits that ``MaskBits`` gives them."""
+IN_EXEC = 1
+IN_OUTSIDE = 2
+FLAGS = IN_EXEC | IN_OUTSIDE
 Classes = frozenset[Signature]
 ByClass = frozenset[tuple[Signature, int]]
 """The term that a vector lane holds, for each active class."""
@@ -43,6 +46,36 @@ class Trait(Enum):
 Known = tuple[Trait, Mask]
 
 
+class MaskBits:
+    """The bit of each mask in signatures: a bit is given once, and never to another mask.
+
+    Signatures in a state and signatures in claims are two worlds, each with bits of its own. Those of a state begin as
+    the bits of the claims at its block's entry, so that a mask that a block leaves alone keeps its bit
+    (``Claims.state``).
+    """
+
+    def __init__(self, taken: int = 2) -> None:
+        """``taken``: so many bits, the lowest ones, are not given to other masks."""
+        self._bits: dict[Mask, int] = {EXEC: IN_EXEC, OUTSIDE: IN_OUTSIDE}
+        self.taken = max(taken, 2)
+
+    def of(self, mask: Mask) -> int:
+        """The bit of a mask, a new one where it has none."""
+        bit = self._bits.get(mask)
+        if bit is None:
+            bit = self._bits[mask] = 1 << self.taken
+            self.taken += 1
+        return bit
+
+    def known(self, mask: Mask) -> int:
+        """The bit of a mask; 0 where it has none, so that no class is in it."""
+        return self._bits.get(mask, 0)
+
+    def adopt(self, mask: Mask, bit: int) -> int:
+        """The bit of a mask, which is ``bit``, one of those that were taken, where it has none."""
+        return self._bits.setdefault(mask, bit)
+
+
 @dataclass(slots=True)
 class Atom:
     """Classes of threads that hold the same in all vector lanes. The threads of a class are in exactly the masks that
@@ -58,12 +91,12 @@ class Atom:
     @property
     def active(self) -> bool:
         """Whether these threads are in EXEC."""
-        return EXEC in next(iter(self.signatures))
+        return bool(next(iter(self.signatures)) & IN_EXEC)
 
     @property
     def outside(self) -> bool:
         """Whether these threads were not active at function entry."""
-        return OUTSIDE in next(iter(self.signatures))
+        return bool(next(iter(self.signatures)) & IN_OUTSIDE)
 
     def reached(self, everywhere: bool) -> bool:
         """Whether an instruction touches these threads; ``everywhere``: it does not ask EXEC.
@@ -106,6 +139,7 @@ class State:
         inhabited: sets of classes that hold at least one thread together.
         first: for scalars that V_READFIRSTLANE made in this block, what it read, class by class.
         tests: for terms that SCC has held in this block, the mask that is not empty where they are 1.
+        bits: of the masks that the signatures name.
     """
 
     pre: dict[int, int]
@@ -117,11 +151,12 @@ class State:
     inhabited: set[Classes] = field(default_factory=set[Classes])
     first: dict[int, ByClass] = field(default_factory=dict[int, ByClass])
     tests: dict[int, Mask] = field(default_factory=dict[int, Mask])
+    bits: MaskBits = field(default_factory=MaskBits)
 
     @property
     def entered(self) -> bool:
         """Whether some thread is known to be active."""
-        return any(all(EXEC in signature for signature in classes) for classes in self.inhabited)
+        return any(all(signature & IN_EXEC for signature in classes) for classes in self.inhabited)
 
 
 class Side(Enum):
