@@ -32,8 +32,11 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
     classes: list[tuple[Signature, Relation]] = []
     for atom in state.atoms:
         keys_read = live if atom.active else later
-        relation = _relation(atom.pre, atom.post, keys_read, terms)
-        relation.facts = _facts(executor, state, atom, expressions[True], keys_read)
+        if atom.untouched is not None and isinstance(claimed := atom.untouched.claimed, Relation):
+            relation = claimed.of_lanes(keys_read)
+        else:
+            relation = _relation(atom.pre, atom.post, keys_read, terms)
+            relation.facts = _facts(executor, state, atom, expressions[True], keys_read)
         classes += [(every(signature), relation) for signature in atom.signatures]
     claimed = frozenset(v for v, name in masks.items() if name in state.masks)
     trait_holders = executor.masks.holders({name for _, name in state.known_traits}, state, block)

@@ -12,7 +12,7 @@ from audit_support import ALL_USED, COMPARE, HEAD, KEEP, PAIRS, TAIL, USE, VALUE
 import smt_verifier.audit.search as auditing
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.relation import Claims, Relation
-from smt_verifier.audit.core.state import EXEC
+from smt_verifier.audit.core.state import IN_EXEC
 from smt_verifier.outcome import Outcome
 
 Change = Callable[[Claims], Claims]
@@ -94,7 +94,7 @@ def test_frozen_threads_that_are_claimed_to_be_active(monkeypatch: pytest.Monkey
     pair = Pair("gfx942", with_value(in_blocks("$vgpr0, $sgpr2_sgpr3", *blocks)), in_blocks(live, *blocks))
 
     def all_active(claims: Claims) -> Claims:
-        return replace(claims, classes={signature | {EXEC}: r for signature, r in claims.classes.items()})
+        return replace(claims, classes={signature | IN_EXEC: r for signature, r in claims.classes.items()})
 
     claimed(monkeypatch, 1, all_active)
     assert pair.audit().outcome is not Outcome.PROVED

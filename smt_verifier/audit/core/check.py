@@ -65,6 +65,7 @@ class _Edge:
         self.state = state
         self.goals = goals
         self.unmet = unmet
+        self.literal = 0
 
     def require(self, claims: Claims) -> None:
         """What a successor assumes must hold now."""
@@ -81,6 +82,10 @@ class _Edge:
                 self.relation(relation, atom)
 
     def relation(self, relation: Relation, atom: Atom | None) -> None:
+        if atom is not None and atom.untouched is not None and atom.untouched.claimed is relation:
+            # What was assumed of lanes that nothing touched since is the same claim: its goals are hypotheses.
+            self.literal += relation.goals
+            return
         terms = self.executor.terms
         pre = self.state.pre if atom is None else atom.pre
         post = self.state.post if atom is None else atom.post
@@ -141,17 +146,20 @@ def run_block(product: Product, block: int, entries: list[Claims | None]) -> Blo
     executor.run(product.steps[block], state)
     goals += product.callee_saved_goals(block, state)
     unmet: list[str] = []
+    literal = 0
     for successor in dict.fromkeys(product.successors[block]):
         claims = entries[successor]
         if claims is None:
             unmet.append("a successor without claims")
         else:
             leaving = product.leave(block, successor, state)
-            _Edge(product, leaving, goals, unmet).require(claims)
+            edge = _Edge(product, leaving, goals, unmet)
+            edge.require(claims)
+            literal += edge.literal
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]
     assumed = set(hypotheses)
     open_goals = [g for g in goals if g.pre != g.post and (g.pre, g.post) not in assumed]
-    counts = GoalCounts(len(goals) - len(open_goals), len(open_goals))
+    counts = GoalCounts(literal + len(goals) - len(open_goals), len(open_goals))
     return BlockRun(counts, tuple(replace(f, block=block) for f in findings), hypotheses, open_goals)
 
 

@@ -50,7 +50,7 @@ from smt_verifier.audit.core.state import (
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
-QUICK_WORK = 30_000
+QUICK_WORK = 100_000
 MAX_WORK = 1_000_000
 """Classes that are changed, asked about or handed on, each time counted: a second's worth, and half a minute's."""
 _TIDY_ABOVE = 8
@@ -253,10 +253,11 @@ class MaskTracker:
             self._save_exec(opcode, lambda _a, _b: True, Source(), target, state)
         elif (match := _BINARY.match(opcode)) and target is not None:
             a, b, operation = sources[0], sources[1], _OPERATIONS[match[1]]
-            self._assign_or_bound(target, lambda of: operation(_truth(a, of, state), _truth(b, of, state)), state)
+            in_a, in_b = _membership(a, state), _membership(b, state)
+            self._assign_or_bound(target, lambda of: operation(in_a(of), in_b(of)), state)
         elif _MOVE.match(opcode) and target is not None:
             if opcode != "COPY" or EXEC in (target, sources[0].name):
-                self._assign(target, lambda of: _truth(sources[0], of, state), state)
+                self._assign(target, _membership(sources[0], state), state)
         elif _COMPARE.match(opcode) and target is not None and not writes_exec:
             self._assign_or_bound(target, _compared, state)
         elif opcode.startswith("V_CMPX_"):
@@ -343,7 +344,7 @@ class MaskTracker:
 
     def includes(self, operand: Operand, signature: Signature, state: State) -> Truth:
         """Whether the threads of a class are in the mask that a scalar operand holds now."""
-        return _truth(Source(name=self._name(operand, state)), signature, state)
+        return _membership(Source(name=self._name(operand, state)), state)(signature)
 
     def remember_exec(self, name: Mask, state: State) -> None:
         """A mask of this name holds the active threads from here on."""
@@ -383,14 +384,15 @@ class MaskTracker:
         """``D = EXEC; EXEC = S0 operation EXEC`` (ISA manual, SOP1); ENTER_STRICT_WWM makes EXEC all threads."""
         if target is None or target == EXEC:
             raise UnsupportedError(f"{opcode} without a destination that can be followed")
-        if not _has_outside(state) and operation(_truth(source, None, state), False) is not False:
+        inside = _membership(source, state)
+        if not _has_outside(state) and operation(inside(None), False) is not False:
             raise OutsideError("EXEC may come to hold threads that were not active at function entry")
 
         bit = state.bits.of(target)
 
         def saved(signature: Signature) -> tuple[Signature, ...]:
             old = bool(signature & IN_EXEC)
-            new = operation(_truth(source, signature, state), old)
+            new = operation(inside(signature), old)
             return _placed(signature & ~(bit | IN_EXEC) | bit * old, IN_EXEC, new)
 
         state.masks.add(target)
@@ -418,10 +420,12 @@ class MaskTracker:
         elif value(None) is False:
             state.bounded.add(target)
 
-    def _install(self, change: Callable[[Signature], Iterable[Signature]], state: State) -> None:
+    def _install(self, change: Callable[[Signature], tuple[Signature, ...]], state: State) -> None:
         """Every class becomes what ``change`` says."""
-        state.inhabited = {frozenset(new for s in classes for new in change(s)) for classes in state.inhabited}
-        state.atoms = _merged(_each(change, state))
+        changed = {s: change(s) for a in state.atoms for s in a.signatures}
+        changed |= {s: change(s) for classes in state.inhabited for s in classes if s not in changed}
+        state.inhabited = {frozenset(new for s in classes for new in changed[s]) for classes in state.inhabited}
+        state.atoms = _merged(_each(changed, state))
         if _classes(state) > _TIDY_ABOVE:
             self._tidy(state)
         self.spend(_classes(state))
@@ -462,13 +466,15 @@ def _classes(state: State) -> int:
     return sum(len(a.signatures) for a in state.atoms)
 
 
-def _truth(source: Source, signature: Signature | None, state: State) -> Truth:
-    """Membership of a class (None: threads outside all classes) in what an operand holds."""
+def _membership(source: Source, state: State) -> _Value:
+    """Membership of a class (None: threads outside all classes) in what an operand holds now."""
     if source.constant is not None:
-        return source.constant
+        return lambda _: source.constant
     if source.name is not None and (source.name == EXEC or source.name in state.masks):
-        return signature is not None and bool(signature & state.bits.known(source.name))
-    return False if signature is None and source.name in state.bounded else None
+        bit = state.bits.known(source.name)
+        return lambda signature: signature is not None and signature & bit != 0
+    bounded = source.name in state.bounded
+    return lambda signature: False if signature is None and bounded else None
 
 
 def _compared(signature: Signature | None) -> Truth:
@@ -481,11 +487,11 @@ def _placed(rest: Signature, bit: int, truth: Truth) -> tuple[Signature, ...]:
     return (rest, rest | bit) if truth is None else (rest | bit,) if truth else (rest,)
 
 
-def _each(change: Callable[[Signature], Iterable[Signature]], state: State) -> list[Atom]:
-    """Every class as ``change`` says; an atom of which some classes are active then, and some not, is two."""
+def _each(changed_to: dict[Signature, tuple[Signature, ...]], state: State) -> list[Atom]:
+    """Every class as ``changed_to`` says; an atom of which some classes are active then, and some not, is two."""
     atoms: list[Atom] = []
     for atom in state.atoms:
-        changed = {new for signature in atom.signatures for new in change(signature)}
+        changed = {new for signature in atom.signatures for new in changed_to[signature]}
         active = {s for s in changed if s & IN_EXEC}
         if active and len(active) < len(changed):
             atoms.append(atom.split(active))
@@ -498,10 +504,19 @@ def _each(change: Callable[[Signature], Iterable[Signature]], state: State) -> l
 def _merged(atoms: list[Atom]) -> list[Atom]:
     """One atom for the classes that hold the same in all lanes, and are all active or all frozen."""
     result: list[Atom] = []
+    waiting: dict[tuple[int, int], Atom] = {}
+    touched: dict[int, list[Atom]] = {}
     for atom in atoms:
-        alike = (a for a in result if (a.active, a.outside) == (atom.active, atom.outside))
-        same = next((a for a in alike if atom.pre == a.pre and atom.post == a.post), None)
-        if same is None:
+        flags = next(iter(atom.signatures)) & FLAGS
+        if atom.untouched is not None:
+            # Its terms are in no tables but in copies of its own, and those were touched for a reason.
+            same = waiting.setdefault((flags, id(atom.untouched)), atom)
+        else:
+            row = touched.setdefault(flags, [])
+            same = next((a for a in row if atom.pre == a.pre and atom.post == a.post), atom)
+            if same is atom:
+                row.append(atom)
+        if same is atom:
             result.append(atom)
         else:
             same.signatures |= atom.signatures

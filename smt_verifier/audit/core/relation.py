@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.masks import Variable
@@ -22,7 +23,9 @@ from smt_verifier.audit.core.state import (
     MaskBits,
     Signature,
     State,
+    Tables,
     Trait,
+    Untouched,
 )
 
 Fact = tuple[str, int, int, tuple[int, ...]]
@@ -46,6 +49,26 @@ class Relation:
     maybe: set[int] = field(default_factory=set[int])
     undefined: set[int] = field(default_factory=set[int])
     facts: frozenset[Fact] = frozenset()
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether, of lanes that a block does not touch, its claim at the exit is its claim at the entry: it is of
+        places alone, and says one thing of each lane.
+        """
+        return bool(self.places) and not self.facts and self.undefined.isdisjoint(self.places)
+
+    def of_lanes(self, lanes: set[int]) -> Relation:
+        """What it claims of these lanes; itself where that is all."""
+        if self.places.keys() <= lanes and self.undefined <= lanes:
+            return self
+        places = {key: places for key, places in self.places.items() if key in lanes}
+        return Relation(places, self.maybe & places.keys(), self.undefined & lanes)
+
+    @property
+    def goals(self) -> int:
+        """How many goals it makes of lanes that were not touched since it was assumed: each is a hypothesis."""
+        shared = {id(places): len(places) for key, places in self.places.items() if key not in self.maybe}
+        return sum(shared.values()) + sum(len(self.places[key]) for key in self.maybe if key in self.places)
 
 
 @dataclass(slots=True)
@@ -74,7 +97,7 @@ class Claims:
         )
         grouped = self._grouped()
         atoms = [
-            Atom({renamed.of(s) for s in signatures}, *_tables(relation, executor, assume))
+            _atom({renamed.of(s) for s in signatures}, relation, executor, assume)
             for signatures, relation in grouped
         ]
         bounded = set(self.names(self.bounded, executor, scalar_pre).values())
@@ -162,9 +185,15 @@ def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> i
     return executor.read(key, table)
 
 
-def _tables(
-    relation: Relation, executor: Executor, assume: Callable[[int, int], None]
-) -> tuple[dict[int, int], dict[int, int]]:
+def _atom(
+    signatures: set[Signature], relation: Relation, executor: Executor, assume: Callable[[int, int], None]
+) -> Atom:
+    if not relation.passes_on:
+        return Atom(signatures, *_tables(relation, executor, assume))
+    return Atom(signatures, {}, {}, (), Untouched(relation, partial(_tables, relation, executor, assume)))
+
+
+def _tables(relation: Relation, executor: Executor, assume: Callable[[int, int], None]) -> Tables:
     """Terms of the lanes that have claims, by side. Lanes with equal places share one term, unless they may be
     undefined.
     """

@@ -10,7 +10,7 @@ all active or all frozen, form one *atom*: an instruction is executed once for a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -30,6 +30,8 @@ IN_EXEC = 1
 IN_OUTSIDE = 2
 FLAGS = IN_EXEC | IN_OUTSIDE
 Classes = frozenset[Signature]
+Tables = tuple[dict[int, int], dict[int, int]]
+"""Terms of lanes before allocation, and of places after it."""
 ByClass = frozenset[tuple[Signature, int]]
 """The term that a vector lane holds, for each active class."""
 
@@ -76,17 +78,74 @@ class MaskBits:
         return self._bits.setdefault(mask, bit)
 
 
-@dataclass(slots=True)
+class Untouched:
+    """Vector lanes as the claims at the block's entry have them. Their terms are made where the first lane is asked
+    for: most classes of threads that wait pass through a block as they came.
+
+    ``claimed`` is what was claimed of them, for ``check.py``, which knows its type.
+    """
+
+    __slots__ = ("_make", "_tables", "claimed")
+
+    def __init__(self, claimed: object, make: Callable[[], Tables]) -> None:
+        self.claimed = claimed
+        self._make = make
+        self._tables: Tables | None = None
+
+    def tables(self) -> Tables:
+        """Copies of the tables of both sides; all copies hold the same terms."""
+        if self._tables is None:
+            self._tables = self._make()
+        pre, post = self._tables
+        return dict(pre), dict(post)
+
+
 class Atom:
     """Classes of threads that hold the same in all vector lanes. The threads of a class are in exactly the masks that
     its signature names; either all classes of an atom are in EXEC, or none; likewise in ``OUTSIDE``.
+
+    Attributes:
+        missed: pre-RA lanes last defined, in this block, while these threads were not active.
+        untouched: where no lane was asked for since the block's entry.
     """
 
-    signatures: set[Signature]
-    pre: dict[int, int]
-    post: dict[int, int]
-    missed: set[int] = field(default_factory=set[int])
-    """Pre-RA lanes last defined, in this block, while these threads were not active."""
+    __slots__ = ("_post", "_pre", "missed", "signatures", "untouched")
+
+    def __init__(
+        self,
+        signatures: set[Signature],
+        pre: dict[int, int],
+        post: dict[int, int],
+        missed: Iterable[int] = (),
+        untouched: Untouched | None = None,
+    ) -> None:
+        self.signatures = signatures
+        self._pre = pre
+        self._post = post
+        self.missed = set(missed)
+        self.untouched = untouched
+
+    @property
+    def pre(self) -> dict[int, int]:
+        """The table of pre-RA lanes."""
+        if self.untouched is not None:
+            self._touch(self.untouched)
+        return self._pre
+
+    @property
+    def post(self) -> dict[int, int]:
+        """The table of post-RA lanes."""
+        if self.untouched is not None:
+            self._touch(self.untouched)
+        return self._post
+
+    def keep_in(self, pre: dict[int, int], post: dict[int, int]) -> None:
+        """Have these tables hold what its lanes hold."""
+        self._pre, self._post, self.untouched = pre, post, None
+
+    def _touch(self, untouched: Untouched) -> None:
+        self._pre, self._post = untouched.tables()
+        self.untouched = None
 
     @property
     def active(self) -> bool:
@@ -107,7 +166,9 @@ class Atom:
 
     def split(self, signatures: set[Signature]) -> Atom:
         """A copy for other classes."""
-        return Atom(signatures, dict(self.pre), dict(self.post), set(self.missed))
+        if self.untouched is not None:
+            return Atom(signatures, {}, {}, self.missed, self.untouched)
+        return Atom(signatures, dict(self._pre), dict(self._post), self.missed)
 
 
 @dataclass(slots=True)
