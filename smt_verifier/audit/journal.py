@@ -94,7 +94,7 @@ class PathRun:
         executor.reset()
         executor.goals = self._record_goal
         executor.findings = None
-        reads = set(executor.real_reads)
+        reads, executor.real_reads = executor.real_reads, {}
         try:
             self._state = product.entry_state(0, None, lambda _a, _b: None)
             self.scalar = {"pre": self._journal(self._state.pre), "post": self._journal(self._state.post)}

@@ -7,6 +7,7 @@ becomes a goal for the solver. What it does to the state is trusted; what infere
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from smt_verifier.audit.core.alone import OneSided
 from smt_verifier.audit.core.inactive import exec_unclear, ignores_exec, reads_first_lane, reads_inactive_lanes
@@ -30,6 +31,15 @@ from verilocc_mlir.mir.model import Instruction, Operand
 
 _Target = tuple[Operand, tuple[int, ...], dict[int, int]]
 """A definition, its keys, and the table they are in."""
+
+
+class _Class(NamedTuple):
+    """Where the lanes are that an operand is compared in: the rule, the lanes missed, and the tables of both sides."""
+
+    rule: str
+    missed: set[int]
+    pre: dict[int, int]
+    post: dict[int, int]
 
 
 class Executor(OneSided):
@@ -99,47 +109,46 @@ class Executor(OneSided):
         blends = pre.opcode in BLENDS
         addend, packed = addend_of_high_half(pre), is_packed(pre.opcode)
         reached = [
-            (atom, "value" if atom.active else "inactive-lanes") for atom in state.atoms if atom.reached(everywhere)
+            (atom, _Class("value" if atom.active else "inactive-lanes", atom.missed, atom.pre, atom.post))
+            for atom in state.atoms
+            if atom.reached(everywhere)
         ]
+        wave = [_Class("value", set(), state.pre, state.post)]
+        reads = self.real_reads.setdefault(id(post), set())
         for number, (pre_operand, post_operand) in enumerate(zip(pre.operands, post.operands, strict=False)):
             if blends and number == BLENDS[pre.opcode].mask:
                 pre_operand, post_operand = replace(pre_operand, undef=False), replace(post_operand, undef=False)
             if not pre_operand.is_use or pre_operand.undef or not post_operand.is_reg:
                 continue
             pre_keys, post_keys = self.pre_lanes.keys(pre_operand), self.post_lanes.keys(post_operand)
+            # All lanes of a register are of one file.
+            vector = self.pre_lanes.is_vector(pre_keys[0])
+            classes = [c for _, c in reached] if vector else wave
+            if vector and blends:
+                apart = [a for a, _ in reached if all(self._blended_away(pre, number, s, state) for s in a.signatures)]
+                classes = [c for a, c in reached if a not in apart]
+            if vector is not self.post_lanes.is_vector(post_keys[0]):
+                classes = []
             for lane, (pre_key, post_key) in enumerate(zip(pre_keys, post_keys, strict=False)):
-                if packed and self.pre_lanes.is_vector(pre_key) and not is_read(pre, number, lane, len(pre_keys)):
+                if packed and vector and not is_read(pre, number, lane, len(pre_keys)):
                     continue
                 if number == addend and 2 * lane >= len(pre_keys):
                     continue
-                if post_key in clobbered and clobbered[post_key] != pre_key:
+                if clobbered and clobbered.get(post_key, pre_key) != pre_key:
                     self._early_clobber(pre_key, post_key, state)
-                if self.pre_lanes.is_vector(pre_key):
-                    if not self.post_lanes.is_vector(post_key):
+                for rule, missed, pre_table, post_table in classes:
+                    if rule != "value" and pre_key in missed:
                         continue
-                    for atom, rule in reached:
-                        if pre_key in atom.missed and rule != "value":
-                            continue
-                        if not (blends and all(self._blended_away(pre, number, s, state) for s in atom.signatures)):
-                            self._goal(
-                                rule,
-                                self.read(pre_key, atom.pre),
-                                self.read(post_key, atom.post),
-                                pre_key,
-                                post_key,
-                                post_operand,
-                                post,
-                            )
-                elif not self.post_lanes.is_vector(post_key):
-                    self._goal(
-                        "value",
-                        self.read(pre_key, state.pre),
-                        self.read(post_key, state.post),
-                        pre_key,
-                        post_key,
-                        post_operand,
-                        post,
-                    )
+                    of, now = self.read(pre_key, pre_table), self.read(post_key, post_table)
+                    if of == UNDEFINED:
+                        continue
+                    reads.add((post_key, pre_key))
+                    if post_operand.undef:
+                        self.goals(Goal("undef-flag", of, -1, self.step, pre_key, post_key))
+                    elif of == now or (of, now) in self.assumed:
+                        self.literal += 1
+                    else:
+                        self.goals(Goal(rule, of, now, self.step, pre_key, post_key))
 
     def _blended_away(self, pre: Instruction, number: int, signature: Signature, state: State) -> bool:
         """Whether an operand is one that V_SET_INACTIVE does not read for the threads of a class."""
@@ -170,18 +179,6 @@ class Executor(OneSided):
             term = self.read(pre_key, table)
             if term != UNDEFINED:
                 self.goals(Goal("early-clobber", term, -1, self.step, pre_key, post_key))
-
-    def _goal(
-        self, rule: str, pre: int, post: int, pre_key: int, post_key: int, operand: Operand, instruction: Instruction
-    ) -> None:
-        assert self.goals is not None
-        if pre == UNDEFINED:
-            return
-        self.real_reads.add((id(instruction), post_key, pre_key))
-        if operand.undef:
-            self.goals(Goal("undef-flag", pre, -1, self.step, pre_key, post_key))
-        else:
-            self.goals(Goal(rule, pre, post, self.step, pre_key, post_key))
 
     def _clobber(self, preserved: frozenset[int], state: State) -> None:
         """A call: every physical register it does not preserve holds something new, in active threads.
@@ -226,9 +223,8 @@ class Executor(OneSided):
             pre_keys, post_keys = self.pre_lanes.keys(pre_operand), self.post_lanes.keys(post_operand)
             if not pre_keys or not post_keys:
                 continue
-            origin = f"result {number} of {pre}"
             if not self.pre_lanes.is_vector(pre_keys[0]):
-                row = self.terms.fresh_many(origin, len(pre_keys))
+                row = self.terms.fresh_result(number, pre, len(pre_keys))
                 self._place(row, (pre_operand, pre_keys, state.pre), (post_operand, post_keys, state.post))
                 if number == 0 and scalar_arguments is not None:
                     self.note_results(pre, row, pre_keys, *scalar_arguments)
@@ -244,7 +240,7 @@ class Executor(OneSided):
                     # What a half depends on may differ from class to class: it is said of terms of its own.
                     row = None if addend_of_high_half(pre) >= 0 else rows.get(arguments)
                     if row is None:
-                        row = rows[arguments] = self.terms.fresh_many(origin, len(pre_keys))
+                        row = rows[arguments] = self.terms.fresh_result(number, pre, len(pre_keys))
                         if arguments is not None:
                             self.note_results(pre, row, pre_keys, *arguments)
                     high = self._high_half(pre, post, row, state, atom) if number == 0 else None

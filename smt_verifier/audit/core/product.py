@@ -147,14 +147,12 @@ class Product:
             for k in self._saved
         ]
 
-    def real_reads(self) -> dict[int, list[tuple[int, int]]]:
+    def real_reads(self) -> dict[int, Collection[tuple[int, int]]]:
         """For each paired post-RA instruction, by ``id``, the lanes it really reads, each with the pre-RA lane it reads
         it for; known once all blocks are checked.
         """
-        paired = {id(s.post): list[tuple[int, int]]() for row in self.steps for s in row if s.pre and s.post}
-        for instruction, post_key, pre_key in self.executor.real_reads:
-            paired[instruction].append((post_key, pre_key))
-        return paired
+        reads, none = self.executor.real_reads, frozenset[tuple[int, int]]()
+        return {id(s.post): reads.get(id(s.post), none) for row in self.steps for s in row if s.pre and s.post}
 
     def liveness(self, always_available: Callable[[int], bool]) -> Liveness:
         """What the post-RA text must say about liveness; known once all blocks are checked.

@@ -235,6 +235,23 @@ class Side(Enum):
         return atom.pre if self is Side.PRE else atom.post
 
 
+class Result:
+    """A result of an instruction, as the origin of terms: its words are made where they are asked for."""
+
+    __slots__ = ("_instruction", "_number")
+
+    def __init__(self, number: int, instruction: object) -> None:
+        self._number = number
+        self._instruction = instruction
+
+    def __str__(self) -> str:
+        return f"result {self._number} of {self._instruction}"
+
+
+Origin = str | tuple[str, int] | Result
+"""Words, or words with ``{}`` for the name of a lane, and the lane."""
+
+
 @dataclass(slots=True)
 class Terms:
     """Makes terms and remembers where each came from, for messages.
@@ -246,7 +263,7 @@ class Terms:
     """
 
     grain: int = 2
-    origin: list[str | tuple[str, int]] = field(default_factory=lambda: ["undefined"])
+    origin: list[Origin] = field(default_factory=lambda: ["undefined"])
     _rows: list[range] = field(default_factory=list[range])
     maybe_undefined: set[int] = field(default_factory=set[int])
     alternatives: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
@@ -259,8 +276,15 @@ class Terms:
         self.origin.append(origin if key is None else (origin, key))
         return len(self.origin) - 1
 
+    def fresh_result(self, number: int, instruction: object, count: int) -> range:
+        """``count`` new terms for the lanes of a result."""
+        return self._fresh_row(Result(number, instruction), count)
+
     def fresh_many(self, origin: str, count: int) -> range:
         """``count`` new terms of one origin."""
+        return self._fresh_row(origin, count)
+
+    def _fresh_row(self, origin: Origin, count: int) -> range:
         first = len(self.origin)
         self.origin.extend([origin] * count)
         if count > 1:
@@ -275,7 +299,7 @@ class Terms:
         at = bisect_right(self._rows, term, key=lambda row: row.start) - 1
         if at >= 0 and term in self._rows[at]:
             return f"lane {term - self._rows[at].start} of {origin}"
-        return origin
+        return str(origin)
 
     def equals(self, pre: int) -> Iterator[set[int]]:
         """Sets of other terms that inference takes a pre-RA term to be equal to."""
