@@ -6,7 +6,7 @@ register need not be declared live for a lane that is dead or that no path has d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from smt_verifier.audit.core.lanes import LaneMap
@@ -100,12 +100,28 @@ class KeySet:
         at = self.position.get(key)
         return at is not None and bool(self.bits >> at & 1)
 
+    def members(self) -> Container[int]:
+        """The same set, for many questions: of a long number, each bit costs a copy of it."""
+        return _Members(self.bits.to_bytes(self.bits.bit_length() // 8 + 1, "little"), self.position)
+
     def __or__(self, other: KeySet) -> KeySet:
         return KeySet(self.bits | other.bits, self.position)
 
     def after(self, gained: Iterable[int], lost: Iterable[int]) -> KeySet:
         """The set without ``lost`` and with ``gained``."""
         return KeySet(self.bits & ~_bits(lost, self.position) | _bits(gained, self.position), self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """The bits of a ``KeySet``, eight to a byte."""
+
+    octets: bytes
+    position: dict[int, int]
+
+    def __contains__(self, key: object) -> bool:
+        at = self.position.get(key) if isinstance(key, int) else None
+        return at is not None and at >> 3 < len(self.octets) and bool(self.octets[at >> 3] >> (at & 7) & 1)
 
 
 def defined_at_exit(function: MachineFunction, lanes: LaneMap) -> list[KeySet]:
