@@ -7,10 +7,18 @@ becomes a goal for the solver. What it does to the state is trusted; what infere
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
+from smt_verifier.audit.core.active import takes_lane
 from smt_verifier.audit.core.alone import OneSided
-from smt_verifier.audit.core.inactive import exec_unclear, ignores_exec, reads_first_lane, reads_inactive_lanes
+from smt_verifier.audit.core.inactive import (
+    exec_unclear,
+    ignores_exec,
+    reach,
+    reads_first_lane,
+    reads_inactive_lanes,
+)
 from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import defines_exec
@@ -19,9 +27,11 @@ from smt_verifier.audit.core.operations import PureArguments
 from smt_verifier.audit.core.partial import addend_of_high_half, is_packed, is_read
 from smt_verifier.audit.core.semantics import (
     BLENDS,
+    INLINE_ASSEMBLY,
     NO_CODE,
     early_clobbers,
     is_call,
+    may_call,
     preserved_by,
 )
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, Signature, State
@@ -31,6 +41,13 @@ from verilocc_mlir.mir.model import Instruction, Operand
 
 _Target = tuple[Operand, tuple[int, ...], dict[int, int]]
 """A definition, its keys, and the table they are in."""
+
+
+@lru_cache(maxsize=None)
+def is_ordinary(opcode: str) -> bool:
+    """Whether it touches active threads alone, and no register but those in its text."""
+    assembly = opcode in INLINE_ASSEMBLY or opcode == "BUNDLE"
+    return reach(opcode) is None and not takes_lane(opcode) and not may_call(opcode) and not assembly
 
 
 class _Class(NamedTuple):
@@ -51,13 +68,14 @@ class Executor(OneSided):
         Raises:
             UnsupportedError: something the audit does not follow (whole-wave code, an EXEC of unknown origin).
         """
+        cells = bool(self.cell_registers(Side.PRE) or self.cell_registers(Side.POST))
         for step in steps:
             self.step = step
             alone = step.pre is None or step.post is None
             if alone and any(i is not None and defines_exec(i) for i in (step.pre, step.post)):
                 self.refute("instruction-sequence", "EXEC is written on one side alone")
-            if step.post is not None:
-                self._spare_callers_threads(step.post, state)
+            if step.post is not None and self.saved_for_all_threads is not None:
+                self._spare_callers_threads(step.post, self.saved_for_all_threads, state)
             if step.pre is None:
                 assert step.post is not None
                 self.post_only(step.post, state)
@@ -65,11 +83,11 @@ class Executor(OneSided):
                 self.pre_only(step.pre, state)
             else:
                 self._pair(step.pre, step.post, state)
-            for instruction, side in ((step.pre, Side.PRE), (step.post, Side.POST)):
+            for instruction, side in ((step.pre, Side.PRE), (step.post, Side.POST)) if cells else ():
                 if instruction is not None:
                     self.spoil_cells(instruction, side, state)
 
-    def _spare_callers_threads(self, post: Instruction, state: State) -> None:
+    def _spare_callers_threads(self, post: Instruction, saved: frozenset[int], state: State) -> None:
         """A called function may write registers in threads that its caller has waiting only where it saves them there.
 
         AMDGPU's calling convention: vector registers of threads that are not active survive a call, whichever they are.
@@ -77,15 +95,19 @@ class Executor(OneSided):
         """
         outside = [a for a in state.atoms if a.outside]
         everywhere = is_whole_wave_move(post) or (bool(outside) and all(a.active for a in outside))
-        if self.saved_for_all_threads is None or not everywhere or post.opcode in NO_CODE:
+        if not everywhere or post.opcode in NO_CODE:
             return
         for key in (k for op in post.all_operands if op.is_def and op.is_reg for k in self.post_lanes.keys(op)):
-            if key < 0 and self.post_lanes.is_vector(key) and key not in self.saved_for_all_threads:
+            if key < 0 and self.post_lanes.is_vector(key) and key not in saved:
                 name = key_name(key, self.post_lanes.grain)
                 message = f"{name} is written in threads that wait in the caller, and is not in wwmReservedRegs"
                 self.refute("callee-saved", message)
 
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
+        if is_ordinary(pre.opcode) and not self.masks.follows(pre):
+            self._compare_reads(pre, post, state, everywhere=False)
+            self._define(pre, post, state, everywhere=False)
+            return
         if exec_unclear(pre) and not all(a.active for a in state.atoms):
             raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
         sources = self.masks.read(pre, state)
@@ -219,6 +241,7 @@ class Executor(OneSided):
                     if key not in passed_on:
                         self.garbage(key, state, f"nothing (implicit definition by {post})")
         scalar_arguments, vector_arguments = self.pure_arguments(pre, post, state)
+        halves_apart = addend_of_high_half(pre) >= 0
         for number, (pre_operand, post_operand) in enumerate(zip(pre_defs, post_defs, strict=False)):
             pre_keys, post_keys = self.pre_lanes.keys(pre_operand), self.post_lanes.keys(post_operand)
             if not pre_keys or not post_keys:
@@ -238,12 +261,12 @@ class Executor(OneSided):
                         continue
                     arguments = vector_arguments.get(id(atom)) if number == 0 else None
                     # What a half depends on may differ from class to class: it is said of terms of its own.
-                    row = None if addend_of_high_half(pre) >= 0 else rows.get(arguments)
+                    row = None if halves_apart else rows.get(arguments)
                     if row is None:
                         row = rows[arguments] = self.terms.fresh_result(number, pre, len(pre_keys))
                         if arguments is not None:
                             self.note_results(pre, row, pre_keys, *arguments)
-                    high = self._high_half(pre, post, row, state, atom) if number == 0 else None
+                    high = self._high_half(pre, post, row, state, atom) if halves_apart and number == 0 else None
                     self._place(row, (pre_operand, pre_keys, atom.pre), (post_operand, post_keys, atom.post), high)
 
     def _unknown(self, pre_keys: tuple[int, ...], post_keys: tuple[int, ...], atom: Atom) -> None:
@@ -284,7 +307,8 @@ class Executor(OneSided):
         operations on different arguments must not be shared, because they are equated with their expressions.
         """
         for side, (operand, keys, table) in ((Side.PRE, pre), (Side.POST, post)):
-            self.undefine_rest(side, operand, keys, table)
+            if operand.undef:
+                self.undefine_rest(side, operand, keys, table)
             terms = high if high is not None and side is Side.POST else row
             table.update(zip(keys, terms, strict=side is Side.PRE))
 

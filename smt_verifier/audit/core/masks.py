@@ -205,6 +205,10 @@ class MaskTracker:
         keys = self.lanes.keys(operand) if operand.is_reg else ()
         return () if not keys or self.lanes.is_vector(keys[0]) else keys
 
+    def follows(self, instruction: Instruction) -> bool:
+        """Whether an instruction may make a mask that is followed."""
+        return id(instruction) in self._followed
+
     def read(self, instruction: Instruction, state: State) -> list[Source]:
         """Masks that the explicit operands hold, to be asked for before the instruction writes; empty where no mask is
         followed. For a comparison that the first active thread finds true, EXEC stands for that thread.

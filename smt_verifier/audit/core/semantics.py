@@ -351,11 +351,11 @@ def asm_operands(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
 
 def is_call(instruction: Instruction) -> bool:
     """Whether a register mask makes it a call."""
-    return _may_call(instruction.opcode) and any(op.kind is OperandKind.REGMASK for op in instruction.operands)
+    return may_call(instruction.opcode) and any(op.kind is OperandKind.REGMASK for op in instruction.operands)
 
 
 @lru_cache(maxsize=None)
-def _may_call(opcode: str) -> bool:
+def may_call(opcode: str) -> bool:
     """Whether LLVM's table lets it have a register mask: calls, and what takes any operands."""
     return not table_of(opcode).properties.isdisjoint(("call", "variadic"))
 
