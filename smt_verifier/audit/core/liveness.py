@@ -45,7 +45,8 @@ def reads_from_entry(function: MachineFunction, lanes: LaneMap) -> Reads:
                 if op.is_use and not op.undef:
                     keys = lanes.keys(op)
                     used.update(keys)
-                    exposed.update(k for k in keys if k not in written)
+                    if not written.issuperset(keys):
+                        exposed.update([k for k in keys if k not in written])
             if is_move(instruction):
                 moves = scalar_moves(instruction, lanes, threads) or ()
                 used.update(of for _, of in moves)

@@ -20,6 +20,7 @@ from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inpu
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.semantics import (
     acts_alone,
+    canonical_opcode,
     is_call,
     is_pure,
     is_return,
@@ -94,6 +95,7 @@ class Product:
             _keep_ghosts(keys_by_block, pre, self.pre_lanes, ghosts)
         self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered)
         self._outside = outside
+        self._at_entry: tuple[list[int], list[int], list[int]] | None = None
         self.executor = Executor(
             pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept_units
         )
@@ -110,7 +112,7 @@ class Product:
             operation_name(i)
             for b in self.pre.blocks
             for i in b.instructions
-            if i.defs and not any(op.is_reg and not op.implicit for op in i.operands) and is_pure(i)
+            if i.defs and not any([op.is_reg and not op.implicit for op in i.operands]) and is_pure(i)
             if not result_depends_on_exec(i.opcode)
         )
         return followed | {name for name, times in constants.items() if times > 1}
@@ -226,6 +228,22 @@ class Product:
                     else:
                         scalar_pre[cell] = UNDEFINED
 
+    def _entry_keys(self) -> tuple[list[int], list[int], list[int]]:
+        """Scalar and vector pre-RA keys that are undefined at function entry, and the physical ones of both sides."""
+        scalar: dict[int, None] = {}
+        vector: dict[int, None] = {}
+        for block in self.pre.blocks:
+            for instruction in block.instructions:
+                if (slot := spill_slot(instruction)) is not None:
+                    table = scalar if slot.kind == "S" else vector
+                    table.update(dict.fromkeys(slot_keys(slot, self.pre_lanes)))
+                for op in instruction.all_operands:
+                    if op.vreg >= 0 and (keys := self.pre_lanes.keys(op)):
+                        # All lanes of a register are of one file.
+                        (vector if self.pre_lanes.is_vector(keys[0]) else scalar).update(dict.fromkeys(keys))
+        physical = _physical(self.pre, self.pre_lanes) | _physical(self.post, self.post_lanes)
+        return list(scalar), list(vector), sorted(physical.union(self._saved))
+
     def _initial_state(self) -> State:
         """Both sides start in one machine state; virtual registers are undefined. Threads outside EXEC are followed
         only where that is asked for.
@@ -234,19 +252,12 @@ class Product:
         scalar_pre: dict[int, int] = {}
         scalar_post: dict[int, int] = {}
         atom = Atom({IN_EXEC}, {}, {})
-        for block in self.pre.blocks:
-            for instruction in block.instructions:
-                if (slot := spill_slot(instruction)) is not None:
-                    table = scalar_pre if slot.kind == "S" else atom.pre
-                    table.update(dict.fromkeys(slot_keys(slot, self.pre_lanes), UNDEFINED))
-                for op in instruction.all_operands:
-                    if op.vreg >= 0:
-                        for key in self.pre_lanes.keys(op):
-                            (atom.pre if self.pre_lanes.is_vector(key) else scalar_pre)[key] = UNDEFINED
-        physical = {
-            k for f, lanes in ((self.pre, self.pre_lanes), (self.post, self.post_lanes)) for k in _physical(f, lanes)
-        }
-        for key in sorted(physical.union(self._saved)):
+        if self._at_entry is None:
+            self._at_entry = self._entry_keys()
+        scalar, vector, physical = self._at_entry
+        scalar_pre.update(dict.fromkeys(scalar, UNDEFINED))
+        atom.pre.update(dict.fromkeys(vector, UNDEFINED))
+        for key in physical:
             pre, post = (atom.pre, atom.post) if self.pre_lanes.is_vector(key) else (scalar_pre, scalar_post)
             term = terms.fresh("the value of {} at function entry", key)
             pre[key] = post[key] = term
@@ -313,8 +324,11 @@ def _unkilled(instruction: Instruction) -> str:
 def instructions_of(function: MachineFunction, operations: Collection[str]) -> dict[str, list[Instruction]]:
     """The instructions of a function, by pure operation."""
     by_operation: dict[str, list[Instruction]] = {}
+    opcodes = {name.split(" ", 1)[0] for name in operations}
     for block in function.blocks if operations else ():
         for instruction in block.instructions:
+            if canonical_opcode(instruction.opcode) not in opcodes:
+                continue
             if is_pure(instruction) and (name := operation_name(instruction)) in operations:
                 by_operation.setdefault(name, []).append(instruction)
     return by_operation
@@ -367,14 +381,10 @@ def _written(function: MachineFunction, lanes: LaneMap, callee_saved: frozenset[
 
 
 def _physical(function: MachineFunction, lanes: LaneMap) -> set[int]:
-    return {
-        k
-        for block in function.blocks
-        for instruction in block.instructions
-        for op in instruction.all_operands
-        if op.phys and op.is_reg
-        for k in lanes.keys(op)
+    registers = {
+        op.text: op for b in function.blocks for i in b.instructions for op in i.all_operands if op.phys and op.is_reg
     }
+    return {k for op in registers.values() for k in lanes.keys(op)}
 
 
 def _reverse_postorder(successors: list[list[int]]) -> list[int]:

@@ -202,23 +202,24 @@ def is_pure(instruction: Instruction) -> bool:
         return False
     if any(op.phys and not _PURE_RESULT.match(op.phys) for op in instruction.defs):
         return False
-    operands = instruction.operands
-    if any(op.phys in EXEC_NAMES and not op.implicit for op in operands):
+    if not all(map(_is_pure_operand, instruction.operands)):
         return False
-    if any(op.is_def and op.phys != "scc" and not _ORDINARY.match(op.phys) for op in operands):
-        return False
-    if any(
-        op.phys and not (op.is_def or op.phys in EXEC_NAMES or _PURE_INPUT.match(op.phys))
-        for op in instruction.operands
-    ):
-        return False
-    if instruction.opcode not in _PSEUDO_PURE and any(_RELATIVE.match(op.text) for op in operands):
+    if instruction.opcode not in _PSEUDO_PURE and any(_RELATIVE.match(op.text) for op in instruction.operands):
         return False
     if loads:
         return bool(instruction.memory) and all(map(_INVARIANT_LOAD.match, instruction.memory))
     if instruction.memory:
         return False
     return "nofpexcept" in instruction.flags or not may_raise(instruction.opcode)
+
+
+def _is_pure_operand(op: Operand) -> bool:
+    """Whether a pure instruction may have it right of its opcode, if it is a register."""
+    if op.is_def:
+        return op.phys == "scc" or bool(_ORDINARY.match(op.phys))
+    if op.phys in EXEC_NAMES:
+        return op.implicit
+    return not op.phys or bool(_PURE_INPUT.match(op.phys))
 
 
 @lru_cache(maxsize=None)
