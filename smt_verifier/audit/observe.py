@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.lanes import GHOST, STACK
 from smt_verifier.audit.core.liveness import Reads
@@ -24,7 +26,7 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
     for e in executor.expressions:
         if e.key is not None:
             expressions[executor.pre_lanes.is_vector(e.key)].setdefault(e.term, []).append(e)
-    live, later = reads.live[block], reads.later[block]
+    live, later = reads.live[block], reads.later[block].members()
     scalar = _relation(state.pre, state.post, live, terms)
     scalar.facts = _facts(executor, state, None, expressions[False], live)
     masks = executor.masks.holders(state.masks | state.bounded, state, block)
@@ -48,7 +50,7 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
     return Claims(scalar, joined(classes), claimed, frozenset(masks) - claimed, traits, inhabited)
 
 
-def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: Terms) -> Relation:
+def _relation(pre: dict[int, int], post: dict[int, int], live: Container[int], terms: Terms) -> Relation:
     holders: dict[int, list[int]] = {}
     for key, term in post.items():
         holders.setdefault(term, []).append(key)
@@ -77,7 +79,7 @@ def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: 
 
 
 def _facts(
-    executor: Executor, state: State, atom: Atom | None, expressions: Results, live: set[int]
+    executor: Executor, state: State, atom: Atom | None, expressions: Results, live: Container[int]
 ) -> frozenset[Fact]:
     """Lanes that hold the result of an operation on other lanes: the lane it was computed in, and copies of that lane.
     A ghost lane, which remembers an argument of a repeated operation, may hold the result of another operation too.

@@ -6,7 +6,7 @@ register need not be declared live for a lane that is dead or that no path has d
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from smt_verifier.audit.core.lanes import LaneMap
@@ -25,16 +25,19 @@ class Reads:
     """
 
     live: list[set[int]]
-    later: list[set[int]]
+    later: list[KeySet]
 
 
-def reads_from_entry(function: MachineFunction, lanes: LaneMap) -> Reads:
-    """What is read from each block's entry on."""
+def reads_from_entry(function: MachineFunction, lanes: LaneMap, remembered: Mapping[int, set[int]]) -> Reads:
+    """What is read from each block's entry on; where a key is that ``remembered`` has, its keys are too: of the result
+    of a repeated operation, what it was computed from is worth knowing.
+    """
     position = {b.number: n for n, b in enumerate(function.blocks)}
     successors = [[position[s] for s, _ in b.successors] for b in function.blocks]
     threads = cell_threads(function)
     first: list[set[int]] = []
-    every: list[set[int]] = []
+    every: list[int] = []
+    number: dict[int, int] = {}
     writes: list[set[int]] = []
     for block in function.blocks:
         exposed: set[int] = set()
@@ -55,9 +58,30 @@ def reads_from_entry(function: MachineFunction, lanes: LaneMap) -> Reads:
             for op in really_written(instruction):
                 written.update(lanes.keys(op))
         first.append(exposed)
-        every.append(used)
+        for key in remembered.keys() & used:
+            used |= remembered[key]
+        every.append(_bits(used, number))
         writes.append(written)
-    return Reads(_backward(successors, first, writes), _backward(successors, every, [set() for _ in every]))
+    live = _backward(successors, first, writes)
+    for keys in live:
+        for key in remembered.keys() & keys:
+            keys |= remembered[key]
+    return Reads(live, [KeySet(bits, number) for bits in _reachable(successors, every)])
+
+
+def _reachable(successors: list[list[int]], reads: list[int]) -> list[int]:
+    """The bits of each block and of all that can be reached from it."""
+    later = list(reads)
+    changed = True
+    while changed:
+        changed = False
+        for n in range(len(later) - 1, -1, -1):
+            new = later[n]
+            for successor in successors[n]:
+                new |= later[successor]
+            changed = changed or new != later[n]
+            later[n] = new
+    return later
 
 
 def _backward(successors: list[list[int]], reads: list[set[int]], writes: list[set[int]]) -> list[set[int]]:

@@ -84,15 +84,13 @@ class Product:
         final = bool(callee_saved) and not has_virtual_registers(post)
         written = _written(post, self.post_lanes, callee_saved) if final else set[int]()
         self._saved = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
-        self.reads = reads_from_entry(pre, self.pre_lanes)
         self.defined = defined_at_exit(pre, self.pre_lanes)
-        for live in self.reads.live:
-            live.update(ENTRY - 1 - k for k in self._saved)
         self.originals = instructions_of(pre, self._followed_operations())
         ghosts = _ghosts(self.originals, self.pre_lanes)
         remembered = frozenset(key for row in ghosts.values() for key in row.threads)
-        for keys_by_block in (self.reads.live, self.reads.later):
-            _keep_ghosts(keys_by_block, pre, self.pre_lanes, ghosts)
+        self.reads = reads_from_entry(pre, self.pre_lanes, _remembered(pre, self.pre_lanes, ghosts))
+        for live in self.reads.live:
+            live.update(ENTRY - 1 - k for k in self._saved)
         self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered)
         self._outside = outside
         self._at_entry: tuple[list[int], list[int], list[int]] | None = None
@@ -112,7 +110,7 @@ class Product:
             operation_name(i)
             for b in self.pre.blocks
             for i in b.instructions
-            if i.defs and not any([op.is_reg and not op.implicit for op in i.operands]) and is_pure(i)
+            if i.defs and not any(op.is_reg and not op.implicit for op in i.operands) and is_pure(i)
             if not result_depends_on_exec(i.opcode)
         )
         return followed | {name for name, times in constants.items() if times > 1}
@@ -267,7 +265,13 @@ class Product:
         atoms = [atom]
         if self._outside:
             atoms.append(atom.split({IN_OUTSIDE}))
-        return State(scalar_pre, scalar_post, atoms, inhabited={frozenset(atom.signatures)}, bits=MaskBits(self.masks.variables.taken))
+        return State(
+            scalar_pre,
+            scalar_post,
+            atoms,
+            inhabited={frozenset(atom.signatures)},
+            bits=MaskBits(self.masks.variables.taken),
+        )
 
 
 class Test(NamedTuple):
@@ -352,17 +356,15 @@ def _ghosts(originals: dict[str, list[Instruction]], lanes: LaneMap) -> dict[int
     return ghosts
 
 
-def _keep_ghosts(live: list[set[int]], function: MachineFunction, lanes: LaneMap, ghosts: dict[int, Ghosts]) -> None:
-    """Where the result of a repeated operation is live, what it was computed from is worth knowing too."""
+def _remembered(function: MachineFunction, lanes: LaneMap, ghosts: dict[int, Ghosts]) -> dict[int, set[int]]:
+    """For each lane that holds the result of a repeated operation, the keys that remember what it was computed from."""
     arguments: dict[int, set[int]] = {}
     for block in function.blocks if ghosts else ():
         for instruction in block.instructions:
             if id(instruction) in ghosts:
                 for key in lanes.keys(instruction.defs[0]):
                     arguments.setdefault(key, set()).update(ghosts[id(instruction)].arguments)
-    for keys in live if arguments else ():
-        for key in arguments.keys() & keys:
-            keys |= arguments[key]
+    return arguments
 
 
 def has_virtual_registers(function: MachineFunction) -> bool:

@@ -6,7 +6,7 @@ for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -57,12 +57,13 @@ class Relation:
         """
         return bool(self.places) and not self.facts and self.undefined.isdisjoint(self.places)
 
-    def of_lanes(self, lanes: set[int]) -> Relation:
+    def of_lanes(self, lanes: Container[int]) -> Relation:
         """What it claims of these lanes; itself where that is all."""
-        if self.places.keys() <= lanes and self.undefined <= lanes:
-            return self
         places = {key: places for key, places in self.places.items() if key in lanes}
-        return Relation(places, self.maybe & places.keys(), self.undefined & lanes)
+        undefined = {key for key in self.undefined if key in lanes}
+        if len(places) == len(self.places) and len(undefined) == len(self.undefined):
+            return self
+        return Relation(places, self.maybe & places.keys(), undefined)
 
     @property
     def goals(self) -> int:
@@ -97,8 +98,7 @@ class Claims:
         )
         grouped = self._grouped()
         atoms = [
-            _atom({renamed.of(s) for s in signatures}, relation, executor, assume)
-            for signatures, relation in grouped
+            _atom({renamed.of(s) for s in signatures}, relation, executor, assume) for signatures, relation in grouped
         ]
         bounded = set(self.names(self.bounded, executor, scalar_pre).values())
         known = self._known(executor, scalar_pre)
@@ -219,4 +219,3 @@ def _tables(relation: Relation, executor: Executor, assume: Callable[[int, int],
                 post[place] = post_term
             assume(term, post_term)
     return pre, post
-

@@ -126,7 +126,11 @@ class MachineRules:
             yield Complaint("instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}")
         if pre.memory != post.memory:
             yield Complaint("memory-operands", "the memory operands differ")
-        if pre.tail != post.tail and marks(pre) != marks(post) and marks(post) != [m for m in marks(pre) if not m.startswith("mmra ")]:
+        if (
+            pre.tail != post.tail
+            and marks(pre) != marks(post)
+            and marks(post) != [m for m in marks(pre) if not m.startswith("mmra ")]
+        ):
             yield Complaint("instruction-flags", f"{pre.tail or 'nothing'} behind it became {post.tail or 'nothing'}")
         if (pre.bundled, pre.opens_bundle, pre.closes_bundle) != (post.bundled, post.opens_bundle, post.closes_bundle):
             yield Complaint("bundle", "bundle boundaries differ")
