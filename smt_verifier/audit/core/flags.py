@@ -176,7 +176,7 @@ class Liveness:
         return Effect(flagged, moves or (), [*written, *(place for place, _ in moves or ())], reads, ended)
 
     def _ended(self, instruction: Instruction, *, alone: bool) -> dict[int, int | None]:
-        """Pre-RA lanes of which something else is read before it: the source of a move; of an undefined lane, nothing."""
+        """Pre-RA lanes for which another is read before it: the source of a move; for an undefined lane, none."""
         moves = scalar_moves(instruction, self.pre) if alone else None
         ended: dict[int, int | None] = dict(moves or ())
         for op in instruction.defs:

@@ -85,7 +85,7 @@ class Machine:
         """
         self.assumed: set[tuple[int, int]] = set()
         """Pairs of terms that the claims at the block's entry make equal, while checking."""
-        self.literal = 0
+        self.literal: int = 0
         """Goals of this block that are ``t = t``, or such a pair: they are only counted."""
         self.terms = Terms(pre_lanes.grain)
         self.expressions: list[Expression] = []
