@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from smt_verifier.audit.core.lanes import STACK, LaneMap, key_name
 from smt_verifier.audit.core.liveness import KeySet, definitions
@@ -39,8 +40,7 @@ class FlagCheck:
     faults: dict[Place, Finding]
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """What one step does to what is live, from behind it to before it.
 
     Attributes:

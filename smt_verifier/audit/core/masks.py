@@ -102,10 +102,10 @@ _Value = Callable[[Signature | None], Truth]
 
 def defines_exec(instruction: Instruction) -> bool:
     """Whether the instruction writes EXEC; ``implicit-def $exec`` on a copy only orders it and writes nothing."""
-    return any(
-        op.is_def and op.phys in EXEC_NAMES and not (op.implicit and instruction.opcode == "COPY")
-        for op in instruction.all_operands
-    )
+    for op in instruction.all_operands:
+        if op.is_def and op.phys in EXEC_NAMES and not (op.implicit and instruction.opcode == "COPY"):
+            return True
+    return False
 
 
 class Precision(Enum):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.flags import Liveness
 from smt_verifier.audit.core.header import whole_wave_keys
-from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
+from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, registers_of, uses_halves
 from smt_verifier.audit.core.liveness import defined_at_exit, reads_from_entry
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import MaskTracker, Precision
@@ -230,15 +230,14 @@ class Product:
         """Scalar and vector pre-RA keys that are undefined at function entry, and the physical ones of both sides."""
         scalar: dict[int, None] = {}
         vector: dict[int, None] = {}
-        for block in self.pre.blocks:
-            for instruction in block.instructions:
-                if (slot := spill_slot(instruction)) is not None:
-                    table = scalar if slot.kind == "S" else vector
-                    table.update(dict.fromkeys(slot_keys(slot, self.pre_lanes)))
-                for op in instruction.all_operands:
-                    if op.vreg >= 0 and (keys := self.pre_lanes.keys(op)):
-                        # All lanes of a register are of one file.
-                        (vector if self.pre_lanes.is_vector(keys[0]) else scalar).update(dict.fromkeys(keys))
+        for slot in (spill_slot(i) for b in self.pre.blocks for i in b.instructions):
+            if slot is not None:
+                table = scalar if slot.kind == "S" else vector
+                table.update(dict.fromkeys(slot_keys(slot, self.pre_lanes)))
+        for op in registers_of(self.pre):
+            if op.vreg >= 0 and (keys := self.pre_lanes.keys(op)):
+                # All lanes of a register are of one file.
+                (vector if self.pre_lanes.is_vector(keys[0]) else scalar).update(dict.fromkeys(keys))
         physical = _physical(self.pre, self.pre_lanes) | _physical(self.post, self.post_lanes)
         return list(scalar), list(vector), sorted(physical.union(self._saved))
 
@@ -383,10 +382,7 @@ def _written(function: MachineFunction, lanes: LaneMap, callee_saved: frozenset[
 
 
 def _physical(function: MachineFunction, lanes: LaneMap) -> set[int]:
-    registers = {
-        op.text: op for b in function.blocks for i in b.instructions for op in i.all_operands if op.phys and op.is_reg
-    }
-    return {k for op in registers.values() for k in lanes.keys(op)}
+    return {k for op in registers_of(function) if op.phys for k in lanes.keys(op)}
 
 
 def _reverse_postorder(successors: list[list[int]]) -> list[int]:

@@ -287,7 +287,7 @@ def may_raise(opcode: str) -> bool:
 
 def is_followed(instruction: Instruction) -> bool:
     """Whether no operand shows the state of another register, and control leaves at terminators only (no asm goto)."""
-    return instruction.opcode != "INLINEASM_BR" and not any(op.phys in _ALIASES for op in instruction.operands)
+    return instruction.opcode != "INLINEASM_BR" and _ALIASES.isdisjoint([op.phys for op in instruction.operands])
 
 
 @lru_cache(maxsize=None)
