@@ -314,8 +314,5 @@ class Executor(OneSided):
 
     def _matching_defs(self, pre: Instruction, post: Instruction) -> list[Operand]:
         """Post-RA definitions in the order of the pre-RA ones."""
-        matching: list[Operand] = []
-        for pre_operand, post_operand in zip(pre.all_operands, post.all_operands, strict=False):
-            if pre_operand.is_def and pre_operand.is_reg and post_operand.is_def and post_operand.is_reg:
-                matching.append(post_operand)
-        return matching
+        pairs = zip(pre.all_operands, post.all_operands, strict=False)
+        return [b for a, b in pairs if a.is_def and b.is_def and a.is_reg and b.is_reg]

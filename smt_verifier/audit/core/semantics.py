@@ -204,7 +204,8 @@ def is_pure(instruction: Instruction) -> bool:
         return False
     if not all(map(_is_pure_operand, instruction.operands)):
         return False
-    if instruction.opcode not in _PSEUDO_PURE and any(_RELATIVE.match(op.text) for op in instruction.operands):
+    others = [op.text for op in instruction.operands if not op.is_reg]
+    if instruction.opcode not in _PSEUDO_PURE and any(map(_RELATIVE.match, others)):
         return False
     if loads:
         return bool(instruction.memory) and all(map(_INVARIANT_LOAD.match, instruction.memory))
