@@ -9,6 +9,7 @@ from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.semantics import acts_alone
 from smt_verifier.audit.lattice import meet, united
 from smt_verifier.audit.observe import observe
+from smt_verifier.audit.reads import reads_from_entry
 from verilocc_mlir.errors import UnsupportedError
 
 _MAX_ROUNDS = 100
@@ -29,7 +30,7 @@ def infer(product: Product, *, unite: bool = False) -> tuple[list[Claims | None]
     Raises:
         UnsupportedError: the code does something the audit does not follow, or no fixpoint is found.
     """
-    executor = product.executor
+    executor, reads = product.executor, reads_from_entry(product)
     executor.goals = None
     executor.findings = None
     entries: list[Claims | None] = [None] * len(product.steps)
@@ -49,7 +50,7 @@ def infer(product: Product, *, unite: bool = False) -> tuple[list[Claims | None]
             state = product.entry_state(block, entries[block], executor.terms.believe)
             executor.run(product.steps[block], state)
             for successor in product.successors[block]:
-                observed = observe(executor, product.leave(block, successor, state), successor, product.reads)
+                observed = observe(executor, product.leave(block, successor, state), successor, reads)
                 old = entries[successor]
                 new = observed if old is None else meet(old, observed, executor.masks.variables)
                 if unite and (weaker := united(new)) is not new:

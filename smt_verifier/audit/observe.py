@@ -6,10 +6,10 @@ from collections.abc import Container
 
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.lanes import GHOST, STACK
-from smt_verifier.audit.core.liveness import Reads
 from smt_verifier.audit.core.relation import Claims, Fact, Relation, pre_term, projection
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Signature, State, Terms
 from smt_verifier.audit.lattice import joined, smallest
+from smt_verifier.audit.reads import Reads
 
 Results = dict[int, list[Expression]]
 """What terms are the result of, by term."""
@@ -35,7 +35,7 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
     for atom in state.atoms:
         keys_read = live if atom.active else later
         if atom.untouched is not None and isinstance(claimed := atom.untouched.claimed, Relation):
-            relation = claimed.of_lanes(keys_read)
+            relation = _of_lanes(claimed, keys_read)
         else:
             relation = _relation(atom.pre, atom.post, keys_read, terms)
             relation.facts = _facts(executor, state, atom, expressions[True], keys_read)
@@ -48,6 +48,15 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
     certain = projection({variable: masks[variable] for variable in claimed}, executor, state).only
     inhabited = smallest(frozenset(map(certain, group)) for group in state.inhabited)
     return Claims(scalar, joined(classes), claimed, frozenset(masks) - claimed, traits, inhabited)
+
+
+def _of_lanes(claimed: Relation, lanes: Container[int]) -> Relation:
+    """What it claims of these lanes; itself where that is all."""
+    places = {key: places for key, places in claimed.places.items() if key in lanes}
+    undefined = {key for key in claimed.undefined if key in lanes}
+    if len(places) == len(claimed.places) and len(undefined) == len(claimed.undefined):
+        return claimed
+    return Relation(places, claimed.maybe & places.keys(), undefined)
 
 
 def _relation(pre: dict[int, int], post: dict[int, int], live: Container[int], terms: Terms) -> Relation:

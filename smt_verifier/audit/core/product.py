@@ -12,7 +12,7 @@ from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.flags import Liveness
 from smt_verifier.audit.core.header import whole_wave_keys
 from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, registers_of, uses_halves
-from smt_verifier.audit.core.liveness import defined_at_exit, reads_from_entry
+from smt_verifier.audit.core.liveness import defined_at_exit
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import MaskTracker, Precision
 from smt_verifier.audit.core.moves import slot_keys
@@ -83,14 +83,11 @@ class Product:
         self.order = _reverse_postorder(self.successors)
         final = bool(callee_saved) and not has_virtual_registers(post)
         written = _written(post, self.post_lanes, callee_saved) if final else set[int]()
-        self._saved = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
+        self.saved_keys = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
         self.defined = defined_at_exit(pre, self.pre_lanes)
         self.originals = instructions_of(pre, self._followed_operations())
         ghosts = _ghosts(self.originals, self.pre_lanes)
         remembered = frozenset(key for row in ghosts.values() for key in row.threads)
-        self.reads = reads_from_entry(pre, self.pre_lanes, _remembered(pre, self.pre_lanes, ghosts))
-        for live in self.reads.live:
-            live.update(ENTRY - 1 - k for k in self._saved)
         self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered)
         self._outside = outside
         self._at_entry: tuple[list[int], list[int], list[int]] | None = None
@@ -144,7 +141,7 @@ class Product:
         read = self.executor.read
         return [
             Goal("callee-saved", read(ENTRY - 1 - k, state.pre), read(k, state.post), step, ENTRY - 1 - k, k)
-            for k in self._saved
+            for k in self.saved_keys
         ]
 
     def real_reads(self) -> dict[int, Collection[tuple[int, int]]]:
@@ -239,7 +236,7 @@ class Product:
                 # All lanes of a register are of one file.
                 (vector if self.pre_lanes.is_vector(keys[0]) else scalar).update(dict.fromkeys(keys))
         physical = _physical(self.pre, self.pre_lanes) | _physical(self.post, self.post_lanes)
-        return list(scalar), list(vector), sorted(physical.union(self._saved))
+        return list(scalar), list(vector), sorted(physical.union(self.saved_keys))
 
     def _initial_state(self) -> State:
         """Both sides start in one machine state; virtual registers are undefined. Threads outside EXEC are followed
@@ -259,7 +256,7 @@ class Product:
             term = terms.fresh("the value of {} at function entry", key)
             pre[key] = post[key] = term
         self._initial_cells(scalar_pre, scalar_post)
-        for key in self._saved:
+        for key in self.saved_keys:
             scalar_pre[ENTRY - 1 - key] = scalar_post[key]
         atoms = [atom]
         if self._outside:
@@ -353,17 +350,6 @@ def _ghosts(originals: dict[str, list[Instruction]], lanes: LaneMap) -> dict[int
             label = keys(lanes.is_vector(k) for k in lanes.keys(instruction.defs[0])[:1])
             ghosts[id(instruction)] = Ghosts(arguments, threads, label)
     return ghosts
-
-
-def _remembered(function: MachineFunction, lanes: LaneMap, ghosts: dict[int, Ghosts]) -> dict[int, set[int]]:
-    """For each lane that holds the result of a repeated operation, the keys that remember what it was computed from."""
-    arguments: dict[int, set[int]] = {}
-    for block in function.blocks if ghosts else ():
-        for instruction in block.instructions:
-            if id(instruction) in ghosts:
-                for key in lanes.keys(instruction.defs[0]):
-                    arguments.setdefault(key, set()).update(ghosts[id(instruction)].arguments)
-    return arguments
 
 
 def has_virtual_registers(function: MachineFunction) -> bool:

@@ -6,7 +6,7 @@ for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -56,14 +56,6 @@ class Relation:
         places alone, and says one thing of each lane.
         """
         return bool(self.places) and not self.facts and self.undefined.isdisjoint(self.places)
-
-    def of_lanes(self, lanes: Container[int]) -> Relation:
-        """What it claims of these lanes; itself where that is all."""
-        places = {key: places for key, places in self.places.items() if key in lanes}
-        undefined = {key for key in self.undefined if key in lanes}
-        if len(places) == len(self.places) and len(undefined) == len(self.undefined):
-            return self
-        return Relation(places, self.maybe & places.keys(), undefined)
 
     @property
     def goals(self) -> int:
