@@ -1,7 +1,7 @@
 """What audit and prove cost: time and memory by size of the function, its blocks, and its classes of threads.
 
     .venv/bin/python benchmarks/audit_speed.py [--kernels DIR] [--out benchmarks/results/audit_speed.json] [--quick]
-        [--against CHECKOUT]
+        [--against CHECKOUT] [--rows WHAT/PHASE …]
 
 Each row is a process of its own, so that its peak memory is its own; the solver's worker is added to it. CPU seconds
 are of both, the best of ``REPEATS`` runs in that process, and stand beside the same process's time for parsing the two
@@ -13,6 +13,7 @@ texts, which says how fast the machine was. Three parts:
 * shapes: thousands of blocks in a chain, and nested divergent conditions, which make many classes of threads.
 
 ``--against`` measures each row with another checkout of the project too, one after the other: ``against_seconds``.
+``--rows`` measures these rows alone: ``kernel:NAME``, ``made:N``, ``chain:N``, ``nested:N``, ``straight:N``.
 
 ``worker`` compares audits through the worker process with audits with Z3 in the caller, alternating in one process.
 """
@@ -22,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -112,8 +114,31 @@ def nested(depth: int) -> str:
     return "\n".join([*lines, "end:", "  ret void", "}", ""])
 
 
+def straight(size: int) -> str:
+    """LLVM IR of a kernel of one block: about ``size`` bitwise operations on 32 values, as in a cipher."""
+    choose = random.Random(size)
+    lines = [
+        "declare i32 @llvm.amdgcn.workitem.id.x()",
+        "define amdgpu_kernel void @straight(ptr addrspace(1) %p, i32 %key) {",
+        "  %id = call i32 @llvm.amdgcn.workitem.id.x()",
+    ]
+    for k in range(32):
+        lines += [
+            f"  %a{k} = mul i32 %id, {k + 7}",
+            f"  %q{k} = getelementptr i32, ptr addrspace(1) %p, i32 %a{k}",
+            f"  %l{k} = load volatile i32, ptr addrspace(1) %q{k}",
+        ]
+    values = [f"%l{k}" for k in range(32)]
+    for n in range(size):
+        left, right = choose.choice(values), choose.choice([*values, "%key", "1540483477"])
+        lines.append(f"  %t{n} = {choose.choice(('xor', 'and', 'or', 'xor', 'add'))} i32 {left}, {right}")
+        values[choose.randrange(len(values))] = f"%t{n}"
+    lines += [f"  store volatile i32 {value}, ptr addrspace(1) %q{k}" for k, value in enumerate(values)]
+    return "\n".join([*lines, "  ret void", "}", ""])
+
+
 def source_of(what: str, kernels: Path) -> tuple[str, str]:
-    """LLVM IR and processor of ``kernel:NAME``, ``made:N``, ``chain:N`` or ``nested:N``."""
+    """LLVM IR and processor of ``kernel:NAME``, ``made:N``, ``chain:N``, ``nested:N`` or ``straight:N``."""
     kind, _, name = what.partition(":")
     if kind == "kernel":
         cpu = next(part for part in name.split(".") if part.startswith("gfx"))
@@ -122,6 +147,7 @@ def source_of(what: str, kernels: Path) -> tuple[str, str]:
         "made": lambda size: made_kernel(max(1, size // 32)),
         "chain": chain,
         "nested": nested,
+        "straight": straight,
     }
     return makers[kind](int(name)), "gfx942"
 
@@ -246,8 +272,8 @@ def exponents(rows: list[dict[str, Any]], size: str) -> dict[str, float]:
 
 def with_other(row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """A row with what the other checkout took for the same audit."""
-    keys = ("audit_seconds", "audit_outcome")
-    return row | {key.replace("audit_", "against_"): other[key] for key in keys if key in other}
+    keys = ("audit_seconds", "audit_outcome", "audit_goals", "peak_mib")
+    return row | {f"against_{key.removeprefix('audit_')}": other[key] for key in keys if key in other}
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -259,6 +285,18 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
         "sum": round(sum(here for here, _ in both) / sum(there for _, there in both), 3),
         "median": round(statistics.median(here / there for here, there in both), 3),
     }
+
+
+def measured(cases: list[tuple[str, str]], kernels: Path, repeats: int, against: Path | None) -> list[dict[str, Any]]:
+    """A row for each case and phase, shown as it comes; with ``against``, of that checkout too."""
+    rows: list[dict[str, Any]] = []
+    for what, phase in cases:
+        row = in_a_process("cost", what, phase, kernels, repeats)
+        if against is not None:
+            row = with_other(row, in_a_process("cost", what, phase, kernels, repeats, against))
+        rows.append(row)
+        show(row)
+    return rows
 
 
 def show(row: dict[str, Any]) -> None:
@@ -281,6 +319,7 @@ def main() -> int:
     parser = options(__doc__, "audit_speed.json", kernels=kernel_directory())
     parser.add_argument("--quick", action="store_true", help="sizes up to 3,000, one run each")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="measure this checkout's code as well")
+    parser.add_argument("--rows", nargs="+", metavar="WHAT/PHASE", help="measure these rows alone")
     parser.add_argument("--row", nargs=4, metavar=("MODE", "WHAT", "PHASE", "REPEATS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     kernels: Path = arguments.kernels
@@ -294,12 +333,18 @@ def main() -> int:
     if not sources:
         print(f"no attn_d128_causal.*.ll in {kernels}; give --kernels DIR", file=sys.stderr)
         return 2
-    parts: dict[str, list[str]] = {
-        "kernels": [f"kernel:{name}" for name in sources],
-        "made": [f"made:{size}" for size in SIZES if size <= 3000 or not arguments.quick],
-        "blocks": [f"chain:{size}" for size in BLOCKS if size <= 1000 or not arguments.quick],
-        "classes": [f"nested:{depth}" for depth in CLASSES if depth <= 16 or not arguments.quick],
+    both: tuple[PhaseName, ...] = ("sgpr", "vgpr")
+    small = arguments.quick
+    # The shapes differ in control flow, which both phases see alike.
+    parts: dict[str, list[tuple[str, str]]] = {
+        "kernels": [(f"kernel:{name}", phase) for name in sources for phase in both],
+        "made": [(f"made:{size}", phase) for size in SIZES if size <= 3000 or not small for phase in both],
+        "blocks": [(f"chain:{size}", "vgpr") for size in BLOCKS if size <= 1000 or not small],
+        "classes": [(f"nested:{depth}", "vgpr") for depth in CLASSES if depth <= 16 or not small],
     }
+    if arguments.rows:
+        parts = {"rows": [(what, phase) for what, _, phase in (row.rpartition("/") for row in arguments.rows)]}
+    sizes = {"made": "instructions", "blocks": "blocks", "classes": "instructions"}
     record: dict[str, Any] = {
         "command": command(),
         "machine": machine(),
@@ -308,28 +353,19 @@ def main() -> int:
         "load_average_before": os.getloadavg()[0],
     }
     for part, cases in parts.items():
-        # The shapes differ in control flow, which both phases see alike.
-        phases: tuple[PhaseName, ...] = ("sgpr", "vgpr") if part in ("kernels", "made") else ("vgpr",)
-        rows: list[dict[str, Any]] = []
-        for what in cases:
-            for phase in phases:
-                row = in_a_process("cost", what, phase, kernels, repeats)
-                if arguments.against is not None:
-                    other = in_a_process("cost", what, phase, kernels, repeats, arguments.against)
-                    row = with_other(row, other)
-                rows.append(row)
-                show(rows[-1])
-        record[part] = rows
-        if part != "kernels":
-            size = {"made": "instructions", "blocks": "blocks", "classes": "instructions"}[part]
+        rows = record[part] = measured(cases, kernels, repeats, arguments.against)
+        if part in sizes:
             record[f"{part}_exponents"] = {
-                phase: exponents([r for r in rows if r["phase"] == phase and "failed" not in r], size)
-                for phase in phases
+                phase: exponents([r for r in rows if r["phase"] == phase and "failed" not in r], sizes[part])
+                for phase in dict.fromkeys(phase for _, phase in cases)
             }
             print(f"{part}: exponents {record[f'{part}_exponents']}")
     if arguments.against is not None:
         record["over_against"] = ratios([row for part in parts for row in record[part]])
         print(f"audit over the other checkout's: {record['over_against']}")
+    if arguments.rows:
+        write(arguments.out, record)
+        return 0
     record["worker"] = [
         in_a_process("solvers", f"kernel:{name}", "vgpr", kernels, repeats)
         for name in (sources[0], "attn_d64.gfx942.opt.ll", "gemm_naive.gfx942.ll")

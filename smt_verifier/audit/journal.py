@@ -94,7 +94,7 @@ class PathRun:
         executor.reset()
         executor.goals = self._record_goal
         executor.findings = None
-        reads = set(executor.real_reads)
+        reads, executor.real_reads = executor.real_reads, {}
         try:
             self._state = product.entry_state(0, None, lambda _a, _b: None)
             self.scalar = {"pre": self._journal(self._state.pre), "post": self._journal(self._state.post)}
@@ -118,7 +118,9 @@ class PathRun:
                 executor.run([step], self._state)
             if visit + 1 < len(path):
                 leaving = self.product.leave(block, path[visit + 1], self._state)
-                self._state = State(self._state.pre, self._state.post, leaving.atoms, leaving.masks, leaving.bounded)
+                self._state = State(
+                    self._state.pre, self._state.post, leaving.atoms, leaving.masks, leaving.bounded, bits=leaving.bits
+                )
         self._wrap_new_tables(self._state.atoms)
 
     def _journal(self, table: dict[int, int], parent: LaneHistory | None = None) -> LaneHistory:
@@ -132,10 +134,8 @@ class PathRun:
             parent = next(
                 (a for a in atoms if isinstance(a.pre, LaneHistory) and a.pre == atom.pre and a.post == atom.post), None
             )
-            atom.pre = self._journal(atom.pre, parent.pre if parent and isinstance(parent.pre, LaneHistory) else None)
-            atom.post = self._journal(
-                atom.post, parent.post if parent and isinstance(parent.post, LaneHistory) else None
-            )
+            sides = (atom.pre, parent.pre if parent else None), (atom.post, parent.post if parent else None)
+            atom.keep_in(*(self._journal(table, p if isinstance(p, LaneHistory) else None) for table, p in sides))
 
     def _record_goal(self, goal: Goal) -> None:
         vector: dict[str, LaneHistory] = {}

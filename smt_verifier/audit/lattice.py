@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 
-from smt_verifier.audit.core.relation import FLAGS, Claims, Relation
-from smt_verifier.audit.core.state import Classes, Signature
+from smt_verifier.audit.core.relation import Claims, Relation
+from smt_verifier.audit.core.state import FLAGS, Classes, MaskBits, Signature
 
 _MAX_INHABITED = 4
 _UNITED_ABOVE = 8
@@ -16,6 +16,8 @@ _UNITED_ABOVE = 8
 
 def meet_relations(one: Relation, other: Relation) -> Relation:
     """What both claim; a lane that is undefined on one side keeps the other side's places."""
+    if one is other:
+        return one
     result = Relation(facts=one.facts & other.facts)
     both: dict[tuple[int, int], frozenset[int]] = {}
     for key, places in one.places.items():
@@ -41,10 +43,10 @@ def meet_relations(one: Relation, other: Relation) -> Relation:
     return result
 
 
-def meet(one: Claims, other: Claims) -> Claims:
+def meet(one: Claims, other: Claims, variables: MaskBits) -> Claims:
     """What both claim; masks known on one side only are forgotten and the classes they told apart merge."""
     masks = one.masks & other.masks
-    keep = masks | FLAGS
+    keep = FLAGS | sum(map(variables.known, masks))
     classes = joined((s & keep, r) for claims in (one, other) for s, r in claims.classes.items())
     inhabited = smallest(frozenset(s & keep for s in a | b) for a in one.inhabited for b in other.inhabited)
     bounded = (one.masks | one.bounded) & (other.masks | other.bounded)
@@ -55,7 +57,7 @@ def meet(one: Claims, other: Claims) -> Claims:
 def smallest(groups: Iterable[Classes]) -> frozenset[Classes]:
     """The smallest few of these sets of classes, each of which holds some thread; none that contains another one."""
     chosen: list[Classes] = []
-    for group in sorted(set(groups), key=len):
+    for group in sorted(set(groups), key=lambda group: (len(group), sorted(group))):
         if len(chosen) < _MAX_INHABITED and not any(other <= group for other in chosen):
             chosen.append(group)
     return frozenset(chosen)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.lanes import GHOST, STACK
-from smt_verifier.audit.core.liveness import Reads
-from smt_verifier.audit.core.relation import Claims, Fact, Relation, pre_term, projected
+from smt_verifier.audit.core.relation import Claims, Fact, Relation, pre_term, projection
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Signature, State, Terms
 from smt_verifier.audit.lattice import joined, smallest
+from smt_verifier.audit.reads import Reads
 
 Results = dict[int, list[Expression]]
 """What terms are the result of, by term."""
@@ -24,27 +26,40 @@ def observe(executor: Executor, state: State, block: int, reads: Reads) -> Claim
     for e in executor.expressions:
         if e.key is not None:
             expressions[executor.pre_lanes.is_vector(e.key)].setdefault(e.term, []).append(e)
-    live, later = reads.live[block], reads.later[block]
+    live, later = reads.live[block], reads.later[block].members()
     scalar = _relation(state.pre, state.post, live, terms)
     scalar.facts = _facts(executor, state, None, expressions[False], live)
     masks = executor.masks.holders(state.masks | state.bounded, state, block)
+    every = projection(masks, executor, state).only
     classes: list[tuple[Signature, Relation]] = []
     for atom in state.atoms:
         keys_read = live if atom.active else later
-        relation = _relation(atom.pre, atom.post, keys_read, terms)
-        relation.facts = _facts(executor, state, atom, expressions[True], keys_read)
-        classes += [(projected(signature, masks), relation) for signature in atom.signatures]
+        if atom.untouched is not None and isinstance(claimed := atom.untouched.claimed, Relation):
+            relation = _of_lanes(claimed, keys_read)
+        else:
+            relation = _relation(atom.pre, atom.post, keys_read, terms)
+            relation.facts = _facts(executor, state, atom, expressions[True], keys_read)
+        classes += [(every(signature), relation) for signature in atom.signatures]
     claimed = frozenset(v for v, name in masks.items() if name in state.masks)
     trait_holders = executor.masks.holders({name for _, name in state.known_traits}, state, block)
     traits = frozenset(
         (trait, v) for trait, name in state.known_traits for v, mask in trait_holders.items() if mask == name
     )
-    certain = {variable: name for variable, name in masks.items() if variable in claimed}
-    inhabited = smallest(frozenset(projected(s, certain) for s in group) for group in state.inhabited)
+    certain = projection({variable: masks[variable] for variable in claimed}, executor, state).only
+    inhabited = smallest(frozenset(map(certain, group)) for group in state.inhabited)
     return Claims(scalar, joined(classes), claimed, frozenset(masks) - claimed, traits, inhabited)
 
 
-def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: Terms) -> Relation:
+def _of_lanes(claimed: Relation, lanes: Container[int]) -> Relation:
+    """What it claims of these lanes; itself where that is all."""
+    places = {key: places for key, places in claimed.places.items() if key in lanes}
+    undefined = {key for key in claimed.undefined if key in lanes}
+    if len(places) == len(claimed.places) and len(undefined) == len(claimed.undefined):
+        return claimed
+    return Relation(places, claimed.maybe & places.keys(), undefined)
+
+
+def _relation(pre: dict[int, int], post: dict[int, int], live: Container[int], terms: Terms) -> Relation:
     holders: dict[int, list[int]] = {}
     for key, term in post.items():
         holders.setdefault(term, []).append(key)
@@ -73,7 +88,7 @@ def _relation(pre: dict[int, int], post: dict[int, int], live: set[int], terms: 
 
 
 def _facts(
-    executor: Executor, state: State, atom: Atom | None, expressions: Results, live: set[int]
+    executor: Executor, state: State, atom: Atom | None, expressions: Results, live: Container[int]
 ) -> frozenset[Fact]:
     """Lanes that hold the result of an operation on other lanes: the lane it was computed in, and copies of that lane.
     A ghost lane, which remembers an argument of a repeated operation, may hold the result of another operation too.

@@ -11,8 +11,8 @@ from audit_support import ALL_USED, COMPARE, HEAD, KEEP, PAIRS, TAIL, USE, VALUE
 
 import smt_verifier.audit.search as auditing
 from smt_verifier.audit.core.product import Product
-from smt_verifier.audit.core.relation import Claims, Relation
-from smt_verifier.audit.core.state import EXEC
+from smt_verifier.audit.core.relation import Claims, Relation, Renaming
+from smt_verifier.audit.core.state import IN_EXEC, MaskBits
 from smt_verifier.outcome import Outcome
 
 Change = Callable[[Claims], Claims]
@@ -94,10 +94,48 @@ def test_frozen_threads_that_are_claimed_to_be_active(monkeypatch: pytest.Monkey
     pair = Pair("gfx942", with_value(in_blocks("$vgpr0, $sgpr2_sgpr3", *blocks)), in_blocks(live, *blocks))
 
     def all_active(claims: Claims) -> Claims:
-        return replace(claims, classes={signature | {EXEC}: r for signature, r in claims.classes.items()})
+        return replace(claims, classes={signature | IN_EXEC: r for signature, r in claims.classes.items()})
 
     claimed(monkeypatch, 1, all_active)
     assert pair.audit().outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_claim_that_is_handed_on_as_it_was(monkeypatch: pytest.MonkeyPatch, spoilt: bool) -> None:
+    """One object is claimed of waiting threads before and behind a block: true unless the block wrote their lane."""
+    right = auditing.infer
+    handed_on: list[int] = []
+
+    def wrong(product: Product, *, unite: bool = False) -> tuple[list[Claims | None], bool]:
+        entries, united = right(product, unite=unite)
+        first, second = entries[1:3]
+        assert first is not None
+        assert second is not None
+        waiting = {s: r for s, r in first.classes.items() if not s & IN_EXEC and r.passes_on and s in second.classes}
+        handed_on.append(len(waiting))
+        entries[2] = replace(second, classes={**second.classes, **waiting})
+        return entries, united
+
+    narrow, wide = under(PAIRS[0])[1:]
+    blocks = [[COMPARE[0], VALUE, "$sgpr2_sgpr3 = COPY $exec", narrow], [], [wide, USE]]
+    before = with_value(in_blocks("$vgpr0, $sgpr2_sgpr3", *blocks))
+    blocks[1] = ["$vgpr1 = WWM_COPY $vgpr0, implicit $exec"] if spoilt else []
+    pair = Pair("gfx942", before, in_blocks("$vgpr0, $vgpr1, $sgpr2_sgpr3", *blocks))
+    monkeypatch.setattr(auditing, "infer", wrong)
+    assert (pair.audit().outcome is Outcome.PROVED) is not spoilt
+    assert all(handed_on)
+
+
+@pytest.mark.parametrize(("of", "only"), [(0b01001, 0b01001), (0b10001, 0b00101), (0b11101, 0b01101)])
+def test_masks_get_other_bits_where_their_names_change(of: int, only: int) -> None:
+    """Of four masks, the fourth keeps its bit, the fifth becomes the third, and the third is forgotten."""
+    assert Renaming([(0b01000, 0b01000), (0b10000, 0b00100)]).only(of) == only
+
+
+def test_a_mask_never_gets_the_bit_of_another() -> None:
+    bits = MaskBits(4)
+    assert [bits.of((1,)), bits.of((2,)), bits.of((1,)), bits.known((3,))] == [0b10000, 0b100000, 0b10000, 0]
+    assert (bits.adopt((3,), 0b100), bits.adopt((1,), 0b1000), bits.of((4,))) == (0b100, 0b10000, 0b1000000)
 
 
 JOINED = """  bb.0:

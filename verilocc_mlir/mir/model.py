@@ -58,16 +58,15 @@ class Operand:
     early_clobber: bool = False
     internal: bool = False
     renamable: bool = False
+    is_reg: bool = field(init=False, repr=False, compare=False)
+    """A register other than ``$noreg``."""
+    is_use: bool = field(init=False, repr=False, compare=False)
+    """A register that is read (an ``undef`` use reads nothing)."""
 
-    @property
-    def is_reg(self) -> bool:
-        """A register other than ``$noreg``."""
-        return self.vreg >= 0 or (self.phys != "" and self.phys != "noreg")
-
-    @property
-    def is_use(self) -> bool:
-        """A register that is read (an ``undef`` use reads nothing)."""
-        return self.is_reg and not self.is_def
+    def __post_init__(self) -> None:
+        is_reg = self.vreg >= 0 or (self.phys != "" and self.phys != "noreg")
+        object.__setattr__(self, "is_reg", is_reg)
+        object.__setattr__(self, "is_use", is_reg and not self.is_def)
 
     def __str__(self) -> str:
         return self.text
@@ -107,6 +106,11 @@ class Instruction:
     closes_bundle: bool = False
     comment: str = ""
     leading: tuple[str, ...] = ()
+    all_operands: tuple[Operand, ...] = field(init=False, repr=False, compare=False)
+    """Definitions first, then the rest: LLVM's operand numbering."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "all_operands", self.defs + self.operands)
 
     def render(self) -> str:
         """The instruction as LLVM prints it, without the line break; a closing bundle brace is the block's."""
@@ -132,11 +136,6 @@ class Instruction:
 
     def __str__(self) -> str:
         return self.render().strip()
-
-    @property
-    def all_operands(self) -> tuple[Operand, ...]:
-        """Definitions first, then the rest: LLVM's operand numbering."""
-        return self.defs + self.operands
 
 
 @dataclass(frozen=True, slots=True)

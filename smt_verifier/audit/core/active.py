@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from smt_verifier.audit.core.state import EXEC, Known, Mask, Trait
 
@@ -48,6 +49,7 @@ class Source:
         return (fact is Trait.PART_OF_EXEC and self.name == EXEC) or (fact, self.name) in known
 
 
+@lru_cache(maxsize=None)
 def takes_lane(opcode: str) -> bool:
     """Whether it reads or writes the one thread that its lane operand numbers."""
     return bool(_LANE.match(opcode))

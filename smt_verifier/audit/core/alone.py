@@ -241,7 +241,7 @@ class OneSided(Machine):
             )
             for table, arguments in tables:
                 self.undefine_rest(Side.PRE, op, keys, table)
-                row = self.terms.fresh_many(f"result {number} of {instruction}", len(keys))
+                row = self.terms.fresh_result(number, instruction, len(keys))
                 for key, term in zip(keys, row, strict=True):
                     table[key] = term
                 if number == 0 and arguments is not None:

@@ -16,7 +16,7 @@ from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.question import Form, Question
-from smt_verifier.audit.core.relation import Claims, Relation, pre_term, projected
+from smt_verifier.audit.core.relation import Claims, Relation, pre_term
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, State, Terms
 from smt_verifier.audit.core.steps import Step
@@ -71,9 +71,9 @@ class _Edge:
         if not claims.masks_hold(self.executor, self.state):
             self.unmet.append("a thread mask the successor knows is not known here")
         self.relation(claims.scalar, None)
-        names = claims.names(claims.masks, self.executor, self.state.pre)
+        projected = claims.projection(self.executor, self.state).only
         for atom in self.state.atoms:
-            relations = [claims.classes.get(projected(signature, names)) for signature in atom.signatures]
+            relations = [claims.classes.get(projected(signature)) for signature in atom.signatures]
             if None in relations:
                 self.unmet.append("a class of threads the successor does not know")
             # Classes of which the same is claimed share the object.
@@ -81,6 +81,10 @@ class _Edge:
                 self.relation(relation, atom)
 
     def relation(self, relation: Relation, atom: Atom | None) -> None:
+        if atom is not None and atom.untouched is not None and atom.untouched.claimed is relation:
+            # What was assumed of lanes that nothing touched since is the same claim: its goals are hypotheses.
+            self.executor.literal += relation.goals
+            return
         terms = self.executor.terms
         pre = self.state.pre if atom is None else atom.pre
         post = self.state.post if atom is None else atom.post
@@ -88,6 +92,7 @@ class _Edge:
         for key in relation.undefined:
             if pre.get(key) != UNDEFINED:
                 self.unmet.append(f"{key_name(key, self.product.pre_lanes.grain)} is not undefined here")
+        assumed = self.executor.assumed
         compared: set[tuple[int, int]] = set()
         for key, places in relation.places.items():
             term = self.executor.read(key, pre)
@@ -96,15 +101,19 @@ class _Edge:
             elif term != UNDEFINED and (term, id(places)) not in compared:
                 compared.add((term, id(places)))
                 for place in places:
-                    self.goals.append(Goal("relation", term, self.executor.read(place, post), step, key, place))
+                    now = self.executor.read(place, post)
+                    if term == now or (term, now) in assumed:
+                        self.executor.literal += 1
+                    else:
+                        self.goals.append(Goal("relation", term, now, step, key, place))
         for operation, index, key, keys in sorted(relation.facts):
-            now = [pre_term(self.executor, self.state, atom, k) for k in (key, *keys)]
-            if UNDEFINED in now or terms.maybe_undefined.intersection(now):
+            held = [pre_term(self.executor, self.state, atom, k) for k in (key, *keys)]
+            if UNDEFINED in held or terms.maybe_undefined.intersection(held):
                 self.unmet.append(f"an operand of {operation} may be undefined here")
                 continue
             result = terms.fresh(f"{operation} on what its operands hold now")
-            self.executor.note(Expression(operation, index, tuple(now[1:]), result))
-            self.goals.append(Goal("relation", now[0], result, step, key, key))
+            self.executor.note(Expression(operation, index, tuple(held[1:]), result))
+            self.goals.append(Goal("relation", held[0], result, step, key, key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +146,12 @@ def run_block(product: Product, block: int, entries: list[Claims | None]) -> Blo
     hypotheses: list[tuple[int, int]] = []
     executor.goals = goals.append
     executor.findings = findings.append
-    state = product.entry_state(block, entries[block], lambda a, b: hypotheses.append((a, b)))
+
+    def assume(pre: int, post: int) -> None:
+        hypotheses.append((pre, post))
+        executor.assumed.add((pre, post))
+
+    state = product.entry_state(block, entries[block], assume)
     executor.run(product.steps[block], state)
     goals += product.callee_saved_goals(block, state)
     unmet: list[str] = []
@@ -149,9 +163,8 @@ def run_block(product: Product, block: int, entries: list[Claims | None]) -> Blo
             leaving = product.leave(block, successor, state)
             _Edge(product, leaving, goals, unmet).require(claims)
     findings += [Finding("relation", Outcome.UNKNOWN, text) for text in unmet]
-    assumed = set(hypotheses)
-    open_goals = [g for g in goals if g.pre != g.post and (g.pre, g.post) not in assumed]
-    counts = GoalCounts(len(goals) - len(open_goals), len(open_goals))
+    open_goals = [g for g in goals if g.pre != g.post and (g.pre, g.post) not in executor.assumed]
+    counts = GoalCounts(executor.literal + len(goals) - len(open_goals), len(open_goals))
     return BlockRun(counts, tuple(replace(f, block=block) for f in findings), hypotheses, open_goals)
 
 

@@ -7,9 +7,18 @@ becomes a goal for the solver. What it does to the state is trusted; what infere
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
+from smt_verifier.audit.core.active import takes_lane
 from smt_verifier.audit.core.alone import OneSided
-from smt_verifier.audit.core.inactive import exec_unclear, ignores_exec, reads_first_lane, reads_inactive_lanes
+from smt_verifier.audit.core.inactive import (
+    exec_unclear,
+    ignores_exec,
+    reach,
+    reads_first_lane,
+    reads_inactive_lanes,
+)
 from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import defines_exec
@@ -18,9 +27,11 @@ from smt_verifier.audit.core.operations import PureArguments
 from smt_verifier.audit.core.partial import addend_of_high_half, is_packed, is_read
 from smt_verifier.audit.core.semantics import (
     BLENDS,
+    INLINE_ASSEMBLY,
     NO_CODE,
     early_clobbers,
     is_call,
+    may_call,
     preserved_by,
 )
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, Signature, State
@@ -32,6 +43,22 @@ _Target = tuple[Operand, tuple[int, ...], dict[int, int]]
 """A definition, its keys, and the table they are in."""
 
 
+@lru_cache(maxsize=None)
+def is_ordinary(opcode: str) -> bool:
+    """Whether it touches active threads alone, and no register but those in its text."""
+    assembly = opcode in INLINE_ASSEMBLY or opcode == "BUNDLE"
+    return reach(opcode) is None and not takes_lane(opcode) and not may_call(opcode) and not assembly
+
+
+class _Class(NamedTuple):
+    """Where the lanes are that an operand is compared in: the rule, the lanes missed, and the tables of both sides."""
+
+    rule: str
+    missed: set[int]
+    pre: dict[int, int]
+    post: dict[int, int]
+
+
 class Executor(OneSided):
     """Runs steps over a state."""
 
@@ -41,13 +68,14 @@ class Executor(OneSided):
         Raises:
             UnsupportedError: something the audit does not follow (whole-wave code, an EXEC of unknown origin).
         """
+        cells = bool(self.cell_registers(Side.PRE) or self.cell_registers(Side.POST))
         for step in steps:
             self.step = step
             alone = step.pre is None or step.post is None
             if alone and any(i is not None and defines_exec(i) for i in (step.pre, step.post)):
                 self.refute("instruction-sequence", "EXEC is written on one side alone")
-            if step.post is not None:
-                self._spare_callers_threads(step.post, state)
+            if step.post is not None and self.saved_for_all_threads is not None:
+                self._spare_callers_threads(step.post, self.saved_for_all_threads, state)
             if step.pre is None:
                 assert step.post is not None
                 self.post_only(step.post, state)
@@ -55,11 +83,11 @@ class Executor(OneSided):
                 self.pre_only(step.pre, state)
             else:
                 self._pair(step.pre, step.post, state)
-            for instruction, side in ((step.pre, Side.PRE), (step.post, Side.POST)):
+            for instruction, side in ((step.pre, Side.PRE), (step.post, Side.POST)) if cells else ():
                 if instruction is not None:
                     self.spoil_cells(instruction, side, state)
 
-    def _spare_callers_threads(self, post: Instruction, state: State) -> None:
+    def _spare_callers_threads(self, post: Instruction, saved: frozenset[int], state: State) -> None:
         """A called function may write registers in threads that its caller has waiting only where it saves them there.
 
         AMDGPU's calling convention: vector registers of threads that are not active survive a call, whichever they are.
@@ -67,15 +95,19 @@ class Executor(OneSided):
         """
         outside = [a for a in state.atoms if a.outside]
         everywhere = is_whole_wave_move(post) or (bool(outside) and all(a.active for a in outside))
-        if self.saved_for_all_threads is None or not everywhere or post.opcode in NO_CODE:
+        if not everywhere or post.opcode in NO_CODE:
             return
         for key in (k for op in post.all_operands if op.is_def and op.is_reg for k in self.post_lanes.keys(op)):
-            if key < 0 and self.post_lanes.is_vector(key) and key not in self.saved_for_all_threads:
+            if key < 0 and self.post_lanes.is_vector(key) and key not in saved:
                 name = key_name(key, self.post_lanes.grain)
                 message = f"{name} is written in threads that wait in the caller, and is not in wwmReservedRegs"
                 self.refute("callee-saved", message)
 
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
+        if is_ordinary(pre.opcode) and not self.masks.follows(pre):
+            self._compare_reads(pre, post, state, everywhere=False)
+            self._define(pre, post, state, everywhere=False)
+            return
         if exec_unclear(pre) and not all(a.active for a in state.atoms):
             raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
         sources = self.masks.read(pre, state)
@@ -99,47 +131,46 @@ class Executor(OneSided):
         blends = pre.opcode in BLENDS
         addend, packed = addend_of_high_half(pre), is_packed(pre.opcode)
         reached = [
-            (atom, "value" if atom.active else "inactive-lanes") for atom in state.atoms if atom.reached(everywhere)
+            (atom, _Class("value" if atom.active else "inactive-lanes", atom.missed, atom.pre, atom.post))
+            for atom in state.atoms
+            if atom.reached(everywhere)
         ]
+        wave = [_Class("value", set(), state.pre, state.post)]
+        reads = self.real_reads.setdefault(id(post), set())
         for number, (pre_operand, post_operand) in enumerate(zip(pre.operands, post.operands, strict=False)):
             if blends and number == BLENDS[pre.opcode].mask:
                 pre_operand, post_operand = replace(pre_operand, undef=False), replace(post_operand, undef=False)
             if not pre_operand.is_use or pre_operand.undef or not post_operand.is_reg:
                 continue
             pre_keys, post_keys = self.pre_lanes.keys(pre_operand), self.post_lanes.keys(post_operand)
+            # All lanes of a register are of one file.
+            vector = self.pre_lanes.is_vector(pre_keys[0])
+            classes = [c for _, c in reached] if vector else wave
+            if vector and blends:
+                apart = [a for a, _ in reached if all(self._blended_away(pre, number, s, state) for s in a.signatures)]
+                classes = [c for a, c in reached if a not in apart]
+            if vector is not self.post_lanes.is_vector(post_keys[0]):
+                classes = []
             for lane, (pre_key, post_key) in enumerate(zip(pre_keys, post_keys, strict=False)):
-                if packed and self.pre_lanes.is_vector(pre_key) and not is_read(pre, number, lane, len(pre_keys)):
+                if packed and vector and not is_read(pre, number, lane, len(pre_keys)):
                     continue
                 if number == addend and 2 * lane >= len(pre_keys):
                     continue
-                if post_key in clobbered and clobbered[post_key] != pre_key:
+                if clobbered and clobbered.get(post_key, pre_key) != pre_key:
                     self._early_clobber(pre_key, post_key, state)
-                if self.pre_lanes.is_vector(pre_key):
-                    if not self.post_lanes.is_vector(post_key):
+                for rule, missed, pre_table, post_table in classes:
+                    if rule != "value" and pre_key in missed:
                         continue
-                    for atom, rule in reached:
-                        if pre_key in atom.missed and rule != "value":
-                            continue
-                        if not (blends and all(self._blended_away(pre, number, s, state) for s in atom.signatures)):
-                            self._goal(
-                                rule,
-                                self.read(pre_key, atom.pre),
-                                self.read(post_key, atom.post),
-                                pre_key,
-                                post_key,
-                                post_operand,
-                                post,
-                            )
-                elif not self.post_lanes.is_vector(post_key):
-                    self._goal(
-                        "value",
-                        self.read(pre_key, state.pre),
-                        self.read(post_key, state.post),
-                        pre_key,
-                        post_key,
-                        post_operand,
-                        post,
-                    )
+                    of, now = self.read(pre_key, pre_table), self.read(post_key, post_table)
+                    if of == UNDEFINED:
+                        continue
+                    reads.add((post_key, pre_key))
+                    if post_operand.undef:
+                        self.goals(Goal("undef-flag", of, -1, self.step, pre_key, post_key))
+                    elif of == now or (of, now) in self.assumed:
+                        self.literal += 1
+                    else:
+                        self.goals(Goal(rule, of, now, self.step, pre_key, post_key))
 
     def _blended_away(self, pre: Instruction, number: int, signature: Signature, state: State) -> bool:
         """Whether an operand is one that V_SET_INACTIVE does not read for the threads of a class."""
@@ -170,18 +201,6 @@ class Executor(OneSided):
             term = self.read(pre_key, table)
             if term != UNDEFINED:
                 self.goals(Goal("early-clobber", term, -1, self.step, pre_key, post_key))
-
-    def _goal(
-        self, rule: str, pre: int, post: int, pre_key: int, post_key: int, operand: Operand, instruction: Instruction
-    ) -> None:
-        assert self.goals is not None
-        if pre == UNDEFINED:
-            return
-        self.real_reads.add((id(instruction), post_key, pre_key))
-        if operand.undef:
-            self.goals(Goal("undef-flag", pre, -1, self.step, pre_key, post_key))
-        else:
-            self.goals(Goal(rule, pre, post, self.step, pre_key, post_key))
 
     def _clobber(self, preserved: frozenset[int], state: State) -> None:
         """A call: every physical register it does not preserve holds something new, in active threads.
@@ -222,13 +241,13 @@ class Executor(OneSided):
                     if key not in passed_on:
                         self.garbage(key, state, f"nothing (implicit definition by {post})")
         scalar_arguments, vector_arguments = self.pure_arguments(pre, post, state)
+        halves_apart = addend_of_high_half(pre) >= 0
         for number, (pre_operand, post_operand) in enumerate(zip(pre_defs, post_defs, strict=False)):
             pre_keys, post_keys = self.pre_lanes.keys(pre_operand), self.post_lanes.keys(post_operand)
             if not pre_keys or not post_keys:
                 continue
-            origin = f"result {number} of {pre}"
             if not self.pre_lanes.is_vector(pre_keys[0]):
-                row = self.terms.fresh_many(origin, len(pre_keys))
+                row = self.terms.fresh_result(number, pre, len(pre_keys))
                 self._place(row, (pre_operand, pre_keys, state.pre), (post_operand, post_keys, state.post))
                 if number == 0 and scalar_arguments is not None:
                     self.note_results(pre, row, pre_keys, *scalar_arguments)
@@ -242,12 +261,12 @@ class Executor(OneSided):
                         continue
                     arguments = vector_arguments.get(id(atom)) if number == 0 else None
                     # What a half depends on may differ from class to class: it is said of terms of its own.
-                    row = None if addend_of_high_half(pre) >= 0 else rows.get(arguments)
+                    row = None if halves_apart else rows.get(arguments)
                     if row is None:
-                        row = rows[arguments] = self.terms.fresh_many(origin, len(pre_keys))
+                        row = rows[arguments] = self.terms.fresh_result(number, pre, len(pre_keys))
                         if arguments is not None:
                             self.note_results(pre, row, pre_keys, *arguments)
-                    high = self._high_half(pre, post, row, state, atom) if number == 0 else None
+                    high = self._high_half(pre, post, row, state, atom) if halves_apart and number == 0 else None
                     self._place(row, (pre_operand, pre_keys, atom.pre), (post_operand, post_keys, atom.post), high)
 
     def _unknown(self, pre_keys: tuple[int, ...], post_keys: tuple[int, ...], atom: Atom) -> None:
@@ -288,14 +307,12 @@ class Executor(OneSided):
         operations on different arguments must not be shared, because they are equated with their expressions.
         """
         for side, (operand, keys, table) in ((Side.PRE, pre), (Side.POST, post)):
-            self.undefine_rest(side, operand, keys, table)
+            if operand.undef:
+                self.undefine_rest(side, operand, keys, table)
             terms = high if high is not None and side is Side.POST else row
             table.update(zip(keys, terms, strict=side is Side.PRE))
 
     def _matching_defs(self, pre: Instruction, post: Instruction) -> list[Operand]:
         """Post-RA definitions in the order of the pre-RA ones."""
-        matching: list[Operand] = []
-        for pre_operand, post_operand in zip(pre.all_operands, post.all_operands, strict=False):
-            if pre_operand.is_def and pre_operand.is_reg and post_operand.is_def and post_operand.is_reg:
-                matching.append(post_operand)
-        return matching
+        pairs = zip(pre.all_operands, post.all_operands, strict=False)
+        return [b for a, b in pairs if a.is_def and b.is_def and a.is_reg and b.is_reg]

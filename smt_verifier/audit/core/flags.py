@@ -9,8 +9,9 @@ spill reads a lane only if the lane it moves it to is live.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from smt_verifier.audit.core.lanes import STACK, LaneMap, key_name
 from smt_verifier.audit.core.liveness import KeySet, definitions
@@ -39,6 +40,24 @@ class FlagCheck:
     faults: dict[Place, Finding]
 
 
+class Effect(NamedTuple):
+    """What one step does to what is live, from behind it to before it.
+
+    Attributes:
+        flagged: the post-RA instruction, where it has kill or dead flags.
+        moves: ``(written, read)`` places: of what is live, the second is read for what the first was.
+        written: places whose life begins here.
+        reads: places that are read, with the pre-RA lane each is read for; of a move, see ``moves``.
+        ended: pre-RA lanes that begin here, with the lane that is read for each of them, if there is one.
+    """
+
+    flagged: Instruction | None
+    moves: Sequence[tuple[int, int]]
+    written: Sequence[int]
+    reads: Iterable[tuple[int, int]]
+    ended: dict[int, int | None]
+
+
 @dataclass(slots=True)
 class Liveness:
     """What the flags of one function are checked against.
@@ -65,54 +84,99 @@ class Liveness:
     follow_moves: bool = True
     _live_in: list[Live] = field(default_factory=list[Live])
     _arriving: list[KeySet] = field(default_factory=list[KeySet])
+    _effects: dict[int, list[Effect]] = field(default_factory=dict[int, list[Effect]])
     _checked: int = 0
-    _faults: dict[Place, Finding] | None = None
+    _faults: dict[Place, Finding] = field(default_factory=dict[Place, Finding])
     _block: int = -1
 
     def check(self, function: MachineFunction) -> FlagCheck:
         """Check kill flags, dead flags and block live-ins of physical registers of the post-RA side."""
-        self._live_in = [{} for _ in self.steps]
-        changed = True
-        while changed:
-            changed = False
-            for block in reversed(self.reached):
-                live = self._before(block)
-                changed = changed or live != self._live_in[block]
-                self._live_in[block] = live
         self._arriving = [KeySet(0, d.position) for d in self.defined]
+        predecessors: list[list[int]] = [[] for _ in self.steps]
         for block in self.reached:
             for successor in self.successors[block]:
                 self._arriving[successor] |= self.defined[block]
+                predecessors[successor].append(block)
+        checked, faults_in = self._settle(predecessors)
         faults: dict[Place, Finding] = {}
-        self._faults = faults
         for block in self.reached:
-            self._block = block
-            self._before(block)
+            faults |= faults_in[block]
             declared = {k for livein in function.blocks[block].liveins for k in self.post.livein_keys(livein)}
+            arriving = self._arriving[block].members()
             for key, lanes in sorted(self._live_in[block].items()):
-                if not _carried(lanes, self._arriving[block]):
+                if not _carried(lanes, arriving):
                     continue
                 if key < 0 and key not in declared and not self.always_available(-1 - key):
                     message = f"{key_name(key, self.post.grain)} is read, but not declared live-in"
                     faults["live-in", block, key] = Finding("live-in", Outcome.REFUTED, message, block)
-        return FlagCheck(self._checked + len(self.reached), faults)
+        return FlagCheck(sum(checked.values()) + len(self.reached), faults)
+
+    def _settle(self, predecessors: list[list[int]]) -> tuple[dict[int, int], dict[int, dict[Place, Finding]]]:
+        """What is live at each block's entry: the least solution. For each block, how many flags it has, and which are
+        wrong, by what is live when it was last gone through: a block is, again, whenever more is live at its exits.
+        """
+        self._live_in = [{} for _ in self.steps]
+        checked: dict[int, int] = {}
+        faults: dict[int, dict[Place, Finding]] = {}
+        pending = set(self.reached)
+        while pending:
+            for block in reversed(self.reached):
+                if block not in pending:
+                    continue
+                pending.discard(block)
+                self._block, self._checked, self._faults = block, 0, {}
+                live = self._before(block)
+                checked[block], faults[block] = self._checked, self._faults
+                if live != self._live_in[block]:
+                    self._live_in[block] = live
+                    pending.update(predecessors[block])
+        return checked, faults
 
     def _before(self, block: int) -> Live:
         live: Live = {}
-        defined = self.defined[block]
+        defined = self.defined[block].members()
         for successor in self.successors[block]:
             for place, keys in self._live_in[successor].items():
                 if carried := _carried(keys, defined):
                     live.setdefault(place, set()).update(carried)
-        for step in reversed(self.steps[block]):
-            if step.post is not None:
-                self._post(step.post, live)
-            if step.pre is not None:
-                self._pre(step.pre, live, alone=step.post is None)
+        effects = self._effects.get(block)
+        if effects is None:
+            rows = (self._effect(step) for step in reversed(self.steps[block]))
+            effects = self._effects[block] = [row for row in rows if row is not None]
+        for effect in effects:
+            if effect.flagged is not None:
+                self._check_flags(effect.flagged, live)
+            reads = effect.reads
+            if effect.moves:
+                reads = [(source, k) for target, source in effect.moves for k in live.get(target, ())]
+            for place in effect.written:
+                live.pop(place, None)
+            for place, key in reads:
+                keys = live.get(place)
+                if keys is None:
+                    live[place] = {key}
+                else:
+                    keys.add(key)
+            if effect.ended:
+                _end(effect.ended, live)
         return live
 
-    def _pre(self, instruction: Instruction, live: Live, *, alone: bool) -> None:
-        """Before a pre-RA move its source is what is read; before an undefined lane nothing is."""
+    def _effect(self, step: Step) -> Effect | None:
+        """What a step does, of both sides; None: nothing."""
+        ended = {} if step.pre is None else self._ended(step.pre, alone=step.post is None)
+        post = step.post
+        if post is None or post.opcode in DEBUG or post.opcode == "BUNDLE":
+            return Effect(None, (), (), (), ended) if ended else None
+        flagged = post if any((op.killed or op.dead) and op.phys for op in post.all_operands) else None
+        if post.opcode == "KILL":
+            return Effect(flagged, (), (), (), ended)
+        moves = self._moves(post) if self.follow_moves else None
+        reads = self._reads(post) if moves is None and post.opcode not in NO_CODE else ()
+        written = [place for op in really_written(post) for place in self.post.keys(op)]
+        return Effect(flagged, moves or (), [*written, *(place for place, _ in moves or ())], reads, ended)
+
+    def _ended(self, instruction: Instruction, *, alone: bool) -> dict[int, int | None]:
+        """Pre-RA lanes for which another is read before it: the source of a move; for an undefined lane, none."""
         moves = scalar_moves(instruction, self.pre) if alone else None
         ended: dict[int, int | None] = dict(moves or ())
         for op in instruction.defs:
@@ -122,36 +186,7 @@ class Liveness:
                 ended.update((k, None) for k in keys if k not in written)
         for op in really_written(instruction) if moves is not None else ():
             ended.update((k, None) for k in self.pre.keys(op) if k not in ended)
-        if not ended:
-            return
-        for place in [p for p, keys in live.items() if not keys.isdisjoint(ended)]:
-            keys = live[place]
-            now = {k for k in keys if k not in ended} | {s for k in keys if (s := ended.get(k)) is not None}
-            if now:
-                live[place] = now
-            else:
-                del live[place]
-
-    def _post(self, instruction: Instruction, live: Live) -> None:
-        """Make ``live`` hold before ``instruction`` what it holds after it, and check its flags on the way."""
-        opcode = instruction.opcode
-        if opcode in DEBUG or opcode == "BUNDLE":
-            return
-        if self._faults is not None:
-            self._check_flags(instruction, live)
-        if opcode == "KILL":
-            return
-        moves = self._moves(instruction) if self.follow_moves else None
-        reads = list(self._reads(instruction)) if moves is None and opcode not in NO_CODE else []
-        for target, source in moves or ():
-            reads += [(source, k) for k in live.get(target, ())]
-        for op in really_written(instruction):
-            for place in self.post.keys(op):
-                live.pop(place, None)
-        for place, _ in moves or ():
-            live.pop(place, None)
-        for place, key in reads:
-            live.setdefault(place, set()).add(key)
+        return ended
 
     def _check_flags(self, instruction: Instruction, live: Live) -> None:
         """The kill and dead flags of an instruction against what is live after it."""
@@ -186,10 +221,9 @@ class Liveness:
         return [(k, ANY) for op in instruction.operands if op.is_use and not op.undef for k in self.post.keys(op)]
 
     def _flag(self, rule: str, claim: str, keys: Iterable[int], live: Live, instruction: Instruction) -> None:
-        assert self._faults is not None
         self._checked += 1
         for key in keys:
-            if key in live and _carried(live[key], self._defined_by(instruction)):
+            if key in live and _carried(live[key], self._defined_by(instruction).members()):
                 self._faults[rule, id(instruction), key] = Finding(
                     rule,
                     Outcome.REFUTED,
@@ -215,7 +249,17 @@ class Liveness:
         return defined
 
 
-def _carried(keys: set[int], defined: KeySet) -> set[int]:
+def _end(ended: dict[int, int | None], live: Live) -> None:
+    for place in [p for p, keys in live.items() if not keys.isdisjoint(ended)]:
+        keys = live[place]
+        now = {k for k in keys if k not in ended} | {s for k in keys if (s := ended.get(k)) is not None}
+        if now:
+            live[place] = now
+        else:
+            del live[place]
+
+
+def _carried(keys: set[int], defined: Container[int]) -> set[int]:
     """Those of the pre-RA lanes that may hold a value: all but virtual registers that no path defines."""
     return {k for k in keys if not 0 <= k < ANY or k in defined}
 

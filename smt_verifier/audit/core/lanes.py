@@ -11,6 +11,7 @@ That halves the work and loses nothing, because then both halves are always read
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import LiveIn, MachineFunction, Operand
@@ -34,17 +35,19 @@ _APERTURES = frozenset(
 )
 
 
+def registers_of(function: MachineFunction) -> Collection[Operand]:
+    """The register operands of a function; of those with the same text, one."""
+    every = {op.text: op for b in function.blocks for i in b.instructions for op in i.all_operands}
+    return [op for op in every.values() if op.is_reg]
+
+
 def uses_halves(*functions: MachineFunction) -> bool:
     """Whether any operand or class of the functions is finer than 32 bits."""
     for function in functions:
         narrow = {n for n, row in function.registers.items() if _NARROW.search(row.cls)}
-        for block in function.blocks:
-            for instruction in block.instructions:
-                for operand in instruction.all_operands:
-                    if operand.phys and _HALF.search(operand.phys):
-                        return True
-                    if operand.vreg in narrow or (operand.sub and _HALF.search(operand.sub)):
-                        return True
+        for operand in registers_of(function):
+            if operand.vreg in narrow or _HALF.search(operand.phys) or _HALF.search(operand.sub):
+                return True
     return False
 
 

@@ -1,78 +1,16 @@
-"""Which pre-RA lanes are still read, and which may have been written, for the wave: along paths, without EXEC.
+"""Which pre-RA lanes may have been written, for the wave: along paths, without EXEC.
 
-Inference uses the reads to keep relations small; no verdict depends on that. ``flags.py`` uses both: as in LLVM, a
-register need not be declared live for a lane that is dead or that no path has defined.
+As in LLVM, a register need not be declared live for a lane that no path has defined (``flags.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from smt_verifier.audit.core.lanes import LaneMap
-from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
-from smt_verifier.audit.core.semantics import COPIES, is_move
+from smt_verifier.audit.core.semantics import COPIES
 from verilocc_mlir.mir.model import Instruction, MachineFunction
-
-
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """Keys that are read from a block's entry on, for each block in layout order.
-
-    Attributes:
-        live: on some path, before it writes them.
-        later: on some path, written or not: a thread that waits keeps what others write.
-    """
-
-    live: list[set[int]]
-    later: list[set[int]]
-
-
-def reads_from_entry(function: MachineFunction, lanes: LaneMap) -> Reads:
-    """What is read from each block's entry on."""
-    position = {b.number: n for n, b in enumerate(function.blocks)}
-    successors = [[position[s] for s, _ in b.successors] for b in function.blocks]
-    threads = cell_threads(function)
-    first: list[set[int]] = []
-    every: list[set[int]] = []
-    writes: list[set[int]] = []
-    for block in function.blocks:
-        exposed: set[int] = set()
-        used: set[int] = set()
-        written: set[int] = set()
-        for instruction in block.instructions:
-            for op in instruction.operands:
-                if op.is_use and not op.undef:
-                    keys = lanes.keys(op)
-                    used.update(keys)
-                    exposed.update(k for k in keys if k not in written)
-            if is_move(instruction):
-                moves = scalar_moves(instruction, lanes, threads) or ()
-                used.update(of for _, of in moves)
-                exposed.update(of for _, of in moves if of not in written)
-                written.update(to for to, _ in moves)
-            for op in really_written(instruction):
-                written.update(lanes.keys(op))
-        first.append(exposed)
-        every.append(used)
-        writes.append(written)
-    return Reads(_backward(successors, first, writes), _backward(successors, every, [set() for _ in every]))
-
-
-def _backward(successors: list[list[int]], reads: list[set[int]], writes: list[set[int]]) -> list[set[int]]:
-    live = [set(r) for r in reads]
-    changed = True
-    while changed:
-        changed = False
-        for n in range(len(live) - 1, -1, -1):
-            out: set[int] = set()
-            for successor in successors[n]:
-                out |= live[successor]
-            new = (out - writes[n]) | reads[n]
-            if len(new) != len(live[n]):
-                live[n] = new
-                changed = True
-    return live
 
 
 def definitions(instruction: Instruction, lanes: LaneMap) -> tuple[set[int], set[int]]:
@@ -100,12 +38,28 @@ class KeySet:
         at = self.position.get(key)
         return at is not None and bool(self.bits >> at & 1)
 
+    def members(self) -> Container[int]:
+        """The same set, for many questions: of a long number, each bit costs a copy of it."""
+        return _Members(self.bits.to_bytes(self.bits.bit_length() // 8 + 1, "little"), self.position)
+
     def __or__(self, other: KeySet) -> KeySet:
         return KeySet(self.bits | other.bits, self.position)
 
     def after(self, gained: Iterable[int], lost: Iterable[int]) -> KeySet:
         """The set without ``lost`` and with ``gained``."""
-        return KeySet(self.bits & ~_bits(lost, self.position) | _bits(gained, self.position), self.position)
+        return KeySet(self.bits & ~bits_of(lost, self.position) | bits_of(gained, self.position), self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """The bits of a ``KeySet``, eight to a byte."""
+
+    octets: bytes
+    position: dict[int, int]
+
+    def __contains__(self, key: object) -> bool:
+        at = self.position.get(key) if isinstance(key, int) else None
+        return at is not None and at >> 3 < len(self.octets) and bool(self.octets[at >> 3] >> (at & 7) & 1)
 
 
 def defined_at_exit(function: MachineFunction, lanes: LaneMap) -> list[KeySet]:
@@ -126,8 +80,8 @@ def defined_at_exit(function: MachineFunction, lanes: LaneMap) -> list[KeySet]:
             defined |= defined_here
             undefined |= undefined_here
             undefined -= defined_here
-        gained.append(_bits(defined, number))
-        ended.append(_bits(undefined, number))
+        gained.append(bits_of(defined, number))
+        ended.append(bits_of(undefined, number))
     successors = [[position[s] for s, _ in b.successors] for b in function.blocks]
     entry = [0] * len(function.blocks)
     changed = True
@@ -143,7 +97,7 @@ def defined_at_exit(function: MachineFunction, lanes: LaneMap) -> list[KeySet]:
     return [KeySet(entry[n] & ~ended[n] | gained[n], number) for n in range(len(entry))]
 
 
-def _bits(keys: Iterable[int], number: dict[int, int]) -> int:
+def bits_of(keys: Iterable[int], number: dict[int, int]) -> int:
     bits = 0
     for key in keys:
         bits |= 1 << number.setdefault(key, len(number))

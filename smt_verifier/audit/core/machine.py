@@ -79,10 +79,14 @@ class Machine:
         self.cell_threads = cell_threads(pre) | cell_threads(post)
         self.saved_for_all_threads: frozenset[int] | None = None
         """Registers that a called function saves in threads of its caller too; None where no caller has any."""
-        self.real_reads: set[tuple[int, int, int]] = set()
-        """``(id of a paired post-RA instruction, key, pre-RA key)`` of the lanes it reads that the pre-RA side does not
-        leave undefined.
+        self.real_reads: dict[int, set[tuple[int, int]]] = {}
+        """``(key, pre-RA key)`` of the lanes that a paired post-RA instruction, by ``id``, reads and the pre-RA side
+        does not leave undefined.
         """
+        self.assumed: set[tuple[int, int]] = set()
+        """Pairs of terms that the claims at the block's entry make equal, while checking."""
+        self.literal: int = 0
+        """Goals of this block that are ``t = t``, or such a pair: they are only counted."""
         self.terms = Terms(pre_lanes.grain)
         self.expressions: list[Expression] = []
         self._by_operation: dict[tuple[str, int, int], list[tuple[tuple[int, ...], set[int]]]] = {}
@@ -95,6 +99,8 @@ class Machine:
         self.terms = Terms(self.pre_lanes.grain)
         self.expressions = []
         self._by_operation = {}
+        self.assumed = set()
+        self.literal = 0
 
     def read(self, key: int, table: dict[int, int]) -> int:
         """Term of a lane in ``table``; a lane nothing is known of gets a new one."""
@@ -124,7 +130,8 @@ class Machine:
         """The pre-RA side defines vector lanes: threads that are not active now do not get the new value."""
         for atom in state.atoms:
             if everywhere or atom.active:
-                atom.missed.difference_update(keys)
+                if atom.missed:
+                    atom.missed.difference_update(keys)
             else:
                 atom.missed.update(keys)
 

@@ -34,11 +34,23 @@ from smt_verifier.audit.core.inactive import reads_first_lane
 from smt_verifier.audit.core.lanes import LaneMap
 from smt_verifier.audit.core.moves import cell_threads, really_written, scalar_moves
 from smt_verifier.audit.core.semantics import EXEC_NAMES
-from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, ByClass, Mask, Signature, State, Trait
+from smt_verifier.audit.core.state import (
+    EXEC,
+    FLAGS,
+    IN_EXEC,
+    UNDEFINED,
+    Atom,
+    ByClass,
+    Mask,
+    MaskBits,
+    Signature,
+    State,
+    Trait,
+)
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
-QUICK_WORK = 30_000
+QUICK_WORK = 100_000
 MAX_WORK = 1_000_000
 """Classes that are changed, asked about or handed on, each time counted: a second's worth, and half a minute's."""
 _TIDY_ABOVE = 8
@@ -90,10 +102,10 @@ _Value = Callable[[Signature | None], Truth]
 
 def defines_exec(instruction: Instruction) -> bool:
     """Whether the instruction writes EXEC; ``implicit-def $exec`` on a copy only orders it and writes nothing."""
-    return any(
-        op.is_def and op.phys in EXEC_NAMES and not (op.implicit and instruction.opcode == "COPY")
-        for op in instruction.all_operands
-    )
+    for op in instruction.all_operands:
+        if op.is_def and op.phys in EXEC_NAMES and not (op.implicit and instruction.opcode == "COPY"):
+            return True
+    return False
 
 
 class Precision(Enum):
@@ -129,6 +141,8 @@ class MaskTracker:
     ) -> None:
         self.lanes = lanes
         self.precision = precision
+        self.variables = MaskBits()
+        """Bits of the masks that signatures in claims name."""
         self._work = 0
         self.entry: list[frozenset[int]] = [remembered for _ in function.blocks]
         """For each block, the scalar keys whose values at its entry may reach EXEC, or the lane of a V_READLANE, and
@@ -191,6 +205,10 @@ class MaskTracker:
         keys = self.lanes.keys(operand) if operand.is_reg else ()
         return () if not keys or self.lanes.is_vector(keys[0]) else keys
 
+    def follows(self, instruction: Instruction) -> bool:
+        """Whether an instruction may make a mask that is followed."""
+        return id(instruction) in self._followed
+
     def read(self, instruction: Instruction, state: State) -> list[Source]:
         """Masks that the explicit operands hold, to be asked for before the instruction writes; empty where no mask is
         followed. For a comparison that the first active thread finds true, EXEC stands for that thread.
@@ -239,10 +257,11 @@ class MaskTracker:
             self._save_exec(opcode, lambda _a, _b: True, Source(), target, state)
         elif (match := _BINARY.match(opcode)) and target is not None:
             a, b, operation = sources[0], sources[1], _OPERATIONS[match[1]]
-            self._assign_or_bound(target, lambda of: operation(_truth(a, of, state), _truth(b, of, state)), state)
+            in_a, in_b = _membership(a, state), _membership(b, state)
+            self._assign_or_bound(target, lambda of: operation(in_a(of), in_b(of)), state)
         elif _MOVE.match(opcode) and target is not None:
             if opcode != "COPY" or EXEC in (target, sources[0].name):
-                self._assign(target, lambda of: _truth(sources[0], of, state), state)
+                self._assign(target, _membership(sources[0], state), state)
         elif _COMPARE.match(opcode) and target is not None and not writes_exec:
             self._assign_or_bound(target, _compared, state)
         elif opcode.startswith("V_CMPX_"):
@@ -329,15 +348,18 @@ class MaskTracker:
 
     def includes(self, operand: Operand, signature: Signature, state: State) -> Truth:
         """Whether the threads of a class are in the mask that a scalar operand holds now."""
-        return _truth(Source(name=self._name(operand, state)), signature, state)
+        return _membership(Source(name=self._name(operand, state)), state)(signature)
 
     def remember_exec(self, name: Mask, state: State) -> None:
         """A mask of this name holds the active threads from here on."""
-        self._assign(name, lambda signature: signature is not None and EXEC in signature, state)
+        self._assign(name, lambda signature: signature is not None and bool(signature & IN_EXEC), state)
 
     def is_exec(self, name: Mask, state: State) -> bool:
         """Whether the threads of a mask are known to be those that are active now."""
-        return name in state.masks and all((name in s) is (EXEC in s) for a in state.atoms for s in a.signatures)
+        bit = state.bits.known(name)
+        return name in state.masks and all(
+            bool(s & bit) is bool(s & IN_EXEC) for a in state.atoms for s in a.signatures
+        )
 
     def holders(self, masks: Iterable[Mask], state: State, block: int) -> dict[Variable, Mask]:
         """Keys that hold masks, of those that may reach EXEC or a lane from the entry of the block at this position."""
@@ -366,14 +388,16 @@ class MaskTracker:
         """``D = EXEC; EXEC = S0 operation EXEC`` (ISA manual, SOP1); ENTER_STRICT_WWM makes EXEC all threads."""
         if target is None or target == EXEC:
             raise UnsupportedError(f"{opcode} without a destination that can be followed")
-        if not _has_outside(state) and operation(_truth(source, None, state), False) is not False:
+        inside = _membership(source, state)
+        if not _has_outside(state) and operation(inside(None), False) is not False:
             raise OutsideError("EXEC may come to hold threads that were not active at function entry")
 
-        def saved(signature: Signature) -> set[Signature]:
-            old = EXEC in signature
-            new = operation(_truth(source, signature, state), old)
-            rest = signature - {target, EXEC} | (frozenset({target}) if old else frozenset[Mask]())
-            return _placed(rest, EXEC, new)
+        bit = state.bits.of(target)
+
+        def saved(signature: Signature) -> tuple[Signature, ...]:
+            old = bool(signature & IN_EXEC)
+            new = operation(inside(signature), old)
+            return _placed(signature & ~(bit | IN_EXEC) | bit * old, IN_EXEC, new)
 
         state.masks.add(target)
         self._install(saved, state)
@@ -385,7 +409,8 @@ class MaskTracker:
             return
         if target != EXEC:
             state.masks.add(target)
-        self._install(lambda signature: _placed(signature - {target}, target, value(signature)), state)
+        bit = state.bits.of(target)
+        self._install(lambda signature: _placed(signature & ~bit, bit, value(signature)), state)
 
     def _assign_or_bound(self, target: Mask, value: _Value, state: State) -> None:
         """As ``_assign``; where there are many classes, a mask that would split them is not known.
@@ -399,10 +424,12 @@ class MaskTracker:
         elif value(None) is False:
             state.bounded.add(target)
 
-    def _install(self, change: Callable[[Signature], set[Signature]], state: State) -> None:
+    def _install(self, change: Callable[[Signature], tuple[Signature, ...]], state: State) -> None:
         """Every class becomes what ``change`` says."""
-        state.inhabited = {frozenset(new for s in classes for new in change(s)) for classes in state.inhabited}
-        state.atoms = _merged(_each(change, state))
+        changed = {s: change(s) for a in state.atoms for s in a.signatures}
+        changed |= {s: change(s) for classes in state.inhabited for s in classes if s not in changed}
+        state.inhabited = {frozenset(new for s in classes for new in changed[s]) for classes in state.inhabited}
+        state.atoms = _merged(_each(changed, state))
         if _classes(state) > _TIDY_ABOVE:
             self._tidy(state)
         self.spend(_classes(state))
@@ -422,7 +449,9 @@ class MaskTracker:
         """Forget masks that no lane holds any more, and merge the classes that only they told apart."""
         live_terms = set(state.pre.values())
         state.masks = {m for m in state.masks if isinstance(m, int) or live_terms.issuperset(m)}
-        keep = state.masks | {EXEC, OUTSIDE}
+        keep = FLAGS
+        for mask in state.masks:
+            keep |= state.bits.known(mask)
         for atom in state.atoms:
             atom.signatures = {signature & keep for signature in atom.signatures}
         state.inhabited = {frozenset(signature & keep for signature in classes) for classes in state.inhabited}
@@ -441,32 +470,33 @@ def _classes(state: State) -> int:
     return sum(len(a.signatures) for a in state.atoms)
 
 
-def _truth(source: Source, signature: Signature | None, state: State) -> Truth:
-    """Membership of a class (None: threads outside all classes) in what an operand holds."""
+def _membership(source: Source, state: State) -> _Value:
+    """Membership of a class (None: threads outside all classes) in what an operand holds now."""
     if source.constant is not None:
-        return source.constant
+        return lambda _: source.constant
     if source.name is not None and (source.name == EXEC or source.name in state.masks):
-        return signature is not None and source.name in signature
-    return False if signature is None and source.name in state.bounded else None
+        bit = state.bits.known(source.name)
+        return lambda signature: signature is not None and signature & bit != 0
+    bounded = source.name in state.bounded
+    return lambda signature: False if signature is None and bounded else None
 
 
 def _compared(signature: Signature | None) -> Truth:
     """A comparison gives 0 for inactive threads and is not known for active ones (ISA manual, VOPC)."""
-    return None if signature is not None and EXEC in signature else False
+    return None if signature is not None and signature & IN_EXEC else False
 
 
-def _placed(rest: Signature, variable: Mask, truth: Truth) -> set[Signature]:
-    """A class with ``variable`` added to ``rest`` as ``truth`` says; not known makes two of it."""
-    inside = rest | {variable}
-    return {rest, inside} if truth is None else {inside} if truth else {rest}
+def _placed(rest: Signature, bit: int, truth: Truth) -> tuple[Signature, ...]:
+    """A class with the mask of ``bit`` added to ``rest`` as ``truth`` says; not known makes two of it."""
+    return (rest, rest | bit) if truth is None else (rest | bit,) if truth else (rest,)
 
 
-def _each(change: Callable[[Signature], set[Signature]], state: State) -> list[Atom]:
-    """Every class as ``change`` says; an atom of which some classes are active then, and some not, is two."""
+def _each(changed_to: dict[Signature, tuple[Signature, ...]], state: State) -> list[Atom]:
+    """Every class as ``changed_to`` says; an atom of which some classes are active then, and some not, is two."""
     atoms: list[Atom] = []
     for atom in state.atoms:
-        changed = {new for signature in atom.signatures for new in change(signature)}
-        active = {s for s in changed if EXEC in s}
+        changed = {new for signature in atom.signatures for new in changed_to[signature]}
+        active = {s for s in changed if s & IN_EXEC}
         if active and len(active) < len(changed):
             atoms.append(atom.split(active))
             changed -= active
@@ -478,10 +508,19 @@ def _each(change: Callable[[Signature], set[Signature]], state: State) -> list[A
 def _merged(atoms: list[Atom]) -> list[Atom]:
     """One atom for the classes that hold the same in all lanes, and are all active or all frozen."""
     result: list[Atom] = []
+    waiting: dict[tuple[int, int], Atom] = {}
+    touched: dict[int, list[Atom]] = {}
     for atom in atoms:
-        alike = (a for a in result if (a.active, a.outside) == (atom.active, atom.outside))
-        same = next((a for a in alike if atom.pre == a.pre and atom.post == a.post), None)
-        if same is None:
+        flags = next(iter(atom.signatures)) & FLAGS
+        if atom.untouched is not None:
+            # Its terms are in no tables but in copies of its own, and those were touched for a reason.
+            same = waiting.setdefault((flags, id(atom.untouched)), atom)
+        else:
+            row = touched.setdefault(flags, [])
+            same = next((a for a in row if atom.pre == a.pre and atom.post == a.post), atom)
+            if same is atom:
+                row.append(atom)
+        if same is atom:
             result.append(atom)
         else:
             same.signatures |= atom.signatures

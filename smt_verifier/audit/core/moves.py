@@ -116,7 +116,7 @@ def really_written(instruction: Instruction) -> tuple[Operand, ...]:
     """
     if instruction.opcode == LANE_SAVE:
         return instruction.defs
-    return tuple(op for op in instruction.all_operands if op.is_def and op.is_reg)
+    return tuple([op for op in instruction.all_operands if op.is_def and op.is_reg])
 
 
 def cell_registers(function: MachineFunction, lanes: LaneMap) -> frozenset[int]:

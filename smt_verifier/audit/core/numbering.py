@@ -23,7 +23,7 @@ def without_number(row: StackObject) -> tuple[tuple[str, str], ...]:
 
 def frame_indices(instruction: Instruction) -> Iterator[tuple[str, int]]:
     """Stack objects that an instruction names, in operands or as memory it accesses: kind and number."""
-    operand_texts = [op.text for op in instruction.operands if op.kind is OperandKind.FRAME_INDEX]
+    operand_texts = [op.text for op in instruction.operands if not op.is_reg and op.kind is OperandKind.FRAME_INDEX]
     for text in (*operand_texts, *(m for m in instruction.memory if "stack." in m)):
         for kind, number in _FRAME_INDEX.findall(text):
             yield kind, int(number)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.flags import Liveness
 from smt_verifier.audit.core.header import whole_wave_keys
-from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, uses_halves
-from smt_verifier.audit.core.liveness import defined_at_exit, reads_from_entry
+from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, registers_of, uses_halves
+from smt_verifier.audit.core.liveness import defined_at_exit
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import MaskTracker, Precision
 from smt_verifier.audit.core.moves import slot_keys
@@ -20,6 +20,7 @@ from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inpu
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.semantics import (
     acts_alone,
+    canonical_opcode,
     is_call,
     is_pure,
     is_return,
@@ -27,7 +28,7 @@ from smt_verifier.audit.core.semantics import (
     result_depends_on_exec,
     spill_slot,
 )
-from smt_verifier.audit.core.state import EXEC, OUTSIDE, UNDEFINED, Atom, Side, State, Trait
+from smt_verifier.audit.core.state import IN_EXEC, IN_OUTSIDE, UNDEFINED, Atom, MaskBits, Side, State, Trait
 from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.header import header_field
@@ -82,18 +83,14 @@ class Product:
         self.order = _reverse_postorder(self.successors)
         final = bool(callee_saved) and not has_virtual_registers(post)
         written = _written(post, self.post_lanes, callee_saved) if final else set[int]()
-        self._saved = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
-        self.reads = reads_from_entry(pre, self.pre_lanes)
+        self.saved_keys = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
         self.defined = defined_at_exit(pre, self.pre_lanes)
-        for live in self.reads.live:
-            live.update(ENTRY - 1 - k for k in self._saved)
         self.originals = instructions_of(pre, self._followed_operations())
         ghosts = _ghosts(self.originals, self.pre_lanes)
         remembered = frozenset(key for row in ghosts.values() for key in row.threads)
-        for keys_by_block in (self.reads.live, self.reads.later):
-            _keep_ghosts(keys_by_block, pre, self.pre_lanes, ghosts)
         self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered)
         self._outside = outside
+        self._at_entry: tuple[list[int], list[int], list[int]] | None = None
         self.executor = Executor(
             pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept_units
         )
@@ -126,7 +123,7 @@ class Product:
         test = self.tests[block]
         if self.is_idle(block, successor):
             frozen = [a for a in state.atoms if not a.active]
-            waiting = {frozenset(s for s in classes if EXEC not in s) for classes in state.inhabited}
+            waiting = {frozenset(s for s in classes if not s & IN_EXEC) for classes in state.inhabited}
             return replace(state, atoms=frozen, inhabited=waiting - {frozenset()})
         if test is None or not test.nonzero(successor):
             return state
@@ -144,17 +141,15 @@ class Product:
         read = self.executor.read
         return [
             Goal("callee-saved", read(ENTRY - 1 - k, state.pre), read(k, state.post), step, ENTRY - 1 - k, k)
-            for k in self._saved
+            for k in self.saved_keys
         ]
 
-    def real_reads(self) -> dict[int, list[tuple[int, int]]]:
+    def real_reads(self) -> dict[int, Collection[tuple[int, int]]]:
         """For each paired post-RA instruction, by ``id``, the lanes it really reads, each with the pre-RA lane it reads
         it for; known once all blocks are checked.
         """
-        paired = {id(s.post): list[tuple[int, int]]() for row in self.steps for s in row if s.pre and s.post}
-        for instruction, post_key, pre_key in self.executor.real_reads:
-            paired[instruction].append((post_key, pre_key))
-        return paired
+        reads, none = self.executor.real_reads, frozenset[tuple[int, int]]()
+        return {id(s.post): reads.get(id(s.post), none) for row in self.steps for s in row if s.pre and s.post}
 
     def liveness(self, always_available: Callable[[int], bool]) -> Liveness:
         """What the post-RA text must say about liveness; known once all blocks are checked.
@@ -228,6 +223,21 @@ class Product:
                     else:
                         scalar_pre[cell] = UNDEFINED
 
+    def _entry_keys(self) -> tuple[list[int], list[int], list[int]]:
+        """Scalar and vector pre-RA keys that are undefined at function entry, and the physical ones of both sides."""
+        scalar: dict[int, None] = {}
+        vector: dict[int, None] = {}
+        for slot in (spill_slot(i) for b in self.pre.blocks for i in b.instructions):
+            if slot is not None:
+                table = scalar if slot.kind == "S" else vector
+                table.update(dict.fromkeys(slot_keys(slot, self.pre_lanes)))
+        for op in registers_of(self.pre):
+            if op.vreg >= 0 and (keys := self.pre_lanes.keys(op)):
+                # All lanes of a register are of one file.
+                (vector if self.pre_lanes.is_vector(keys[0]) else scalar).update(dict.fromkeys(keys))
+        physical = _physical(self.pre, self.pre_lanes) | _physical(self.post, self.post_lanes)
+        return list(scalar), list(vector), sorted(physical.union(self.saved_keys))
+
     def _initial_state(self) -> State:
         """Both sides start in one machine state; virtual registers are undefined. Threads outside EXEC are followed
         only where that is asked for.
@@ -235,30 +245,29 @@ class Product:
         terms = self.executor.terms
         scalar_pre: dict[int, int] = {}
         scalar_post: dict[int, int] = {}
-        atom = Atom({frozenset({EXEC})}, {}, {})
-        for block in self.pre.blocks:
-            for instruction in block.instructions:
-                if (slot := spill_slot(instruction)) is not None:
-                    table = scalar_pre if slot.kind == "S" else atom.pre
-                    table.update(dict.fromkeys(slot_keys(slot, self.pre_lanes), UNDEFINED))
-                for op in instruction.all_operands:
-                    if op.vreg >= 0:
-                        for key in self.pre_lanes.keys(op):
-                            (atom.pre if self.pre_lanes.is_vector(key) else scalar_pre)[key] = UNDEFINED
-        physical = {
-            k for f, lanes in ((self.pre, self.pre_lanes), (self.post, self.post_lanes)) for k in _physical(f, lanes)
-        }
-        for key in sorted(physical.union(self._saved)):
+        atom = Atom({IN_EXEC}, {}, {})
+        if self._at_entry is None:
+            self._at_entry = self._entry_keys()
+        scalar, vector, physical = self._at_entry
+        scalar_pre.update(dict.fromkeys(scalar, UNDEFINED))
+        atom.pre.update(dict.fromkeys(vector, UNDEFINED))
+        for key in physical:
             pre, post = (atom.pre, atom.post) if self.pre_lanes.is_vector(key) else (scalar_pre, scalar_post)
             term = terms.fresh("the value of {} at function entry", key)
             pre[key] = post[key] = term
         self._initial_cells(scalar_pre, scalar_post)
-        for key in self._saved:
+        for key in self.saved_keys:
             scalar_pre[ENTRY - 1 - key] = scalar_post[key]
         atoms = [atom]
         if self._outside:
-            atoms.append(atom.split({frozenset({OUTSIDE})}))
-        return State(scalar_pre, scalar_post, atoms, inhabited={frozenset(atom.signatures)})
+            atoms.append(atom.split({IN_OUTSIDE}))
+        return State(
+            scalar_pre,
+            scalar_post,
+            atoms,
+            inhabited={frozenset(atom.signatures)},
+            bits=MaskBits(self.masks.variables.taken),
+        )
 
 
 class Test(NamedTuple):
@@ -315,8 +324,11 @@ def _unkilled(instruction: Instruction) -> str:
 def instructions_of(function: MachineFunction, operations: Collection[str]) -> dict[str, list[Instruction]]:
     """The instructions of a function, by pure operation."""
     by_operation: dict[str, list[Instruction]] = {}
+    opcodes = {name.split(" ", 1)[0] for name in operations}
     for block in function.blocks if operations else ():
         for instruction in block.instructions:
+            if canonical_opcode(instruction.opcode) not in opcodes:
+                continue
             if is_pure(instruction) and (name := operation_name(instruction)) in operations:
                 by_operation.setdefault(name, []).append(instruction)
     return by_operation
@@ -340,19 +352,6 @@ def _ghosts(originals: dict[str, list[Instruction]], lanes: LaneMap) -> dict[int
     return ghosts
 
 
-def _keep_ghosts(live: list[set[int]], function: MachineFunction, lanes: LaneMap, ghosts: dict[int, Ghosts]) -> None:
-    """Where the result of a repeated operation is live, what it was computed from is worth knowing too."""
-    arguments: dict[int, set[int]] = {}
-    for block in function.blocks if ghosts else ():
-        for instruction in block.instructions:
-            if id(instruction) in ghosts:
-                for key in lanes.keys(instruction.defs[0]):
-                    arguments.setdefault(key, set()).update(ghosts[id(instruction)].arguments)
-    for keys in live if arguments else ():
-        for key in arguments.keys() & keys:
-            keys |= arguments[key]
-
-
 def has_virtual_registers(function: MachineFunction) -> bool:
     return any(op.vreg >= 0 for b in function.blocks for i in b.instructions for op in i.all_operands)
 
@@ -369,14 +368,7 @@ def _written(function: MachineFunction, lanes: LaneMap, callee_saved: frozenset[
 
 
 def _physical(function: MachineFunction, lanes: LaneMap) -> set[int]:
-    return {
-        k
-        for block in function.blocks
-        for instruction in block.instructions
-        for op in instruction.all_operands
-        if op.phys and op.is_reg
-        for k in lanes.keys(op)
-    }
+    return {k for op in registers_of(function) if op.phys for k in lanes.keys(op)}
 
 
 def _reverse_postorder(successors: list[list[int]]) -> list[int]:

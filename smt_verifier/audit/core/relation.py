@@ -6,23 +6,26 @@ for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.masks import Variable
 from smt_verifier.audit.core.state import (
-    EXEC,
-    OUTSIDE,
+    FLAGS,
     UNDEFINED,
     Atom,
     Classes,
     Expression,
     Known,
     Mask,
+    MaskBits,
     Signature,
     State,
+    Tables,
     Trait,
+    Untouched,
 )
 
 Fact = tuple[str, int, int, tuple[int, ...]]
@@ -47,6 +50,19 @@ class Relation:
     undefined: set[int] = field(default_factory=set[int])
     facts: frozenset[Fact] = frozenset()
 
+    @property
+    def passes_on(self) -> bool:
+        """Whether, of lanes that a block does not touch, its claim at the exit is its claim at the entry: it is of
+        places alone, and says one thing of each lane.
+        """
+        return bool(self.places) and not self.facts and self.undefined.isdisjoint(self.places)
+
+    @property
+    def goals(self) -> int:
+        """How many goals it makes of lanes that were not touched since it was assumed: each is a hypothesis."""
+        shared = {id(places): len(places) for key, places in self.places.items() if key not in self.maybe}
+        return sum(shared.values()) + sum(len(self.places[key]) for key in self.maybe if key in self.places)
+
 
 @dataclass(slots=True)
 class Claims:
@@ -67,16 +83,20 @@ class Claims:
     def state(self, executor: Executor, assume: Callable[[int, int], None]) -> State:
         """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis."""
         scalar_pre, scalar_post = _tables(self.scalar, executor, assume)
-        names: dict[Mask, Mask] = {**self.names(self.masks, executor, scalar_pre)}
+        bits = MaskBits(executor.masks.variables.taken)
+        renamed = Renaming(
+            (bit := executor.masks.variables.of(variable), bits.adopt(name, bit))
+            for variable, name in self.names(self.masks, executor, scalar_pre).items()
+        )
         grouped = self._grouped()
         atoms = [
-            Atom({_renamed(s, names) for s in signatures}, *_tables(relation, executor, assume))
-            for signatures, relation in grouped
+            _atom({renamed.of(s) for s in signatures}, relation, executor, assume) for signatures, relation in grouped
         ]
         bounded = set(self.names(self.bounded, executor, scalar_pre).values())
         known = self._known(executor, scalar_pre)
-        inhabited = {frozenset(_renamed(s, names) for s in classes) for classes in self.inhabited}
-        state = State(scalar_pre, scalar_post, atoms, set(names.values()), bounded, known, inhabited)
+        inhabited = {frozenset(map(renamed.of, classes)) for classes in self.inhabited}
+        masks = set(self.names(self.masks, executor, scalar_pre).values())
+        state = State(scalar_pre, scalar_post, atoms, masks, bounded, known, inhabited, bits=bits)
         for table, relation in [
             (None, self.scalar),
             *((a, r) for a, (_, r) in zip(atoms, grouped, strict=True)),
@@ -91,11 +111,15 @@ class Claims:
         masks, bounded = (self.names(v, executor, state.pre).values() for v in (self.masks, self.bounded))
         if not state.known_traits >= self._known(executor, state.pre):
             return False
-        names = self.names(self.masks, executor, state.pre)
-        established = [{projected(s, names) for s in classes} for classes in state.inhabited]
+        projected = self.projection(executor, state).only
+        established = [set(map(projected, classes)) for classes in state.inhabited]
         if not all(any(classes <= claimed for classes in established) for claimed in self.inhabited):
             return False
         return state.masks.issuperset(masks) and (state.masks | state.bounded).issuperset(bounded)
+
+    def projection(self, executor: Executor, state: State) -> Renaming:
+        """From the bits of ``state`` to those of the claims' masks."""
+        return projection(self.names(self.masks, executor, state.pre), executor, state)
 
     def _known(self, executor: Executor, scalar_pre: dict[int, int]) -> set[Known]:
         names = self.names(frozenset(variable for _, variable in self.known), executor, scalar_pre)
@@ -114,13 +138,36 @@ class Claims:
         return list(groups.values())
 
 
-def _renamed(signature: Signature, names: Mapping[Mask, Mask]) -> Signature:
-    return frozenset(names.get(m, m) for m in signature)
+class Renaming:
+    """From the bits of one world to those of another: pairs of bits, of which most are the same on both sides."""
+
+    def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
+        self._same = FLAGS
+        self._moved: list[tuple[int, int]] = []
+        for of, to in pairs:
+            if of == to:
+                self._same |= of
+            else:
+                self._moved.append((of, to))
+        self._others = ~sum({of for of, _ in self._moved})
+
+    def of(self, signature: Signature) -> Signature:
+        """The signature with the masks renamed; a mask that is in no pair keeps its bit."""
+        return self.only(signature) | signature & self._others
+
+    def only(self, signature: Signature) -> Signature:
+        """The signature, reduced to the masks that are in a pair, renamed."""
+        renamed = signature & self._same
+        for of, to in self._moved:
+            if signature & of:
+                renamed |= to
+        return renamed
 
 
-def projected(signature: Signature, names: Mapping[Variable, Mask]) -> Signature:
-    """The signature of a class of threads, reduced to the masks with these names."""
-    return frozenset(v for v, name in names.items() if name in signature) | signature & FLAGS
+def projection(names: dict[Variable, Mask], executor: Executor, state: State) -> Renaming:
+    """From the bits of ``state`` to those of the variables with these names."""
+    variables = executor.masks.variables
+    return Renaming((state.bits.known(name), variables.of(variable)) for variable, name in names.items())
 
 
 def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> int:
@@ -130,9 +177,15 @@ def pre_term(executor: Executor, state: State, atom: Atom | None, key: int) -> i
     return executor.read(key, table)
 
 
-def _tables(
-    relation: Relation, executor: Executor, assume: Callable[[int, int], None]
-) -> tuple[dict[int, int], dict[int, int]]:
+def _atom(
+    signatures: set[Signature], relation: Relation, executor: Executor, assume: Callable[[int, int], None]
+) -> Atom:
+    if not relation.passes_on:
+        return Atom(signatures, *_tables(relation, executor, assume))
+    return Atom(signatures, {}, {}, (), Untouched(relation, partial(_tables, relation, executor, assume)))
+
+
+def _tables(relation: Relation, executor: Executor, assume: Callable[[int, int], None]) -> Tables:
     """Terms of the lanes that have claims, by side. Lanes with equal places share one term, unless they may be
     undefined.
     """
@@ -158,6 +211,3 @@ def _tables(
                 post[place] = post_term
             assume(term, post_term)
     return pre, post
-
-
-FLAGS: frozenset[Mask] = frozenset({EXEC, OUTSIDE})

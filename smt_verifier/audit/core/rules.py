@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -50,6 +50,8 @@ class Complaint(NamedTuple):
 
 _SPLIT = ("lr-split",)
 """What LLVM 24 writes on the copies of a live range that it splits (SplitKit.cpp); only allocation asks for it."""
+_WITH_NAMES = (OperandKind.REGISTER, OperandKind.BLOCK)
+"""Operands with names of one side; all others are compared as text."""
 _OF_REGISTERS = frozenset({"register-class", "tied-operand", "width", "fixed-register"})
 
 
@@ -75,12 +77,18 @@ class MachineRules:
     processor: str
     has_agprs: bool
     originals: Mapping[str, Sequence[Instruction]]
+    _of_pairs: dict[tuple[int, int], tuple[Complaint, ...]] = field(
+        default_factory=dict[tuple[int, int], tuple[Complaint, ...]]
+    )
+    """Complaints of pairs of instructions, by ``id``: both are asked about twice."""
+    _members: dict[tuple[str, str, str, bool], bool] = field(default_factory=dict[tuple[str, str, str, bool], bool])
+    """Whether a register is the part of a member of a class, by name, part, class, and whether of either file."""
 
     def misfits(self, step: Step) -> bool:
         """Whether a pair of pure instructions has registers that do not go together."""
         if step.pre is None or step.post is None or not (is_pure(step.pre) and is_pure(step.post)):
             return False
-        return any(c.rule in _OF_REGISTERS for c in self._pair(step.pre, step.post))
+        return any(c.rule in _OF_REGISTERS for c in self._of_pair(step.pre, step.post))
 
     def repeats(self, post: Instruction, originals: Sequence[Instruction]) -> bool:
         """Whether an instruction may be a repetition of one of those of its operation."""
@@ -90,7 +98,7 @@ class MachineRules:
         if step.post is None:
             complaints = self._dropped(step.pre) if step.pre is not None else ()
         else:
-            complaints = self._added(step.post) if step.pre is None else self._pair(step.pre, step.post)
+            complaints = self._added(step.post) if step.pre is None else self._of_pair(step.pre, step.post)
         return [
             Finding(
                 complaint.rule,
@@ -104,15 +112,25 @@ class MachineRules:
             for complaint in complaints
         ]
 
+    def _of_pair(self, pre: Instruction, post: Instruction) -> tuple[Complaint, ...]:
+        complaints = self._of_pairs.get((id(pre), id(post)))
+        if complaints is None:
+            complaints = self._of_pairs[id(pre), id(post)] = tuple(self._pair(pre, post))
+        return complaints
+
     def _pair(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         if canonical_opcode(pre.opcode) != canonical_opcode(post.opcode):
             yield Complaint("instruction-sequence", f"{pre.opcode} became {post.opcode}")
             return
-        if set(pre.flags) != set(post.flags):
+        if pre.flags != post.flags and set(pre.flags) != set(post.flags):
             yield Complaint("instruction-flags", f"flags {sorted(pre.flags)} became {sorted(post.flags)}")
         if pre.memory != post.memory:
             yield Complaint("memory-operands", "the memory operands differ")
-        if marks(pre) != marks(post) and marks(post) != [m for m in marks(pre) if not m.startswith("mmra ")]:
+        if (
+            pre.tail != post.tail
+            and marks(pre) != marks(post)
+            and marks(post) != [m for m in marks(pre) if not m.startswith("mmra ")]
+        ):
             yield Complaint("instruction-flags", f"{pre.tail or 'nothing'} behind it became {post.tail or 'nothing'}")
         if (pre.bundled, pre.opens_bundle, pre.closes_bundle) != (post.bundled, post.opens_bundle, post.closes_bundle):
             yield Complaint("bundle", "bundle boundaries differ")
@@ -127,6 +145,8 @@ class MachineRules:
                 yield from self._reserved(physical_register(extra.phys))
         either = self._in_either_file(pre)
         for number, (a, b) in enumerate(zip(pre_operands, post_operands, strict=False)):
+            if a.text == b.text and a.kind is b.kind and a.kind not in _WITH_NAMES:
+                continue
             for complaint in self._operand(a, b, either_file=number in either, place=(post.opcode, number)):
                 yield complaint._replace(operand=number)
         for rule in PAIR_RULES:
@@ -214,16 +234,23 @@ class MachineRules:
                 yield Complaint("register-class", f"%{post.vreg} is not of class {cls.name}")
             return
         register = physical_register(post.phys)
-        widened = in_either_file(cls) if either_file else cls
-        if not is_part_of_member(register, widened, pre.sub) and not self._encodable(register, place):
+        if not self._is_member(register, cls, pre.sub, either_file) and not self._encodable(register, place):
             yield Complaint(
                 "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
             )
         yield from self._reserved(register)
 
+    def _is_member(self, register: PhysicalRegister, cls: RegisterClass, sub: str, either_file: bool) -> bool:
+        asked = register.name, sub, cls.name, either_file
+        answer = self._members.get(asked)
+        if answer is None:
+            answer = is_part_of_member(register, in_either_file(cls) if either_file else cls, sub)
+            self._members[asked] = answer
+        return answer
+
     def _reserved(self, register: PhysicalRegister) -> Iterator[Complaint]:
-        unavailable = [u for u in register.units if u not in self.allocatable]
-        if unavailable:
+        if not self.allocatable.issuperset(register.units):
+            unavailable = [u for u in register.units if u not in self.allocatable]
             yield Complaint(
                 "reserved-register",
                 f"${register.name} covers {unit_name(unavailable[0])}, which this function must not allocate",
@@ -331,7 +358,8 @@ class MachineRules:
     def tied(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         """What LLVM ties is one register, lanes that nothing defined included."""
         operands = post.all_operands
-        for number, definition in {**ties(pre), **ties(post)}.items():
+        tied = ties(post) if pre.opcode == post.opcode and not _ties_in_text(pre) else {**ties(pre), **ties(post)}
+        for number, definition in tied.items():
             if max(number, definition) >= len(operands) or not operands[definition].is_def:
                 yield Complaint("tied-operand", f"operand {number} is tied to operand {definition}, which is no result")
             elif operands[number].is_reg and not _same_register(operands[number], operands[definition]):
@@ -396,6 +424,11 @@ def marks(marked: Instruction) -> list[str]:
 
 def _is_special(op: Operand) -> bool:
     return bool(op.phys) and not op.phys.startswith("vcc") and physical_register(op.phys).bank is Bank.SPECIAL
+
+
+def _ties_in_text(i: Instruction) -> bool:
+    """Whether the text of an instruction may tie what LLVM's table does not."""
+    return i.opcode in INLINE_ASSEMBLY or any(op.tied >= 0 for op in i.operands)
 
 
 def _same_register(a: Operand, b: Operand) -> bool:

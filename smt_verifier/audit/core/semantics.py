@@ -202,23 +202,25 @@ def is_pure(instruction: Instruction) -> bool:
         return False
     if any(op.phys and not _PURE_RESULT.match(op.phys) for op in instruction.defs):
         return False
-    operands = instruction.operands
-    if any(op.phys in EXEC_NAMES and not op.implicit for op in operands):
+    if not all(map(_is_pure_operand, instruction.operands)):
         return False
-    if any(op.is_def and op.phys != "scc" and not _ORDINARY.match(op.phys) for op in operands):
-        return False
-    if any(
-        op.phys and not (op.is_def or op.phys in EXEC_NAMES or _PURE_INPUT.match(op.phys))
-        for op in instruction.operands
-    ):
-        return False
-    if instruction.opcode not in _PSEUDO_PURE and any(_RELATIVE.match(op.text) for op in operands):
+    others = [op.text for op in instruction.operands if not op.is_reg]
+    if instruction.opcode not in _PSEUDO_PURE and any(map(_RELATIVE.match, others)):
         return False
     if loads:
         return bool(instruction.memory) and all(map(_INVARIANT_LOAD.match, instruction.memory))
     if instruction.memory:
         return False
     return "nofpexcept" in instruction.flags or not may_raise(instruction.opcode)
+
+
+def _is_pure_operand(op: Operand) -> bool:
+    """Whether a pure instruction may have it right of its opcode, if it is a register."""
+    if op.is_def:
+        return op.phys == "scc" or bool(_ORDINARY.match(op.phys))
+    if op.phys in EXEC_NAMES:
+        return op.implicit
+    return not op.phys or bool(_PURE_INPUT.match(op.phys))
 
 
 @lru_cache(maxsize=None)
@@ -286,7 +288,7 @@ def may_raise(opcode: str) -> bool:
 
 def is_followed(instruction: Instruction) -> bool:
     """Whether no operand shows the state of another register, and control leaves at terminators only (no asm goto)."""
-    return instruction.opcode != "INLINEASM_BR" and not any(op.phys in _ALIASES for op in instruction.operands)
+    return instruction.opcode != "INLINEASM_BR" and _ALIASES.isdisjoint([op.phys for op in instruction.operands])
 
 
 @lru_cache(maxsize=None)
@@ -351,11 +353,11 @@ def asm_operands(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
 
 def is_call(instruction: Instruction) -> bool:
     """Whether a register mask makes it a call."""
-    return _may_call(instruction.opcode) and any(op.kind is OperandKind.REGMASK for op in instruction.operands)
+    return may_call(instruction.opcode) and any(op.kind is OperandKind.REGMASK for op in instruction.operands)
 
 
 @lru_cache(maxsize=None)
-def _may_call(opcode: str) -> bool:
+def may_call(opcode: str) -> bool:
     """Whether LLVM's table lets it have a register mask: calls, and what takes any operands."""
     return not table_of(opcode).properties.isdisjoint(("call", "variadic"))
 

@@ -10,7 +10,7 @@ all active or all frozen, form one *atom*: an instruction is executed once for a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -24,9 +24,14 @@ OUTSIDE = -2
 
 Mask = int | tuple[int, ...]
 """``EXEC``, ``OUTSIDE``, or the terms of the scalar lanes that hold a mask (their keys, between blocks)."""
-Signature = frozenset[Mask]
-"""The masks that the threads of a class are in."""
+Signature = int
+"""The masks that the threads of a class are in, as the bits that ``MaskBits`` gives them."""
+IN_EXEC = 1
+IN_OUTSIDE = 2
+FLAGS = IN_EXEC | IN_OUTSIDE
 Classes = frozenset[Signature]
+Tables = tuple[dict[int, int], dict[int, int]]
+"""Terms of lanes before allocation, and of places after it."""
 ByClass = frozenset[tuple[Signature, int]]
 """The term that a vector lane holds, for each active class."""
 
@@ -43,27 +48,114 @@ class Trait(Enum):
 Known = tuple[Trait, Mask]
 
 
-@dataclass(slots=True)
+class MaskBits:
+    """The bit of each mask in signatures: a bit is given once, and never to another mask.
+
+    Signatures in a state and signatures in claims are two worlds, each with bits of its own. Those of a state begin as
+    the bits of the claims at its block's entry, so that a mask that a block leaves alone keeps its bit
+    (``Claims.state``).
+    """
+
+    def __init__(self, taken: int = 2) -> None:
+        """``taken``: so many bits, the lowest ones, are not given to other masks."""
+        self._bits: dict[Mask, int] = {EXEC: IN_EXEC, OUTSIDE: IN_OUTSIDE}
+        self.taken = max(taken, 2)
+
+    def of(self, mask: Mask) -> int:
+        """The bit of a mask, a new one where it has none."""
+        bit = self._bits.get(mask)
+        if bit is None:
+            bit = self._bits[mask] = 1 << self.taken
+            self.taken += 1
+        return bit
+
+    def known(self, mask: Mask) -> int:
+        """The bit of a mask; 0 where it has none, so that no class is in it."""
+        return self._bits.get(mask, 0)
+
+    def adopt(self, mask: Mask, bit: int) -> int:
+        """The bit of a mask, which is ``bit``, one of those that were taken, where it has none."""
+        return self._bits.setdefault(mask, bit)
+
+
+class Untouched:
+    """Vector lanes as the claims at the block's entry have them. Their terms are made where the first lane is asked
+    for: most classes of threads that wait pass through a block as they came.
+
+    ``claimed`` is what was claimed of them, for ``check.py``, which knows its type.
+    """
+
+    __slots__ = ("_make", "_tables", "claimed")
+
+    def __init__(self, claimed: object, make: Callable[[], Tables]) -> None:
+        self.claimed = claimed
+        self._make = make
+        self._tables: Tables | None = None
+
+    def tables(self) -> Tables:
+        """Copies of the tables of both sides; all copies hold the same terms."""
+        if self._tables is None:
+            self._tables = self._make()
+        pre, post = self._tables
+        return dict(pre), dict(post)
+
+
 class Atom:
     """Classes of threads that hold the same in all vector lanes. The threads of a class are in exactly the masks that
     its signature names; either all classes of an atom are in EXEC, or none; likewise in ``OUTSIDE``.
+
+    Attributes:
+        missed: pre-RA lanes last defined, in this block, while these threads were not active.
+        untouched: where no lane was asked for since the block's entry.
     """
 
-    signatures: set[Signature]
-    pre: dict[int, int]
-    post: dict[int, int]
-    missed: set[int] = field(default_factory=set[int])
-    """Pre-RA lanes last defined, in this block, while these threads were not active."""
+    __slots__ = ("_post", "_pre", "missed", "signatures", "untouched")
+
+    def __init__(
+        self,
+        signatures: set[Signature],
+        pre: dict[int, int],
+        post: dict[int, int],
+        missed: Iterable[int] = (),
+        untouched: Untouched | None = None,
+    ) -> None:
+        self.signatures = signatures
+        self._pre = pre
+        self._post = post
+        self.missed = set(missed)
+        self.untouched = untouched
+
+    @property
+    def pre(self) -> dict[int, int]:
+        """The table of pre-RA lanes."""
+        if self.untouched is not None:
+            self._touch(self.untouched)
+        return self._pre
+
+    @property
+    def post(self) -> dict[int, int]:
+        """The table of post-RA lanes."""
+        if self.untouched is not None:
+            self._touch(self.untouched)
+        return self._post
+
+    def keep_in(self, pre: dict[int, int], post: dict[int, int]) -> None:
+        """Have these tables hold what its lanes hold."""
+        self._pre, self._post, self.untouched = pre, post, None
+
+    def _touch(self, untouched: Untouched) -> None:
+        self._pre, self._post = untouched.tables()
+        self.untouched = None
 
     @property
     def active(self) -> bool:
         """Whether these threads are in EXEC."""
-        return EXEC in next(iter(self.signatures))
+        return bool(next(iter(self.signatures)) & IN_EXEC)
 
     @property
     def outside(self) -> bool:
         """Whether these threads were not active at function entry."""
-        return OUTSIDE in next(iter(self.signatures))
+        return bool(next(iter(self.signatures)) & IN_OUTSIDE)
 
     def reached(self, everywhere: bool) -> bool:
         """Whether an instruction touches these threads; ``everywhere``: it does not ask EXEC.
@@ -74,7 +166,9 @@ class Atom:
 
     def split(self, signatures: set[Signature]) -> Atom:
         """A copy for other classes."""
-        return Atom(signatures, dict(self.pre), dict(self.post), set(self.missed))
+        if self.untouched is not None:
+            return Atom(signatures, {}, {}, self.missed, self.untouched)
+        return Atom(signatures, dict(self._pre), dict(self._post), self.missed)
 
 
 @dataclass(slots=True)
@@ -106,6 +200,7 @@ class State:
         inhabited: sets of classes that hold at least one thread together.
         first: for scalars that V_READFIRSTLANE made in this block, what it read, class by class.
         tests: for terms that SCC has held in this block, the mask that is not empty where they are 1.
+        bits: of the masks that the signatures name.
     """
 
     pre: dict[int, int]
@@ -117,11 +212,12 @@ class State:
     inhabited: set[Classes] = field(default_factory=set[Classes])
     first: dict[int, ByClass] = field(default_factory=dict[int, ByClass])
     tests: dict[int, Mask] = field(default_factory=dict[int, Mask])
+    bits: MaskBits = field(default_factory=MaskBits)
 
     @property
     def entered(self) -> bool:
         """Whether some thread is known to be active."""
-        return any(all(EXEC in signature for signature in classes) for classes in self.inhabited)
+        return any(all(signature & IN_EXEC for signature in classes) for classes in self.inhabited)
 
 
 class Side(Enum):
@@ -139,6 +235,23 @@ class Side(Enum):
         return atom.pre if self is Side.PRE else atom.post
 
 
+class Result:
+    """A result of an instruction, as the origin of terms: its words are made where they are asked for."""
+
+    __slots__ = ("_instruction", "_number")
+
+    def __init__(self, number: int, instruction: object) -> None:
+        self._number = number
+        self._instruction = instruction
+
+    def __str__(self) -> str:
+        return f"result {self._number} of {self._instruction}"
+
+
+Origin = str | tuple[str, int] | Result
+"""Words, or words with ``{}`` for the name of a lane, and the lane."""
+
+
 @dataclass(slots=True)
 class Terms:
     """Makes terms and remembers where each came from, for messages.
@@ -150,7 +263,7 @@ class Terms:
     """
 
     grain: int = 2
-    origin: list[str | tuple[str, int]] = field(default_factory=lambda: ["undefined"])
+    origin: list[Origin] = field(default_factory=lambda: ["undefined"])
     _rows: list[range] = field(default_factory=list[range])
     maybe_undefined: set[int] = field(default_factory=set[int])
     alternatives: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
@@ -163,8 +276,15 @@ class Terms:
         self.origin.append(origin if key is None else (origin, key))
         return len(self.origin) - 1
 
+    def fresh_result(self, number: int, instruction: object, count: int) -> range:
+        """``count`` new terms for the lanes of a result."""
+        return self._fresh_row(Result(number, instruction), count)
+
     def fresh_many(self, origin: str, count: int) -> range:
         """``count`` new terms of one origin."""
+        return self._fresh_row(origin, count)
+
+    def _fresh_row(self, origin: Origin, count: int) -> range:
         first = len(self.origin)
         self.origin.extend([origin] * count)
         if count > 1:
@@ -179,7 +299,7 @@ class Terms:
         at = bisect_right(self._rows, term, key=lambda row: row.start) - 1
         if at >= 0 and term in self._rows[at]:
             return f"lane {term - self._rows[at].start} of {origin}"
-        return origin
+        return str(origin)
 
     def equals(self, pre: int) -> Iterator[set[int]]:
         """Sets of other terms that inference takes a pre-RA term to be equal to."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from smt_verifier.audit.core.semantics import DEBUG
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import BasicBlock, Instruction
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One step of the product of both sides: a pair, or an instruction of one side alone."""
 
     pre: Instruction | None
