@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import check_writable, read, write
 from verilocc_mlir.errors import InputError
 
@@ -25,7 +24,7 @@ _GROUPS: dict[str, Any] = {
 }
 
 
-@click.command("gate", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.command("gate", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATHS...")
 @click.option("--baseline", required=True, metavar="FILE", help="What the kernels took when it was written; JSON.")
 @click.option("--update", is_flag=True, help="Write the baseline anew, whatever is worse; the exit code is then 0.")

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.options import RAY_OPTIONS, cluster_address, ray_options
 from verilocc_mlir.cli.output import make_directory, write
 from verilocc_mlir.errors import ExitCode
@@ -42,7 +41,7 @@ _EVERY_S = 10.0
 """Between two lines of progress that have nothing to say but how far it is."""
 
 
-@click.command("hunt", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.command("hunt", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("hunt"), show_default=True, metavar="DIR",

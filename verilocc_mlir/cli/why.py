@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich_click import RichCommand
 
-from verilocc_mlir.cli.help import grouped_help
+from verilocc_mlir.cli.help import Command, grouped_help
 from verilocc_mlir.cli.output import STDIO, read
 
 _GROUPS: dict[str, Any] = {
@@ -20,7 +19,7 @@ _GROUPS: dict[str, Any] = {
 }
 
 
-@click.command("why", cls=RichCommand, context_settings=grouped_help(_GROUPS))
+@click.command("why", cls=Command, context_settings=grouped_help(_GROUPS))
 @click.argument("source", metavar="FILE")
 @click.option("--mcpu", "cpu", default="", metavar="CPU", help="Target. [default: the IR's target-cpu]")
 @click.option("--mattr", "features", default="", metavar="LIST", help="Target features, as for llc.")
