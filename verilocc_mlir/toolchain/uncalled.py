@@ -15,7 +15,8 @@ _MACHINE = re.compile(r"^---\nname: +(['\"]?)(.*?)\1\s*$", re.MULTILINE)
 
 def mark_uncalled(mir: str) -> str:
     """Machine IR as LLVM prints it, with the mark."""
-    machine = {match[2] for match in _MACHINE.finditer(mir)}
+    # YAML doubles a quote between quotes.
+    machine = {match[2].replace("''", "'") for match in _MACHINE.finditer(mir)}
     module, rest = mir[: mir.find("\n---\nname:") + 1], mir[mir.find("\n---\nname:") + 1 :]
     uncalled = [name for name in defined_functions(module) if name not in machine and "\\" not in name]
     return without_functions(module, uncalled) + rest
