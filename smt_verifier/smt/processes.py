@@ -5,7 +5,6 @@ Measured against Z3 in this process, ``benchmarks/results/audit_speed.json``, ro
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -48,11 +47,8 @@ class WorkerPool(Crew):
             fork: as for ``Worker``.
         """
         with suppress(WorkerFailure):
-            if fork and hasattr(os, "fork"):
-                self.add(Worker(self._work, _TITLE, fork=True))
-            else:
-                with self.worker():
-                    pass
+            if not self.pids():
+                self.add(Worker(self._work, _TITLE, fork=fork))
 
     def ask(self, question: Mapping[str, object], seconds: float, read: Callable[[Mapping[str, Any]], _T]) -> _T:
         """Ask one question and read its answer.

@@ -20,6 +20,7 @@ from crew_workers import cut, echo, failing, too_long
 from process_support import children, descendants, gone
 from support import HEARING, REPOSITORY
 
+from verilocc_mlir.crew import worker
 from verilocc_mlir.crew.crew import Crew
 from verilocc_mlir.crew.frames import Message, frame, receive
 from verilocc_mlir.crew.isolated import Ended, call_isolated
@@ -101,7 +102,25 @@ def test_a_worker_that_hangs_is_ended(crew: Crew) -> None:
     assert gone(pid)
 
 
-def test_a_copy_of_this_process_is_a_worker_like_any_other() -> None:
+def test_a_process_with_a_second_thread_is_not_copied() -> None:
+    def started() -> str:
+        with closing(Crew(partial(Worker, partial(echo, 0), fork=True))) as crew:
+            asked(crew, "echo")
+            (pid,) = crew.pids()
+            return Path(f"/proc/{pid}/cmdline").read_text()
+
+    parked = threading.Event()
+    thread = threading.Thread(target=parked.wait)
+    thread.start()
+    try:
+        assert "pickle.loads" in started() != Path("/proc/self/cmdline").read_text()
+    finally:
+        parked.set()
+        thread.join()
+
+
+def test_a_copy_of_this_process_is_a_worker_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "_is_single_threaded", lambda: True)  # the one of pytest-xdist is not
     with closing(Crew(partial(Worker, partial(echo, 0), fork=True))) as crew:
         data = os.urandom(3 << 20)
         assert asked(crew, "echo", data)[1] == data

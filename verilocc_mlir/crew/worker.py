@@ -42,8 +42,8 @@ class Worker:
     Args:
         work: what the process calls, which calls ``serve.serve``: a module's function, or a ``partial`` of one.
         title: what messages call the process.
-        fork: the process is a copy of this one, which has loaded what it needs: for processes that are this project's
-            own, and before they start threads.
+        fork: the process is a copy of this one, which has loaded what it needs; started anew all the same where this
+            one has a second thread, whose locks a copy would hold for ever (gRPC's event engine aborts in one).
 
     Attributes:
         pid: its process id.
@@ -59,7 +59,7 @@ class Worker:
         self._pipe, theirs = socketpair()
         try:
             with theirs:
-                if fork:
+                if fork and _is_single_threaded():
                     from verilocc_mlir.crew.copied import Copy
 
                     self._process: Any = Copy(work, theirs.fileno(), self._errors.fileno())
@@ -123,6 +123,13 @@ class Worker:
         self._errors.seek(0)
         words = self._errors.read(1 << 16).decode(errors="replace").strip().splitlines()
         return f"the {self._title} ended with {how}" + (f": {words[-1][:200]}" if words else "")
+
+
+def _is_single_threaded() -> bool:
+    """Threads of libraries count too, which ``threading`` does not know; no where there is no /proc to ask."""
+    with contextlib.suppress(OSError):
+        return len(os.listdir("/proc/self/task")) == 1
+    return False
 
 
 def kill_group(group: int) -> None:
