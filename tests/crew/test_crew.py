@@ -14,13 +14,13 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+import crew_copies
 import crew_workers
 import pytest
 from crew_workers import cut, echo, failing, too_long
 from process_support import children, descendants, gone
 from support import HEARING, REPOSITORY
 
-from verilocc_mlir.crew import worker
 from verilocc_mlir.crew.crew import Crew
 from verilocc_mlir.crew.frames import Message, frame, receive
 from verilocc_mlir.crew.isolated import Ended, call_isolated
@@ -119,23 +119,11 @@ def test_a_process_with_a_second_thread_is_not_copied() -> None:
         thread.join()
 
 
-def test_a_copy_of_this_process_is_a_worker_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "_is_single_threaded", lambda: True)  # the one of pytest-xdist is not
-    with closing(Crew(partial(Worker, partial(echo, 0), fork=True))) as crew:
-        data = os.urandom(3 << 20)
-        assert asked(crew, "echo", data)[1] == data
-        (pid,) = crew.pids()
-        assert os.getpgid(pid) == pid != os.getpgid(0)
-        with pytest.raises(Lost, match="the worker process ended with exit code 7"):
-            asked(crew, "die")
-        asked(crew, "echo")
-        (pid,) = crew.pids()
-        with pytest.raises(Late):
-            asked(crew, "hang", seconds=0.3)
-        assert gone(pid)
-        asked(crew, "echo")
-        (pid,) = crew.pids()
-    assert gone(pid)
+def test_a_copy_of_a_process_is_a_worker_like_any_other() -> None:
+    """In a process of its own, which has one thread: this one may hold a server of gRPC."""
+    subprocess.run(
+        [sys.executable, crew_copies.__file__], check=True, env=os.environ | {"PYTHONPATH": ":".join(sys.path)}
+    )
 
 
 def test_a_worker_that_is_stopped_and_does_not_read_is_ended(crew: Crew) -> None:
@@ -292,6 +280,7 @@ def test_tasks_end_in_the_order_in_which_they_are_ready_and_closing_ends_the_res
 PARENT = """
 import sys
 sys.path[:0] = {paths!r}
+import crew_copies
 import crew_workers
 from verilocc_mlir.crew.jobs import JobCrew
 crew = JobCrew(crew_workers.jobs, forks={forks})
