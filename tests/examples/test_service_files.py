@@ -44,6 +44,13 @@ def container() -> tuple[dict[str, Any], dict[str, Any]]:
     return pod, only
 
 
+def patched() -> dict[str, Any]:
+    """What the patch for TLS says of the container."""
+    (patch,) = documents("kubernetes-tls.yaml")
+    (only,) = patch["spec"]["template"]["spec"]["containers"]
+    return only
+
+
 def series() -> dict[str, set[str]]:
     """Every series that a server exports, with the labels it can have; labels are those of one request of each kind."""
     metrics = Metrics()
@@ -70,6 +77,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     assert words[1] == "serve"
     yield "unit", [word for word in words[2:] if word != "$VERILOCC_OPTIONS"]
     yield "kubernetes", container()[1]["args"]
+    yield "kubernetes with TLS", patched()["args"]
     image = (FILES / "Containerfile").read_text()
     (entry,), (given,) = (re.findall(rf"^{word} (\[.*\])$", image, re.MULTILINE) for word in ("ENTRYPOINT", "CMD"))
     assert yaml.safe_load(entry) == ["verilocc", "serve"]
@@ -86,7 +94,17 @@ def test_the_commands_are_ones_that_serve_takes(where: str, arguments: list[str]
 def test_options_that_comments_and_pages_name_are_there() -> None:
     options = {name for parameter in serve_command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     foreign = {"--read-only", "--cap-drop", "--memory", "--cpus", "--constraint", "--no-cache-dir", "--system", "--uid"}
-    foreign |= {"--home-dir", "--create-home", "--rm", "--now", "--from-file", "--server"} | _NO_OPTION
+    foreign |= {
+        "--cert",
+        "--key",
+        "--patch-file",
+        "--home-dir",
+        "--create-home",
+        "--rm",
+        "--now",
+        "--from-file",
+        "--server",
+    } | _NO_OPTION
     for path in (*FILES.iterdir(), GUIDE / "service-operate.md"):
         words = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", path.read_text()))
         assert words - options - foreign == set(), path.name
@@ -144,6 +162,21 @@ def test_the_pods_probes_ask_what_is_there_and_outlive_a_drain() -> None:
     assert str(Path(arguments["tokens"]).parent) in mounted
     names = {volume["name"] for volume in pod["volumes"]}
     assert {mount["name"] for mount in only["volumeMounts"]} == names
+
+
+def test_the_patch_for_tls_replaces_every_probe_and_keeps_the_other_options() -> None:
+    only, before = patched(), container()[1]
+    probes = [name for name in before if name.endswith("Probe")]
+    assert probes == [name for name in only if name.endswith("Probe")]
+    (port,) = only["ports"]
+    arguments = parsed(only["args"])
+    assert arguments["http"].endswith(f":{port['containerPort']}")
+    for probe in probes:
+        assert only[probe]["grpc"] is None
+        assert only[probe]["httpGet"] == {"path": "/healthz", "port": port["name"], "scheme": "HTTPS"}
+    (mount,) = only["volumeMounts"]
+    assert str(arguments["tls_cert"]).startswith(mount["mountPath"])
+    assert set(before["args"]) - set(only["args"]) == {"--insecure"}
 
 
 def test_the_clusters_objects_belong_together() -> None:
