@@ -88,6 +88,16 @@ def test_a_message_of_empty_entries_costs_a_worker_and_not_the_front(tmp_path: P
         check_alive(client)
 
 
+def test_refused_requests_leave_nothing_in_the_front(served: Served, client: Client) -> None:
+    """Neither one that a worker refused nor the exception that ended its call: the collector need not come for them."""
+    request = sgpr(b"x" * (7 * MIB)).SerializeToString()
+    before = _memory_mib(served, "VmRSS")
+    for _ in range(30):
+        failed = refusal(lambda: client.raw("Allocate", request))
+        assert (failed.code, failed.reason) == BAD_INPUT
+    assert _memory_mib(served, "VmRSS") - before < 100
+
+
 def _length(size: int) -> bytes:
     """As a varint."""
     head = b""
@@ -98,8 +108,12 @@ def _length(size: int) -> bytes:
 
 def _most_memory_mib(served: Served) -> int:
     """The most that the front has had."""
+    return _memory_mib(served, "VmHWM")
+
+
+def _memory_mib(served: Served, name: str) -> int:
     status = Path(f"/proc/{served.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) >> 10
+    return int(status.partition(f"{name}:")[2].split()[0]) >> 10
 
 
 @pytest.mark.parametrize("data", [b"\x0a\x00" * 2, b"\x12\x00" * 2, b"\x0a\x01\xff"], ids=["ids", "requests", "bytes"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -120,6 +120,15 @@ class _Call:
 
     async def serve(self, requests: AsyncIterable[bytes], context: Any) -> Any:
         """As the method's own handler does; a stream of requests whatever the method has."""
+        try:
+            return await self._served(requests, context)
+        except grpc.aio.AbortError as error:
+            # gRPC keeps it with the call, in a cycle of references: without this the request stays until the collector
+            # comes, which counts objects and not their bytes.
+            error.__context__ = error.__cause__ = None
+            raise error.with_traceback(None) from None
+
+    async def _served(self, requests: AsyncIterable[bytes], context: Any) -> Any:
         start = time.monotonic()
         try:
             with self.admission.admitted(context, is_open=self.is_open):
@@ -141,23 +150,28 @@ class _Call:
             async for answer in answers:
                 await context.write(answer)
 
-    async def _first(self, messages: AsyncIterator[Any], context: Any) -> Any:
+    async def _first(self, messages: AsyncGenerator[Any, None], context: Any) -> Any:
         """The one message of a unary request, when it is there."""
         try:
             return await within(lambda: anext(messages), self.admission.gate.seconds(context))
         except StopAsyncIteration:
             raise malformed("the call has no request", request=True) from None
+        finally:
+            await messages.aclose()
 
-    async def _messages(self, requests: AsyncIterable[bytes]) -> AsyncIterator[Any]:
+    async def _messages(self, requests: AsyncIterable[bytes]) -> AsyncGenerator[Any, None]:
         parse = self.handler.request_deserializer
-        async for data in requests:
-            if self.is_open and len(data) > OPEN_MESSAGE_BYTES:
-                message = f"a request of this service has {OPEN_MESSAGE_BYTES} bytes at most"
-                raise ServiceError(StatusCode.RESOURCE_EXHAUSTED, "TOO_LARGE", message)
-            try:
-                yield data if parse is None else parse(data)
-            except DecodeError as error:
-                raise malformed("the request is not a message of this contract", request=True) from error
+        # gRPC's iterator keeps the last message until it is closed.
+        received: Any = aiter(requests)
+        async with contextlib.aclosing(received):
+            async for data in received:
+                if self.is_open and len(data) > OPEN_MESSAGE_BYTES:
+                    message = f"a request of this service has {OPEN_MESSAGE_BYTES} bytes at most"
+                    raise ServiceError(StatusCode.RESOURCE_EXHAUSTED, "TOO_LARGE", message)
+                try:
+                    yield data if parse is None else parse(data)
+                except DecodeError as error:
+                    raise malformed("the request is not a message of this contract", request=True) from error
 
 
 def _too_many(message: str) -> ServiceError:
