@@ -34,7 +34,6 @@ import os
 import platform
 import random
 import re
-import shlex
 import signal
 import statistics
 import subprocess
@@ -49,7 +48,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from common import kernel_directory, options
+from common import command, kernel_directory, options
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from service_fleet import Fleet, fleet
@@ -595,7 +594,7 @@ def write_result(path: Path, record: dict[str, Any]) -> None:
 
 def _about(arguments: argparse.Namespace, toolchain: Toolchain) -> dict[str, Any]:
     return {
-        "command": shlex.join(["benchmarks/service_load.py", *sys.argv[1:]]),
+        "command": command(),
         "seed": arguments.seed,
         "machine": {"python": platform.python_version(), "cores": os.cpu_count(), "architecture": platform.machine()},
         "versions": {
