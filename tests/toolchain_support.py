@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from support import LLVM_DIRECTORIES, TEST_DATA
+from support import LLVM_DIRECTORIES, TEST_DATA, llc
 
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
@@ -18,6 +18,7 @@ TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
 @lru_cache(maxsize=1)
 def tools() -> Toolchain:
     """The tool chain that this machine has."""
+    llc()
     return find_toolchain()
 
 

@@ -29,7 +29,13 @@ _IMMEDIATE = re.compile(r"(-?[0-9]{1,20})(?: /\* [^*]* \*/)?\Z")
 _GLOBAL = rf"@{NAME}{_OFFSET}"
 _EXTERNAL = rf"&{NAME}{_OFFSET}"
 _CONSTANT = rf"%const\.[0-9]{{1,9}}{_OFFSET}"
+_ASM_FLAG = (
+    r"(?:(?:sideeffect|mayload|maystore|isconvergent|alignstack) )*(?:att|intel)dialect"
+    r"|reg(?:def|def-ec|use)(?::\w+)?(?: tiedto:\$[0-9]{1,5})?(?: foldable)?|clobber|imm|func|mem(?::\w+)?"
+)
+"""LLVM pull requests 185893, 186397 and 186818; before them the words were comments behind numbers."""
 _FORMS = (
+    (OperandKind.ASM_FLAG, _ASM_FLAG),
     (OperandKind.BLOCK, r"%bb\.[0-9]{1,9}(?:\.[^\"`]+)?"),
     (OperandKind.FRAME_INDEX, r"%(?:stack\.[0-9]{1,9}(?:\.[^\"`]+)?|fixed-stack\.[0-9]{1,9})"),
     (OperandKind.GLOBAL, _GLOBAL),

@@ -7,7 +7,7 @@ function of its operands. A list that lacks an opcode therefore costs a proof, n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -41,6 +41,8 @@ class Blend(NamedTuple):
 BLENDS = {"V_SET_INACTIVE_B32": Blend(inside=1, outside=3, mask=4)}
 """``D = mask ? S0 : S1`` (VOP2Instructions.td, SIInstrInfo::expandPostRAPseudo): its mask is read though undef."""
 
+_ASM_KINDS = {"reguse": 1, "regdef": 2, "regdef-ec": 3, "clobber": 4, "imm": 5, "mem": 6, "func": 7}
+_TIED_TO = re.compile(r"tiedto:\$(\d+)")
 _SPILL = re.compile(r"SI_SPILL_(?P<kind>S|(?:WWM_)?(?:V|A|AV))(?P<bits>\d+)_(?P<way>SAVE|RESTORE)\Z")
 _PURE_FORMATS = frozenset({"SOP1", "SOP2", "SOPK", "VOP1", "VOP2", "VOP3"})
 _NEVER_PURE = frozenset(
@@ -363,16 +365,31 @@ def asm_operands(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
     rows = instruction.operands
     first_of_group: list[int] = []
     number = 2
-    while number < len(rows) and rows[number].kind is OperandKind.IMMEDIATE:
-        word = int(rows[number].text.split()[0])
-        kind, count, group = word & 7, word >> 3 & 0x1FFF, word >> 16 & 0x7FFF
-        tied = bool(word >> 31 & 1) and kind == 1
-        if number + count >= len(rows) or (tied and group >= len(first_of_group)):
+    while number < len(rows) and rows[number].kind in (OperandKind.IMMEDIATE, OperandKind.ASM_FLAG):
+        kind, count, group = _asm_flag(rows, number)
+        if number + count >= len(rows) or group >= len(first_of_group):
             raise UnsupportedError(f"operand words of inline assembly are not as LLVM writes them: {instruction}")
         first_of_group.append(number + 1)
         for k in range(count):
-            yield number + 1 + k, kind, first_of_group[group] + k if tied else -1
+            yield number + 1 + k, kind, first_of_group[group] + k if group >= 0 else -1
         number += count + 1
+
+
+def _asm_flag(rows: Sequence[Operand], number: int) -> tuple[int, int, int]:
+    """Kind, number of operands and group tied to (-1: none) of the flag word at ``rows[number]``: LLVM 22's number, or
+    LLVM 24's words, which leave the number of operands to what follows.
+    """
+    if rows[number].kind is OperandKind.IMMEDIATE:
+        word = int(rows[number].text.split()[0])
+        tied = word >> 31 & 1 and word & 7 == 1
+        return word & 7, word >> 3 & 0x1FFF, word >> 16 & 0x7FFF if tied else -1
+    kind = _ASM_KINDS.get(re.split(r"[: ]", rows[number].text, maxsplit=1)[0], 0)
+    behind = rows[number + 1 :]
+    clobber = kind == _ASM_KINDS["clobber"]
+    others = (OperandKind.ASM_FLAG, OperandKind.OTHER)  # OTHER: the metadata behind all operands
+    ends = (n for n, op in enumerate(behind) if op.kind in others or (op.implicit and not clobber))
+    tied_to = _TIED_TO.search(rows[number].text)
+    return kind, next(ends, len(behind)), int(tied_to[1]) if tied_to else -1
 
 
 def is_call(instruction: Instruction) -> bool:
