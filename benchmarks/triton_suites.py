@@ -286,7 +286,7 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "kernels": len(rows),
         "compiled_by_triton": len(through),
         "proved": outcomes["proved"],
-        "phases": dict(sum((Counter(row.get("phases", {})) for row in rows), Counter[str]())),
+        "phases": dict(Counter(name for row in rows for name, n in row.get("phases", {}).items() for _ in range(n))),
         "all_ours": sum(bool(row.get("all_ours")) for row in rows),
         **{name: outcomes[name] for name in ("unknown", "refuted", "failed", "theirs")},
         "reasons": dict(
