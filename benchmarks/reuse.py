@@ -5,7 +5,8 @@
 
 Each kernel is compiled with ``-O=fast`` twice, every allocation audited: with the step ("spread") and without it
 ("packed"). Figures are of the final machine code, cycles are modelled. Some kernels of every target are taken, in the
-order of their digests, with IR below ``MOST_BYTES`` and at most ``ALIKE`` of one kind, so that all take minutes.
+order of their digests, with IR below ``MOST_BYTES`` and at most ``ALIKE`` of one kind, so that all take minutes. An
+interrupt ends with the results of those that are done; run again with the same log to go on.
 """
 
 from __future__ import annotations
@@ -99,13 +100,16 @@ def main() -> int:
     kernels = chosen(given.directory, given.each)
     with ProcessPoolExecutor(given.jobs) as pool:
         waiting = [pool.submit(measure, k, str(given.directory)) for k in kernels if k["name"] not in done]
-        for future in as_completed(waiting):
-            row: Row = {**future.result(), "sources": digest}
-            done[row["name"]] = row
-            log.add(row)
-            print(row["name"], *(row[k].get("cycles") for k in ("llvm", "packed", "spread")), flush=True)
-    # Without a kernel that is not proved either way, if there is one: the count says so.
-    rows = [row for k in kernels if (row := done[k["name"]])["spread"].get("proved") and row["packed"].get("proved")]
+        try:
+            for future in as_completed(waiting):
+                row: Row = {**future.result(), "sources": digest}
+                done[row["name"]] = row
+                log.add(row)
+                print(row["name"], *(row[k].get("cycles") for k in ("llvm", "packed", "spread")), flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+    # A kernel that is not proved either way has no figures: the counts say so.
+    rows = [r for k in kernels if (r := done.get(k["name"])) and all(r[w].get("proved") for w in ("packed", "spread"))]
     result = {
         "command": command().replace(str(given.directory), "DIR"),
         "sources": digest,
