@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+import pytest
 from support import LLVM_DIRECTORIES, TEST_DATA, llc
 
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
@@ -34,4 +35,7 @@ def source(name: str) -> str:
 
 def llvm_directory() -> Path:
     """A directory with unversioned tools."""
-    return next(Path(directory) for directory in LLVM_DIRECTORIES if (Path(directory) / "llc").exists())
+    directories = [Path(directory) for directory in LLVM_DIRECTORIES if (Path(directory) / "llc").exists()]
+    if not directories:
+        pytest.skip("no llc 22 at hand: 'make llvm' installs it")
+    return directories[0]
