@@ -1,7 +1,7 @@
 """The service under load, beside the same work without it.
 
     .venv/bin/python benchmarks/service_load.py [--kernels DIR] [--minutes 3] [--clients 64] [--workers N] [--seed 0]
-        [--jobs N] [--out benchmarks/results/service_load.json]
+        [--jobs N] [--out benchmarks/results/service_load.json] [--rolling]
 
 A job is one phase (SGPR or VGPR) of one kernel: machine IR that the real llc stopped at, for ``Allocate`` with the text
 returned. Three measurements on one machine in one run:
@@ -15,6 +15,11 @@ returned. Three measurements on one machine in one run:
   with fewer places to wait than clients. OVERLOADED is tried again as RetryInfo says. Answers must be PROVED, and the
   machine IR in them that which was made in process. Meanwhile the memory of front and workers is sampled, with a line
   fitted by least squares, and GetCapabilities is asked once a second.
+
+``--rolling`` is another load: ``--servers`` of ``--workers`` each behind one name, one of which is told to end and
+started again every ``--restart-seconds``, while every ``--kill-seconds`` some worker is killed. Clients try again what
+is OVERLOADED, TOO_MANY_CALLS or UNAVAILABLE. A call is lost if its server gave it up: a server that did not finish what
+it had accepted, or a connection that ended under a call. A process of its own asks for health four times a second.
 
 Ends with 1 if an answer was not proved or another text, or an error was none of the documented limits.
 """
@@ -47,6 +52,7 @@ import grpc
 from common import kernel_directory, options
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
+from service_fleet import Fleet, fleet
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import problem_pb2, verdict_pb2
@@ -64,11 +70,14 @@ LARGE = 500
 CALL_SECONDS = 300.0
 LIMITS = {
     ("RESOURCE_EXHAUSTED", "OVERLOADED"),
+    ("RESOURCE_EXHAUSTED", "TOO_MANY_CALLS"),
     ("RESOURCE_EXHAUSTED", "MEMORY_LIMIT"),
     ("DEADLINE_EXCEEDED", "DEADLINE"),
     ("DEADLINE_EXCEEDED", ""),
 }
 """Documented limits; a deadline that passes on the client's side has no reason."""
+AGAIN = {"OVERLOADED", "TOO_MANY_CALLS"}
+"""Reasons that are tried again as RetryInfo says."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PHASES = {"sgpr": problem_pb2.PHASE_SGPR, "vgpr": problem_pb2.PHASE_VGPR}
 
@@ -237,11 +246,12 @@ def resident_mib(pids: Sequence[int]) -> float:
 
 
 def _channel(server: Server) -> grpc.aio.Channel:
-    options = [
+    options: list[tuple[str, str | int]] = [
         ("grpc.max_receive_message_length", -1),
         # A connection of its own, as clients on different machines have.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
+        ("grpc.lb_policy_name", "round_robin"),
     ]
     return grpc.aio.insecure_channel(server.address, options=options)
 
@@ -265,6 +275,17 @@ def _reason_of(error: grpc.aio.AioRpcError) -> tuple[str, float]:
     return reason, wait
 
 
+_BACKOFF_SECONDS = 0.5
+
+
+def _was_not_accepted(reason: str, error: grpc.aio.AioRpcError) -> bool:
+    """Of UNAVAILABLE: the server refused the call because it ends, there was none, or it lost two workers and said so.
+
+    gRPC has no details where it did not reach a server; a call on a connection that broke is another thing.
+    """
+    return reason in ("DRAINING", "WORKER_LOST") or "failed to connect" in str(error.details())
+
+
 @dataclass
 class Load:
     """What the clients saw."""
@@ -272,6 +293,7 @@ class Load:
     expected: dict[Job, InProcess]
     counts: Counter[str] = field(default_factory=Counter[str])
     retries: int = 0
+    rolling: bool = False
     seconds: list[float] = field(default_factory=list[float])
     waited: list[float] = field(default_factory=list[float])
     worked: list[float] = field(default_factory=list[float])
@@ -300,11 +322,13 @@ class Load:
                 reason, wait = _reason_of(error)
                 code = error.code().name
                 self.counts[f"{code} {reason}".strip()] += 1
-                if (code, reason) not in LIMITS:
+                away = self.rolling and code == "UNAVAILABLE" and _was_not_accepted(reason, error)
+                if (code, reason) not in LIMITS and not away:
                     self.faults.append(f"{job.name}: {code} {reason}: {error.details()}")
                 left = end - time.monotonic()
+                wait = max(wait, _BACKOFF_SECONDS) if away else wait
                 await asyncio.sleep(max(0.0, min(wait, left)))
-                if reason != "OVERLOADED" or wait >= left:
+                if not (away or reason in AGAIN) or wait >= left:
                     return
                 self.retries += 1
                 continue
@@ -449,6 +473,91 @@ def _timed_here(server: Server, job: Job) -> tuple[float, float]:
     return own + cpu_seconds(solvers) - before, elapsed
 
 
+# -- rolling -------------------------------------------------------------------------------------------
+
+
+def roll(arguments: argparse.Namespace, expected: dict[Job, InProcess]) -> tuple[dict[str, Any], list[str]]:
+    """The load on servers that come and go: what is recorded, and the faults."""
+    options = (f"--workers={arguments.workers}", f"--max-waiting={arguments.max_waiting}", "--drain-seconds=300")
+    seconds = 60 * arguments.minutes
+    with fleet(arguments.servers, *options) as servers:
+        addresses = [f"127.0.0.1:{port}" for port in servers.ports]
+        command = [
+            sys.executable,
+            str(Path(__file__).with_name("service_fleet.py")),
+            *addresses,
+            f"--seconds={seconds}",
+        ]
+        watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        load, rows, elapsed = asyncio.run(_roll(arguments, servers, expected))
+        servers.stop()
+        health = json.loads(watching.communicate()[0])
+        unfinished, log_events = servers.unfinished(), servers.events()
+    fronts, workers = [row[1] for row in rows], [row[2] for row in rows]
+    faults = list(load.faults)
+    if unfinished:
+        faults.append(f"{unfinished} servers gave up accepted calls")
+    if health["most"] >= 1.0 or health["not_answered_in_ten_seconds"]:
+        faults.append("health took a second or more")
+    half = len(rows) // 2
+    return {
+        "servers": arguments.servers,
+        "clients": arguments.clients,
+        "workers_of_each": arguments.workers,
+        "max_waiting_of_each": arguments.max_waiting,
+        "minutes": arguments.minutes,
+        "restarts": len(servers.ended) - arguments.servers,
+        "exit_codes": sorted(set(servers.ended)),
+        "workers_killed": servers.killed,
+        "seconds_to_last_answer": round(elapsed, 1),
+        "answers_per_second": round(load.counts["OK"] / elapsed, 2),
+        "by_status": dict(sorted(load.counts.items())),
+        "tried_again": load.retries,
+        "jobs_served": len(load.served),
+        "call_seconds": quantiles(load.seconds),
+        "waited_seconds": quantiles(load.waited),
+        "worked_seconds": quantiles(load.worked),
+        "health_seconds": health,
+        "accepted_calls_lost": unfinished + sum("UNAVAILABLE" in fault for fault in load.faults),
+        "wrong_answers": sum("UNAVAILABLE" not in fault for fault in load.faults),
+        "memory_mib": {
+            "largest_front_median": round(statistics.median(fronts), 1),
+            "largest_front_median_second_half": round(statistics.median(fronts[half:]), 1),
+            "largest_front_most": round(max(fronts), 1),
+            "workers_and_solvers_median": round(statistics.median(workers), 1),
+            "workers_and_solvers_median_second_half": round(statistics.median(workers[half:]), 1),
+            "workers_and_solvers_most": round(max(workers), 1),
+        },
+        "log_events": dict(sorted(log_events.items())),
+        "faults": faults,
+    }, faults  # fmt: skip
+
+
+async def _roll(
+    arguments: argparse.Namespace, servers: Fleet, expected: dict[Job, InProcess]
+) -> tuple[Load, list[tuple[float, float, float]], float]:
+    load = Load(expected, rolling=True)
+    rows: list[tuple[float, float, float]] = []
+    behind = Server(0, servers.target)
+    start = time.monotonic()
+    end = start + 60 * arguments.minutes
+
+    async def sample() -> None:
+        while time.monotonic() < end:
+            families = [family(one.process.pid) for one in servers.running]
+            largest = max(resident_mib([front]) for front, *_ in families)
+            rows.append((time.monotonic() - start, largest, resident_mib([p for _, *all_ in families for p in all_])))
+            await asyncio.sleep(1.0)
+
+    await asyncio.gather(
+        servers.roll(end, arguments.restart_seconds),
+        servers.kill(end, arguments.kill_seconds, arguments.seed),
+        sample(),
+        *(load.client(behind, f"{arguments.seed}/{number}", end) for number in range(arguments.clients)),
+    )
+    return load, rows, time.monotonic() - start
+
+
 # -- all of it -------------------------------------------------------------------------------------
 
 
@@ -471,8 +580,30 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=0, help="a sample of so many jobs; 0: all")
     parser.add_argument("--rounds", type=int, default=2, help="of the in-process and the overhead measurement")
+    parser.add_argument("--rolling", action="store_true", help="restart servers and kill workers meanwhile")
+    parser.add_argument("--servers", type=int, default=2, help="with --rolling")
+    parser.add_argument("--restart-seconds", type=float, default=45.0, help="with --rolling: between two restarts")
+    parser.add_argument("--kill-seconds", type=float, default=7.0, help="with --rolling: between two kills")
     parser.add_argument("--overhead-jobs", type=int, default=16, help="a sample of so many jobs; 0: all")
     return parser.parse_args()
+
+
+def write_result(path: Path, record: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _about(arguments: argparse.Namespace, toolchain: Toolchain) -> dict[str, Any]:
+    return {
+        "command": shlex.join(["benchmarks/service_load.py", *sys.argv[1:]]),
+        "seed": arguments.seed,
+        "machine": {"python": platform.python_version(), "cores": os.cpu_count(), "architecture": platform.machine()},
+        "versions": {
+            "verilocc": __version__,
+            "llvm": toolchain.version_text,
+            **{name: version(name) for name in ("grpcio", "protobuf", "z3-solver")},
+        },
+    }
 
 
 def _sample(found: Sequence[Job], count: int, seed: int) -> list[Job]:
@@ -490,6 +621,16 @@ def main() -> int:
     found = _sample(make_jobs(kernels, toolchain), arguments.jobs, arguments.seed)
     expected, left_out = do_in_process(found, arguments.rounds)
     here = quantiles([s for done in expected.values() for s in done.seconds])
+    if arguments.rolling:
+        rolled, faults = roll(arguments, expected)
+        record: dict[str, Any] = {
+            **_about(arguments, toolchain),
+            "in_process": {"seconds": here, "requests": arguments.rounds * len(expected), "jobs": len(expected)},
+            "rolling": rolled,
+        }
+        print(json.dumps(rolled, indent=1))
+        write_result(arguments.out, record)
+        return 1 if faults or not rolled["jobs_served"] else 0
     large = [job for job in expected if job.instructions > LARGE]
     print(f"{len(expected)} jobs ({len(large)} of more than {LARGE} instructions), {len(left_out)} left out")
     print(f"in process: p50 {here['p50']} s, p99 {here['p99']} s")
@@ -500,15 +641,8 @@ def main() -> int:
             put_under_load(server, expected, arguments.clients, arguments.minutes, arguments.seed)
         )
     print(f"load: {dict(load.counts)}, {load.retries} tried again, {len(load.faults)} faults")
-    record: dict[str, Any] = {
-        "command": shlex.join(["benchmarks/service_load.py", *sys.argv[1:]]),
-        "seed": arguments.seed,
-        "machine": {"python": platform.python_version(), "cores": os.cpu_count(), "architecture": platform.machine()},
-        "versions": {
-            "verilocc": __version__,
-            "llvm": toolchain.version_text,
-            **{name: version(name) for name in ("grpcio", "protobuf", "z3-solver")},
-        },
+    record = {
+        **_about(arguments, toolchain),
         "jobs": {
             "count": len(expected),
             "instructions_least": min(job.instructions for job in expected),
@@ -538,8 +672,7 @@ def main() -> int:
         },
     }  # fmt: skip
     print(json.dumps(record["load"], indent=1))
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(record, indent=1) + "\n")
+    write_result(arguments.out, record)
     return 1 if load.faults or not load.counts["OK"] else 0
 
 

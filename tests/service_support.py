@@ -47,8 +47,8 @@ from pathlib import Path
 from verilocc_mlir.service.running import Options, serve
 from verilocc_mlir.service.limits import ServerLimits
 given = json.loads(sys.argv[1])
-if "tokens" in given:
-    given["tokens"] = Path(given["tokens"])
+for name in {"tokens", "batches"} & set(given):
+    given[name] = Path(given[name])
 sys.exit(serve(Options(**{**given, "addresses": tuple(given["addresses"]), "limits": ServerLimits(**given["limits"])})))
 """
 
@@ -307,19 +307,20 @@ def token_line(token: str, name: str, expires: str = "") -> str:
 
 
 def documented() -> dict[str, set[str]]:
-    """The contract's table of errors: reasons by status code."""
-    text = (REPOSITORY / "proto" / "verilocc" / "v1" / "allocation_service.proto").read_text()
+    """The contract's tables of errors: reasons by status code."""
     table: dict[str, set[str]] = {}
-    code = ""
-    for line in text[text.index("//   code ") : text.index("service AllocationService")].splitlines()[1:]:
-        words = line.removeprefix("//").split("  ")
-        if not line.startswith("//   "):
-            break
-        cells = [w.strip() for w in words if w.strip()]
-        if not line.startswith("//    "):
-            code = cells.pop(0)
-        reasons = {w.strip(" ,") for w in cells[0].split() if w.strip(" ,").isupper()}
-        table.setdefault(code, set()).update(reasons)
+    for name in ("allocation_service", "batch_service"):
+        text = (REPOSITORY / "proto" / "verilocc" / "v1" / f"{name}.proto").read_text()
+        code = ""
+        for line in text[text.index("//   code ") : text.index("\nservice ")].splitlines()[1:]:
+            words = line.removeprefix("//").split("  ")
+            if not line.startswith("//   "):
+                break
+            cells = [w.strip() for w in words if w.strip()]
+            if not line.startswith("//    "):
+                code = cells.pop(0)
+            reasons = {w.strip(" ,") for w in cells[0].split() if w.strip(" ,").isupper()}
+            table.setdefault(code, set()).update(reasons)
     return table
 
 

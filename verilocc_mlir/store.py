@@ -79,7 +79,7 @@ class Store:
         except OSError:
             return
         if not os.environ.get(KEY_VARIABLE):
-            self._check_own(status)
+            check_own(self.directory, status)
         self._key()
 
     def path(self, key: str) -> Path:
@@ -133,29 +133,31 @@ class Store:
                 path.unlink()  # it would be written into, not replaced
         write_whole(path, data, durable=True)
 
-    def _check_own(self, status: os.stat_result) -> None:
-        """A directory that only this user can write.
-
-        Raises:
-            InputError: it is not.
-        """
-        where = str(self.directory)
-        if status.st_uid != os.geteuid():
-            raise InputError(
-                f"the directory belongs to another user (uid {status.st_uid})",
-                where=where, hint=f"take one of your own, or share a key: ${KEY_VARIABLE}",
-            )  # fmt: skip
-        if status.st_mode & 0o022:
-            raise InputError(
-                f"others may write into the directory (mode {stat.S_IMODE(status.st_mode):o})",
-                where=where, hint=f"chmod go-w {where}; or share a key: ${KEY_VARIABLE}",
-            )  # fmt: skip
-
     def _key(self) -> bytes:
         if not self._secret:
             shared = os.environ.get(KEY_VARIABLE)
             self._secret = _read_secret(Path(shared), 0o027) if shared else _own_secret()
         return self._secret
+
+
+def check_own(directory: Path, status: os.stat_result | None = None) -> None:
+    """See that only this user can write there.
+
+    Raises:
+        InputError: others can.
+    """
+    status = os.stat(directory) if status is None else status
+    where = str(directory)
+    if status.st_uid != os.geteuid():
+        raise InputError(
+            f"the directory belongs to another user (uid {status.st_uid})",
+            where=where, hint=f"take one of your own, or share a key: ${KEY_VARIABLE}",
+        )  # fmt: skip
+    if status.st_mode & 0o022:
+        raise InputError(
+            f"others may write into the directory (mode {stat.S_IMODE(status.st_mode):o})",
+            where=where, hint=f"chmod go-w {where}; or share a key: ${KEY_VARIABLE}",
+        )  # fmt: skip
 
 
 def _own_directory(environment: Mapping[str, str], variable: str, place: str) -> Path:

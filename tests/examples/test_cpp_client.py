@@ -1,4 +1,4 @@
-"""examples/cpp_client, built with the distribution's gRPC from proto/ alone, against a real server."""
+"""examples/cpp_client, built with the distribution's gRPC from the contract in the package, against a real server."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ pytest.importorskip("grpc", reason="the extra 'service' is not installed")
 
 from service_support import SECONDS, mir_request, serving, small_mir, token_line
 
+import verilocc
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.service import jobs
 
 EXAMPLE = REPOSITORY / "examples" / "cpp_client"
+CONTRACT = Path(next(iter(verilocc.__path__))).parent
 pytestmark = pytest.mark.long
 
 
@@ -32,7 +34,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if subprocess.run(["pkg-config", "--exists", "grpc++"], check=False).returncode:
         pytest.skip("libgrpc++-dev is not installed")
     build = tmp_path_factory.mktemp("cpp") / "build"
-    for command in (["cmake", "-S", str(EXAMPLE), "-B", str(build)], ["cmake", "--build", str(build)]):
+    configure = ["cmake", "-S", str(EXAMPLE), "-B", str(build), f"-DVERILOCC_PROTO={CONTRACT}"]
+    for command in (configure, ["cmake", "--build", str(build)]):
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return build / "client"

@@ -75,6 +75,13 @@ class _Replicas(click.ParamType[tuple[int, int]]):
 @click.option("--tokens", type=_PATH, default=None, metavar="FILE", help="Bearer tokens; lines: SHA256 NAME [EXPIRES].")
 @click.option("--insecure", is_flag=True, help="Allow an address other than loopback without TLS.")
 @click.option("--http", default="", metavar="HOST:PORT", help="HTTP/1.1 with JSON there too.")
+@click.option(
+    "--batches", type=click.Path(path_type=Path, file_okay=False), default=None, metavar="DIR",
+    help="Offer batches, which are kept there.",
+)  # fmt: skip
+@click.option(
+    "--batch-mib", type=click.IntRange(1), default=4096, show_default=True, help="Of one caller's batches on disk."
+)
 @click.option("--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
 @click.option("--traces", type=click.Choice(["none", "console", "otlp"]), default="none", show_default=True)
 @click.option(
@@ -107,6 +114,8 @@ def serve_command(
     tokens: Path | None,
     insecure: bool,
     http: str,
+    batches: Path | None,
+    batch_mib: int,
     metrics: str,
     traces: str,
     log_level: str,
@@ -127,7 +136,7 @@ def serve_command(
             {"--tls-cert": tls_cert, "--tls-key": tls_key, "--tls-client-ca": tls_client_ca, "--metrics": metrics},
             "is not possible with --ray: Ray Serve's ingress has no TLS, and Ray has its own metrics",
         )
-        _refuse({"--http": http, "--model": model}, "is not possible with --ray yet")
+        _refuse({"--http": http, "--batches": batches, "--model": model}, "is not possible with --ray yet")
     else:
         needing = {"--ray-address": ray_address, "--replicas": replicas, "--target-requests": target_requests}
         _refuse(needing, "needs --ray")
@@ -183,6 +192,8 @@ def serve_command(
             tokens=tokens,
             insecure=insecure,
             http=http,
+            batches=batches,
+            batch_mib=batch_mib,
             metrics=metrics,
             traces=traces,
             log_level=log_level,

@@ -35,14 +35,33 @@ def opened(data: bytes) -> Envelope:
     Raises:
         ServiceError: it is no such message.
     """
-    envelope: Any = read_message(_ENVELOPE, data)
+    envelope = _parts(_STREAMED, data)
+    return Envelope(_decoded(envelope.id), envelope.request)
+
+
+def opened_for_batch(data: bytes) -> tuple[str, str, bytes]:
+    """An ``AddToBatchRequest``: batch, id, and the request, which is not read.
+
+    Raises:
+        ServiceError: it is no such message.
+    """
+    envelope = _parts(_ADDED, data)
+    return _decoded(envelope.batch), _decoded(envelope.id), envelope.request
+
+
+def _parts(kind: type[Message], data: bytes) -> Any:
+    envelope: Any = read_message(kind, data)
     # Of a field that is there twice, what is not kept is missing here.
     if envelope.ByteSize() != len(data):
         raise malformed("the request is not a message of this contract, or has a field twice", request=True)
+    return envelope
+
+
+def _decoded(name: bytes) -> str:
     try:
-        return Envelope(bytes(envelope.id).decode(), envelope.request)
+        return name.decode()
     except UnicodeDecodeError as error:
-        raise malformed("the request's id is not UTF-8", request=True) from error
+        raise malformed("a name in the request is not UTF-8", request=True) from error
 
 
 def read_message(kind: type[_M], data: bytes) -> _M:
@@ -77,16 +96,17 @@ def read_json(kind: type[_M], data: bytes) -> _M:
     return message
 
 
-def _envelope() -> type[Message]:
-    """``AllocateStreamRequest`` as it is on the wire, its parts as bytes."""
+def _envelope(*names: str) -> type[Message]:
+    """A message as it is on the wire, its parts as bytes; numbered from 1."""
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="envelope.proto", syntax="proto2")
     message = file.message_type.add(name="Envelope")
-    for name, number in (("id", 1), ("request", 2)):
+    for number, name in enumerate(names, 1):
         message.field.add(name=name, number=number, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("Envelope"))
 
 
-_ENVELOPE = _envelope()
+_STREAMED = _envelope("id", "request")
+_ADDED = _envelope("batch", "id", "request")

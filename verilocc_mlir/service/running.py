@@ -14,6 +14,7 @@ import grpc
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.remote.addresses import SOCKET, host_and_port, is_loopback
 from verilocc_mlir.service import logs, tracing
+from verilocc_mlir.service.batch_book import Book
 from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.pool import WorkerPool
@@ -42,6 +43,8 @@ class Options:
     tokens: Path | None = None
     insecure: bool = False
     http: str = ""
+    batches: Path | None = None
+    batch_mib: int = 4096
     metrics: str = ""
     traces: str = "none"
     log_level: str = "info"
@@ -95,7 +98,7 @@ async def _serve(
     )
     front = Front(pool, limits, terms, tokens)
     front.metrics.watch(pool.counts)
-    server = Server(front)
+    server = Server(front, Book(options.batches, options.batch_mib << 20) if options.batches is not None else None)
     bound: list[tuple[str, int]] = []
     try:
         for address in options.addresses:

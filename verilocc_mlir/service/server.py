@@ -7,11 +7,13 @@ import contextlib
 import logging
 import time
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -21,9 +23,10 @@ from opentelemetry import trace
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
-from verilocc_mlir.remote.codes import number
 from verilocc_mlir.service import envelope
 from verilocc_mlir.service.admission import OPEN_MESSAGE_BYTES, Admission
+from verilocc_mlir.service.batch_book import Book
+from verilocc_mlir.service.batches import BATCH, Batches
 from verilocc_mlir.service.envelope import read_json, read_message
 from verilocc_mlir.service.http_json import HttpServer, Method
 from verilocc_mlir.service.jobs import MAX_ATTEMPTS, Terms, solver_version
@@ -93,16 +96,25 @@ class Front:
 
     async def get_capabilities(self, request: bytes, context: _Context, form: str = "") -> bytes:
         """AllocationService.GetCapabilities; needs no worker."""
+
+        async def capabilities(_caller: str, data: bytes) -> Message:
+            (read_json if form else read_message)(allocation.GetCapabilitiesRequest, data)
+            return self.capabilities()
+
+        return await self.answer("GetCapabilities", capabilities, request, context)
+
+    async def answer(
+        self, method: str, answered: Callable[[str, bytes], Awaitable[Message]], request: bytes, context: _Context
+    ) -> bytes:
+        """A method that needs no worker: ``answered`` takes the caller and the request."""
         start = time.monotonic()
-        with request_span("GetCapabilities", _metadata(context)):
+        with request_span(method, _metadata(context)):
             try:
-                self.caller(context)
-                (read_json if form else read_message)(allocation.GetCapabilitiesRequest, request)
-                answer = self.capabilities().SerializeToString()
+                answer = (await answered(self.caller(context), request)).SerializeToString()
             except Exception as error:
-                await self.abort("GetCapabilities", error, context, start)
+                await self.abort(method, error, context, start)
                 raise
-            self._count("GetCapabilities", "OK", "", start)
+            self._count(method, "OK", "", start)
             return answer
 
     async def allocate_stream(self, requests: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
@@ -127,6 +139,20 @@ class Front:
                     await asyncio.wait({reading})
         except Exception as error:
             await self.abort("AllocateStream", error, context, start)
+
+    async def work_alone(self, payload: bytes, seconds: float, caller: str) -> bytes:
+        """Do an Allocate request of a batch.
+
+        Raises:
+            ServiceError: what its result is instead.
+        """
+        start = time.monotonic()
+        with request_span("Batch", {}) as span:
+            try:
+                return await self._work("Batch", "Allocate", payload, seconds, caller, span)
+            except Exception as failure:
+                error = self._refused("Batch", failure, start)
+                raise error from failure
 
     def capabilities(self) -> allocation.GetCapabilitiesResponse:
         limits = self.limits
@@ -306,11 +332,7 @@ class Front:
             answer.response.ParseFromString(data)
         except Exception as failure:
             error = self._refused("AllocateStream", failure, start)
-            answer.error.code, answer.error.reason, answer.error.message = (
-                number(error.code), error.reason, error.message,
-            )  # fmt: skip
-            if error.retry_seconds is not None:
-                answer.error.retry_delay.CopyFrom(duration(error.retry_seconds))
+            answer.error.CopyFrom(error.to_request_error())
         ready.put_nowait(answer.SerializeToString())
 
     # -- what is said of requests ------------------------------------------------------------------------
@@ -337,20 +359,22 @@ class Front:
 
 
 class Server:
-    """A grpc.aio server around a front: both services, health and reflection."""
+    """A grpc.aio server around a front: its services, health and reflection; batches where there is a book of them."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, book: Book | None = None) -> None:
         self.front = front
+        self.batches = Batches(front, book) if book is not None else None
+        self._services = (ALLOCATION, AUDIT, *((BATCH,) if book is not None else ()))
         self.health = _HEALTH.aio.HealthServicer()
-        admission = Admission(front, frozenset((ALLOCATION, AUDIT)))
+        admission = Admission(front, frozenset((ALLOCATION, AUDIT, BATCH)))
         self.http = HttpServer(admission, _methods_of_http(front), lambda: front.healthy, front.limits.connections // 2)
         self._server = grpc.aio.server(
             interceptors=[admission],
             options=_options(front.limits),
         )
-        self._server.add_generic_rpc_handlers((_handlers(front),))
+        self._server.add_generic_rpc_handlers((_handlers(front, self.batches),))
         _HEALTH_GRPC.add_HealthServicer_to_server(self.health, self._server)
-        reflect(self._server, (ALLOCATION, AUDIT, health.SERVICE_NAME))
+        reflect(self._server, (*self._services, health.SERVICE_NAME))
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
         """Bind ``host:port`` or ``unix:PATH``; returns the port (0 for a socket).
@@ -364,6 +388,8 @@ class Server:
 
     async def start(self) -> None:
         await self._server.start()
+        if self.batches is not None:
+            await self.batches.start()
         await self._healthy(serving=True)
 
     async def stop(self, grace_seconds: float, at_once: asyncio.Event | None = None) -> bool:
@@ -374,6 +400,8 @@ class Server:
         """
         await self._healthy(serving=False)
         drained = asyncio.ensure_future(self.front.drain())
+        if self.batches is not None:
+            await self.batches.stop()
         ends = {drained} if at_once is None else {drained, asyncio.ensure_future(at_once.wait())}
         await asyncio.wait(ends, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED)
         finished = not self.front.accepted
@@ -387,7 +415,7 @@ class Server:
 
     async def _healthy(self, *, serving: bool) -> None:
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for name in ("", ALLOCATION, AUDIT):
+        for name in ("", *self._services):
             await self.health.set(name, status)
 
 
@@ -410,14 +438,16 @@ def _options(limits: ServerLimits) -> list[tuple[str, int]]:
     ]
 
 
-def _handlers(front: Front) -> grpc.GenericRpcHandler:
+def _handlers(front: Front, batches: Batches | None) -> grpc.GenericRpcHandler:
     """Handlers that take and give bytes: what is wrong with a message, the service says itself."""
-    methods: _Methods = {
+    methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         f"/{ALLOCATION}/Allocate": grpc.unary_unary_rpc_method_handler(front.allocate),
         f"/{ALLOCATION}/AllocateStream": grpc.stream_stream_rpc_method_handler(front.allocate_stream),
         f"/{ALLOCATION}/GetCapabilities": grpc.unary_unary_rpc_method_handler(front.get_capabilities),
         f"/{AUDIT}/Audit": grpc.unary_unary_rpc_method_handler(front.audit),
     }
+    for name, answered in (batches.methods() if batches is not None else {}).items():
+        methods[f"/{BATCH}/{name}"] = grpc.unary_unary_rpc_method_handler(partial(front.answer, name, answered))
     return _ByPath(methods)
 
 

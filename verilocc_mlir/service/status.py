@@ -13,6 +13,7 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 
+from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc_mlir.remote.codes import DOMAIN, number
 
 _MESSAGE_BYTES = 1024
@@ -41,6 +42,13 @@ class ServiceError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code.name}, {self.reason}: {self.message}"
+
+    def to_request_error(self) -> allocation.RequestError:
+        """For a result among others."""
+        error = allocation.RequestError(code=number(self.code), reason=self.reason, message=self.message)
+        if self.retry_seconds is not None:
+            error.retry_delay.CopyFrom(duration(self.retry_seconds))
+        return error
 
     def to_status(self) -> Status:
         """As ``google.rpc.Status`` with one ErrorInfo, and RetryInfo where waiting helps."""
