@@ -29,6 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, noted: Path) -> Iterator[Se
         limits={
             "workers": 1, "max_waiting": 1, "memory_mib": 700, "max_request_bytes": 8 * MIB, "default_seconds": 8.0,
         },
+        http="127.0.0.1:0",
         metrics="127.0.0.1:0",
         environment={"VERILOCC_TEST_DIRECTORY": str(noted)},
     ) as found:  # fmt: skip

@@ -74,6 +74,7 @@ class _Replicas(click.ParamType[tuple[int, int]]):
 @click.option("--tls-client-ca", type=_PATH, default=None, metavar="FILE", help="Clients must have its certificate.")
 @click.option("--tokens", type=_PATH, default=None, metavar="FILE", help="Bearer tokens; lines: SHA256 NAME [EXPIRES].")
 @click.option("--insecure", is_flag=True, help="Allow an address other than loopback without TLS.")
+@click.option("--http", default="", metavar="HOST:PORT", help="HTTP/1.1 with JSON there too.")
 @click.option("--metrics", default="", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
 @click.option("--traces", type=click.Choice(["none", "console", "otlp"]), default="none", show_default=True)
 @click.option(
@@ -105,6 +106,7 @@ def serve_command(
     tls_client_ca: Path | None,
     tokens: Path | None,
     insecure: bool,
+    http: str,
     metrics: str,
     traces: str,
     log_level: str,
@@ -125,7 +127,7 @@ def serve_command(
             {"--tls-cert": tls_cert, "--tls-key": tls_key, "--tls-client-ca": tls_client_ca, "--metrics": metrics},
             "is not possible with --ray: Ray Serve's ingress has no TLS, and Ray has its own metrics",
         )
-        _refuse({"--model": model}, "is not possible with --ray yet")
+        _refuse({"--http": http, "--model": model}, "is not possible with --ray yet")
     else:
         needing = {"--ray-address": ray_address, "--replicas": replicas, "--target-requests": target_requests}
         _refuse(needing, "needs --ray")
@@ -180,6 +182,7 @@ def serve_command(
             tls_client_ca=tls_client_ca,
             tokens=tokens,
             insecure=insecure,
+            http=http,
             metrics=metrics,
             traces=traces,
             log_level=log_level,

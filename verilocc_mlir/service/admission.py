@@ -23,7 +23,7 @@ from verilocc_mlir.service.metrics import Metrics
 from verilocc_mlir.service.pool import within
 from verilocc_mlir.service.status import ServiceError, malformed
 
-_OPEN_MESSAGE_BYTES = 4096
+OPEN_MESSAGE_BYTES = 4096
 """For a request of health or reflection."""
 _RETRY_SECONDS = 1.0
 
@@ -151,8 +151,8 @@ class _Call:
     async def _messages(self, requests: AsyncIterable[bytes]) -> AsyncIterator[Any]:
         parse = self.handler.request_deserializer
         async for data in requests:
-            if self.is_open and len(data) > _OPEN_MESSAGE_BYTES:
-                message = f"a request of this service has {_OPEN_MESSAGE_BYTES} bytes at most"
+            if self.is_open and len(data) > OPEN_MESSAGE_BYTES:
+                message = f"a request of this service has {OPEN_MESSAGE_BYTES} bytes at most"
                 raise ServiceError(StatusCode.RESOURCE_EXHAUSTED, "TOO_LARGE", message)
             try:
                 yield data if parse is None else parse(data)

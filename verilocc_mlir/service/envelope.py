@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from verilocc_mlir.service.status import malformed
 
+JSON = "+json"
+"""After the name of a kind of request: its bytes are JSON, in protobuf's own mapping."""
 _M = TypeVar("_M", bound=Message)
 _NO_MEMORY = ("Arena alloc failed", "ut of memory")
 """In protobuf's own words for it, which come as a fault of the message."""
@@ -56,6 +58,22 @@ def read_message(kind: type[_M], data: bytes) -> _M:
         if any(words in str(error) for words in _NO_MEMORY):
             raise MemoryError(str(error)) from error
         raise malformed("the request is not a message of this contract", request=True) from error
+    return message
+
+
+def read_json(kind: type[_M], data: bytes) -> _M:
+    """A message from its JSON. A field that is not known is an error: nobody else would say that it is misspelt.
+
+    Raises:
+        ServiceError: it is none. MemoryError: there is not enough memory for it.
+    """
+    message = kind()
+    try:
+        json_format.Parse(data, message)
+    except (json_format.ParseError, UnicodeDecodeError) as error:
+        if isinstance(error.__cause__ or error.__context__, MemoryError):
+            raise MemoryError(str(error)) from error
+        raise malformed(f"the request is no JSON of this contract: {error}", request=True) from error
     return message
 
 

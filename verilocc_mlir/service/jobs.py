@@ -38,7 +38,7 @@ from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.remote import wire
 from verilocc_mlir.results.compile import Attempt
 from verilocc_mlir.service import verdicts
-from verilocc_mlir.service.envelope import read_message
+from verilocc_mlir.service.envelope import JSON, read_json, read_message
 from verilocc_mlir.service.status import ServiceError, duration, malformed, out_of_time
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import TARGETS, Target, target
@@ -114,6 +114,7 @@ def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -
     """Do one request.
 
     Args:
+        kind: "Allocate" or "Audit", with ``envelope.JSON`` after it if the payload is JSON. The answer never is.
         seconds: how long it may take; the solver is given no more.
 
     Returns:
@@ -124,12 +125,13 @@ def run(kind: str, payload: bytes, seconds: float, terms: Terms | None = None) -
     """
     deadline = Deadline(seconds)
     start = time.monotonic()
+    read = read_json if kind.endswith(JSON) else read_message
     try:
-        if kind == "Audit":
-            audited_texts = _audit(read_message(auditing.AuditRequest, payload), deadline)
+        if kind.removesuffix(JSON) == "Audit":
+            audited_texts = _audit(read(auditing.AuditRequest, payload), deadline)
             audited_texts.wall_time.CopyFrom(duration(time.monotonic() - start))
             return audited_texts.SerializeToString()
-        allocated = _Allocation(read_message(allocation.AllocateRequest, payload), deadline, terms or Terms()).run()
+        allocated = _Allocation(read(allocation.AllocateRequest, payload), deadline, terms or Terms()).run()
         allocated.wall_time.CopyFrom(duration(time.monotonic() - start))
         return allocated.SerializeToString()
     except UnsupportedError as error:

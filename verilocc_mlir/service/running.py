@@ -41,6 +41,7 @@ class Options:
     tls_client_ca: Path | None = None
     tokens: Path | None = None
     insecure: bool = False
+    http: str = ""
     metrics: str = ""
     traces: str = "none"
     log_level: str = "info"
@@ -56,21 +57,24 @@ def serve(options: Options) -> int:
     Raises:
         InputError: an address cannot be bound or is open to the world without TLS; a file cannot be read.
     """
-    tls = _tls(options)
-    for address in options.addresses:
+    files = _tls(options)
+    tls = files.credentials() if files is not None else None
+    for address in (*options.addresses, *filter(None, [options.http])):
         _check_address(address, secured=tls is not None or options.insecure)
     tokens = TokenBook(options.tokens) if options.tokens is not None else None
     logs.set_up(options.log_level)
     tracer = tracing.set_up(options.traces) if options.traces != "none" else None
     try:
         with contextlib.redirect_stderr(logs.Printed()):
-            return asyncio.run(_serve(options, tls, tokens))
+            return asyncio.run(_serve(options, files, tls, tokens))
     finally:
         if tracer is not None:
             tracer.shutdown()
 
 
-async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: TokenBook | None) -> int:
+async def _serve(
+    options: Options, files: TlsFiles | None, tls: grpc.ServerCredentials | None, tokens: TokenBook | None
+) -> int:
     end, at_once = asyncio.Event(), asyncio.Event()
 
     def heard() -> None:
@@ -96,9 +100,13 @@ async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: T
     try:
         for address in options.addresses:
             bound.append((address, _bind(server, address, tls)))
+        listener = _listener(options.http) if options.http else None
         metrics_port = front.metrics.serve(*host_and_port(options.metrics)) if options.metrics else None
         await pool.start()
         await server.start()
+        if listener is not None:
+            server.http.start(listener, files.context() if files is not None else None)
+            log("http", port=listener.getsockname()[1], tls=tls is not None, tokens=tokens is not None)
         for address, port in bound:
             local = address.startswith(SOCKET)
             shown_address = address if local else f"{address.rpartition(':')[0]}:{port}"
@@ -116,12 +124,12 @@ async def _serve(options: Options, tls: grpc.ServerCredentials | None, tokens: T
     return 0 if finished else ExitCode.INTERRUPTED
 
 
-def _tls(options: Options) -> grpc.ServerCredentials | None:
+def _tls(options: Options) -> TlsFiles | None:
     if options.tls_certificate is None or options.tls_key is None:
         if options.tls_certificate or options.tls_key or options.tls_client_ca:
             raise InputError("TLS needs a certificate and its key", hint="give --tls-cert and --tls-key")
         return None
-    return TlsFiles(options.tls_certificate, options.tls_key, options.tls_client_ca).credentials()
+    return TlsFiles(options.tls_certificate, options.tls_key, options.tls_client_ca)
 
 
 def _check_address(address: str, *, secured: bool) -> None:
@@ -141,6 +149,15 @@ def _check_address(address: str, *, secured: bool) -> None:
             f"{address} can be reached from the network, and there is no TLS",
             hint="give --tls-cert and --tls-key, or --insecure if something else protects it",
         )
+
+
+def _listener(address: str) -> socket.socket:
+    host, port = host_and_port(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise InputError(f"{address} cannot be bound: it is in use, or not this machine's", where=address) from error
 
 
 def _is_answered(path: Path) -> bool:

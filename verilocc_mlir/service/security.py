@@ -144,7 +144,7 @@ class TlsFiles:
         Raises:
             InputError: a file cannot be read, or is not what it should be.
         """
-        self._check()
+        self.context()
         ca = read_bytes(self.client_ca) if self.client_ca is not None else None
         return grpc.ssl_server_credentials(
             [(read_bytes(self.key), read_bytes(self.certificate))],
@@ -152,8 +152,12 @@ class TlsFiles:
             require_client_auth=ca is not None,
         )
 
-    def _check(self) -> None:
-        """gRPC says no more of such files than that the address cannot be bound."""
+    def context(self) -> ssl.SSLContext:
+        """For a port of HTTP.
+
+        Raises:
+            InputError: as ``credentials``, which would only say that the address cannot be bound.
+        """
         for path in filter(None, (self.certificate, self.key, self.client_ca)):
             read_bytes(path)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -171,3 +175,6 @@ class TlsFiles:
                 context.load_verify_locations(self.client_ca)
             except (ssl.SSLError, OSError) as error:
                 raise InputError("no certificate in this file", where=str(self.client_ca), hint="PEM") from error
+            context.verify_mode = ssl.CERT_REQUIRED
+        context.set_alpn_protocols(["http/1.1"])
+        return context

@@ -23,8 +23,9 @@ from verilocc.v1 import audit_service_pb2 as auditing
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.remote.codes import number
 from verilocc_mlir.service import envelope
-from verilocc_mlir.service.admission import Admission
-from verilocc_mlir.service.envelope import read_message
+from verilocc_mlir.service.admission import OPEN_MESSAGE_BYTES, Admission
+from verilocc_mlir.service.envelope import read_json, read_message
+from verilocc_mlir.service.http_json import HttpServer, Method
 from verilocc_mlir.service.jobs import MAX_ATTEMPTS, Terms, solver_version
 from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
@@ -69,6 +70,11 @@ class Front:
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def healthy(self) -> bool:
+        """Whether calls are accepted."""
+        return not self._draining.is_set()
+
     async def drain(self) -> None:
         """Accept no more; return when all that was accepted is done."""
         self._draining.set()
@@ -77,19 +83,21 @@ class Front:
 
     # -- methods -----------------------------------------------------------------------------------
 
-    async def allocate(self, request: bytes, context: _Context) -> bytes:
-        return await self._call("Allocate", request, context)
+    async def allocate(self, request: bytes, context: _Context, form: str = "") -> bytes:
+        """AllocationService.Allocate. ``form``: of the request, ``""`` or ``envelope.JSON``; answers are protobuf."""
+        return await self._call("Allocate", request, context, form)
 
-    async def audit(self, request: bytes, context: _Context) -> bytes:
-        return await self._call("Audit", request, context)
+    async def audit(self, request: bytes, context: _Context, form: str = "") -> bytes:
+        """AuditService.Audit; see ``allocate``."""
+        return await self._call("Audit", request, context, form)
 
-    async def get_capabilities(self, request: bytes, context: _Context) -> bytes:
+    async def get_capabilities(self, request: bytes, context: _Context, form: str = "") -> bytes:
         """AllocationService.GetCapabilities; needs no worker."""
         start = time.monotonic()
         with request_span("GetCapabilities", _metadata(context)):
             try:
                 self.caller(context)
-                read_message(allocation.GetCapabilitiesRequest, request)
+                (read_json if form else read_message)(allocation.GetCapabilitiesRequest, request)
                 answer = self.capabilities().SerializeToString()
             except Exception as error:
                 await self.abort("GetCapabilities", error, context, start)
@@ -146,13 +154,13 @@ class Front:
 
     # -- one request ---------------------------------------------------------------------------------
 
-    async def _call(self, method: str, request: bytes, context: _Context) -> bytes:
+    async def _call(self, method: str, request: bytes, context: _Context, form: str) -> bytes:
         start = time.monotonic()
         with request_span(method, _metadata(context)) as span:
             try:
                 caller = self.caller(context)
                 with self._call_accepted():
-                    return await self._work(method, method, request, self.seconds(context), caller, span)
+                    return await self._work(method, method + form, request, self.seconds(context), caller, span)
             except Exception as error:
                 await self.abort(method, error, context, start)
             except asyncio.CancelledError:
@@ -334,8 +342,10 @@ class Server:
     def __init__(self, front: Front) -> None:
         self.front = front
         self.health = _HEALTH.aio.HealthServicer()
+        admission = Admission(front, frozenset((ALLOCATION, AUDIT)))
+        self.http = HttpServer(admission, _methods_of_http(front), lambda: front.healthy, front.limits.connections // 2)
         self._server = grpc.aio.server(
-            interceptors=[Admission(front, frozenset((ALLOCATION, AUDIT)))],
+            interceptors=[admission],
             options=_options(front.limits),
         )
         self._server.add_generic_rpc_handlers((_handlers(front),))
@@ -371,6 +381,7 @@ class Server:
             waiting.cancel()
         # What is not done by now is told that its worker is gone.
         await self.front.executor.close()
+        await self.http.stop(_FLUSH_SECONDS)
         await self._server.stop(_FLUSH_SECONDS)
         return finished
 
@@ -408,6 +419,18 @@ def _handlers(front: Front) -> grpc.GenericRpcHandler:
         f"/{AUDIT}/Audit": grpc.unary_unary_rpc_method_handler(front.audit),
     }
     return _ByPath(methods)
+
+
+def _methods_of_http(front: Front) -> dict[str, Method]:
+    """The unary ones. The front reads no request but that for capabilities, which has nothing in it."""
+    most = front.limits.max_request_bytes
+    return {
+        f"/{ALLOCATION}/Allocate": Method(front.allocate, allocation.AllocateResponse, most),
+        f"/{ALLOCATION}/GetCapabilities": Method(
+            front.get_capabilities, allocation.GetCapabilitiesResponse, OPEN_MESSAGE_BYTES
+        ),
+        f"/{AUDIT}/Audit": Method(front.audit, auditing.AuditResponse, most),
+    }
 
 
 class _ByPath(grpc.GenericRpcHandler):

@@ -24,6 +24,7 @@ from smt_verifier.audit.core.semantics import (
     canonical_opcode,
     early_clobbers,
     either_file_operands,
+    is_plain_load,
     is_pure,
     reads_matrices,
     spill_slot,
@@ -258,8 +259,8 @@ class MachineRules:
             )
 
     def _dropped(self, pre: Instruction) -> Iterator[Complaint]:
-        """Only what moves values, computes nothing new, or emits no code may be left out."""
-        if not acts_alone(pre) and not is_pure(pre):
+        """Only what moves values, computes or loads and does nothing else, or emits no code may be left out."""
+        if not (acts_alone(pre) or is_pure(pre) or is_plain_load(pre)):
             yield Complaint("instruction-sequence", f"{pre} is missing after allocation")
 
     def _added(self, post: Instruction) -> Iterator[Complaint]:
@@ -272,7 +273,8 @@ class MachineRules:
         if slot is not None and _is_special(slot.register):
             # The lowering of scalar spills uses M0 and EXEC itself (SIRegisterInfo::spillSGPR).
             yield Complaint("register-class", f"{slot.register} is no register that is spilled")
-        flags = () if post.opcode == "COPY" and post.flags == _SPLIT else post.flags
+        # A dead instruction becomes KILL with its operands and flags, which emits no code (LiveRangeEdit.cpp).
+        flags = () if post.opcode == "KILL" or (post.opcode == "COPY" and post.flags == _SPLIT) else post.flags
         if (flags and acts_alone(post)) or marks(post):
             yield Complaint("instruction-flags", f"{post} was added with flags or marks")
         if not acts_alone(post):

@@ -56,8 +56,15 @@ _PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "SI_PC_ADD_REL_OFFSET64", "V_M
 """Pseudo-instructions without a format that are expanded to moves and additions (SIInstrInfo::expandPostRAPseudo)."""
 _RELATIVE = re.compile(r"target-flags\((?!amdgpu-abs)")
 """An address relative to the instruction that holds it (SIInstrInfo.h, MO_REL32 and the like)."""
-_INVARIANT_LOAD = re.compile(r'(?:"amdgpu-noclobber" )?(?:dereferenceable invariant|invariant dereferenceable) load \(')
-"""A load that gives the same wherever it stands: no volatile, no ordering, no scope."""
+_INVARIANT_LOAD = re.compile(
+    r'(?:"amdgpu-noclobber" )?(?:(?:dereferenceable invariant|invariant dereferenceable) load \('
+    r"|invariant load \([^()]*\)[^()]*, addrspace 4\Z)"
+)
+"""A load that gives the same wherever it stands, once it was executed: no volatile, no ordering, no scope. What is not
+said to be dereferenceable is in constant memory, of which nothing is given back while a kernel runs."""
+_PLAIN_LOAD = re.compile(r'(?:non-temporal )?(?:dereferenceable )?(?:invariant )?(?:"amdgpu-[a-z-]+" )?load \(')
+"""A load that is not volatile and not atomic (MachineMemOperand::print)."""
+_LOADS_ONLY = frozenset({"may-load", "pseudo", "rematerialisable"})
 _COMPARISON = re.compile(r"V_CMP_\w+_e64\Z")
 _SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
 _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
@@ -212,6 +219,23 @@ def is_pure(instruction: Instruction) -> bool:
     if instruction.memory:
         return False
     return "nofpexcept" in instruction.flags or not may_raise(instruction.opcode)
+
+
+def is_plain_load(instruction: Instruction) -> bool:
+    """Whether it loads, does nothing else, and may be left out where nothing reads its result (LiveRangeEdit.cpp,
+    eliminateDeadDef; MachineInstr::isSafeToMove): it is not volatile, not atomic, and no monitor is set by it.
+    """
+    table = instruction_table(instruction.opcode)
+    return (
+        table is not None
+        and "may-load" in table.properties <= _LOADS_ONLY
+        and "MONITOR" not in instruction.opcode
+        and len(instruction.defs) == 1
+        and not (instruction.bundled or instruction.opens_bundle)
+        and (not instruction.tail or _DEBUG_LOCATION.fullmatch(instruction.tail) is not None)
+        and bool(instruction.memory)
+        and all(map(_PLAIN_LOAD.match, instruction.memory))
+    )
 
 
 def _is_pure_operand(op: Operand) -> bool:
