@@ -58,12 +58,12 @@ _FORMS = (
 symbols, metadata, predicates, frame directives, and the mnemonics of ``S_DELAY_ALU`` and its like
 (AMDGPUMIRFormatter.cpp).
 """
-_OTHER_FORMS = tuple((kind, re.compile(rf"(?:{form})\Z", re.ASCII)) for kind, form in _FORMS)
 _NAMED_VREG = re.compile(r"(?:[a-z-]+ )*%(?!bb\.|stack\.|fixed-stack\.|const\.|jump-table\.|ir|subreg\.)[A-Za-z_]")
 
 
+@lru_cache(maxsize=1 << 15)
 def parse_operand(text: str, *, is_def: bool) -> Operand:
-    """Parse one operand; ``is_def`` says it stood left of ``=``.
+    """Parse one operand; ``is_def`` says it stood left of ``=``. A compile reads much the same text several times.
 
     Raises:
         InputError: a definition that is not a register; a register, block, stack object or number that LLVM refuses.
@@ -136,8 +136,9 @@ def _other_kind(text: str) -> OperandKind:
         if not -(1 << 63) <= int(match[1]) < 1 << 64:
             raise InputError(f"{text!r} does not fit 64 bits")
         return OperandKind.IMMEDIATE
-    for kind, form in _OTHER_FORMS:
-        if form.match(text):
+    for kind, form in _FORMS:
+        # Compiled when first asked for: most compiles meet the first few.
+        if re.fullmatch(form, text, re.ASCII):
             return kind
     if text.startswith(("%", "$")):
         raise InputError(f"{text!r} is not an operand")

@@ -87,9 +87,10 @@ class MachineRules:
 
     def misfits(self, step: Step) -> bool:
         """Whether a pair of pure instructions has registers that do not go together."""
-        if step.pre is None or step.post is None or not (is_pure(step.pre) and is_pure(step.post)):
+        if step.pre is None or step.post is None:
             return False
-        return any(c.rule in _OF_REGISTERS for c in self._of_pair(step.pre, step.post))
+        complaints = self._of_pair(step.pre, step.post)
+        return any(c.rule in _OF_REGISTERS for c in complaints) and is_pure(step.pre) and is_pure(step.post)
 
     def repeats(self, post: Instruction, originals: Sequence[Instruction]) -> bool:
         """Whether an instruction may be a repetition of one of those of its operation."""
@@ -405,6 +406,7 @@ def operand_class(opcode: str, number: int, processor: str) -> RegisterClass | N
     return register_class(table.operands[number].register_class)
 
 
+@lru_cache(maxsize=None)
 @lru_cache(maxsize=None)
 def _kind_flags(flags: tuple[str, ...]) -> frozenset[str]:
     """What an operand is to the instruction, whatever register it is and how long that lives."""

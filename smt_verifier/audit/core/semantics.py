@@ -409,9 +409,12 @@ def preserved_by(call: Instruction) -> frozenset[int]:
     return first.intersection(*others)
 
 
-_BLANKED = {OperandKind.REGISTER: "R", OperandKind.BLOCK: "B"}
-
-
 def explicit_shape(operands: tuple[Operand, ...]) -> tuple[str, ...]:
     """Explicit operands with registers and branch targets blanked: what two forms of one instruction must share."""
-    return tuple(_BLANKED.get(op.kind, op.text) for op in operands if not op.implicit)
+    return tuple(
+        [
+            "R" if op.kind is OperandKind.REGISTER else "B" if op.kind is OperandKind.BLOCK else op.text
+            for op in operands
+            if not op.implicit
+        ]
+    )
