@@ -38,6 +38,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.exact import ExactAllocator
+from verilocc_mlir.allocators.spread import spread_proposal
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.errors import VeriloccError
@@ -142,7 +143,7 @@ class Telling(ExactAllocator):
     def allocate(self, problem: AllocationProblem) -> Proposal:
         found = self.solve(problem)
         tables = Tables(problem)
-        ours = tables.cost.of(tables.starts(DeterministicAllocator().allocate(problem)))
+        ours = tables.cost.of(tables.starts(DeterministicAllocator(packed=True).allocate(problem)))
         self._kept.append(
             {
                 "phase": problem.phase,
@@ -157,7 +158,7 @@ class Telling(ExactAllocator):
                 "waves_lost_deterministic": ours.lost_waves,
             }
         )
-        return found.proposal
+        return spread_proposal(problem, found.proposal)
 
 
 def exact(ir: str, cpu: str, seconds: float) -> dict[str, Any]:

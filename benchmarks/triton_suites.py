@@ -2,13 +2,14 @@
 
     .venv/bin/python benchmarks/triton_suites.py [--targets gfx942,gfx950,gfx1100,gfx1201]
         [--suites tutorials,inductor,liger,fla] [--only SUBSTRING] [--seconds N] [--each N] [--again OUTCOMES]
-        [--keep DIR] [--out benchmarks/results/triton_suites.json]
+        [--keep DIR] [--native] [--out benchmarks/results/triton_suites.json]
 
 The libraries are looked for as they are installed (``liger-kernel``, and ``flash-linear-attention`` with ``fla-core``
 and ``einops``; they are no part of this project's requirements); one that is not there is said and left out. Nobody
 calls their kernels here: what each is called with is read off its source (``triton_signatures.py``). Each kernel is
 compiled by Triton alone, and again with its registers allocated and proved here (``replace=always``: the worse are
-counted too). No GPU is needed.
+counted too). No GPU is needed. With ``--native`` Triton's own allocation is audited instead, as ``verilocc audit
+--native`` does it, phase by phase; the results are ``triton_native.json``.
 
 A kernel that Triton itself cannot compile with any of the calls that were tried is Triton's or this table's
 (``theirs``), with Triton's message. Every result is a JSON line in a file beside the summary, which is also where an
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import os
 import pkgutil
 import re
@@ -38,6 +40,12 @@ from typing import Any
 
 from common import Log, cpu_seconds, options, write
 from triton_no_device import NoDevice, gpu_target
+
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.hooks.triton.native import cached_kernels, triton_kernels
+from verilocc_mlir.pipeline.native import audit_native
+from verilocc_mlir.pipeline.settings import Settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 EXAMPLES = REPOSITORY / "examples"
@@ -85,7 +93,7 @@ def _modules(package: str) -> Iterator[Any]:
 
 
 def rows_of(
-    suite: str, name: str, kernel: Any, targets: Iterable[str], keep: Path | None
+    suite: str, name: str, kernel: Any, targets: Iterable[str], keep: Path | None, *, native: bool
 ) -> Iterator[dict[str, Any] | str]:
     """The results of one kernel, target by target; before each, a word when Triton's own compilation is through."""
     signatures = importlib.import_module("triton_signatures")
@@ -112,7 +120,7 @@ def rows_of(
             yield _THEIRS_DONE
             yield {
                 **row,
-                **_ours(triton, hook, call, gpu, keep, own),
+                **(_native(own, gpu) if native else _ours(triton, hook, call, gpu, keep, own)),
                 "call": _written(call),
                 "cpu_triton": round(theirs, 2),
             }
@@ -150,6 +158,28 @@ def _ours(triton: Any, hook: Any, call: Any, gpu: Any, keep: Path | None, own: A
     }
 
 
+def _native(own: Any, gpu: Any) -> dict[str, Any]:
+    """What the audit says of Triton's own allocation, made again from the files that Triton keeps of a kernel."""
+    started = cpu_seconds()
+    options = {"target": {"backend": "hip", "arch": gpu.arch}, "enable_fp_fusion": own.metadata.enable_fp_fusion}
+    with tempfile.TemporaryDirectory() as folder:
+        for suffix, text in (("llir", own.asm["llir"]), ("amdgcn", own.asm["amdgcn"]), ("json", json.dumps(options))):
+            Path(folder, f"{own.name}.{suffix}").write_text(text)
+        try:
+            kernels = tuple(triton_kernels(cached_kernels(Path(folder)), Settings()))
+            pairs = audit_native(kernels).pairs
+        except VeriloccError as error:
+            return {"outcome": "failed", "reason": _line(error)}
+    phases = Counter(pair.report.outcome.value for pair in pairs)
+    findings = [f for p in pairs for a in p.report.functions for f in a.findings if a.outcome is not Outcome.PROVED]
+    return {
+        "outcome": next(name for name in ("refuted", "invalid", "unknown", "proved") if phases[name]),
+        "reason": findings[0].message if findings else "",
+        "phases": dict(phases),
+        "cpu_ours": round(cpu_seconds() - started, 2),
+    }
+
+
 def _outcome(record: Any) -> str:
     if record.proved:
         return "proved"
@@ -170,7 +200,7 @@ def _written(call: Any) -> dict[str, Any]:
     }
 
 
-def _work(pipe: Connection, suites: list[str], keep: str) -> None:
+def _work(pipe: Connection, suites: list[str], keep: str, native: bool) -> None:
     """A worker: names the kernels, then sends the rows of each that it is asked for."""
     warnings.simplefilter("ignore")
     os.setpgid(0, 0)
@@ -186,7 +216,8 @@ def _work(pipe: Connection, suites: list[str], keep: str) -> None:
         os.environ["TRITON_CACHE_DIR"] = cache
         while (job := pipe.recv()) is not None:
             suite, name, targets = job
-            for row in rows_of(suite, name, suite_kernels[suite][name], targets, Path(keep) if keep else None):
+            kernel = suite_kernels[suite][name]
+            for row in rows_of(suite, name, kernel, targets, Path(keep) if keep else None, native=native):
                 pipe.send(row)
             pipe.send(None)
 
@@ -194,9 +225,9 @@ def _work(pipe: Connection, suites: list[str], keep: str) -> None:
 class _Worker:
     """One process, started anew where it ends or stands still."""
 
-    def __init__(self, suites: list[str], keep: str, seconds: float) -> None:
+    def __init__(self, suites: list[str], keep: str, seconds: float, *, native: bool) -> None:
         self._seconds = seconds
-        self._arguments = (suites, keep)
+        self._arguments = (suites, keep, native)
         self.start()
 
     def start(self) -> None:
@@ -255,6 +286,7 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "kernels": len(rows),
         "compiled_by_triton": len(through),
         "proved": outcomes["proved"],
+        "phases": dict(Counter(name for row in rows for name, n in row.get("phases", {}).items() for _ in range(n))),
         "all_ours": sum(bool(row.get("all_ours")) for row in rows),
         **{name: outcomes[name] for name in ("unknown", "refuted", "failed", "theirs")},
         "reasons": dict(
@@ -276,7 +308,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after these, and write what there is")
     parser.add_argument("--each", type=float, default=240.0, help="elapsed seconds for one kernel and target")
     parser.add_argument("--keep", default="", help="folder for the LLVM IR of what is not proved, or not done")
+    parser.add_argument("--native", action="store_true", help="audit Triton's own allocation instead")
     given = parser.parse_args()
+    if given.native and given.out.name == "triton_suites.json":
+        given.out = given.out.with_name("triton_native.json")
     # As in benchmarks/triton_hook.py: IR that LLVM 22 knows, and nothing from Triton's cache.
     os.environ.setdefault("TRITON_HIP_USE_ASYNC_COPY", "0")
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
@@ -287,7 +322,7 @@ def main() -> int:
     done = {(row["suite"], row["kernel"], row["target"]): row for row in log.rows()}
     again = set(given.again.split(","))
     done_before = {key for key, row in done.items() if row["outcome"] not in again}
-    worker = _Worker(given.suites.split(","), given.keep, given.each)
+    worker = _Worker(given.suites.split(","), given.keep, given.each, native=given.native)
     # Kernels in an order that says nothing, each on one target before any has a second one: a run that is stopped has
     # seen some of everything.
     kernels = sorted(

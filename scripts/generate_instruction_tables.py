@@ -24,7 +24,7 @@ The text inside: paragraphs separated by an empty line, fields by tabs.
 3. sets of words, one a line: registers, properties, flags of the format.
 4. shapes, one a line: definitions, numbers of operands (2.), and of the sets (3.) of implicit uses, implicit
    definitions, properties, format; how many operands a text may have; how many it has in the form not described here.
-5. names of the opcodes, sorted; 6. the number of each one's shape (4.).
+5. names of the opcodes, sorted; 6. the number of each one's shape (4.): both with ``OF_A_ROW`` to a line.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from instruction_tables_of_triton import printed
 
 HERE = Path(__file__).resolve().parent
 TABLES = HERE.parent / "verilocc_mlir" / "target" / "instructions.dat"
+OF_A_ROW = 256
 
 # Bits of MCInstrDesc::TSFlags: llvm/lib/Target/AMDGPU/SIDefines.h, namespace SIInstrFlags (LLVM 22), a private header.
 # Bits 11, 27 and 31 have no name there.
@@ -259,6 +260,11 @@ def of_machine_ir(rows: dict[str, Row]) -> dict[str, Row]:
     }
 
 
+def in_rows(words: list[str]) -> list[str]:
+    """Many to a line: whoever looks for one takes one line apart."""
+    return [" ".join(words[at : at + OF_A_ROW]) for at in range(0, len(words), OF_A_ROW)]
+
+
 def table_text(text: str, rows: dict[str, Row]) -> str:
     """The file's text."""
     operands, words, shapes = Shared(), Shared(), Shared()
@@ -282,7 +288,7 @@ def table_text(text: str, rows: dict[str, Row]) -> str:
         f"llvm {versions}\nprocessors {processors}",
         # A set may be empty; a line may not, lest it end the paragraph.
         "\n".join(operands.numbers), "\n".join(word or " " for word in words.numbers), "\n".join(shapes.numbers),
-        " ".join(rows), " ".join(numbers),
+        "\n".join(in_rows(list(rows))), "\n".join(in_rows(numbers)),
     )  # fmt: skip
     return "\n\n".join(paragraphs)
 

@@ -6,16 +6,17 @@ Kernels: ``$VERILOCC_KERNELS``, else ``../shared/kernels``, else the ten of exam
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from support import DEMO_KERNELS, kernel_directory
+from support import DEMO_KERNELS, kernel_directory, llc_at_hand
 
+from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.settings import VERIFY_VARIABLE
 
 collect_ignore_glob = [] if find_spec("transformers") and find_spec("peft") else ["model/*"]
@@ -36,6 +37,30 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Libraries that look for leaks at the end find none."""
     gc.unfreeze()
+
+
+def _needs_llc(error: ToolchainError) -> NoReturn:
+    if llc_at_hand() or not error.what.startswith("no suitable llc found"):
+        raise error
+    pytest.skip("no llc 22 at hand: 'make llvm' installs it")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    """Without an llc, a test that asks for one says so; every other failure stays one."""
+    try:
+        return (yield)
+    except ToolchainError as error:
+        _needs_llc(error)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Generator[None, object, object]:
+    """As ``pytest_pyfunc_call``, for what a fixture compiles."""
+    try:
+        return (yield)
+    except ToolchainError as error:
+        _needs_llc(error)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from support import LLVM_DIRECTORIES, TEST_DATA
+import pytest
+from support import LLVM_DIRECTORIES, TEST_DATA, llc
 
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
@@ -18,6 +19,7 @@ TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
 @lru_cache(maxsize=1)
 def tools() -> Toolchain:
     """The tool chain that this machine has."""
+    llc()
     return find_toolchain()
 
 
@@ -33,4 +35,7 @@ def source(name: str) -> str:
 
 def llvm_directory() -> Path:
     """A directory with unversioned tools."""
-    return next(Path(directory) for directory in LLVM_DIRECTORIES if (Path(directory) / "llc").exists())
+    directories = [Path(directory) for directory in LLVM_DIRECTORIES if (Path(directory) / "llc").exists()]
+    if not directories:
+        pytest.skip("no llc 22 at hand: 'make llvm' installs it")
+    return directories[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
+from verilocc_mlir.allocators.spread import spread_proposal
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_model.advice import guidance_of
@@ -89,14 +90,14 @@ class ModelAllocator:
         self._weights.load()
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
-        """The cheapest of the samples.
+        """The cheapest of the samples, its registers spread over what loses no wave.
 
         Raises:
             AllocationFailure: the pressure exceeds a file, no assignment without spilling was found, or time is up
                 before the first answer.
         """
         drawn = [Sampling(AGAIN_TEMPERATURE if seed else 0.0, seed) for seed in range(self._samples)]
-        return self._answer(problem, drawn, ())
+        return spread_proposal(problem, self._answer(problem, drawn, ()))
 
     def regenerate(self, problem: AllocationProblem, refuted: tuple[Refutation, ...]) -> Proposal:
         """An answer for the live ranges that must move; what was refuted is part of the prompt.

@@ -19,6 +19,7 @@ from support import REPOSITORY, few, long
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.allocators import allocator
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import InputError, UnsupportedError
@@ -173,7 +174,7 @@ def test_a_split_or_a_changed_operand_is_not_taken_for_an_answer(vgpr: Stated) -
 
 def test_an_allocator_of_the_project_is_a_teacher_by_name(vgpr: Stated) -> None:
     compiler = compiler_of(first_cell("mlir", "conv", "gfx942"))
-    assert teacher("deterministic", compiler)(vgpr) == allocator("deterministic").allocate(vgpr.problem)
+    assert teacher("deterministic", compiler)(vgpr) == DeterministicAllocator(packed=True).allocate(vgpr.problem)
     with pytest.raises(InputError, match="no allocator"):
         teacher("oracle", compiler)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.items import CandidateTable, Item, make_item
-from verilocc_mlir.problem.model import Affinity, AllocationProblem
+from verilocc_mlir.problem.model import CHAIN, Affinity, AllocationProblem
 
 
 def coalesce(problem: AllocationProblem, singles: list[Item], table: CandidateTable, cells: CellMap) -> list[Item]:
     """Items in which ranges that a copy connects are joined, heaviest copies first, if they never interfere.
+
+    A matrix operation whose addend could be in the registers of its result counts as a light copy (``Preference``).
 
     Args:
         singles: one item for each live range, by id.
@@ -17,9 +19,14 @@ def coalesce(problem: AllocationProblem, singles: list[Item], table: CandidateTa
     item_of = list(singles)
     # Offset of each range in its item.
     offset_of = [0] * len(singles)
-    for affinity in sorted(
-        (a for a in problem.affinities if a.b >= 0 and a.a != a.b), key=lambda a: (-a.weight, a.slot, a.a, a.b)
-    ):
+    joints = [a for a in problem.affinities if a.b >= 0 and a.a != a.b]
+    joints += [
+        Affinity(r.a, r.a_lane, r.b, r.b_lane, problem.ranges[r.a].lanes, p.weight, p.slot)
+        for p in problem.preferences
+        for r in p.relations
+        if p.kind == CHAIN
+    ]
+    for affinity in sorted(joints, key=lambda a: (-a.weight, a.slot, a.a, a.b)):
         distance = lane_offset(affinity.a_lane - affinity.b_lane, cells.halves)
         first, second = item_of[affinity.a], item_of[affinity.b]
         if first is second or distance is None:

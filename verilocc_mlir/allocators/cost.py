@@ -45,7 +45,7 @@ class Cost(NamedTuple):
     Attributes:
         lost_waves: waves fewer than the most a SIMD holds.
         saves_and_copies: estimated executions of the copies left in the code and of the saves and restores of
-            callee-saved registers, plus the weights of the machine's preferences that are not met, where they count.
+            callee-saved registers, plus the weights of the machine's preferences that are not met.
         registers: 32-bit registers of the files counted, AGPRs after aligned VGPRs where they share a file.
     """
 
@@ -75,13 +75,9 @@ def cell_relation(relation: Relation, cells: CellMap) -> CellRelation:
 
 
 class CostModel:
-    """Costs of complete assignments of one problem.
+    """Costs of complete assignments of one problem."""
 
-    Args:
-        preferences: whether the machine's preferences count.
-    """
-
-    def __init__(self, problem: AllocationProblem, cells: CellMap, *, preferences: bool = True) -> None:
+    def __init__(self, problem: AllocationProblem, cells: CellMap) -> None:
         self._problem = problem
         self._cells = cells
         self._spans = [r.lanes if cells.halves == 2 else r.width for r in problem.ranges]
@@ -95,13 +91,16 @@ class CostModel:
         ]
         """Copies from or to a fixed register: the range, where it must start for the copy to vanish, and the weight."""
         self.preferences = tuple(
-            (tuple(cell_relation(r, cells) for r in p.relations), p.weight)
-            for p in (problem.preferences if preferences else ())
+            (tuple(cell_relation(r, cells) for r in p.relations), p.weight) for p in problem.preferences
         )
         """Relations that must all hold, and what it costs if they do not."""
 
-    def of(self, starts: Sequence[int]) -> Cost:
-        """The cost if range *i* starts at cell ``starts[i]``."""
+    def of(self, starts: Sequence[int], *, pairs: bool = True) -> Cost:
+        """The cost if range *i* starts at cell ``starts[i]``.
+
+        Args:
+            pairs: count operations that cannot issue as one, too; else chains of matrix operations alone.
+        """
         cells = self._cells
         saved_cells: set[int] = set()
         if cells.expensive:
@@ -112,7 +111,7 @@ class CostModel:
         )
         copies_left += sum(w for a, goal, w in self.fixed if starts[a] != goal)
         for relations, weight in self.preferences:
-            if not all(r.holds(starts[r.a], starts[r.b]) for r in relations):
+            if (pairs or not relations[0].modulus) and not all(r.holds(starts[r.a], starts[r.b]) for r in relations):
                 copies_left += weight
         copies = copies_left + SAVE_AND_RESTORE * len(saved_cells) / cells.halves
         total = self.registers(self.highest(starts))

@@ -1,4 +1,4 @@
-"""The allocator that needs no model: first fit in several orders under rising ceilings, then repair.
+"""The allocator that needs no model: first fit in several orders under rising ceilings, repair, then reuse put off.
 
 No clock, no random numbers, no order that depends on hashing: equal problems get equal proposals.
 """
@@ -13,6 +13,7 @@ from verilocc_mlir.allocators.cost import Cost, align_up
 from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.protocol import AllocationFailure
 from verilocc_mlir.allocators.search import Placement, Strategy, by_area, by_start, by_width
+from verilocc_mlir.allocators.spread import is_spread, may_grow, spread
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
@@ -42,21 +43,23 @@ HURRIED_REPAIR_STEPS = 100
 
 
 class DeterministicAllocator:
-    """First fit, then repair.
+    """First fit, then repair; then registers are spread over what loses no wave (``spread.py``).
 
     Args:
         repair_steps: evictions allowed under a ceiling; None: ``REPAIR_STEPS``, ``LAST_REPAIR_STEPS`` under the last.
+        packed: leave out the last step: few registers, for another search to start from.
     """
 
     name = "deterministic"
-    version = "3"
+    version = "4"
 
-    def __init__(self, repair_steps: int | None = None) -> None:
+    def __init__(self, repair_steps: int | None = None, *, packed: bool = False) -> None:
         self._repair_steps = repair_steps
+        self._packed = packed
 
     def hurried(self) -> DeterministicAllocator:
         """The same allocator, which gives up sooner."""
-        return DeterministicAllocator(HURRIED_REPAIR_STEPS)
+        return DeterministicAllocator(HURRIED_REPAIR_STEPS, packed=self._packed)
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
         """Place every live range, or say why not.
@@ -64,9 +67,13 @@ class DeterministicAllocator:
         Raises:
             AllocationFailure: the pressure exceeds a file, or no place was found for a tuple.
         """
-        # The searches do not look for preferences. Counting them would only hide what fewer registers win.
-        search = _Search(problem, preferences=False)
-        return search.proposal(search.solve(self._repair_steps), f"{self.name}/{self.version}")
+        search = _Search(problem)
+        spreading = not self._packed and is_spread(problem)
+        # Where registers are spread, those that no wave needs are no gain.
+        starts = search.solve(self._repair_steps, tighten=not (spreading and may_grow(problem)))
+        if spreading:
+            starts = spread(search, starts)
+        return search.proposal(starts, f"{self.name}/{self.version}")
 
 
 @dataclass(frozen=True)
@@ -80,8 +87,11 @@ class _Answer:
 class _Search(Tables):
     """The walk over ceilings and strategies."""
 
-    def solve(self, repair_steps: int | None) -> list[int]:
+    def solve(self, repair_steps: int | None, *, tighten: bool) -> list[int]:
         """First cell of every range.
+
+        Args:
+            tighten: look for fewer registers that win no wave.
 
         Raises:
             AllocationFailure: as for ``allocate``.
@@ -96,7 +106,7 @@ class _Search(Tables):
         for number, ceiling in enumerate(tries, 1):
             best, partial = self._best_of_strategies((ceiling,))
             if best is not None:
-                return self._tighten(best, space).starts
+                return (self._tighten(best, space) if tighten else best).starts
             if not partial:
                 continue
             closest, *other_placements = partial
@@ -124,7 +134,8 @@ class _Search(Tables):
                 placement = Placement(items, self.fixed, self.candidates, self.hints, self.cells, ceiling)
                 missing = placement.run(strategy)
                 if not placement.waiting:
-                    answer = _Answer(self.cost.of(placement.starts), placement.starts)
+                    # No order of placing looks for pairs. Counting them here would trade copies for chance.
+                    answer = _Answer(self.cost.of(placement.starts, pairs=False), placement.starts)
                     if best is None or answer.cost < best.cost:
                         best = answer
                 elif all(placement.starts != known.starts for _, known in partial):

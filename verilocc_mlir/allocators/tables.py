@@ -11,31 +11,33 @@ from verilocc_mlir.allocators.cost import CostModel
 from verilocc_mlir.allocators.hints import Hints
 from verilocc_mlir.allocators.items import CandidateTable, Item, single_items
 from verilocc_mlir.allocators.packing import fixed_occupation
+from verilocc_mlir.allocators.reuse import Reuse
 from verilocc_mlir.allocators.timeline import Timeline
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 
 
 class Tables:
-    """Tables of one problem. ``starts`` are always first cells, by range id.
+    """Tables of one problem. ``starts`` are always first cells, by range id."""
 
-    Args:
-        preferences: whether the machine's preferences count in the costs.
-    """
-
-    def __init__(self, problem: AllocationProblem, *, preferences: bool = True) -> None:
+    def __init__(self, problem: AllocationProblem) -> None:
         self.problem = problem
         self.timeline = Timeline(problem)
         self.cells: CellMap = cell_map(problem)
         self.singles: list[Item] = single_items(problem, self.timeline, self.cells)
         self.fixed: list[int] = fixed_occupation(problem, self.timeline, self.cells)
         self.candidates = CandidateTable(problem, self.cells)
-        self.cost = CostModel(problem, self.cells, preferences=preferences)
+        self.cost = CostModel(problem, self.cells)
         self.hints = Hints(problem, self.cells, self.cost)
 
     @cached_property
+    def reuse(self) -> Reuse:
+        """False dependencies."""
+        return Reuse(self.problem, self.timeline)
+
+    @cached_property
     def joined(self) -> list[Item]:
-        """Items in which ranges that a copy connects are joined."""
+        """Items in which ranges are joined that a copy or a chain of matrix operations connects."""
         return coalesce(self.problem, self.singles, self.candidates, self.cells)
 
     def proposal(self, starts: Sequence[int], allocator: str) -> Proposal:

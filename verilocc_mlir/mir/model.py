@@ -12,7 +12,9 @@ from enum import Enum
 
 
 class OperandKind(Enum):
-    """What an operand is. ``OTHER`` is kept verbatim and compared as text."""
+    """What an operand is. ``OTHER`` is kept verbatim and compared as text, as is ``ASM_FLAG``: what inline assembly
+    says of its operands, which LLVM 22 prints as a number and LLVM 24 in words.
+    """
 
     REGISTER = "register"
     IMMEDIATE = "immediate"
@@ -21,6 +23,7 @@ class OperandKind(Enum):
     GLOBAL = "global"
     EXTERNAL = "external"
     REGMASK = "regmask"
+    ASM_FLAG = "asm-flag"
     OTHER = "other"
 
 

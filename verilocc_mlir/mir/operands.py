@@ -29,7 +29,13 @@ _IMMEDIATE = re.compile(r"(-?[0-9]{1,20})(?: /\* [^*]* \*/)?\Z")
 _GLOBAL = rf"@{NAME}{_OFFSET}"
 _EXTERNAL = rf"&{NAME}{_OFFSET}"
 _CONSTANT = rf"%const\.[0-9]{{1,9}}{_OFFSET}"
+_ASM_FLAG = (
+    r"(?:(?:sideeffect|mayload|maystore|isconvergent|alignstack) )*(?:att|intel)dialect"
+    r"|reg(?:def|def-ec|use)(?::\w+)?(?: tiedto:\$[0-9]{1,5})?(?: foldable)?|clobber|imm|func|mem(?::\w+)?"
+)
+"""LLVM pull requests 185893, 186397 and 186818; before them the words were comments behind numbers."""
 _FORMS = (
+    (OperandKind.ASM_FLAG, _ASM_FLAG),
     (OperandKind.BLOCK, r"%bb\.[0-9]{1,9}(?:\.[^\"`]+)?"),
     (OperandKind.FRAME_INDEX, r"%(?:stack\.[0-9]{1,9}(?:\.[^\"`]+)?|fixed-stack\.[0-9]{1,9})"),
     (OperandKind.GLOBAL, _GLOBAL),
@@ -52,12 +58,12 @@ _FORMS = (
 symbols, metadata, predicates, frame directives, and the mnemonics of ``S_DELAY_ALU`` and its like
 (AMDGPUMIRFormatter.cpp).
 """
-_OTHER_FORMS = tuple((kind, re.compile(rf"(?:{form})\Z", re.ASCII)) for kind, form in _FORMS)
 _NAMED_VREG = re.compile(r"(?:[a-z-]+ )*%(?!bb\.|stack\.|fixed-stack\.|const\.|jump-table\.|ir|subreg\.)[A-Za-z_]")
 
 
+@lru_cache(maxsize=1 << 15)
 def parse_operand(text: str, *, is_def: bool) -> Operand:
-    """Parse one operand; ``is_def`` says it stood left of ``=``.
+    """Parse one operand; ``is_def`` says it stood left of ``=``. A compile reads much the same text several times.
 
     Raises:
         InputError: a definition that is not a register; a register, block, stack object or number that LLVM refuses.
@@ -130,8 +136,9 @@ def _other_kind(text: str) -> OperandKind:
         if not -(1 << 63) <= int(match[1]) < 1 << 64:
             raise InputError(f"{text!r} does not fit 64 bits")
         return OperandKind.IMMEDIATE
-    for kind, form in _OTHER_FORMS:
-        if form.match(text):
+    for kind, form in _FORMS:
+        # Compiled when first asked for: most compiles meet the first few.
+        if re.fullmatch(form, text, re.ASCII):
             return kind
     if text.startswith(("%", "$")):
         raise InputError(f"{text!r} is not an operand")

@@ -26,6 +26,7 @@ from verilocc_mlir.mir.model import (
     MachineFunction,
     MirFile,
     Operand,
+    OperandKind,
     VirtualRegister,
 )
 from verilocc_mlir.mir.operands import NAME, TYPE, is_balanced, parse_operand, split_top_level
@@ -433,8 +434,12 @@ def _check_order(opcode: str, defs: tuple[Operand, ...], operands: tuple[Operand
             if operand.tied in tied or operand.tied >= len(every) or not every[operand.tied].is_def:
                 raise InputError(f"{operand.text!r} is tied to nothing that is free for it")
             tied.add(operand.tied)
-    if explicit_after and not opcode.startswith("INLINEASM"):
+    if opcode.startswith("INLINEASM"):
+        return
+    if explicit_after:
         raise InputError("an explicit operand after an implicit one")
+    if any(operand.kind is OperandKind.ASM_FLAG for operand in operands):
+        raise InputError("a word of inline assembly in another instruction")
 
 
 def _start_of_tail(text: str, plain: str, start: int, end: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.analysis.physical import PhysicalLiveness, physical_liveness
 from verilocc_mlir.mir.model import MachineFunction
-from verilocc_mlir.problem.model import FixedOccupation, Segment
+from verilocc_mlir.problem.model import CALL_CLOBBERS, FixedOccupation, Segment
 from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.registers import physical_register
 
@@ -74,5 +74,5 @@ def _clobbers(physical: PhysicalLiveness, units: list[int]) -> list[FixedOccupat
         if clobbered:
             segments = tuple((4 * i + 2, 4 * i + 3) for i in indices)
             slots = ", ".join(str(4 * i) for i in indices[:3]) + (", …" if len(indices) > 3 else "")
-            occupations.append(FixedOccupation(clobbered, segments, f"clobbered by call at slot {slots}"))
+            occupations.append(FixedOccupation(clobbered, segments, f"{CALL_CLOBBERS} at slot {slots}"))
     return occupations

@@ -25,6 +25,12 @@ Segment = tuple[int, int]
 
 PROBLEM_VERSION = 1
 
+CALL_CLOBBERS = "clobbered by call"
+"""How the reason of a ``FixedOccupation`` by a call starts."""
+
+CHAIN = "mfma-chain"
+"""The kind of a ``Preference``: a matrix operation continues another without a wait."""
+
 Phase = Literal["sgpr", "wwm", "vgpr"]
 """One of the runs of register allocation: scalar registers, those of whole waves, vector registers."""
 
@@ -133,7 +139,7 @@ class Relation:
 class Preference:
     """Something that the machine does better where all ``relations`` hold; never needed for correctness.
 
-    ``kind`` says what: ``"vopd"`` (two operations issue as one), ``"mfma-chain"`` (a matrix operation continues another
+    ``kind`` says what: ``"vopd"`` (two operations issue as one), ``CHAIN`` (a matrix operation continues another
     without a wait). ``weight`` is in estimated executions of a copy, as ``Affinity.weight``, and well below one for
     each execution; ``slot`` is the (second) instruction's.
     """

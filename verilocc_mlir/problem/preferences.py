@@ -19,7 +19,7 @@ from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.analysis.lanes import is_debug, lane_mask
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 from verilocc_mlir.problem.families import opcode_family
-from verilocc_mlir.problem.model import LiveRange, Preference, Relation
+from verilocc_mlir.problem.model import CHAIN, LiveRange, Preference, Relation
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.targets import Target
 
@@ -228,7 +228,7 @@ def _chains(
             continue
         a, b = ranges[ids[addend.vreg]], ranges[ids[result.vreg]]
         if a.lanes == b.lanes and not _live_together(a, b):
-            yield Preference("mfma-chain", (Relation(a.id, 0, b.id, 0, 0),), weight, 4 * index)
+            yield Preference(CHAIN, (Relation(a.id, 0, b.id, 0, 0),), weight, 4 * index)
 
 
 def _live_together(a: LiveRange, b: LiveRange) -> bool:

@@ -10,6 +10,7 @@ tables leave out.
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
@@ -72,7 +73,8 @@ class _Tables:
     operands: list[str]
     words: list[str]
     shapes: list[str]
-    numbers: dict[str, str]
+    names: list[str]
+    numbers: list[str]
 
 
 @lru_cache(maxsize=1)
@@ -81,8 +83,15 @@ def _tables() -> _Tables:
     head, operands, words, shapes, names, numbers = data.decode("ascii").split("\n\n")
     versions, processors = (line.split(" ")[1:] for line in head.split("\n"))
     modes = {name: int(mode) for name, _, mode in (processor.partition(":") for processor in processors)}
-    shape_of = dict(zip(names.split(" "), numbers.split(" "), strict=True))
-    return _Tables(tuple(versions), modes, operands.split("\n"), words.split("\n"), shapes.split("\n"), shape_of)
+    lists = (text.split("\n") for text in (operands, words, shapes, names, numbers))
+    return _Tables(tuple(versions), modes, *lists)
+
+
+@lru_cache(maxsize=None)
+def _numbers(row: int) -> dict[str, str]:
+    """Opcodes of a row of names, each with the number of its shape."""
+    tables = _tables()
+    return dict(zip(tables.names[row].split(" "), tables.numbers[row].split(" "), strict=True))
 
 
 def llvm_versions() -> tuple[str, ...]:
@@ -92,7 +101,7 @@ def llvm_versions() -> tuple[str, ...]:
 
 def opcodes() -> Collection[str]:
     """All opcodes that LLVM has for AMDGPU, in its order."""
-    return _tables().numbers.keys()
+    return [opcode for row in _tables().names for opcode in row.split(" ")]
 
 
 @lru_cache(maxsize=None)
@@ -115,9 +124,11 @@ def instruction(opcode: str, processor: str = "gfx900") -> InstructionDescriptio
     tables = _tables()
     if processor not in tables.modes:
         raise UnsupportedError(f"LLVM {tables.versions[0]} has no processor {processor}")
-    if opcode not in tables.numbers:
+    # Names are in alphabetical order; a row of them begins with the first.
+    number = _numbers(bisect_right(tables.names, opcode, key=lambda row: row.partition(" ")[0]) - 1).get(opcode)
+    if number is None:
         return None
-    definitions, operands, *sets, counts, other = tables.shapes[int(tables.numbers[opcode])].split("\t")
+    definitions, operands, *sets, counts, other = tables.shapes[int(number)].split("\t")
     uses, defines, properties, form = (tables.words[int(number)].split() for number in sets)
     return InstructionDescription(
         opcode,

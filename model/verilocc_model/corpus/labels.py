@@ -9,6 +9,7 @@ from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
 from verilocc_mlir.allocators import AllocationFailure, allocator
 from verilocc_mlir.allocators.cost import file_total
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.improve import Improving
 from verilocc_mlir.allocators.measure import measure
 from verilocc_mlir.allocators.registry import DEFAULT_SECONDS
@@ -81,13 +82,14 @@ def teacher(name: str, compiler: StagedCompiler) -> Teacher:
         # The label has this name even where no move was found.
         label_name = f"{moves.name}/{moves.version}"
         return lambda stated: replace(moves.allocate(stated.problem), allocator=label_name)
-    chosen = allocator(name)
+    # Registers that are spread say nothing about where ranges fit.
+    chosen = DeterministicAllocator(packed=True) if name == DeterministicAllocator.name else allocator(name)
     return lambda stated: chosen.allocate(stated.problem)
 
 
 def improving(seconds: float = DEFAULT_SECONDS) -> Improving:
     """The allocator called ``IMPROVED``; its moves take at most ``seconds``."""
-    return Improving(allocator("deterministic"), seconds)
+    return Improving(DeterministicAllocator(packed=True), seconds, packed=True)
 
 
 def admit(problem: AllocationProblem, proposal: Proposal, *, timeout_s: float) -> Label | Refused:

@@ -23,7 +23,7 @@ from typing import Any
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
-from verilocc_mlir.allocators import allocator
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.exact import ExactAllocator
 from verilocc_mlir.allocators.protocol import AllocationFailure, Refutation
 from verilocc_mlir.pipeline.regenerate import refutation_of
@@ -154,7 +154,7 @@ def _rivals(labelled: Labelled) -> tuple[Price | None, Price | None]:
     table = Table(form.problem)
     deterministic: Price | None = None
     try:
-        proposal = allocator("deterministic").allocate(labelled.problem)
+        proposal = DeterministicAllocator(packed=True).allocate(labelled.problem)
         deterministic = price_of(table, cells_of(table, form.permuted(proposal.registers)))
     except AllocationFailure:
         pass

@@ -14,6 +14,7 @@ from smt_verifier.audit.core.semantics import (
     NO_CODE,
     SpillSlot,
     is_copy,
+    is_plain_load,
     is_pure,
     result_depends_on_exec,
     spill_slot,
@@ -33,8 +34,8 @@ class OneSided(Machine):
             if instruction.opcode in NO_CODE:
                 for key in self._left_undefined(instruction, self.pre_lanes):
                     self.write_pre(key, UNDEFINED, state)
-            elif is_pure(instruction):
-                self._pure_pre(instruction, state)
+            elif is_pure(instruction) or is_plain_load(instruction):
+                self._left_out(instruction, state)
             else:
                 self.refute("instruction-sequence", f"{instruction} is missing after allocation")
         self.masks.transfer(instruction, sources, state)
@@ -228,9 +229,9 @@ class OneSided(Machine):
                     else:
                         table[there] = term
 
-    def _pure_pre(self, instruction: Instruction, state: State) -> None:
-        """A pure instruction that only the pre-RA side still has: deleted because its result was rematerialised."""
-        scalar, vector = self.pure_arguments(instruction, None, state)
+    def _left_out(self, instruction: Instruction, state: State) -> None:
+        """An instruction that only the pre-RA side still has: its result was rematerialised, or nothing reads it."""
+        scalar, vector = self.pure_arguments(instruction, None, state) if is_pure(instruction) else (None, {})
         for number, op in enumerate(o for o in instruction.all_operands if o.is_def and o.is_reg):
             keys = self.pre_lanes.keys(op)
             self.miss(keys, state)

@@ -143,6 +143,8 @@ class Executor(OneSided):
             if not pre_operand.is_use or pre_operand.undef or not post_operand.is_reg:
                 continue
             pre_keys, post_keys = self.pre_lanes.keys(pre_operand), self.post_lanes.keys(post_operand)
+            if not pre_keys or not post_keys:  # a constant such as $sgpr_null; the rules compare names and widths
+                continue
             # All lanes of a register are of one file.
             vector = self.pre_lanes.is_vector(pre_keys[0])
             classes = [c for _, c in reached] if vector else wave

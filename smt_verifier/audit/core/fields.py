@@ -33,6 +33,7 @@ def header_fields(lines: tuple[str, ...], first_line: int) -> Mapping[str, str]:
         InputError: a line that is not of LLVM's layout, or a field that occurs twice.
     """
     fields: dict[str, list[str]] = {}
+    outer: set[str] = set()  # what has fields in it
     path: list[str] = []
     list_indent = -1
     for number, line in enumerate(lines[1:], first_line + 1):
@@ -55,10 +56,11 @@ def header_fields(lines: tuple[str, ...], first_line: int) -> Mapping[str, str]:
             if match is None or indent % 2 or depth > len(path) or (inner and value):
                 raise InputError(f"the header has a line of another form than LLVM's: {text!r}", where=f"line {number}")
             if inner:
-                del fields[".".join(path)]
+                outer.add(parent := ".".join(path))
+                del fields[parent]
             path = [*path[:depth], match[2]]
             key = ".".join(path)
-            if key in fields or any(name.startswith(f"{key}.") for name in fields):
+            if key in fields or key in outer:
                 raise InputError(f"the header has {key} twice", where=f"line {number}")
             fields[key] = [match[3].strip()] if match[3] else []
         if ("#" in text or "\t" in text) and _COMMENT_OR_TAB.search(_STRINGS.sub("''", text)):

@@ -15,7 +15,7 @@ from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, regi
 from smt_verifier.audit.core.liveness import defined_at_exit
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import MaskTracker, Precision
-from smt_verifier.audit.core.moves import slot_keys
+from smt_verifier.audit.core.moves import lane_move, slot_keys
 from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.semantics import (
@@ -318,7 +318,10 @@ def _copied(instruction: Instruction) -> str:
 
 
 def _unkilled(instruction: Instruction) -> str:
-    return str(instruction).replace("killed ", "")
+    """The text without kill flags; of a move of a scalar through a lane, without the vector register, which changes."""
+    move = lane_move(instruction)
+    text = str(instruction) if move is None else f"{instruction.opcode} {move.scalar} {move.lane}"
+    return text.replace("killed ", "")
 
 
 def instructions_of(function: MachineFunction, operations: Collection[str]) -> dict[str, list[Instruction]]:

@@ -24,6 +24,7 @@ from smt_verifier.audit.core.semantics import (
     canonical_opcode,
     early_clobbers,
     either_file_operands,
+    is_plain_load,
     is_pure,
     reads_matrices,
     spill_slot,
@@ -86,9 +87,10 @@ class MachineRules:
 
     def misfits(self, step: Step) -> bool:
         """Whether a pair of pure instructions has registers that do not go together."""
-        if step.pre is None or step.post is None or not (is_pure(step.pre) and is_pure(step.post)):
+        if step.pre is None or step.post is None:
             return False
-        return any(c.rule in _OF_REGISTERS for c in self._of_pair(step.pre, step.post))
+        complaints = self._of_pair(step.pre, step.post)
+        return any(c.rule in _OF_REGISTERS for c in complaints) and is_pure(step.pre) and is_pure(step.post)
 
     def repeats(self, post: Instruction, originals: Sequence[Instruction]) -> bool:
         """Whether an instruction may be a repetition of one of those of its operation."""
@@ -257,8 +259,8 @@ class MachineRules:
             )
 
     def _dropped(self, pre: Instruction) -> Iterator[Complaint]:
-        """Only what moves values, computes nothing new, or emits no code may be left out."""
-        if not acts_alone(pre) and not is_pure(pre):
+        """Only what moves values, computes or loads and does nothing else, or emits no code may be left out."""
+        if not (acts_alone(pre) or is_pure(pre) or is_plain_load(pre)):
             yield Complaint("instruction-sequence", f"{pre} is missing after allocation")
 
     def _added(self, post: Instruction) -> Iterator[Complaint]:
@@ -271,7 +273,8 @@ class MachineRules:
         if slot is not None and _is_special(slot.register):
             # The lowering of scalar spills uses M0 and EXEC itself (SIRegisterInfo::spillSGPR).
             yield Complaint("register-class", f"{slot.register} is no register that is spilled")
-        flags = () if post.opcode == "COPY" and post.flags == _SPLIT else post.flags
+        # A dead instruction becomes KILL with its operands and flags, which emits no code (LiveRangeEdit.cpp).
+        flags = () if post.opcode == "KILL" or (post.opcode == "COPY" and post.flags == _SPLIT) else post.flags
         if (flags and acts_alone(post)) or marks(post):
             yield Complaint("instruction-flags", f"{post} was added with flags or marks")
         if not acts_alone(post):
@@ -403,6 +406,7 @@ def operand_class(opcode: str, number: int, processor: str) -> RegisterClass | N
     return register_class(table.operands[number].register_class)
 
 
+@lru_cache(maxsize=None)
 @lru_cache(maxsize=None)
 def _kind_flags(flags: tuple[str, ...]) -> frozenset[str]:
     """What an operand is to the instruction, whatever register it is and how long that lives."""

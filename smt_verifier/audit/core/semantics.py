@@ -7,7 +7,7 @@ function of its operands. A list that lacks an opcode therefore costs a proof, n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -41,6 +41,8 @@ class Blend(NamedTuple):
 BLENDS = {"V_SET_INACTIVE_B32": Blend(inside=1, outside=3, mask=4)}
 """``D = mask ? S0 : S1`` (VOP2Instructions.td, SIInstrInfo::expandPostRAPseudo): its mask is read though undef."""
 
+_ASM_KINDS = {"reguse": 1, "regdef": 2, "regdef-ec": 3, "clobber": 4, "imm": 5, "mem": 6, "func": 7}
+_TIED_TO = re.compile(r"tiedto:\$(\d+)")
 _SPILL = re.compile(r"SI_SPILL_(?P<kind>S|(?:WWM_)?(?:V|A|AV))(?P<bits>\d+)_(?P<way>SAVE|RESTORE)\Z")
 _PURE_FORMATS = frozenset({"SOP1", "SOP2", "SOPK", "VOP1", "VOP2", "VOP3"})
 _NEVER_PURE = frozenset(
@@ -56,8 +58,15 @@ _PSEUDO_PURE = frozenset({"SI_PC_ADD_REL_OFFSET", "SI_PC_ADD_REL_OFFSET64", "V_M
 """Pseudo-instructions without a format that are expanded to moves and additions (SIInstrInfo::expandPostRAPseudo)."""
 _RELATIVE = re.compile(r"target-flags\((?!amdgpu-abs)")
 """An address relative to the instruction that holds it (SIInstrInfo.h, MO_REL32 and the like)."""
-_INVARIANT_LOAD = re.compile(r'(?:"amdgpu-noclobber" )?(?:dereferenceable invariant|invariant dereferenceable) load \(')
-"""A load that gives the same wherever it stands: no volatile, no ordering, no scope."""
+_INVARIANT_LOAD = re.compile(
+    r'(?:"amdgpu-noclobber" )?(?:(?:dereferenceable invariant|invariant dereferenceable) load \('
+    r"|invariant load \([^()]*\)[^()]*, addrspace 4\Z)"
+)
+"""A load that gives the same wherever it stands, once it was executed: no volatile, no ordering, no scope. What is not
+said to be dereferenceable is in constant memory, of which nothing is given back while a kernel runs."""
+_PLAIN_LOAD = re.compile(r'(?:non-temporal )?(?:dereferenceable )?(?:invariant )?(?:"amdgpu-[a-z-]+" )?load \(')
+"""A load that is not volatile and not atomic (MachineMemOperand::print)."""
+_LOADS_ONLY = frozenset({"may-load", "pseudo", "rematerialisable"})
 _COMPARISON = re.compile(r"V_CMP_\w+_e64\Z")
 _SCALAR_LOAD = re.compile(r"S_(?:BUFFER_)?LOAD_")
 _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
@@ -214,6 +223,23 @@ def is_pure(instruction: Instruction) -> bool:
     return "nofpexcept" in instruction.flags or not may_raise(instruction.opcode)
 
 
+def is_plain_load(instruction: Instruction) -> bool:
+    """Whether it loads, does nothing else, and may be left out where nothing reads its result (LiveRangeEdit.cpp,
+    eliminateDeadDef; MachineInstr::isSafeToMove): it is not volatile, not atomic, and no monitor is set by it.
+    """
+    table = instruction_table(instruction.opcode)
+    return (
+        table is not None
+        and "may-load" in table.properties <= _LOADS_ONLY
+        and "MONITOR" not in instruction.opcode
+        and len(instruction.defs) == 1
+        and not (instruction.bundled or instruction.opens_bundle)
+        and (not instruction.tail or _DEBUG_LOCATION.fullmatch(instruction.tail) is not None)
+        and bool(instruction.memory)
+        and all(map(_PLAIN_LOAD.match, instruction.memory))
+    )
+
+
 def _is_pure_operand(op: Operand) -> bool:
     """Whether a pure instruction may have it right of its opcode, if it is a register."""
     if op.is_def:
@@ -339,16 +365,31 @@ def asm_operands(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
     rows = instruction.operands
     first_of_group: list[int] = []
     number = 2
-    while number < len(rows) and rows[number].kind is OperandKind.IMMEDIATE:
-        word = int(rows[number].text.split()[0])
-        kind, count, group = word & 7, word >> 3 & 0x1FFF, word >> 16 & 0x7FFF
-        tied = bool(word >> 31 & 1) and kind == 1
-        if number + count >= len(rows) or (tied and group >= len(first_of_group)):
+    while number < len(rows) and rows[number].kind in (OperandKind.IMMEDIATE, OperandKind.ASM_FLAG):
+        kind, count, group = _asm_flag(rows, number)
+        if number + count >= len(rows) or group >= len(first_of_group):
             raise UnsupportedError(f"operand words of inline assembly are not as LLVM writes them: {instruction}")
         first_of_group.append(number + 1)
         for k in range(count):
-            yield number + 1 + k, kind, first_of_group[group] + k if tied else -1
+            yield number + 1 + k, kind, first_of_group[group] + k if group >= 0 else -1
         number += count + 1
+
+
+def _asm_flag(rows: Sequence[Operand], number: int) -> tuple[int, int, int]:
+    """Kind, number of operands and group tied to (-1: none) of the flag word at ``rows[number]``: LLVM 22's number, or
+    LLVM 24's words, which leave the number of operands to what follows.
+    """
+    if rows[number].kind is OperandKind.IMMEDIATE:
+        word = int(rows[number].text.split()[0])
+        tied = word >> 31 & 1 and word & 7 == 1
+        return word & 7, word >> 3 & 0x1FFF, word >> 16 & 0x7FFF if tied else -1
+    kind = _ASM_KINDS.get(re.split(r"[: ]", rows[number].text, maxsplit=1)[0], 0)
+    behind = rows[number + 1 :]
+    clobber = kind == _ASM_KINDS["clobber"]
+    others = (OperandKind.ASM_FLAG, OperandKind.OTHER)  # OTHER: the metadata behind all operands
+    ends = (n for n, op in enumerate(behind) if op.kind in others or (op.implicit and not clobber))
+    tied_to = _TIED_TO.search(rows[number].text)
+    return kind, next(ends, len(behind)), int(tied_to[1]) if tied_to else -1
 
 
 def is_call(instruction: Instruction) -> bool:
@@ -368,9 +409,12 @@ def preserved_by(call: Instruction) -> frozenset[int]:
     return first.intersection(*others)
 
 
-_BLANKED = {OperandKind.REGISTER: "R", OperandKind.BLOCK: "B"}
-
-
 def explicit_shape(operands: tuple[Operand, ...]) -> tuple[str, ...]:
     """Explicit operands with registers and branch targets blanked: what two forms of one instruction must share."""
-    return tuple(_BLANKED.get(op.kind, op.text) for op in operands if not op.implicit)
+    return tuple(
+        [
+            "R" if op.kind is OperandKind.REGISTER else "B" if op.kind is OperandKind.BLOCK else op.text
+            for op in operands
+            if not op.implicit
+        ]
+    )

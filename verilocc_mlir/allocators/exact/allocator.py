@@ -14,6 +14,7 @@ from verilocc_mlir.allocators.exact.layout import Layout
 from verilocc_mlir.allocators.exact.registers import Fewest, Progress, fewest_registers
 from verilocc_mlir.allocators.exact.solver import Budget, load
 from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_mlir.allocators.spread import spread_proposal
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
@@ -76,7 +77,7 @@ class ExactAllocator:
     """
 
     name = "exact"
-    version = "1"
+    version = "2"
 
     def __init__(
         self,
@@ -97,12 +98,13 @@ class ExactAllocator:
         return ExactAllocator(self.time_limit_s, order=self.order, progress=self.progress, hurried=True)
 
     def allocate(self, problem: AllocationProblem) -> Proposal:
-        """The best placement found in the time.
+        """The best placement found in the time. Where waves come first, its registers are spread (``spread.py``).
 
         Raises:
             AllocationFailure: as for ``solve``.
         """
-        return self.solve(problem).proposal
+        proposal = self.solve(problem).proposal
+        return spread_proposal(problem, proposal) if self.order == "waves" else proposal
 
     def solve(self, problem: AllocationProblem) -> ExactResult:
         """The best placement found in the time, with its bounds.
@@ -182,7 +184,7 @@ def _fewest_copies_in_as_many_waves(
 
 
 def _warm_start(problem: AllocationProblem, tables: Tables, hurried: bool) -> list[int] | None:
-    first = DeterministicAllocator()
+    first = DeterministicAllocator(packed=True)
     try:
         return tables.starts((first.hurried() if hurried else first).allocate(problem))
     except AllocationFailure as failure:
