@@ -116,6 +116,18 @@ ORDINARY = re.compile(r"[vsa]gpr\d")
 """Named implicitly beside a result or an input: the rest of a tuple, which is not computed and computes nothing."""
 
 
+def may_be_left_out(instruction: Instruction) -> bool:
+    """A load that does nothing else, neither volatile nor atomic: where nothing reads its result, nobody misses it."""
+    words = [m.partition(" (")[0].split() for m in instruction.memory]
+    return (
+        bool(words)
+        and all(w and w[-1] == "load" and {"volatile", "store", "syncscope"}.isdisjoint(w) for w in words)
+        and len(instruction.defs) == 1
+        and not (instruction.bundled or instruction.opens_bundle)
+        and not re.search(r"ATOMIC|_RTN|MONITOR|_LDS_|CONSUME|APPEND|INLINEASM|_TR_", instruction.opcode)
+    )
+
+
 def is_pure(instruction: Instruction) -> bool:
     """A function of what it reads, so that it may be repeated or dropped: one result, no memory but constant memory."""
     if len(instruction.defs) != 1 or instruction.bundled or instruction.opens_bundle:
@@ -129,6 +141,9 @@ def is_pure(instruction: Instruction) -> bool:
         if special and gives_thread_mask(instruction.opcode):
             return False
     if instruction.memory:
-        constant = all("invariant" in m and "dereferenceable" in m and "volatile" not in m for m in instruction.memory)
+        constant = all(
+            "invariant" in m and ("dereferenceable" in m or m.endswith("addrspace 4")) and "volatile" not in m
+            for m in instruction.memory
+        )
         return constant and bool(_INVARIANT_LOAD.match(instruction.opcode))
     return _pure_opcode(instruction.opcode) and not _INVARIANT_LOAD.match(instruction.opcode)

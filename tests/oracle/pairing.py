@@ -1,17 +1,18 @@
 """Which instructions of both sides of a block run together.
 
-Events must be the same on both sides, in order. Between two events, pure operations run together where both sides have
-them in the same order, and alone elsewhere; nothing depends on how that comes out, because pure operations are
-computed from their own inputs on each side.
+Events must be the same on both sides, in order; a load that is neither volatile nor atomic may be left out. Between two
+events, pure operations run together where both sides have them in the same order, and alone elsewhere; nothing depends
+on how that comes out, because pure operations are computed from their own inputs on each side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from oracle.decode import Decoded
+from oracle.opcodes import may_be_left_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ def pair(pre: Sequence[Decoded], post: Sequence[Decoded]) -> list[Slot]:
             steps.append(Slot(left[n][1] if n < len(left) else None, right[n][1] if n < len(right) else None, True))
             return steps
         (a, x), (b, y) = left[n], right[n]
+        while x is not None and (y is None or x.shape != y.shape) and may_be_left_out(x.source):
+            # What reads its result on the pre-RA side finds a value that the other side does not have.
+            (more, x) = left.pop(n + 1)
+            a = [*a, replace(left[n][1], kind="pure"), *more]
+            left[n] = (a, x)
         steps += _between(a, b)
         if x is None and y is None:
             return steps
