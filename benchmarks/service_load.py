@@ -18,8 +18,9 @@ returned. Three measurements on one machine in one run:
 
 ``--rolling`` is another load: ``--servers`` of ``--workers`` each behind one name, one of which is told to end and
 started again every ``--restart-seconds``, while every ``--kill-seconds`` some worker is killed. Clients try again what
-is OVERLOADED, TOO_MANY_CALLS or UNAVAILABLE. A call is lost if its server gave it up: a server that did not finish what
-it had accepted, or a connection that ended under a call. A process of its own asks for health four times a second.
+is OVERLOADED, TOO_MANY_CALLS or UNAVAILABLE, or CANCELLED as gRPC says it of a call that reaches a closing server. A
+call is lost if its server gave it up: a server that did not finish what it had accepted, or a connection that ended
+under a call. A process of its own asks for health four times a second.
 
 Ends with 1 if an answer was not proved or another text, or an error was none of the documented limits.
 """
@@ -321,7 +322,8 @@ class Load:
                 reason, wait = _reason_of(error)
                 code = error.code().name
                 self.counts[f"{code} {reason}".strip()] += 1
-                away = self.rolling and code == "UNAVAILABLE" and _was_not_accepted(reason, error)
+                closing = code == "CANCELLED" and not reason  # which no handler has seen
+                away = self.rolling and (closing or (code == "UNAVAILABLE" and _was_not_accepted(reason, error)))
                 if (code, reason) not in LIMITS and not away:
                     self.faults.append(f"{job.name}: {code} {reason}: {error.details()}")
                 left = end - time.monotonic()

@@ -159,9 +159,13 @@ def test_what_does_not_pass_is_not(problem: AllocationProblem, error: ServiceErr
     assert found.message == " ".join(error.message.replace("\x1b", " ").split())
 
 
-def test_tries_at_a_server_that_is_lost_are_few(problem: AllocationProblem) -> None:
-    with answering(Failing(*[LOST] * 10)) as asked, Client(asked.address, policy=QUICK) as client:
-        with pytest.raises(RemoteError, match="WORKER_LOST"):
+CLOSING = ServiceError(StatusCode.CANCELLED, "CANCELLED", "as gRPC says it while a server closes", 0.0)
+
+
+@pytest.mark.parametrize("error", [LOST, CLOSING], ids=lambda error: error.reason)
+def test_tries_at_a_server_that_is_lost_are_few(problem: AllocationProblem, error: ServiceError) -> None:
+    with answering(Failing(*[error] * 10)) as asked, Client(asked.address, policy=QUICK) as client:
+        with pytest.raises(RemoteError, match=error.reason):
             client.allocate(request(problem))
         assert len(asked.calls) == QUICK.tries
 

@@ -20,7 +20,7 @@ DEFAULT_REST_SECONDS = 30.0
 """How long a server that was not there is not asked again."""
 
 _VERSION_SECONDS = 5.0
-_NOT_THERE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
+_NOT_THERE = (StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED)
 _SHOWN = 60
 _MAX_NAME = 512
 

@@ -79,7 +79,8 @@ class RetryPolicy:
     """When a call is made again: backoff from ``first_seconds``, doubled up to ``most_seconds``, with jitter.
 
     ``tries`` bounds the calls to a server that is not there, or that has too many calls to say anything; one that says
-    when to come back is asked as long as the call's time allows.
+    when to come back is asked as long as the call's time allows. gRPC says CANCELLED of a call that reaches a server
+    while that closes: nobody has seen it.
     """
 
     tries: int = 4
@@ -96,7 +97,8 @@ class RetryPolicy:
         server_wait = error.retry_seconds
         overloaded = error.status is StatusCode.RESOURCE_EXHAUSTED and server_wait is not None
         crowded = error.status is StatusCode.RESOURCE_EXHAUSTED and not error.reason and error.message == _CROWDED
-        passes = (crowded or error.status is StatusCode.UNAVAILABLE) and tried < self.tries
+        absent = error.status in (StatusCode.UNAVAILABLE, StatusCode.CANCELLED)
+        passes = (crowded or absent) and tried < self.tries
         wait = self.wait(tried, server_wait)
         return wait if (overloaded or passes) and wait < left else None
 
