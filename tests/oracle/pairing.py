@@ -36,9 +36,8 @@ def pair(pre: Sequence[Decoded], post: Sequence[Decoded]) -> list[Slot]:
         (a, x), (b, y) = left[n], right[n]
         while x is not None and (y is None or x.shape != y.shape) and may_be_left_out(x.source):
             # What reads its result on the pre-RA side finds a value that the other side does not have.
-            (more, x) = left.pop(n + 1)
-            a = [*a, replace(left[n][1], kind="pure"), *more]
-            left[n] = (a, x)
+            more, following = left.pop(n + 1)
+            a, x = [*a, replace(x, kind="pure"), *more], following
         steps += _between(a, b)
         if x is None and y is None:
             return steps
