@@ -9,7 +9,9 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from process_support import gone, lines_of
@@ -127,3 +129,19 @@ def test_the_machine_verifier_speaks_on_resume() -> None:
     assert count == 1
     with pytest.raises(ToolFailure, match=r"Bad machine code: .*; function: "):
         staged.resume(wrong, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
+
+
+def test_an_interrupt_while_a_tool_is_started_ends_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            started.append(self.pid)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0)  # a handler that raises does it here, and nobody has the process
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_tool(["sleep", "600"])
+    assert gone(started[0])

@@ -20,6 +20,7 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from verilocc_mlir.crew.worker import ending, kill_group
@@ -125,17 +126,19 @@ def run_tool(
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         source.write(stdin)
         source.seek(0)
+        child: subprocess.Popen[bytes] | None = None
         try:
-            child = subprocess.Popen(argv, stdin=source, stdout=out, stderr=err, start_new_session=True)
-        except OSError as error:
-            raise ToolchainError(
-                f"cannot run {argv[0]}: {error.strerror or error}", where=where, hint="run `verilocc doctor`"
-            ) from error
-        try:
+            try:
+                with _interrupts_later():
+                    child = subprocess.Popen(argv, stdin=source, stdout=out, stderr=err, start_new_session=True)
+            except OSError as error:
+                raise ToolchainError(
+                    f"cannot run {argv[0]}: {error.strerror or error}", where=where, hint="run `verilocc doctor`"
+                ) from error
             status, usage, timed_out = _wait(child, timeout, running or RunningTools())
         except BaseException:
             # It may be interrupted before it waits; the child must not be left behind.
-            if child.returncode is None:
+            if child is not None and child.returncode is None:
                 kill_group(child.pid)
                 child.wait()
             raise
@@ -154,6 +157,32 @@ def run_tool(
             )
         stdout = _read(out, MAX_OUTPUT_BYTES)
     return ToolRun(argv, stage, stdout, stderr, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
+
+
+@contextlib.contextmanager
+def _interrupts_later() -> Generator[None, None, None]:
+    """Call this process's handlers of SIGINT and SIGTERM at the end: one that raises within ``Popen`` loses the child,
+    which may be running by then.
+    """
+    arrived: list[tuple[int, FrameType | None]] = []
+    handlers = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if threading.current_thread() is threading.main_thread() and callable(handler := signal.getsignal(number))
+    }
+
+    def note(number: int, frame: FrameType | None) -> None:
+        arrived.append((number, frame))
+
+    for number in handlers:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number, frame in arrived:
+            handlers[signal.Signals(number)](number, frame)
 
 
 def first_useful_line(stderr: str) -> tuple[str, str]:
