@@ -232,7 +232,7 @@ def test_the_client_of_kubernetes_takes_the_file() -> None:
 
 def test_the_image_takes_what_a_build_leaves() -> None:
     image = (FILES / "Containerfile").read_text()
-    (copied,) = re.findall(r"^COPY (.*) /tmp/install/$", image, re.MULTILINE)
+    (copied,) = re.findall(r"^COPY (.*) /install/$", image, re.MULTILINE)
     wheel, constraints = copied.split()
     assert wheel == "dist/verilocc_mlir-*.whl"
     assert (REPOSITORY / constraints).exists()

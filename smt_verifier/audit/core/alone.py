@@ -253,8 +253,9 @@ class OneSided(Machine):
         complaint, where there is none.
 
         A load must read where the pre-RA side has read on this path: elsewhere it might fault. What was dereferenceable
-        there, and invariant, stays so (MachineMemOperand). A result that depends on which threads are active
-        (``result_depends_on_exec``) is the same where the same threads are active, and each reads what it read then.
+        there, and invariant, stays so (MachineMemOperand), and so does constant memory (SIInstrInfo.cpp, canRemat). A
+        result that depends on which threads are active (``result_depends_on_exec``) is the same where the same threads
+        are active, and each reads what it read then.
         """
         depends_on_exec = result_depends_on_exec(instruction.opcode)
         atoms = [a for a in state.atoms if a.active] if depends_on_exec else [None]
