@@ -299,7 +299,7 @@ class _Compilation:
     def _better_than_ours(self, runs: Runs, llvm: Callable[[FileKind], Future[bytes]]) -> Variant | None:
         """The variant that stands better than ours by the cost of texts that are not audited; None where none does."""
         ours = runs.draft(OURS)
-        if ours is None:
+        if ours is None or not runs.saves(OURS):
             return None
         greedy_cost = self._greedy_cost(llvm)
         ours_cost = self._cost_of(ours)

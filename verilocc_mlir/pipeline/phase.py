@@ -359,8 +359,13 @@ def with_functions(text: str, other: str, names: Collection[str], path: str) -> 
     return print_mir(replace(file, functions=tuple(replacements.get(f.name, f) for f in file.functions)))
 
 
+def same_module(file: MirFile, other: MirFile) -> bool:
+    """Whether the IR modules of both are the same but for attributes."""
+    return _without_attributes(file.preamble) == _without_attributes(other.preamble)
+
+
 def _must_have_the_same_module(file: MirFile, llvm: MirFile) -> None:
-    if _without_attributes(llvm.preamble) != _without_attributes(file.preamble):
+    if not same_module(file, llvm):
         raise ToolchainError(
             "LLVM changed the IR module while it allocated registers, so its functions cannot be put beside ours",
             where=file.path,

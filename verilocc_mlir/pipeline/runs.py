@@ -158,8 +158,8 @@ class Runs:
         return [*phases, ("vgpr", vector, self.compiler.direct_after(self.ir, LlvmPhase.VGPR))]
 
     def draft(self, variant: Variant) -> str | None:
-        """The text that ``run`` will have for one of our variants if every audit proves it; None where that is not
-        known beforehand: a function that our allocators do not place, whole-wave registers, or nothing that they save.
+        """The text that ``run`` will have for one of our variants if every audit proves it; None where our allocators
+        have nothing for some function.
 
         Raises:
             ToolchainError: a tool failed. InputError: a text cannot be read.
@@ -167,11 +167,13 @@ class Runs:
         _, scalar = self._drafted(OURS, self.pre, "sgpr")
         if not scalar.is_ours:
             return None
-        text = self._resume(scalar.after)
-        if has_wwm_registers(text):
-            return None
-        _, vector = self._drafted(variant, text, "vgpr")
-        return vector.after if vector.is_ours and (scalar.saves or vector.saves) else None
+        _, vector = self._drafted(variant, self._resume(scalar.after), "vgpr")
+        return vector.after if vector.is_ours else None
+
+    def saves(self, variant: Variant) -> bool:
+        """Whether anything is saved, to memory or to lanes, in what ``draft`` gave."""
+        _, scalar = self._drafted(OURS, self.pre, "sgpr")
+        return scalar.saves or self._drafted(variant, self._resume(scalar.after), "vgpr")[1].saves
 
     def _drafted(
         self, variant: Variant, text: str, phase: Phase, recording: Recording | None = None
