@@ -96,6 +96,11 @@ class Draft:
         return all(function.chosen is not None for function in self.functions)
 
     @property
+    def is_fragmented(self) -> bool:
+        """Whether no place was found for some tuple at the first try."""
+        return any(f.attempts[0].cause == "fragmentation" for f in self.functions if f.attempts)
+
+    @property
     def saves(self) -> bool:
         """Whether registers are saved in it, to memory or to lanes."""
         return _SAVE.search(self.after) is not None

@@ -175,6 +175,12 @@ class Runs:
         _, scalar = self._drafted(OURS, self.pre, "sgpr")
         return scalar.saves or self._drafted(variant, self._resume(scalar.after), "vgpr")[1].saves
 
+    def is_fragmented(self, variant: Variant) -> bool:
+        """Whether something was spilled for lack of a place, not of registers, in what ``draft`` gave."""
+        _, scalar = self._drafted(OURS, self.pre, "sgpr")
+        drafts = scalar, self._drafted(variant, self._resume(scalar.after), "vgpr")[1]
+        return self.saves(variant) and any(draft.is_fragmented for draft in drafts)
+
     def _drafted(
         self, variant: Variant, text: str, phase: Phase, recording: Recording | None = None
     ) -> tuple[PhaseRunner, Draft]:
