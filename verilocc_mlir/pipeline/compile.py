@@ -199,8 +199,10 @@ class _Compilation:
     ) -> Kept | None:
         """What stands best of all that is tried, proved and finished; None where some function has nothing like it."""
         names = [function.name for function in self.file.functions]
-        assembly = llvm("asm")
-        portfolio = Portfolio(given, names, lambda: given.costs(assembly.result()), self.notes)
+        portfolio = Portfolio(
+            given, names, lambda: given.costs(llvm("asm").result()),
+            lambda: {name: r.waves for name, r in self._kernels(greedy.result()).items()}, self.notes,
+        )  # fmt: skip
         while (kept := portfolio.kept()) is not None:
             assert kept.result.text is not None
             try:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL, model_is_there
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from verilocc_mlir.cost.model import KernelCost
 
 Costs = Mapping[str, "KernelCost"]
+_ALIKE = ("mfma", "lds", "memory")
+"""Units that do the same work in every allocation without spills; copies are work of the VALU and SALU."""
 RESUMED = Variant("LLVM's of our text", llvm=True)
 """LLVM's allocation of the text that we allocate. It spills more than in a plain compile, so it comes last."""
 
@@ -74,22 +75,27 @@ class Portfolio:
         given: the input.
         functions: their names.
         greedy_costs: gives the cost of LLVM's default compile, by function.
+        greedy_waves: gives its waves, for the functions of which its object says so.
         notes: is told what was left out, and why.
     """
 
     given: Planned
     functions: Sequence[str]
     greedy_costs: Callable[[], Costs]
+    greedy_waves: Callable[[], Mapping[str, int]]
     notes: list[str]
     _prices: dict[Candidate, Costs] = field(default_factory=dict[Candidate, Costs])
     _results: dict[Candidate, Result] = field(default_factory=dict[Candidate, Result])
     _refused: set[tuple[str, Candidate]] = field(default_factory=set[tuple[str, Candidate]])
     _failures: dict[Candidate, str] = field(default_factory=dict[Candidate, str])
+    _greedy: Costs | None = None
 
-    @cached_property
+    @property
     def greedy(self) -> Costs:
         """The cost of LLVM's default compile, by function."""
-        return self.greedy_costs()
+        if self._greedy is None:
+            self._greedy = self.greedy_costs()
+        return self._greedy
 
     def kept(self) -> Kept | None:
         """What is proved and stands best, function by function; None where some function has nothing that is proved."""
@@ -123,6 +129,10 @@ class Portfolio:
     def _fill(self) -> None:
         settings, ours = self.given.settings, Candidate(DEFAULT, OURS)
         self._add(ours)
+        if settings.effort is Effort.FAST and self._is_unbeaten(self._prices.get(ours, {})):
+            # So LLVM's need not be made, nor costed.
+            self._greedy = self._prices[ours]
+            return
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
         if settings.effort is Effort.FAST:
@@ -137,6 +147,15 @@ class Portfolio:
         self._add_plans(plans_of(settings.effort, self.given.target))
         if settings.effort is Effort.BEST:
             self._add_searched()
+
+    def _is_unbeaten(self, costs: Costs) -> bool:
+        """Whether LLVM's can be no cheaper: a unit binds each function whose work no allocation changes, nothing is
+        spilled, and there are no fewer waves.
+        """
+        if not all(costs.get(n) and costs[n].bound in _ALIKE and not spill_traffic(costs[n]) for n in self.functions):
+            return False
+        waves = self.greedy_waves()
+        return all(name in waves and costs[name].occupancy >= waves[name] for name in self.functions)
 
     def _add_plans(self, plans: Iterable[Plan]) -> None:
         """Our allocation of each plan's text, where another order may bring something."""
