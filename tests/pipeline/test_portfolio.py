@@ -13,7 +13,7 @@ from support import DEMO_KERNELS, few
 
 from smt_verifier.audit import Finding, FunctionAudit
 from smt_verifier.outcome import Outcome
-from verilocc_mlir.cost.model import KernelCost
+from verilocc_mlir.cost.model import Count, KernelCost
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline import portfolio
@@ -25,7 +25,6 @@ from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, planned
 from verilocc_mlir.pipeline.portfolio import Candidate, Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.report.text import render
-from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.drivers.job import FileKind
 from verilocc_mlir.toolchain.staged import StagedCompiler
 
@@ -63,7 +62,7 @@ def test_functions_of_one_file_take_what_is_best_for_each(monkeypatch: pytest.Mo
     default = compiled(two)
     option = Settings(CPU, emit=Emit.MIR, llc_options=MAX_ILP.plan.options)
     other = compile_module(two.encode(), "k.ll", option)
-    monkeypatch.setattr(portfolio, "extra_plan", lambda _: MAX_ILP.plan)
+    monkeypatch.setattr(portfolio, "extra_plan", lambda *_, **__: MAX_ILP.plan)
     monkeypatch.setattr(Portfolio, "_is_unbeaten", lambda *_: False)
     monkeypatch.setattr(Portfolio, "_best", lambda _, name: MAX_ILP if name == "twin" else Candidate(DEFAULT, OURS))
     mixed = compiled(two)
@@ -86,7 +85,7 @@ def test_functions_of_one_file_take_what_is_best_for_each(monkeypatch: pytest.Mo
 
 def test_a_plan_that_leaves_another_module_is_for_one_function_alone(monkeypatch: pytest.MonkeyPatch, two: str) -> None:
     monkeypatch.setattr(portfolio, "same_module", lambda *_: False)
-    monkeypatch.setattr(portfolio, "extra_plan", lambda _: MAX_ILP.plan)
+    monkeypatch.setattr(portfolio, "extra_plan", lambda *_, **__: MAX_ILP.plan)
     monkeypatch.setattr(Portfolio, "_is_unbeaten", lambda *_: False)
     done = compiled(two)
     assert {f.plan for f in done.report.functions} == {"default"}
@@ -111,7 +110,7 @@ def test_the_next_best_stands_in_for_a_winner_that_is_not_proved(monkeypatch: py
     (plan_cost,) = (planned(GEMM.encode(), "k.ll", Settings(CPU)).cost(MAX_ILP.plan) or {}).values()
     monkeypatch.setattr(phase_module, "audit_function", doubtful)
     monkeypatch.setattr(portfolio, "shortfalls", better)
-    monkeypatch.setattr(portfolio, "extra_plan", lambda _: MAX_ILP.plan)
+    monkeypatch.setattr(portfolio, "extra_plan", lambda *_, **__: MAX_ILP.plan)
     monkeypatch.setattr(Portfolio, "_is_unbeaten", lambda *_: False)
     done = compiled(GEMM)
     assert audited[0] == "plan's"
@@ -155,16 +154,20 @@ class TestRules:
     def test_fast_tries_one_at_most(self) -> None:
         cost = cost_of_gemm()
         slow = replace(cost, cycles=2 * cost.cycles, bound="latency", latency=2 * cost.cycles * cost.occupancy)
-        assert extra_plan({}) is None
-        assert extra_plan({"k": cost}) is None
+        assert extra_plan({}, short=True) is None
+        assert extra_plan({"k": cost}, short=False) is None
         assert promise(slow) > FAST_PROMISE
-        assert extra_plan({"k": slow}) in PLANS
-        assert plans_of(Effort.FAST, target(CPU)) == ()
+        assert extra_plan({"k": slow}, short=False) == MAX_ILP.plan
+        assert extra_plan({"k": cost}, short=True) == MAX_ILP.plan
+        spilled = replace(slow, spill_stores=Count(1, 10.0))
+        assert extra_plan({"k": cost, "l": spilled}, short=False) == BY_NAME["trackers"]
+        assert plans_of(Effort.FAST, {"k": slow}) == ()
 
-    @pytest.mark.parametrize("cpu", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"])
-    def test_balanced_tries_four_and_best_all(self, cpu: str) -> None:
-        assert len(plans_of(Effort.BALANCED, target(cpu))) == 4
-        assert {*plans_of(Effort.BEST, target(cpu))} == {*PLANS} - {DEFAULT}
+    def test_balanced_tries_four_and_best_all(self) -> None:
+        cost = cost_of_gemm()
+        for costs in ({"k": cost}, {"k": replace(cost, spill_stores=Count(1, 10.0))}):
+            assert len({*plans_of(Effort.BALANCED, costs)} - {DEFAULT}) == 4
+            assert {*plans_of(Effort.BEST, costs)} == {*PLANS} - {DEFAULT}
 
 
 def test_names_say_the_plan_and_how_its_text_was_allocated() -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Plan
 from verilocc_mlir.pipeline.settings import Effort
-from verilocc_mlir.target.targets import Target
 
 if TYPE_CHECKING:
     from verilocc_mlir.cost.model import KernelCost
@@ -31,21 +30,31 @@ def promise(cost: KernelCost) -> float:
     return 1 - units / cost.cycles if cost.cycles else 0.0
 
 
-def plans_of(effort: Effort, target: Target) -> tuple[Plan, ...]:
-    """The plans tried beside the default one, where there is promise."""
+_WHERE_SPILLED = ("trackers", "max-ilp", "iterative-minreg", "no-clusters")
+_ELSEWHERE = ("max-ilp", "iterative-ilp", "max-memory-clause", "top-down")
+
+
+def plans_of(effort: Effort, costs: Mapping[str, KernelCost]) -> tuple[Plan, ...]:
+    """The plans tried beside the default one, whose final code has these costs, where there is promise: of ``balanced``
+    four, which together brought most over 60 kernels (``benchmarks/plans.py``); of ``best`` all.
+    """
     if effort is Effort.BEST:
         return tuple(plan for plan in PLANS if plan != DEFAULT)
     if effort is Effort.BALANCED:
-        return tuple(BY_NAME[name] for name in ("max-ilp", "iterative-minreg", "no-clusters", "iterative-ilp"))
+        spilled = any(map(spill_traffic, costs.values()))
+        return tuple(BY_NAME[name] for name in (_WHERE_SPILLED if spilled else _ELSEWHERE))
     return ()
 
 
-def extra_plan(costs: Mapping[str, KernelCost]) -> Plan | None:
+def extra_plan(costs: Mapping[str, KernelCost], *, short: bool) -> Plan | None:
     """The one plan that ``fast`` tries beside the default one, by what the default one's code costs.
 
-    Where registers are spilled, the order that needs fewest; else the one that hides most.
+    Where registers are spilled, the one whose scheduler counts registers exactly; else the one that hides most.
+
+    Args:
+        short: what there is stands worse than LLVM's default compile.
     """
     most = max(costs.values(), key=lambda c: c.latency, default=None)
-    if most is None or promise(most) < FAST_PROMISE:
+    if most is None or not (short or promise(most) > FAST_PROMISE):
         return None
-    return BY_NAME["iterative-minreg" if spill_traffic(most) else "max-ilp"]
+    return BY_NAME["trackers" if spill_traffic(most) else "max-ilp"]

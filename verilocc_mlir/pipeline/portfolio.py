@@ -136,17 +136,23 @@ class Portfolio:
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
         if settings.effort is Effort.FAST:
-            if self._saves(ours) and any(self._shortfalls(name, ours) for name in self.functions):
-                self._add(Candidate(DEFAULT, BESIDE))
-            plan = extra_plan(self._prices.get(ours, {}))
-            for chosen in self.given.plans([plan] if plan is not None else ()):
-                self._add(Candidate(chosen, OURS))
+            self._add_relieved(ours)
+            plan = extra_plan(self._prices.get(ours, {}), short=self._is_short)
+            self._add_plans(() if plan is None else (plan,))
             return
         if self._saves(ours) or ours not in self._prices:
             self._add(Candidate(DEFAULT, BESIDE))
-        self._add_plans(plans_of(settings.effort, self.given.target))
+        costs = self._prices.get(ours, self.greedy)
+        if self._is_short or any(promise(c) > LEAST_PROMISE or spill_traffic(c) for c in costs.values()):
+            self._add_plans(plans_of(settings.effort, costs))
         if settings.effort is Effort.BEST:
             self._add_searched()
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether some function has nothing of ours that stands as well as LLVM's."""
+        ours = [c for c in self._prices if not c.variant.llvm]
+        return not all(any(not self._shortfalls(name, c) for c in ours) for name in self.functions)
 
     def _is_unbeaten(self, costs: Costs) -> bool:
         """Whether LLVM's can be no cheaper: a unit binds each function whose work no allocation changes, nothing is
@@ -158,12 +164,15 @@ class Portfolio:
         return all(name in waves and costs[name].occupancy >= waves[name] for name in self.functions)
 
     def _add_plans(self, plans: Iterable[Plan]) -> None:
-        """Our allocation of each plan's text, where another order may bring something."""
-        ours = Candidate(DEFAULT, OURS)
-        costs = self._prices.get(ours, self.greedy)
-        if any(promise(c) > LEAST_PROMISE or self._shortfalls(name, ours) for name, c in costs.items()):
-            for plan in self.given.plans(plans):
-                self._add(Candidate(plan, OURS))
+        """Our allocation of each plan's text."""
+        for plan in self.given.plans(plans):
+            if self._add(Candidate(plan, OURS)):
+                self._add_relieved(Candidate(plan, OURS))
+
+    def _add_relieved(self, candidate: Candidate) -> None:
+        """The same with loads beside their use, where it saves registers and falls short: fewer are saved then."""
+        if self._saves(candidate) and any(self._shortfalls(name, candidate) for name in self.functions):
+            self._add(Candidate(candidate.plan, BESIDE))
 
     def _add_searched(self) -> None:
         """What takes a search, for the default plan and for the plan that stands best."""

@@ -1,0 +1,206 @@
+"""What choosing a plan brings, and what each effort reaches against LLVM's default compile (``pipeline/portfolio.py``).
+
+    .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
+    .venv/bin/python benchmarks/plans.py DIR [--jobs 1] [--each 10] [--best 3] [--ablated 3] [--log FILE.jsonl]
+
+``--each`` kernels of every target are compiled with ``-O=fast`` and ``-O=balanced``, every allocation audited; the
+first ``--best`` of every target also with ``-O=best``. They are taken in the order of their digests, at most ``ALIKE``
+of one kind (``iree-mha-gfx950``), with IR below ``MOST_BYTES``. On the first ``--ablated`` of every target the two
+effects are taken apart: registers packed or spread, the default plan or the best of ``balanced``'s, finished without an
+audit; what falls short of LLVM's compile counts as that. Cycles are modelled, of final machine code.
+
+An interrupt ends with the results of the kernels that are done; run again with the same log to go on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+
+from allocators import LIST, figures, llvms, one, ours
+from common import Log, Row, command, cpu_seconds, options, write
+
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
+from verilocc_mlir.cost.model import KernelCost
+from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.pipeline.effort import BESIDE, OURS
+from verilocc_mlir.pipeline.guard import shortfalls
+from verilocc_mlir.pipeline.key import source_digest
+from verilocc_mlir.pipeline.plan_rules import plans_of
+from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, plan_costs, planned
+from verilocc_mlir.pipeline.settings import Effort, Settings
+
+MOST_BYTES = 250_000
+ALIKE = 2
+_KEPT = re.compile(r"^modelled cycles of what was tried: .*; kept: (.*)$")
+_NOT_KEPT = "falls short"
+
+
+def chosen(directory: Path, each: int) -> list[Row]:
+    """``each`` kernels of every target, the targets in turn."""
+    kinds: Counter[str] = Counter()
+    by_target: dict[str, list[Row]] = {}
+    for kernel in sorted(json.loads(LIST.read_text())["kernels"], key=lambda k: k["name"].rpartition("-")[2]):
+        cpu, kind = kernel["cell"]["target"], kernel["name"].rpartition("-")[0]
+        small = (directory / f"{kernel['name']}.ll").stat().st_size < MOST_BYTES
+        taken = by_target.setdefault(cpu, [])
+        if small and kinds[kind] < ALIKE and len(taken) < each:
+            kinds[kind] += 1
+            taken.append({"name": kernel["name"], "target": cpu, "rank": len(taken)})
+    return [row for rank in range(each) for _, rows in sorted(by_target.items()) for row in rows[rank : rank + 1]]
+
+
+def compiled(ir: str, cpu: str, effort: Effort) -> Row:
+    """A compilation, proved; with the name of what was kept."""
+    row = ours(ir, cpu, effort)
+    kept = [match[1] for note in row.get("notes", ()) if (match := _KEPT.match(note))]
+    llvm = set(row.get("allocators", {}).values()) == {"llvm"}
+    return {**row, "kept": kept[0] if kept else "LLVM's" if llvm else OURS.name}
+
+
+def least(given: Planned, llvm: KernelCost, plans: Sequence[Plan]) -> Row:
+    """The cheapest under some plans that does not fall short of LLVM's compile, else LLVM's; nothing is audited."""
+    start = cpu_seconds()
+    found: dict[str, KernelCost] = {}
+    for variant in (OURS, BESIDE):
+        for cost in plan_costs(given, plans, variant):
+            if cost.costs is not None and not shortfalls(one(cost.costs), llvm):
+                found.setdefault(cost.plan.name, one(cost.costs))
+    name = min(found, key=lambda n: found[n].cycles, default=_NOT_KEPT)
+    return {"plan": name, **figures(found.get(name, llvm), cpu_seconds() - start)}
+
+
+def ablation(ir: str, cpu: str) -> Row:
+    """The two effects apart and together."""
+    spread = planned(ir.encode(), "kernel.ll", Settings(cpu))
+    packed = replace(spread, allocators=(DeterministicAllocator(packed=True),), _runs={}, _costs_of_texts={})
+    llvm = one(spread.direct_cost())
+    first = spread.cost(DEFAULT) or {llvm.name: llvm}
+    plans = (DEFAULT, *plans_of(Effort.BALANCED, first))
+    return {
+        "neither": least(packed, llvm, (DEFAULT,)),
+        "spread": least(spread, llvm, (DEFAULT,)),
+        "plans": least(packed, llvm, plans),
+        "both": least(spread, llvm, plans),
+    }
+
+
+def measure(row: Row, directory: str, best: int, ablated: int) -> Row:
+    """A kernel's results."""
+    ir, cpu = (Path(directory) / f"{row['name']}.ll").read_text(), row["target"]
+    efforts = [Effort.FAST, Effort.BALANCED, *([Effort.BEST] if row["rank"] < best else [])]
+    row = {**row, "llvm": llvms(ir, cpu)}
+    try:
+        row |= {effort.value: compiled(ir, cpu, effort) for effort in efforts}
+        if row["rank"] < ablated:
+            row |= {"ablation": ablation(ir, cpu)}
+    except VeriloccError as error:
+        row["error"] = str(error)[:300]
+    return row
+
+
+def ratio(pairs: Iterable[tuple[Row, Row]]) -> float | None:
+    """The geometric mean of the second's modelled cycles over the first's."""
+    logarithms = [math.log(b["cycles"] / a["cycles"]) for a, b in pairs]
+    return round(math.exp(statistics.fmean(logarithms)), 4) if logarithms else None
+
+
+def summary(rows: Sequence[Row], effort: str) -> Row:
+    """One effort against LLVM's default compile."""
+    rows = [r for r in rows if r.get(effort, {}).get("proved")]
+    pairs = [(r["llvm"], r[effort]) for r in rows]
+    if not pairs:
+        return {"kernels": 0}
+    spilling = [(a, b) for a, b in pairs if a["spill_traffic"] or a["accumulator_copies"]]
+    worst = max(rows, key=lambda r: r[effort]["cycles"] / r["llvm"]["cycles"])
+    seconds = [(a["cpu_seconds"], b["cpu_seconds"]) for a, b in pairs]
+    return {
+        "kernels": len(pairs),
+        "cycles": ratio(pairs),
+        "cycles_where_llvm_spills_or_copies_between_files": ratio(spilling),
+        "kernels_there": len(spilling),
+        "cycles_elsewhere": ratio(pair for pair in pairs if pair not in spilling),
+        "worst": [worst["name"], round(worst[effort]["cycles"] / worst["llvm"]["cycles"], 4)],
+        "more_spills": [r["name"] for r in rows if r[effort]["spill_traffic"] > r["llvm"]["spill_traffic"]],
+        "fewer_spills": sum(b["spill_traffic"] < a["spill_traffic"] for a, b in pairs),
+        "fewer_waves": [r["name"] for r in rows if r[effort]["waves"] < r["llvm"]["waves"]],
+        "more_waves": sum(b["waves"] > a["waves"] for a, b in pairs),
+        "kept": dict(Counter(r[effort]["kept"] for r in rows).most_common()),
+        "bound_by_a_unit": sum(b["bound"] != "latency" for _, b in pairs),
+        "cpu_seconds": round(sum(b for _, b in seconds), 1),
+        "llc_cpu_seconds": round(sum(a for a, _ in seconds), 1),
+        "cpu_over_llc_median": round(statistics.median(b / a for a, b in seconds), 1),
+    }
+
+
+def effects(rows: Sequence[Row]) -> Row:
+    """The two effects apart and together, over LLVM's default compile."""
+    rows = [r for r in rows if "ablation" in r]
+    names = ("neither", "spread", "plans", "both")
+    return {"kernels": len(rows), **{n: ratio((r["llvm"], r["ablation"][n]) for r in rows) for n in names}}
+
+
+def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of every target, and of every family (``triton-mha``)."""
+    result: dict[str, list[Row]] = {}
+    for row in rows:
+        family = "-".join(row["name"].split("-")[:2])
+        for group in (row["target"], family):
+            result.setdefault(group, []).append(row)
+    return dict(sorted(result.items()))
+
+
+def main() -> int:
+    parser = options(__doc__, "plans.json", jobs=1)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--each", type=int, default=10, help="kernels of every target")
+    parser.add_argument("--best", type=int, default=3, help="of these with -O=best")
+    parser.add_argument("--ablated", type=int, default=3, help="of these with the effects taken apart")
+    parser.add_argument("--log", type=Path, default=Path("out/plans.jsonl"))
+    parser.add_argument("--summary", action="store_true", help="of what the log holds, nothing is run")
+    given = parser.parse_args()
+    log = Log(given.log)
+    done = {row["name"]: row for row in log.rows()}
+    kernels = chosen(given.directory, given.each)
+    left = [k for k in kernels if k["name"] not in done and not given.summary]
+    with ProcessPoolExecutor(given.jobs) as pool:
+        waiting = [pool.submit(measure, k, str(given.directory), given.best, given.ablated) for k in left]
+        try:
+            for future in as_completed(waiting):
+                row: Row = {**future.result(), "sources": source_digest()}
+                done[row["name"]] = row
+                log.add(row)
+                cycles = {e.value: row[e.value].get("cycles") for e in Effort if e.value in row}
+                print(row["name"], row["llvm"].get("cycles"), cycles, row.get("error", ""), flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+    rows = [done[k["name"]] for k in kernels if k["name"] in done]
+    result = {
+        "command": command().replace(str(given.directory), "DIR"),
+        "sources": dict(Counter(r["sources"] for r in rows)),
+        "note": "cycles are modelled, not measured",
+        "kernels_done": f"{len(rows)} of {len(kernels)}",
+        "failed": {r["name"]: r["error"] for r in rows if "error" in r},
+        "summary": {effort.value: summary(rows, effort.value) for effort in Effort},
+        "ablation": effects(rows),
+        "groups": {
+            name: {e.value: summary(of, e.value) for e in Effort} | {"ablation": effects(of)}
+            for name, of in groups(rows).items()
+        },
+        "kernels": rows,
+    }
+    write(given.out, result)
+    print(json.dumps([result["summary"], result["ablation"]], indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
