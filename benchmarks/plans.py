@@ -4,10 +4,11 @@
     .venv/bin/python benchmarks/plans.py DIR [--jobs 1] [--each 10] [--best 3] [--ablated 3] [--log FILE.jsonl]
 
 ``--each`` kernels of every target are compiled with ``-O=fast`` and ``-O=balanced``, every allocation audited; the
-first ``--best`` of every target also with ``-O=best``. They are taken in the order of their digests, at most ``ALIKE``
-of one kind (``iree-mha-gfx950``), with IR below ``MOST_BYTES``. On the first ``--ablated`` of every target the two
-effects are taken apart: registers packed or spread, the default plan or the best of ``balanced``'s, finished without an
-audit; what falls short of LLVM's compile counts as that. Cycles are modelled, of final machine code.
+first ``--best`` of every target, where the IR is below ``BEST_BYTES``, also with ``-O=best``. They are taken in the
+order of their digests, at most ``ALIKE`` of one kind (``iree-mha-gfx950``), with IR below ``MOST_BYTES``. On the first
+``--ablated`` of every target the two effects are taken apart: registers packed or spread, the default plan or the best
+of ``balanced``'s, finished without an audit; what falls short of LLVM's compile counts as that. Cycles are modelled, of
+final machine code.
 
 An interrupt ends with the results of the kernels that are done; run again with the same log to go on.
 """
@@ -38,8 +39,10 @@ from verilocc_mlir.pipeline.plan_rules import plans_of
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, plan_costs, planned
 from verilocc_mlir.pipeline.settings import Effort, Settings
 
-MOST_BYTES = 250_000
+MOST_BYTES = 120_000
+BEST_BYTES = 60_000
 ALIKE = 2
+PARTS = ("llvm", *(effort.value for effort in Effort))
 _KEPT = re.compile(r"^modelled cycles of what was tried: .*; kept: (.*)$")
 _NOT_KEPT = "falls short"
 
@@ -50,11 +53,11 @@ def chosen(directory: Path, each: int) -> list[Row]:
     by_target: dict[str, list[Row]] = {}
     for kernel in sorted(json.loads(LIST.read_text())["kernels"], key=lambda k: k["name"].rpartition("-")[2]):
         cpu, kind = kernel["cell"]["target"], kernel["name"].rpartition("-")[0]
-        small = (directory / f"{kernel['name']}.ll").stat().st_size < MOST_BYTES
+        size = (directory / f"{kernel['name']}.ll").stat().st_size
         taken = by_target.setdefault(cpu, [])
-        if small and kinds[kind] < ALIKE and len(taken) < each:
+        if size < MOST_BYTES and kinds[kind] < ALIKE and len(taken) < each:
             kinds[kind] += 1
-            taken.append({"name": kernel["name"], "target": cpu, "rank": len(taken)})
+            taken.append({"name": kernel["name"], "target": cpu, "rank": len(taken), "bytes": size})
     return [row for rank in range(each) for _, rows in sorted(by_target.items()) for row in rows[rank : rank + 1]]
 
 
@@ -93,18 +96,25 @@ def ablation(ir: str, cpu: str) -> Row:
     }
 
 
-def measure(row: Row, directory: str, best: int, ablated: int) -> Row:
-    """A kernel's results."""
+def measure(row: Row, what: str, directory: str) -> Row:
+    """One part of a kernel's results: ``llvm`` and an effort, or ``ablation``."""
     ir, cpu = (Path(directory) / f"{row['name']}.ll").read_text(), row["target"]
-    efforts = [Effort.FAST, Effort.BALANCED, *([Effort.BEST] if row["rank"] < best else [])]
-    row = {**row, "llvm": llvms(ir, cpu)}
     try:
-        row |= {effort.value: compiled(ir, cpu, effort) for effort in efforts}
-        if row["rank"] < ablated:
-            row |= {"ablation": ablation(ir, cpu)}
+        if what == "ablation":
+            return {**row, what: ablation(ir, cpu)}
+        return {**row, "llvm": llvms(ir, cpu), what: compiled(ir, cpu, Effort(what))}
     except VeriloccError as error:
-        row["error"] = str(error)[:300]
-    return row
+        return {**row, "error": f"{what}: {str(error)[:300]}"}
+
+
+def parts(kernels: Sequence[Row], best: int, ablated: int) -> list[tuple[Row, str]]:
+    """What is measured, in an order in which a part of a run is a sample of the whole."""
+    jobs: list[tuple[Row, str]] = [
+        *((k, e.value) for k in kernels for e in (Effort.FAST, Effort.BALANCED)),
+        *((k, "ablation") for k in kernels if k["rank"] < ablated),
+        *((k, Effort.BEST.value) for k in kernels if k["rank"] < best and k["bytes"] < BEST_BYTES),
+    ]
+    return jobs
 
 
 def ratio(pairs: Iterable[tuple[Row, Row]]) -> float | None:
@@ -168,21 +178,22 @@ def main() -> int:
     parser.add_argument("--summary", action="store_true", help="of what the log holds, nothing is run")
     given = parser.parse_args()
     log = Log(given.log)
-    done = {row["name"]: row for row in log.rows()}
+    done: dict[str, Row] = {}
+    for row in log.rows():
+        done[row["name"]] = {**done.get(row["name"], {}), **row}
     kernels = chosen(given.directory, given.each)
-    left = [k for k in kernels if k["name"] not in done and not given.summary]
+    left = [(k, what) for k, what in parts(kernels, given.best, given.ablated) if what not in done.get(k["name"], {})]
     with ProcessPoolExecutor(given.jobs) as pool:
-        waiting = [pool.submit(measure, k, str(given.directory), given.best, given.ablated) for k in left]
+        waiting = [pool.submit(measure, *job, str(given.directory)) for job in left if not given.summary]
         try:
             for future in as_completed(waiting):
-                row: Row = {**future.result(), "sources": source_digest()}
-                done[row["name"]] = row
-                log.add(row)
-                cycles = {e.value: row[e.value].get("cycles") for e in Effort if e.value in row}
-                print(row["name"], row["llvm"].get("cycles"), cycles, row.get("error", ""), flush=True)
+                new: Row = {**future.result(), "sources": source_digest()}
+                done[new["name"]] = {**done.get(new["name"], {}), **new}
+                log.add(new)
+                print(new["name"], *(f"{part} {new[part].get('cycles')}" for part in PARTS if part in new), flush=True)
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
-    rows = [done[k["name"]] for k in kernels if k["name"] in done]
+    rows = [done[k["name"]] for k in kernels if "llvm" in done.get(k["name"], {})]
     result = {
         "command": command().replace(str(given.directory), "DIR"),
         "sources": dict(Counter(r["sources"] for r in rows)),
