@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import runpy
 import shlex
 import subprocess
 import sys
@@ -76,8 +77,10 @@ def cpu_seconds_of(work: Callable[[], Value]) -> tuple[Value, float]:
 
 def factories() -> dict[str, Any]:
     """The models of examples/models.py by name."""
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-    return importlib.import_module("models").MODELS
+    examples = str(Path(__file__).resolve().parent.parent / "examples")
+    sys.path.insert(0, examples)
+    # By path: this module has the same name.
+    return runpy.run_path(f"{examples}/models.py", run_name="known_models")["MODELS"]
 
 
 def run(case: Case, factory: Any, stop: str, kept: Path, jobs: int) -> dict[str, Any]:
