@@ -24,7 +24,7 @@ from models import DTYPES, TARGETS, factories
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.hooks.iree_compiler import IreeCompiler, find_iree_compile
+from verilocc_mlir.hooks.iree_compiler import find_iree_compile
 from verilocc_mlir.hooks.iree_native import iree_kernels
 from verilocc_mlir.hooks.torch_import import IREE_FLAGS, import_module
 from verilocc_mlir.pipeline.native import audit_native
@@ -38,7 +38,7 @@ def row(factory: Any, dtype: str, target: str, directory: Path) -> dict[str, Any
     source = directory / "model.mlirbc"
     source.write_bytes(import_module(module, arguments).mlir)
     try:
-        kernels = iree_kernels(source, target, IreeCompiler(find_iree_compile()), flags=IREE_FLAGS)
+        kernels = iree_kernels(source, target, find_iree_compile(), flags=IREE_FLAGS)
     except VeriloccError as error:
         return {"theirs": error.what}
     outcomes: Counter[str] = Counter()
