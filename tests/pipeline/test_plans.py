@@ -13,6 +13,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Plan, Planned, plan_costs, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.choice import ToolchainChoice
 
 GEMM = (DEMO_KERNELS / "gemm_mma_lds.gfx942.opt.ll").read_text()
 
@@ -87,3 +88,13 @@ def test_what_the_user_says_stays() -> None:
     ir = with_attributes(GEMM, {"amdgpu-waves-per-eu": "4"})
     given = planned(ir.encode(), "gemm.ll", Settings("gfx942"))
     assert BY_NAME["four-waves"] not in given.plans()
+
+
+def test_tritons_llvm_has_plans_too_and_forgets_them() -> None:
+    """Its options are global to a process that takes one kernel after the other."""
+    pytest.importorskip("triton")
+    settings = Settings("gfx942", toolchain=ToolchainChoice.TRITON)
+    given = planned(GEMM.encode(), "gemm.ll", settings)
+    assert BY_NAME["coexec"] in given.plans()
+    assert given.pre_ra(BY_NAME["max-ilp"]) != given.pre
+    assert planned(GEMM.encode(), "gemm.ll", settings).pre == given.pre
