@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import statistics
 import sys
 from collections import Counter
@@ -26,24 +25,26 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
-from allocators import LIST, figures, llvms, one, ours
+from allocators import LIST, figures, one
 from common import Log, Row, command, cpu_seconds, options, write
 
+from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
-from verilocc_mlir.cost.model import KernelCost
+from verilocc_mlir.cost.model import KernelCost, cost_of_assembly, loops_of, same_loops
 from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.effort import BESIDE, OURS
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.plan_rules import plans_of
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, plan_costs, planned
-from verilocc_mlir.pipeline.settings import Effort, Settings
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.target.targets import target
 
 MOST_BYTES = 120_000
 BEST_BYTES = 60_000
 ALIKE = 2
 PARTS = ("llvm", *(effort.value for effort in Effort))
-_KEPT = re.compile(r"^modelled cycles of what was tried: .*; kept: (.*)$")
 _NOT_KEPT = "falls short"
 
 
@@ -61,12 +62,31 @@ def chosen(directory: Path, each: int) -> list[Row]:
     return [row for rank in range(each) for _, rows in sorted(by_target.items()) for row in rows[rank : rank + 1]]
 
 
-def compiled(ir: str, cpu: str, effort: Effort) -> Row:
-    """A compilation, proved; with the name of what was kept."""
-    row = ours(ir, cpu, effort)
-    kept = [match[1] for note in row.get("notes", ()) if (match := _KEPT.match(note))]
-    llvm = set(row.get("allocators", {}).values()) == {"llvm"}
-    return {**row, "kept": kept[0] if kept else "LLVM's" if llvm else OURS.name}
+def llvms(ir: str, cpu: str) -> tuple[Row, KernelCost]:
+    """LLVM's default compile."""
+    given = planned(ir.encode(), "kernel.ll", Settings(cpu))
+    cost = one(given.direct_cost())
+    seconds = sum(run.cpu_seconds for run in given.compiler.runs if run.stage == "direct")
+    return figures(cost, seconds), cost
+
+
+def compiled(ir: str, cpu: str, effort: Effort, llvm: KernelCost) -> Row:
+    """A compilation, proved, with the name of what was kept; its loops run as often as in LLVM's compile."""
+    start = cpu_seconds()
+    done = compile_module(ir.encode(), "kernel.ll", Settings(cpu, emit=Emit.ASM, effort=effort))
+    seconds = cpu_seconds() - start
+    if done.data is None or done.report.outcome is not Outcome.PROVED:
+        return {"error": str(done.report.outcome)}
+    cost = one(cost_of_assembly(done.data.decode(), target(cpu), loops_of({llvm.name: llvm})))
+    if not same_loops(cost, llvm):
+        return {"error": "its loops are others than in LLVM's compile"}
+    kernel = next(f for f in done.report.functions if f.is_kernel)
+    return {
+        **figures(cost, seconds),
+        "proved": True,
+        "kept": ", ".join(dict.fromkeys((kernel.plan, kernel.variant))),
+        "allocators": {p.phase: p.allocator for p in kernel.phases},
+    }
 
 
 def least(given: Planned, llvm: KernelCost, plans: Sequence[Plan]) -> Row:
@@ -75,7 +95,7 @@ def least(given: Planned, llvm: KernelCost, plans: Sequence[Plan]) -> Row:
     found: dict[str, KernelCost] = {}
     for variant in (OURS, BESIDE):
         for cost in plan_costs(given, plans, variant):
-            if cost.costs is not None and not shortfalls(one(cost.costs), llvm):
+            if cost.costs and not shortfalls(one(cost.costs), llvm):
                 found.setdefault(cost.plan.name, one(cost.costs))
     name = min(found, key=lambda n: found[n].cycles, default=_NOT_KEPT)
     return {"plan": name, **figures(found.get(name, llvm), cpu_seconds() - start)}
@@ -84,8 +104,9 @@ def least(given: Planned, llvm: KernelCost, plans: Sequence[Plan]) -> Row:
 def ablation(ir: str, cpu: str) -> Row:
     """The two effects apart and together."""
     spread = planned(ir.encode(), "kernel.ll", Settings(cpu))
-    packed = replace(spread, allocators=(DeterministicAllocator(packed=True),), _runs={}, _costs_of_texts={})
     llvm = one(spread.direct_cost())
+    # With the same trip counts, and none of what was allocated.
+    packed = replace(spread, allocators=(DeterministicAllocator(packed=True),), _runs={}, _costs_of_texts={})
     first = spread.cost(DEFAULT) or {llvm.name: llvm}
     plans = (DEFAULT, *plans_of(Effort.BALANCED, first))
     return {
@@ -102,7 +123,8 @@ def measure(row: Row, what: str, directory: str) -> Row:
     try:
         if what == "ablation":
             return {**row, what: ablation(ir, cpu)}
-        return {**row, "llvm": llvms(ir, cpu), what: compiled(ir, cpu, Effort(what))}
+        llvm, cost = llvms(ir, cpu)
+        return {**row, "llvm": llvm, what: compiled(ir, cpu, Effort(what), cost)}
     except VeriloccError as error:
         return {**row, "error": f"{what}: {str(error)[:300]}"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import lru_cache
 
@@ -9,6 +10,7 @@ import pytest
 from allocation import with_attributes
 from support import DEMO_KERNELS
 
+from verilocc_mlir.cost.model import cost_of_assembly, same_loops
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Plan, Planned, plan_costs, planned
 from verilocc_mlir.pipeline.settings import Settings
@@ -73,6 +75,27 @@ def test_costs_are_the_same_every_time_and_one_text_is_costed_once() -> None:
     assert [(c.plan, c.costs, c.same_as) for c in first] == [(c.plan, c.costs, c.same_as) for c in again]
     assert [c.same_as for c in first] == ["", "", "default"]
     assert first[2].cycles == first[0].cycles > 0
+
+
+def test_loops_run_equally_often_in_all_codes_that_are_compared() -> None:
+    """Whether the trip count can be read off the code depends on the order of its instructions."""
+    given = planned(GEMM.encode(), "gemm.ll", Settings("gfx942"))
+    text = given.compiler.direct(given.ir, "asm")
+    (first,) = given.costs(text).values()
+    (loop,) = first.loops
+    assert (loop.trips, loop.source) == (8, "code")
+    unknown, count = re.subn(r"v_cmp_lt_u64_e32 vcc, s\[\d+:\d+\]", "v_cmp_lt_u64_e32 vcc, s[90:91]", text.decode())
+    assert count
+    (alone,) = cost_of_assembly(unknown, given.target).values()
+    assert alone.loops[0].source == "default"
+    assert not same_loops(alone, first)
+    (again,) = given.costs(unknown.encode()).values()
+    assert again.loops[0].trips == 8
+    assert again.cycles == first.cycles
+    # Other loops, nothing to compare.
+    branch = re.search(r"^\ts_cbranch_\w+ \.LBB0_1\n", text.decode(), re.MULTILINE)
+    assert branch
+    assert given.costs(text.decode().replace(branch[0], "").encode()) == {}
 
 
 def test_an_option_that_llvm_does_not_have_is_a_reason() -> None:

@@ -139,6 +139,7 @@ class Planned:
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
     shared: Shared = field(default_factory=Shared)
     _runs: dict[str, Runs] = field(default_factory=dict[str, Runs])
+    _first: dict[str, KernelCost] = field(default_factory=dict[str, "KernelCost"])
     _costs_of_texts: dict[str, dict[str, KernelCost]] = field(default_factory=dict[str, "dict[str, KernelCost]"])
 
     def plans(self, plans: Iterable[Plan] = PLANS) -> list[Plan]:
@@ -196,6 +197,10 @@ class Planned:
         text = runs.plain_text() if variant.llvm else runs.draft(variant)
         return None if text is None else self.cost_of(text)
 
+    def is_whole(self, costs: Mapping[str, KernelCost]) -> bool:
+        """Whether there is a cost that compares for every function."""
+        return costs.keys() == self._first.keys()
+
     def cost_of(self, text: str) -> dict[str, KernelCost]:
         """The modelled cost of each function of an allocated text, finished without the machine verifier; once."""
         if text not in self._costs_of_texts:
@@ -207,11 +212,18 @@ class Planned:
         return self.costs(self.compiler.direct(self.ir, "asm"))
 
     def costs(self, assembly: bytes) -> dict[str, KernelCost]:
-        """The modelled cost of each function of final code."""
-        from verilocc_mlir.cost.model import cost_of_assembly
+        """The modelled cost of each function of final code, whose loops run as often as in the code costed first.
+
+        A function whose loops are others is left out: it cannot be compared.
+        """
+        from verilocc_mlir.cost.model import cost_of_assembly, loops_of, same_loops
 
         with self.clock.measure("cost"):
-            return cost_of_assembly(assembly.decode(), self.target, where=self.path)
+            costs = cost_of_assembly(
+                assembly.decode(), self.target, loops_of(self._first) if self._first else None, where=self.path
+            )
+            self._first = self._first or costs
+            return {n: c for n, c in costs.items() if n in self._first and same_loops(c, self._first[n])}
 
 
 def planned(data: bytes, path: str, settings: Settings) -> Planned:
@@ -269,6 +281,8 @@ def plan_costs(given: Planned, plans: Iterable[Plan] = PLANS, variant: Variant =
             if text not in first:
                 costs = given.cost(plan, variant)
                 reason = "" if costs is not None else "our allocators have no allocation of some function"
+                if costs is not None and not given.is_whole(costs):
+                    costs, reason = None, "the loops of some function are others, so that costs do not compare"
         except VeriloccError as error:
             reason = error.what
         if text in first:
