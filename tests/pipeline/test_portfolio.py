@@ -189,4 +189,4 @@ class TestRules:
 def test_names_say_the_plan_and_how_its_text_was_allocated() -> None:
     assert Candidate(DEFAULT, LLVM).name == "LLVM's"
     assert MAX_ILP.name == "max-ilp"
-    assert Candidate(MAX_ILP.plan, LLVM).name == "max-ilp, LLVM's"
+    assert Candidate(MAX_ILP.plan, LLVM).name == "max-ilp + LLVM's"

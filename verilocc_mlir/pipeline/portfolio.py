@@ -50,7 +50,7 @@ class Candidate:
     def name(self) -> str:
         if self.plan == DEFAULT:
             return self.variant.name
-        return self.plan.name if self.variant == OURS else f"{self.plan.name}, {self.variant.name}"
+        return self.plan.name if self.variant == OURS else f"{self.plan.name} + {self.variant.name}"
 
 
 @dataclass(frozen=True)
