@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import lru_cache
 
@@ -9,10 +10,12 @@ import pytest
 from allocation import with_attributes
 from support import DEMO_KERNELS
 
+from verilocc_mlir.cost.model import cost_of_assembly, same_loops
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Plan, Planned, plan_costs, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.choice import ToolchainChoice
 
 GEMM = (DEMO_KERNELS / "gemm_mma_lds.gfx942.opt.ll").read_text()
 
@@ -74,6 +77,27 @@ def test_costs_are_the_same_every_time_and_one_text_is_costed_once() -> None:
     assert first[2].cycles == first[0].cycles > 0
 
 
+def test_loops_run_equally_often_in_all_codes_that_are_compared() -> None:
+    """Whether the trip count can be read off the code depends on the order of its instructions."""
+    given = planned(GEMM.encode(), "gemm.ll", Settings("gfx942"))
+    text = given.compiler.direct(given.ir, "asm")
+    (first,) = given.costs(text).values()
+    (loop,) = first.loops
+    assert (loop.trips, loop.source) == (8, "code")
+    unknown, count = re.subn(r"v_cmp_lt_u64_e32 vcc, s\[\d+:\d+\]", "v_cmp_lt_u64_e32 vcc, s[90:91]", text.decode())
+    assert count
+    (alone,) = cost_of_assembly(unknown, given.target).values()
+    assert alone.loops[0].source == "default"
+    assert not same_loops(alone, first)
+    (again,) = given.costs(unknown.encode()).values()
+    assert again.loops[0].trips == 8
+    assert again.cycles == first.cycles
+    # Other loops, nothing to compare.
+    branch = re.search(r"^\ts_cbranch_\w+ \.LBB0_1\n", text.decode(), re.MULTILINE)
+    assert branch
+    assert given.costs(text.decode().replace(branch[0], "").encode()) == {}
+
+
 def test_an_option_that_llvm_does_not_have_is_a_reason() -> None:
     (cost,) = plan_costs(gemm(), (Plan("none", ("-amdgpu-no-such-thing=1",)),))
     assert cost.costs is None
@@ -87,3 +111,13 @@ def test_what_the_user_says_stays() -> None:
     ir = with_attributes(GEMM, {"amdgpu-waves-per-eu": "4"})
     given = planned(ir.encode(), "gemm.ll", Settings("gfx942"))
     assert BY_NAME["four-waves"] not in given.plans()
+
+
+def test_tritons_llvm_has_plans_too_and_forgets_them() -> None:
+    """Its options are global to a process that takes one kernel after the other."""
+    pytest.importorskip("triton")
+    settings = Settings("gfx942", toolchain=ToolchainChoice.TRITON)
+    given = planned(GEMM.encode(), "gemm.ll", settings)
+    assert BY_NAME["coexec"] in given.plans()
+    assert given.pre_ra(BY_NAME["max-ilp"]) != given.pre
+    assert planned(GEMM.encode(), "gemm.ll", settings).pre == given.pre

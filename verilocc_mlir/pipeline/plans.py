@@ -33,7 +33,7 @@ from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of
 from verilocc_mlir.pipeline.clock import Clock, cpu_seconds
 from verilocc_mlir.pipeline.effort import OURS, Variant
-from verilocc_mlir.pipeline.phase import same_module
+from verilocc_mlir.pipeline.phase import Shared, same_module
 from verilocc_mlir.pipeline.runs import Runs
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import Target, target
@@ -119,10 +119,11 @@ class Planned:
 
     Attributes:
         compiler: with the user's options alone.
-        ir: as LLVM takes it.
+        ir: as LLVM takes it; ``""`` for an input of machine IR, which has the default plan alone.
         pre: the pre-RA text of the default plan.
         path: the input's name, for messages.
         allocators: ours, in the order they are tried.
+        allow_unproved, recorded: of its runs (``Runs``).
     """
 
     compiler: StagedCompiler
@@ -133,13 +134,18 @@ class Planned:
     settings: Settings
     allocators: tuple[Allocator, ...]
     clock: Clock = field(default_factory=Clock)
+    allow_unproved: bool = False
+    recorded: bool = False
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
+    shared: Shared = field(default_factory=Shared)
     _runs: dict[str, Runs] = field(default_factory=dict[str, Runs])
+    _first: dict[str, KernelCost] = field(default_factory=dict[str, "KernelCost"])
+    _costs_of_texts: dict[str, dict[str, KernelCost]] = field(default_factory=dict[str, "dict[str, KernelCost]"])
 
     def plans(self, plans: Iterable[Plan] = PLANS) -> list[Plan]:
         """Those of the plans that LLVM has for this input."""
         version, given = self.compiler.toolchain.version, self.compiler.options.extra
-        return [plan for plan in plans if plan.suits(self.target, version, self.ir, given)]
+        return [plan for plan in plans if self.ir and plan.suits(self.target, version, self.ir, given)]
 
     def pre_ra(self, plan: Plan) -> str:
         """The machine IR of a plan as it enters the first phase; over the default plan's IR module where that differs
@@ -176,6 +182,7 @@ class Planned:
             self._runs[text] = Runs(
                 text, self.path, with_attributes(self.ir, plan.attributes), self._compiler(plan), self.target,
                 self.settings, self.allocators, self.clock,
+                allow_unproved=self.allow_unproved, recorded=self.recorded, shared=self.shared,
             )  # fmt: skip
         return self._runs[text]
 
@@ -190,19 +197,33 @@ class Planned:
         text = runs.plain_text() if variant.llvm else runs.draft(variant)
         return None if text is None else self.cost_of(text)
 
+    def is_whole(self, costs: Mapping[str, KernelCost]) -> bool:
+        """Whether there is a cost that compares for every function."""
+        return costs.keys() == self._first.keys()
+
     def cost_of(self, text: str) -> dict[str, KernelCost]:
-        """The modelled cost of each function of an allocated text, finished without the machine verifier."""
-        return self._costs(self.compiler.finish(text, "asm", verify=False))
+        """The modelled cost of each function of an allocated text, finished without the machine verifier; once."""
+        if text not in self._costs_of_texts:
+            self._costs_of_texts[text] = self.costs(self.compiler.finish(text, "asm", verify=False))
+        return self._costs_of_texts[text]
 
     def direct_cost(self) -> dict[str, KernelCost]:
         """The same of LLVM's default compile."""
-        return self._costs(self.compiler.direct(self.ir, "asm"))
+        return self.costs(self.compiler.direct(self.ir, "asm"))
 
-    def _costs(self, assembly: bytes) -> dict[str, KernelCost]:
-        from verilocc_mlir.cost.model import cost_of_assembly
+    def costs(self, assembly: bytes) -> dict[str, KernelCost]:
+        """The modelled cost of each function of final code, whose loops run as often as in the code costed first.
+
+        A function whose loops are others is left out: it cannot be compared.
+        """
+        from verilocc_mlir.cost.model import cost_of_assembly, loops_of, same_loops
 
         with self.clock.measure("cost"):
-            return cost_of_assembly(assembly.decode(), self.target, where=self.path)
+            costs = cost_of_assembly(
+                assembly.decode(), self.target, loops_of(self._first) if self._first else None, where=self.path
+            )
+            self._first = self._first or costs
+            return {n: c for n, c in costs.items() if n in self._first and same_loops(c, self._first[n])}
 
 
 def planned(data: bytes, path: str, settings: Settings) -> Planned:
@@ -260,6 +281,8 @@ def plan_costs(given: Planned, plans: Iterable[Plan] = PLANS, variant: Variant =
             if text not in first:
                 costs = given.cost(plan, variant)
                 reason = "" if costs is not None else "our allocators have no allocation of some function"
+                if costs is not None and not given.is_whole(costs):
+                    costs, reason = None, "the loops of some function are others, so that costs do not compare"
         except VeriloccError as error:
             reason = error.what
         if text in first:
