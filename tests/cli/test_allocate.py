@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,9 @@ def test_what_a_server_refuses(sources: list[Path], error: ServiceError, code: i
 
 
 def registers_swapped(answer: Any) -> None:
-    answer.mir = answer.mir.replace(b"$sgpr38_sgpr39", b"$sgpr36_sgpr37")
+    pairs = Counter(re.findall(rb"\$sgpr\d+_sgpr\d+(?!_)", answer.mir))
+    (one, _), (another, _) = pairs.most_common(2)
+    answer.mir = answer.mir.replace(one, another)
 
 
 def without_allocation(answer: Any) -> None:
@@ -178,7 +181,6 @@ def test_a_lie_is_not_written(lie: str, sources: list[Path], tmp_path: Path) -> 
 
     def answer(request: allocation.AllocateRequest) -> allocation.AllocateResponse:
         found = honest(request)
-        assert b"$sgpr38_sgpr39" in found.mir
         assert b"source_filename" in found.mir
         change(found)
         return found
