@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -137,9 +136,15 @@ def test_what_a_server_refuses(sources: list[Path], error: ServiceError, code: i
 
 
 def registers_swapped(answer: Any) -> None:
-    pairs = Counter(re.findall(rb"\$sgpr\d+_sgpr\d+(?!_)", answer.mir))
-    (one, _), (another, _) = pairs.most_common(2)
-    answer.mir = answer.mir.replace(one, another)
+    """An instruction that reads a pair reads one that another instruction has defined."""
+    defined = re.findall(rb"^    (?:renamable )?(\$sgpr\d+_sgpr\d+) = ", answer.mir, re.MULTILINE)
+    for pair in defined:
+        read = re.search(rb"^    .* = .*" + re.escape(pair) + rb"(?!_)", answer.mir, re.MULTILINE)
+        another = next((name for name in defined if name != pair and read and name in answer.mir[: read.start()]), b"")
+        if read and another:
+            answer.mir = answer.mir[: read.end() - len(pair)] + another + answer.mir[read.end() :]
+            return
+    raise AssertionError("no instruction reads a pair after two are defined")
 
 
 def without_allocation(answer: Any) -> None:
