@@ -19,13 +19,14 @@ from verilocc_mlir.pipeline import phase as phase_module
 from verilocc_mlir.pipeline import portfolio
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import LLVM, OURS
-from verilocc_mlir.pipeline.guard import shortfalls
+from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
 from verilocc_mlir.pipeline.plan_rules import FAST_PROMISE, extra_plan, plans_of, promise
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, planned
 from verilocc_mlir.pipeline.portfolio import Candidate, Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.report.text import render
 from verilocc_mlir.toolchain.drivers.job import FileKind
+from verilocc_mlir.toolchain.ir_attributes import with_attributes
 from verilocc_mlir.toolchain.staged import StagedCompiler
 
 CPU = "gfx942"
@@ -127,6 +128,21 @@ def test_what_is_kept_is_no_worse_than_llvms_default_compile(effort: Effort) -> 
         assert done.data is not None
         (ours,), (llvms,) = given.cost_of(done.data.decode()).values(), given.direct_cost().values()
         assert shortfalls(ours, llvms) == []
+
+
+def test_spilling_for_waves_is_not_rewarded() -> None:
+    """LLVM's own result with 16 waves stores and reloads what it holds with its default 7: no fewer cycles make up
+    for that (triton#11249: four times the waves took six times as long).
+    """
+    ir = (DEMO_KERNELS / "attn_d64.gfx1100.opt.ll").read_text()
+    forced = with_attributes(ir, (("amdgpu-waves-per-eu", "16,16"),))
+    given = planned(ir.encode(), "attn.ll", Settings("gfx1100"))
+    (default,) = given.direct_cost().values()
+    (more,) = given.costs(given.compiler.direct(forced, "asm")).values()
+    assert more.occupancy > default.occupancy
+    assert spill_traffic(more) > spill_traffic(default)
+    assert shortfalls(more, default)
+    assert shortfalls(replace(more, cycles=0.5 * default.cycles), default)
 
 
 def test_without_promise_no_plan_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
