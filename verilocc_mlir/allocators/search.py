@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import accumulate
 
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cells import CellMap
@@ -214,9 +215,15 @@ class Placement:
         offsets: dict[int, list[int]] = {}
         for offset, mask in item.cells:
             offsets.setdefault(mask, []).append(offset - first)
-        columns: list[Iterable[int]] = []
+        columns: list[list[int]] = []
         for mask, of in offsets.items():
             taken = [_NEVER if f & mask else (o & mask).bit_count() for f, o in zip(fixed, occupied, strict=True)]
-            columns += [[taken[start + offset] for start in starts] for offset in of]
+            up_to = [0, *accumulate(taken)]
+            # Neighbours are counted at once: each but the last of them is followed by the next.
+            ends = [offset + 1 for offset in of if offset + 1 not in of]
+            begins = [offset for offset in of if offset - 1 not in of]
+            columns += [
+                [up_to[at + end] - up_to[at + begin] for at in starts] for begin, end in zip(begins, ends, strict=True)
+            ]
         overlaps = map(sum, zip(*columns, strict=True))
         return ((overlap, start) for overlap, start in zip(overlaps, starts, strict=True) if overlap < _NEVER)
