@@ -100,7 +100,7 @@ class Draft:
     @property
     def saves(self) -> bool:
         """Whether registers are saved in it, to memory or to lanes."""
-        return _SAVE.search(self.after) is not None
+        return "SI_SPILL_" in self.after and _SAVE.search(self.after) is not None
 
 
 @dataclass
