@@ -14,6 +14,7 @@ from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.allocators.registry import MODEL, model_is_there
 from verilocc_mlir.errors import InputError, ToolchainError
 from verilocc_mlir.mir.model import MirFile
+from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import (
@@ -41,7 +42,7 @@ from verilocc_mlir.toolchain.checked import CheckedObject, check_object
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.descriptor import FieldDifference
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, FileKind
-from verilocc_mlir.toolchain.find import LlvmTools
+from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
@@ -97,7 +98,16 @@ def compile_module(
         InputError: unusable input or option. ToolchainError: a tool is missing or failed. UnsupportedError: outside
             what this version handles.
     """
-    return _Compilation(data, path, settings, allow_unproved, allocators, recording).run()
+
+    def compilation(masks: bool) -> _Compilation:
+        return _Compilation(data, path, settings, allow_unproved, allocators, recording, masks)
+
+    try:
+        return compilation(True).run()
+    except BrokenPromiseError as broken:
+        by_convention = compilation(False)
+        by_convention.notes.append(f"calls keep to the calling convention: {broken.what}")
+        return by_convention.run()
 
 
 class _Compilation:
@@ -111,8 +121,10 @@ class _Compilation:
         allow_unproved: bool,
         allocators: Sequence[Allocator] | None,
         recording: Recording | None = None,
+        masks: bool = True,
     ) -> None:
         self.start = time.monotonic()
+        self.masks = masks
         self.recording = recording
         self.settings = settings
         self.allow_unproved = allow_unproved
@@ -133,6 +145,7 @@ class _Compilation:
         self.file = MirFile("", ())
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
+        self._objects: dict[str, bytes] = {}
         self._cost_of_greedy: dict[str, KernelCost] | None = None
         self._costs_of_texts: dict[str, dict[str, KernelCost]] = {}
 
@@ -175,10 +188,12 @@ class _Compilation:
             return self.compiler.direct(without_functions(ir, left_out), verify=True)
         return self.compiler.finish_from(without_functions(pre, left_out), LlvmPhase.SGPR)
 
-    def _compile(self, pre: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
+    def _compile(self, plain_pre: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
+        promises = self._promises(plain_pre)
+        pre = promises.text
         runs = Runs(
             pre, self.path, ir, self.compiler, self.target, self.settings, self.allocators, self.clock,
-            allow_unproved=self.allow_unproved, recorded=self.recording is not None,
+            allow_unproved=self.allow_unproved, recorded=self.recording is not None, plain_pre=plain_pre,
         )  # fmt: skip
         self.finisher = Finisher(self.compiler, lambda left_out: self._verified_plain(pre, ir, left_out), self.notes)
         greedy = llvm("obj")
@@ -220,11 +235,27 @@ class _Compilation:
         if result.text is None:
             return Compiled(None, self._report({}, {}, ()), before=pre)
         checked = result.checked or self._finish(result, result.text, pre, reference, greedy.result(), llvm)
+        if promises.callees:
+            self._check_promises(promises, result.text)
         if self.recording is not None:
             self.recording.costs.update(self._costs(result.text, llvm))
         data = self._emit(result.text, checked, self.settings.emit)
         also = {emit: self._emit(result.text, checked, emit) for emit in self.settings.also}
         return Compiled(data, self._report(result.ours, result.greedy, checked.mended), also, pre)
+
+    def _promises(self, pre: str) -> Promises:
+        """The text before the first phase, with what its local functions leave alone in the masks of their calls."""
+        if not (self.masks and self.allocators and isinstance(self.toolchain, Toolchain)):
+            return Promises(pre)
+        with self.clock.measure("callees"):
+            return callees_first(pre, self.path, self.compiler, self.target)
+
+    def _check_promises(self, promises: Promises, text: str) -> None:
+        with self.clock.measure("audit"):
+            check_promises(text, self._objects[text], self.path, self.compiler, self.target)
+        self.notes.append(
+            f"calls of {', '.join(promises.callees)} keep all registers but those that the final code overwrites"
+        )
 
     def _has_another_model(self) -> bool:
         """Whether there is a language model that is not asked already, here or by the server."""
@@ -240,7 +271,7 @@ class _Compilation:
         llvm: Callable[[FileKind], Future[bytes]],
     ) -> CheckedObject:
         """The object of a result's text, checked, and what its functions take; both are kept in the result."""
-        obj = self.finisher.finish(text)
+        obj = self._objects[text] = self.finisher.finish(text)
         with self.clock.measure("check object"):
             checked = check_object(obj, mir=pre, cpu=self.target.name, reference=reference, where=self.path)
         result.checked = checked

@@ -88,6 +88,7 @@ class Runs:
         pre: machine IR as it enters the first phase.
         path: its name, for messages.
         ir: the IR as llc takes it, ``""`` where machine IR was given.
+        plain_pre: machine IR as it enters the first phase of a plain compile of the IR; ``""``: as ``pre``.
         allocators: ours, in the order they are tried.
         allow_unproved: go on after a phase that is not proved.
         recorded: keep what every phase was decided on.
@@ -103,6 +104,7 @@ class Runs:
     clock: Clock
     allow_unproved: bool = False
     recorded: bool = False
+    plain_pre: str = ""
     shared: Shared = field(default_factory=Shared)
     _scalar: dict[bool, Result] = field(default_factory=dict[bool, Result])
     _drafts: dict[tuple[Variant, str], tuple[PhaseRunner, Draft]] = field(
@@ -150,7 +152,9 @@ class Runs:
 
     def _made_direct_phases(self) -> list[tuple[Phase, str, str]]:
         vector = self.compiler.direct_before(self.ir, LlvmPhase.VGPR)
-        phases: list[tuple[Phase, str, str]] = [("sgpr", self.pre, self.compiler.direct_after(self.ir, LlvmPhase.SGPR))]
+        phases: list[tuple[Phase, str, str]] = [
+            ("sgpr", self.plain_pre or self.pre, self.compiler.direct_after(self.ir, LlvmPhase.SGPR))
+        ]
         if has_wwm_registers(vector):
             ends = self.compiler.direct_before, self.compiler.direct_after
             before, after = (end(self.ir, LlvmPhase.WWM) for end in ends)

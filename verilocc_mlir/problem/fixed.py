@@ -15,7 +15,11 @@ _WHOLE_WAVE = frozenset({"SI_SPILL_S32_TO_VGPR", "SI_RESTORE_S32_FROM_VGPR"})
 
 
 def fixed_occupations(
-    function: MachineFunction, cfg: ControlFlow, is_allocatable: Callable[[int], bool], units: Iterable[int]
+    function: MachineFunction,
+    cfg: ControlFlow,
+    is_allocatable: Callable[[int], bool],
+    units: Iterable[int],
+    kept: frozenset[int] = frozenset(),
 ) -> tuple[FixedOccupation, ...]:
     """Occupations of the units for which ``is_allocatable`` is true.
 
@@ -23,17 +27,20 @@ def fixed_occupations(
         function: pre-RA machine code, physical registers of earlier phases included.
         is_allocatable: whether a unit can be handed out in this phase.
         units: all of those units; a call clobbers the ones its mask does not preserve.
+        kept: units that its callers count on (``kept_for_callers``); none of them may be written anywhere.
 
     Raises:
         UnsupportedError: an unknown register or register mask.
     """
     whole_wave = _whole_wave_units(function, is_allocatable)
     physical = physical_liveness(function, cfg, lambda u: is_allocatable(u) and u not in whole_wave)
-    occupations = [*_ranges(function, physical), *_clobbers(physical, sorted(set(units) - whole_wave))]
+    occupations = [*_ranges(function, physical), *_clobbers(physical, sorted(set(units) - whole_wave - kept))]
     if whole_wave and cfg.slots:
         # Lanes of inactive threads live in them, which no liveness of this text shows
         # (AMDGPUReserveWWMRegs.cpp reserves them for the rest of the function).
         occupations.append(FixedOccupation(tuple(sorted(whole_wave)), ((0, cfg.slots),), "whole-wave registers"))
+    if (never := sorted(kept.intersection(units) - whole_wave)) and cfg.slots:
+        occupations.append(FixedOccupation(tuple(never), ((0, cfg.slots),), "kept for callers"))
     occupations.sort(key=lambda f: (f.segments[0], f.units))
     return tuple(occupations)
 

@@ -34,6 +34,7 @@ from verilocc_mlir.toolchain.uncalled import mark_uncalled
 from verilocc_mlir.toolchain.unknown_intrinsics import refuse_unknown_intrinsics
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
+_SCAVENGING_SLOT = re.compile(r"^  scavengeFI: +'%stack\.[0-9]+'\n", re.MULTILINE)
 _REGALLOC_PASSES: dict[RegAlloc, str] = {"greedy": "greedy", "basic": "regallocbasic", "fast": "regallocfast"}
 
 
@@ -150,6 +151,18 @@ class StagedCompiler:
         """LLVM's own result from the text that we allocate: it allocates everything from ``phase`` on."""
         return self._finish("greedy-finish", mir, _greedy(phase), kind, verify)
 
+    def late(self, mir: str) -> str:
+        """The text behind LLVM's last pass, of text with VGPRs rewritten: the code that ``finish`` prints."""
+        job = LlvmJob("late", self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), _LAST)
+        return strip_mmra(self._run(job).decode())
+
+    def emit(self, late: str) -> bytes:
+        """The object file of a text of ``late``."""
+        # Stack objects that are gone are not printed, the scavenger's slot is printed by its old number, and LLVM
+        # refuses a number that is too high. Nothing behind the last pass asks for that slot.
+        source = self.as_llvm_reads(_SCAVENGING_SLOT.sub("", late))
+        return self._run(LlvmJob("emit", source, True, self.options, _LAST))
+
     def direct(self, ir: str | bytes, kind: FileKind = "obj", *, verify: bool = False) -> bytes:
         """A plain compile, nothing staged: the reference for kernel descriptors and metadata.
 
@@ -169,10 +182,13 @@ class StagedCompiler:
         return strip_mmra(self._run(job).decode())
 
     def _finish(self, stage: str, mir: str, start: Point, kind: FileKind, verify: bool) -> bytes:
-        source = self.as_llvm_reads(declare_dynamic_lds(mir))
+        source = self._to_finish(mir)
         return self._run(
             LlvmJob(stage, source, True, self.options, start, kind=kind, verify=verify and self.options.verify)
         )
+
+    def _to_finish(self, mir: str) -> bytes:
+        return self.as_llvm_reads(declare_dynamic_lds(mir))
 
     def as_llvm_reads(self, mir: str) -> bytes:
         """Machine IR as LLVM's parser takes it."""
@@ -212,6 +228,10 @@ class StagedCompiler:
 
     def _version(self) -> str:
         return "LLVM " + ".".join(map(str, self.toolchain.version))
+
+
+_LAST = Point("after", "amdgpu-preload-kern-arg-prolog")
+"""Behind the last pass that changes code: what follows prints it."""
 
 
 def has_wwm_registers(mir: str) -> bool:

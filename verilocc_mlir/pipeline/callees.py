@@ -1,0 +1,195 @@
+"""Callees first: what the functions of a module really overwrite, as register masks at the calls of them.
+
+By the calling convention a call overwrites most registers. A local function overwrites those that its code writes; its
+callers may keep values in all others. So functions are allocated here before their callers, those that call nothing
+first, and finished by LLVM, which needs registers of its own for frames and spills. What their code leaves alone is
+written into the masks of the calls, in the text that then goes through all phases as any other.
+
+The masks are a promise that the final code must keep. Each allocator is asked to (``kept_for_callers``), and
+``check_promises`` proves it of the code that is shipped. Recursive functions, functions that the linker may replace and
+calls of an address keep to the convention.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from smt_verifier.audit import check_calls, may_write
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
+from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
+from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.pipeline.attempt import SpillLimits
+from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.phase import PhaseRunner
+from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
+from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.calls import Call, calls_in
+from verilocc_mlir.target.callingconv import regmask
+from verilocc_mlir.target.registers import AGPR_BASE, SGPR_BASE, VGPR_BASE, Bank, physical_register, tuple_name
+from verilocc_mlir.target.targets import Target
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
+from verilocc_mlir.toolchain.verifier import defined_functions, without_functions
+
+_CALL = "SI_CALL"
+_BANKS = ((Bank.AGPR, AGPR_BASE, 256), (Bank.SGPR, SGPR_BASE, 106), (Bank.VGPR, VGPR_BASE, 256))
+"""Register files in LLVM's order, with how many registers masks are made for."""
+_TUPLES = (2, 4)
+"""Widths of tuples that masks list. Only LLVM's own allocator asks for them: it keeps other tuples elsewhere."""
+
+
+class BrokenPromiseError(VeriloccError):
+    """The final code overwrites what a mask says is kept, or that could not be shown."""
+
+
+@dataclass(frozen=True)
+class Promises:
+    """A module's text whose calls say what their callees keep, and the callees of which that is more than they must."""
+
+    text: str
+    callees: tuple[str, ...] = ()
+
+
+def callees_first(text: str, path: str, compiler: StagedCompiler, target: Target) -> Promises:
+    """``text``, machine IR before the first phase, with masks of what the local functions in it leave alone.
+
+    The text itself where there is nothing to gain: no direct call of a local function, or a mask that is written out
+    already.
+    """
+    file = parse_mir(text, path)
+    calls = [call for function in file.functions for call in calls_in(function)]
+    if any(call.is_written_out for call in calls):
+        return Promises(text)
+    draft = _Draft(compiler, target, path)
+    kept: dict[str, frozenset[int]] = {}
+    for names in _levels(file, calls):
+        kept |= draft.kept(_with_masks(file, kept), names)
+    promised = tuple(name for name, units in kept.items() if units)
+    return Promises(_with_masks(file, kept), promised) if promised else Promises(text)
+
+
+def check_promises(text: str, obj: bytes, path: str, compiler: StagedCompiler, target: Target) -> None:
+    """Prove that the code of ``obj``, which was made of the allocated ``text``, keeps what the masks in it say.
+
+    Raises:
+        BrokenPromiseError: it does not, or the object is not what LLVM prints of the code that was looked at.
+    """
+    late = compiler.late(text)
+    if compiler.emit(late) != obj:
+        raise BrokenPromiseError("the object is not the one that LLVM makes of the text behind its last pass")
+    findings = check_calls(parse_mir(text, path), parse_mir(late, f"{path} behind the last pass"), target)
+    if findings:
+        raise BrokenPromiseError(f"{findings[0].message}: {findings[0].instruction}")
+
+
+def _levels(file: MirFile, calls: Iterable[Call]) -> Iterator[list[str]]:
+    """Local functions that are called by name, each behind all those that it calls; none that may call itself."""
+    defined = {f.name for f in file.functions}
+    callees = {f.name: {call.callee for call in calls_in(f)} & defined for f in file.functions}
+    called = {call.callee for call in calls if call.instruction.opcode == _CALL} & defined
+    waiting = [f.name for f in file.functions if f.name in called]
+    waiting = [name for name in waiting if function_attributes(file.preamble, name).is_local]
+    done: set[str] = set()
+    while ready := [name for name in waiting if callees[name] <= done]:
+        yield ready
+        done.update(ready)
+        waiting = [name for name in waiting if name not in done]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """Allocates and finishes functions to see what they overwrite; nothing of it is kept."""
+
+    compiler: StagedCompiler
+    target: Target
+    path: str
+
+    def kept(self, text: str, names: Collection[str]) -> dict[str, frozenset[int]]:
+        """What functions leave alone beside what they are given; nothing of one where that is not known."""
+        try:
+            functions = self._code(text, names).functions
+        except VeriloccError:
+            return {}
+        units = _numbered(self.target)
+        return {f.name: units - _given(f) - may_write(f, units) for f in functions}
+
+    def _code(self, text: str, names: Collection[str]) -> MirFile:
+        """The functions alone, allocated with as few registers as they need, behind LLVM's last pass."""
+        runner = PhaseRunner(
+            (DeterministicAllocator(packed=True),), self.target, _no_fallback,
+            fallback=False, spills=SpillLimits(), solver_seconds=DEFAULT_SOLVER_SECONDS, clock=Clock(),
+        )  # fmt: skip
+        scalar = runner.draft(_alone(parse_mir(text, self.path), names), self.path, "sgpr")
+        vector = runner.draft(
+            self.compiler.resume(scalar.after, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), self.path, "vgpr"
+        )
+        if not (scalar.is_ours and vector.is_ours):
+            raise UnsupportedError("a callee has no allocation of ours")
+        return parse_mir(self.compiler.late(vector.after), self.path)
+
+
+def _no_fallback(_text: str, _phase: str) -> str:
+    raise ToolchainError("a draft takes no allocation of LLVM's")
+
+
+def _alone(file: MirFile, names: Collection[str]) -> str:
+    """The functions called ``names`` in the module of ``file``, whose other functions LLVM's passes leave alone."""
+    others = [name for name in defined_functions(file.preamble) if name not in names]
+    functions = tuple(f for f in file.functions if f.name in names)
+    return print_mir(replace(file, preamble=without_functions(file.preamble, others), functions=functions))
+
+
+def _given(function: MachineFunction) -> frozenset[int]:
+    """Registers with arguments: the allocator may go on using them for what they hold, or for something else."""
+    return frozenset(unit for row in function.blocks[0].liveins for unit in physical_register(row.reg).units)
+
+
+def _numbered(target: Target) -> frozenset[int]:
+    """Units of the registers that masks are made for."""
+    return frozenset(
+        base + half
+        for bank, base, count in _BANKS
+        if bank is not Bank.AGPR or target.has_agprs
+        for half in range(2 * count)
+    )
+
+
+def _with_masks(file: MirFile, kept: Mapping[str, frozenset[int]]) -> str:
+    """The file, in which the mask of each call by name says what its callee keeps beside what it said before."""
+    lines = print_mir(file).split("\n")
+    masks: dict[tuple[str, str], str] = {}
+    for call in (c for f in file.functions for c in calls_in(f)):
+        if call.instruction.opcode != _CALL or not kept.get(call.callee):
+            continue
+        (convention,) = call.masks
+        if (call.callee, convention) not in masks:
+            masks[call.callee, convention] = custom_mask(kept[call.callee] | regmask(convention))
+        number = call.instruction.line - 1
+        lines[number] = re.sub(rf"\b{convention}\b", masks[call.callee, convention], lines[number], count=1)
+    return "\n".join(lines)
+
+
+def custom_mask(units: frozenset[int]) -> str:
+    """A register mask that preserves ``units``, as LLVM writes it."""
+    halves = (("", (0, 1)), ("_hi16", (1,)), ("_lo16", (0,)))
+    names = [
+        f"${bank.value}{number}{suffix}"
+        for suffixes in (halves[:1], halves[1:])
+        for bank, base, count in _BANKS
+        for suffix, parts in suffixes
+        for number in range(count)
+        if units.issuperset(base + 2 * number + part for part in parts)
+    ]
+    for bank, base, count in _BANKS:
+        for width in _TUPLES:
+            step = width if bank is Bank.SGPR else 1
+            firsts = range(0, count - width + 1, step)
+            names += [
+                f"${tuple_name(bank, first, width)}"
+                for first in firsts
+                if units.issuperset(range(base + 2 * first, base + 2 * (first + width)))
+            ]
+    return f"CustomRegMask({','.join(names)})"
