@@ -26,19 +26,24 @@ from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.phase import PhaseRunner
 from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
 from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.callingconv import callee_saved, regmask
 from verilocc_mlir.target.calls import Call, calls_in
-from verilocc_mlir.target.callingconv import regmask
-from verilocc_mlir.target.registers import AGPR_BASE, SGPR_BASE, VGPR_BASE, Bank, physical_register, tuple_name
+from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.toolchain.verifier import defined_functions, without_functions
 
 _CALL = "SI_CALL"
-_BANKS = ((Bank.AGPR, AGPR_BASE, 256), (Bank.SGPR, SGPR_BASE, 106), (Bank.VGPR, VGPR_BASE, 256))
+_COUNTS = {Bank.AGPR: 256, Bank.SGPR: 106, Bank.VGPR: 256}
 """Register files in LLVM's order, with how many registers masks are made for."""
-_TUPLES = (2, 4)
-"""Widths of tuples that masks list. Only LLVM's own allocator asks for them: it keeps other tuples elsewhere."""
+_HIGH_AGPRS = frozenset(range(BANK_BASE[Bank.AGPR] + 2 * 64, BANK_BASE[Bank.AGPR] + 2 * 256))
+"""Not in the masks of calls in kernels, which keep nothing for a caller: hardly any value lives there across a call,
+and all their tuples are longer than the rest of the mask."""
+_SPARE = 16
+"""Registers that callers may keep beside those that are live across calls: tuples leave gaps."""
 
 
 class BrokenPromiseError(VeriloccError):
@@ -61,12 +66,16 @@ def callees_first(text: str, path: str, compiler: StagedCompiler, target: Target
     """
     file = parse_mir(text, path)
     calls = [call for function in file.functions for call in calls_in(function)]
-    if any(call.is_written_out for call in calls):
+    if not calls or any(call.is_written_out for call in calls):
         return Promises(text)
-    draft = _Draft(compiler, target, path)
     kept: dict[str, frozenset[int]] = {}
-    for names in _levels(file, calls):
-        kept |= draft.kept(_with_masks(file, kept), names)
+    try:
+        levels = list(_levels(file, calls))
+        draft = _Draft(compiler, target, file, _room(file, target) if levels else {})
+        for names in levels:
+            kept |= draft.kept(_with_masks(file, kept), names)
+    except VeriloccError:
+        return Promises(text)
     promised = tuple(name for name, units in kept.items() if units)
     return Promises(_with_masks(file, kept), promised) if promised else Promises(text)
 
@@ -105,16 +114,23 @@ class _Draft:
 
     compiler: StagedCompiler
     target: Target
-    path: str
+    file: MirFile
+    room: Mapping[Bank, int]
 
     def kept(self, text: str, names: Collection[str]) -> dict[str, frozenset[int]]:
-        """What functions leave alone beside what they are given; nothing of one where that is not known."""
-        try:
-            functions = self._code(text, names).functions
-        except VeriloccError:
-            return {}
-        units = _numbered(self.target)
-        return {f.name: units - _given(f) - may_write(f, units) for f in functions}
+        """What functions leave alone that they need not."""
+        return {f.name: self._left_alone(f) for f in self._code(text, names).functions}
+
+    def _left_alone(self, function: MachineFunction) -> frozenset[int]:
+        """The first registers, as many as callers have use for, that a function neither is given nor overwrites."""
+        convention = function_attributes(self.file.preamble, function.name).calling_convention
+        taken = callee_saved(convention, self.target) | _given(function)
+        units: set[int] = set()
+        for bank, room in self.room.items():
+            numbered = {BANK_BASE[bank] + half for half in range(2 * _COUNTS[bank])} - taken
+            free = sorted(numbered - may_write(function, frozenset(numbered)))
+            units.update(free[: 2 * room])
+        return frozenset(units)
 
     def _code(self, text: str, names: Collection[str]) -> MirFile:
         """The functions alone, allocated with as few registers as they need, behind LLVM's last pass."""
@@ -122,13 +138,13 @@ class _Draft:
             (DeterministicAllocator(packed=True),), self.target, _no_fallback,
             fallback=False, spills=SpillLimits(), solver_seconds=DEFAULT_SOLVER_SECONDS, clock=Clock(),
         )  # fmt: skip
-        scalar = runner.draft(_alone(parse_mir(text, self.path), names), self.path, "sgpr")
+        scalar = runner.draft(_alone(parse_mir(text, self.file.path), names), self.file.path, "sgpr")
         vector = runner.draft(
-            self.compiler.resume(scalar.after, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), self.path, "vgpr"
+            self.compiler.resume(scalar.after, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), self.file.path, "vgpr"
         )
         if not (scalar.is_ours and vector.is_ours):
             raise UnsupportedError("a callee has no allocation of ours")
-        return parse_mir(self.compiler.late(vector.after), self.path)
+        return parse_mir(self.compiler.late(vector.after), self.file.path)
 
 
 def _no_fallback(_text: str, _phase: str) -> str:
@@ -147,49 +163,67 @@ def _given(function: MachineFunction) -> frozenset[int]:
     return frozenset(unit for row in function.blocks[0].liveins for unit in physical_register(row.reg).units)
 
 
-def _numbered(target: Target) -> frozenset[int]:
-    """Units of the registers that masks are made for."""
-    return frozenset(
-        base + half
-        for bank, base, count in _BANKS
-        if bank is not Bank.AGPR or target.has_agprs
-        for half in range(2 * count)
-    )
+def _room(file: MirFile, target: Target) -> dict[Bank, int]:
+    """How many registers of each file callers have use for behind a call: those live across one, and some to spare.
+
+    Masks of more registers cost time at each reading.
+    """
+    phases: dict[Bank, Phase] = {Bank.SGPR: "sgpr", Bank.VGPR: "vgpr"}
+    return {
+        bank: _SPARE + max((_most_across(build_problem(file, f, target, phase)) for f in _callers(file)), default=0)
+        for bank, phase in phases.items()
+    }
+
+
+def _callers(file: MirFile) -> list[MachineFunction]:
+    return [f for f in file.functions if any(calls_in(f))]
+
+
+def _most_across(problem: AllocationProblem) -> int:
+    """The greatest number of 32-bit registers that are live across a call."""
+    events: list[tuple[int, int]] = []
+    for live_range in problem.ranges:
+        segments = [segment for group in live_range.groups for segment in group.segments]
+        if segments:
+            events += [
+                (min(s for s, _ in segments), live_range.width),
+                (max(e for _, e in segments), -live_range.width),
+            ]
+    calls = sorted({s for f in problem.fixed if f.reason.startswith(CALL_CLOBBERS) for s, _ in f.segments})
+    most = live = 0
+    waiting = sorted(events)[::-1]
+    for slot in calls:
+        while waiting and waiting[-1][0] <= slot:
+            live += waiting.pop()[1]
+        most = max(most, live)
+    return most
 
 
 def _with_masks(file: MirFile, kept: Mapping[str, frozenset[int]]) -> str:
     """The file, in which the mask of each call by name says what its callee keeps beside what it said before."""
     lines = print_mir(file).split("\n")
-    masks: dict[tuple[str, str], str] = {}
-    for call in (c for f in file.functions for c in calls_in(f)):
-        if call.instruction.opcode != _CALL or not kept.get(call.callee):
-            continue
-        (convention,) = call.masks
-        if (call.callee, convention) not in masks:
-            masks[call.callee, convention] = custom_mask(kept[call.callee] | regmask(convention))
-        number = call.instruction.line - 1
-        lines[number] = re.sub(rf"\b{convention}\b", masks[call.callee, convention], lines[number], count=1)
+    masks: dict[tuple[str, str, bool], str] = {}
+    for function in file.functions:
+        is_entry = function_attributes(file.preamble, function.name).is_entry
+        for call in calls_in(function):
+            if call.instruction.opcode != _CALL or not kept.get(call.callee):
+                continue
+            (convention,) = call.masks
+            key = call.callee, convention, is_entry
+            if key not in masks:
+                units = kept[call.callee] | regmask(convention)
+                masks[key] = custom_mask(units - _HIGH_AGPRS if is_entry else units)
+            number = call.instruction.line - 1
+            lines[number] = re.sub(rf"\b{convention}\b", masks[key], lines[number], count=1)
     return "\n".join(lines)
 
 
 def custom_mask(units: frozenset[int]) -> str:
-    """A register mask that preserves ``units``, as LLVM writes it."""
-    halves = (("", (0, 1)), ("_hi16", (1,)), ("_lo16", (0,)))
+    """A register mask that preserves ``units``, of whole registers, in LLVM's order."""
     names = [
-        f"${bank.value}{number}{suffix}"
-        for suffixes in (halves[:1], halves[1:])
-        for bank, base, count in _BANKS
-        for suffix, parts in suffixes
+        f"${bank.value}{number}"
+        for bank, count in _COUNTS.items()
         for number in range(count)
-        if units.issuperset(base + 2 * number + part for part in parts)
+        if units.issuperset(BANK_BASE[bank] + 2 * number + half for half in (0, 1))
     ]
-    for bank, base, count in _BANKS:
-        for width in _TUPLES:
-            step = width if bank is Bank.SGPR else 1
-            firsts = range(0, count - width + 1, step)
-            names += [
-                f"${tuple_name(bank, first, width)}"
-                for first in firsts
-                if units.issuperset(range(base + 2 * first, base + 2 * (first + width)))
-            ]
     return f"CustomRegMask({','.join(names)})"

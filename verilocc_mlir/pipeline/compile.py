@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.allocators.registry import MODEL, model_is_there
-from verilocc_mlir.errors import InputError, ToolchainError
+from verilocc_mlir.errors import InputError, ToolchainError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
@@ -99,14 +99,14 @@ def compile_module(
             what this version handles.
     """
 
-    def compilation(masks: bool) -> _Compilation:
-        return _Compilation(data, path, settings, allow_unproved, allocators, recording, masks)
-
+    first = _Compilation(data, path, settings, allow_unproved, allocators, recording)
     try:
-        return compilation(True).run()
-    except BrokenPromiseError as broken:
-        by_convention = compilation(False)
-        by_convention.notes.append(f"calls keep to the calling convention: {broken.what}")
+        return first.run()
+    except VeriloccError as error:
+        if not first.promises.callees:
+            raise
+        by_convention = _Compilation(data, path, settings, allow_unproved, allocators, recording, promise=False)
+        by_convention.notes.append(f"calls keep to the calling convention: {error.what}")
         return by_convention.run()
 
 
@@ -121,10 +121,12 @@ class _Compilation:
         allow_unproved: bool,
         allocators: Sequence[Allocator] | None,
         recording: Recording | None = None,
-        masks: bool = True,
+        *,
+        promise: bool = True,
     ) -> None:
         self.start = time.monotonic()
-        self.masks = masks
+        self.promise = promise
+        self.promises = Promises("")
         self.recording = recording
         self.settings = settings
         self.allow_unproved = allow_unproved
@@ -189,8 +191,8 @@ class _Compilation:
         return self.compiler.finish_from(without_functions(pre, left_out), LlvmPhase.SGPR)
 
     def _compile(self, plain_pre: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
-        promises = self._promises(plain_pre)
-        pre = promises.text
+        self.promises = self._promises(plain_pre)
+        pre = self.promises.text
         runs = Runs(
             pre, self.path, ir, self.compiler, self.target, self.settings, self.allocators, self.clock,
             allow_unproved=self.allow_unproved, recorded=self.recording is not None, plain_pre=plain_pre,
@@ -232,11 +234,12 @@ class _Compilation:
         self.phases = result.phases
         if self.recording is not None and result.recording is not None:
             self.recording.phases[:], self.recording.target = result.recording.phases, result.recording.target
+        if self.promises.callees and not self._all_proved(result):
+            raise BrokenPromiseError("not all is proved with masks that say more")
         if result.text is None:
             return Compiled(None, self._report({}, {}, ()), before=pre)
         checked = result.checked or self._finish(result, result.text, pre, reference, greedy.result(), llvm)
-        if promises.callees:
-            self._check_promises(promises, result.text)
+        self._check_promises(result.text)
         if self.recording is not None:
             self.recording.costs.update(self._costs(result.text, llvm))
         data = self._emit(result.text, checked, self.settings.emit)
@@ -245,16 +248,24 @@ class _Compilation:
 
     def _promises(self, pre: str) -> Promises:
         """The text before the first phase, with what its local functions leave alone in the masks of their calls."""
-        if not (self.masks and self.allocators and isinstance(self.toolchain, Toolchain)):
+        if not (self.promise and self.allocators and isinstance(self.toolchain, Toolchain)):
             return Promises(pre)
         with self.clock.measure("callees"):
             return callees_first(pre, self.path, self.compiler, self.target)
 
-    def _check_promises(self, promises: Promises, text: str) -> None:
+    def _check_promises(self, text: str) -> None:
+        """Prove the masks in the text that is shipped, of the object that is made of it.
+
+        Raises:
+            BrokenPromiseError: that fails.
+        """
+        if not self.promises.callees or "CustomRegMask(" not in text:
+            return
         with self.clock.measure("audit"):
             check_promises(text, self._objects[text], self.path, self.compiler, self.target)
+        names = ", ".join(self.promises.callees)
         self.notes.append(
-            f"calls of {', '.join(promises.callees)} keep all registers but those that the final code overwrites"
+            f"callers keep values in registers that these leave alone, as their final code shows: {names}"
         )
 
     def _has_another_model(self) -> bool:

@@ -32,8 +32,8 @@ from verilocc_mlir.problem.model import (
 )
 from verilocc_mlir.problem.preferences import preferences
 from verilocc_mlir.target.attributes import function_attributes
-from verilocc_mlir.target.calls import kept_for_callers
 from verilocc_mlir.target.callingconv import callee_saved
+from verilocc_mlir.target.calls import kept_for_callers
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.reserved import allocatable
