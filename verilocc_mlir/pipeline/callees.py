@@ -119,32 +119,40 @@ class _Draft:
 
     def kept(self, text: str, names: Collection[str]) -> dict[str, frozenset[int]]:
         """What functions leave alone that they need not."""
-        return {f.name: self._left_alone(f) for f in self._code(text, names).functions}
+        allocated, code = self._texts(text, names)
+        bodies = {f.name: f for f in code.functions}
+        return {f.name: self._left_alone(f, bodies[f.name]) for f in allocated.functions}
 
-    def _left_alone(self, function: MachineFunction) -> frozenset[int]:
-        """The first registers, as many as callers have use for, that a function neither is given nor overwrites."""
-        convention = function_attributes(self.file.preamble, function.name).calling_convention
-        taken = callee_saved(convention, self.target) | _given(function)
+    def _left_alone(self, allocated: MachineFunction, code: MachineFunction) -> frozenset[int]:
+        """The first registers, as many as callers have use for, that a function is not given and does not overwrite.
+
+        Nor those that its allocation has, although LLVM drops copies to them: the allocator will want them again. Where
+        a VGPR is left for the return address (``problem/fixed.py``), it is one more.
+        """
+        convention = function_attributes(self.file.preamble, code.name).calling_convention
+        taken = callee_saved(convention, self.target) | _given(code)
         units: set[int] = set()
         for bank, room in self.room.items():
-            numbered = {BANK_BASE[bank] + half for half in range(2 * _COUNTS[bank])} - taken
-            free = sorted(numbered - may_write(function, frozenset(numbered)))
-            units.update(free[: 2 * room])
+            numbered = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank])) - taken
+            free = sorted(numbered - may_write(allocated, numbered) - may_write(code, numbered))
+            for_frame = 2 * (bank is Bank.VGPR and any(calls_in(code)))
+            units.update(free[for_frame : 2 * room])
         return frozenset(units)
 
-    def _code(self, text: str, names: Collection[str]) -> MirFile:
-        """The functions alone, allocated with as few registers as they need, behind LLVM's last pass."""
+    def _texts(self, text: str, names: Collection[str]) -> tuple[MirFile, MirFile]:
+        """The functions alone, allocated with as few registers as they need, and behind LLVM's last pass."""
         runner = PhaseRunner(
             (DeterministicAllocator(packed=True),), self.target, _no_fallback,
             fallback=False, spills=SpillLimits(), solver_seconds=DEFAULT_SOLVER_SECONDS, clock=Clock(),
         )  # fmt: skip
-        scalar = runner.draft(_alone(parse_mir(text, self.file.path), names), self.file.path, "sgpr")
+        path = self.file.path
+        scalar = runner.draft(_alone(parse_mir(text, path), names), path, "sgpr")
         vector = runner.draft(
-            self.compiler.resume(scalar.after, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), self.file.path, "vgpr"
+            self.compiler.resume(scalar.after, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), path, "vgpr"
         )
         if not (scalar.is_ours and vector.is_ours):
             raise UnsupportedError("a callee has no allocation of ours")
-        return parse_mir(self.compiler.late(vector.after), self.file.path)
+        return parse_mir(vector.after, path), parse_mir(self.compiler.late(vector.after), path)
 
 
 def _no_fallback(_text: str, _phase: str) -> str:

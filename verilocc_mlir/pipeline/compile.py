@@ -264,9 +264,7 @@ class _Compilation:
         with self.clock.measure("audit"):
             check_promises(text, self._objects[text], self.path, self.compiler, self.target)
         names = ", ".join(self.promises.callees)
-        self.notes.append(
-            f"callers keep values in registers that these leave alone, as their final code shows: {names}"
-        )
+        self.notes.append(f"callers use registers that these leave alone, as is proved of their final code: {names}")
 
     def _has_another_model(self) -> bool:
         """Whether there is a language model that is not asked already, here or by the server."""
