@@ -39,9 +39,6 @@ from verilocc_mlir.toolchain.verifier import defined_functions, without_function
 _CALL = "SI_CALL"
 _COUNTS = {Bank.AGPR: 256, Bank.SGPR: 106, Bank.VGPR: 256}
 """Register files in LLVM's order, with how many registers masks are made for."""
-_HIGH_AGPRS = frozenset(range(BANK_BASE[Bank.AGPR] + 2 * 64, BANK_BASE[Bank.AGPR] + 2 * 256))
-"""Not in the masks of calls in kernels, which keep nothing for a caller: hardly any value lives there across a call,
-and all their tuples are longer than the rest of the mask."""
 _SPARE = 16
 """Registers that callers may keep beside those that are live across calls: tuples leave gaps."""
 
@@ -210,19 +207,16 @@ def _most_across(problem: AllocationProblem) -> int:
 def _with_masks(file: MirFile, kept: Mapping[str, frozenset[int]]) -> str:
     """The file, in which the mask of each call by name says what its callee keeps beside what it said before."""
     lines = print_mir(file).split("\n")
-    masks: dict[tuple[str, str, bool], str] = {}
-    for function in file.functions:
-        is_entry = function_attributes(file.preamble, function.name).is_entry
-        for call in calls_in(function):
-            if call.instruction.opcode != _CALL or not kept.get(call.callee):
-                continue
-            (convention,) = call.masks
-            key = call.callee, convention, is_entry
-            if key not in masks:
-                units = kept[call.callee] | regmask(convention)
-                masks[key] = custom_mask(units - _HIGH_AGPRS if is_entry else units)
-            number = call.instruction.line - 1
-            lines[number] = re.sub(rf"\b{convention}\b", masks[key], lines[number], count=1)
+    masks: dict[tuple[str, str], str] = {}
+    for call in (c for f in file.functions for c in calls_in(f)):
+        if call.instruction.opcode != _CALL or not kept.get(call.callee):
+            continue
+        (convention,) = call.masks
+        key = call.callee, convention
+        if key not in masks:
+            masks[key] = custom_mask(kept[call.callee] | regmask(convention))
+        number = call.instruction.line - 1
+        lines[number] = re.sub(rf"\b{convention}\b", masks[key], lines[number], count=1)
     return "\n".join(lines)
 
 

@@ -1,9 +1,10 @@
 """Trap: a register mask that is written out says one thing of each register that LLVM has, tuples and halves too.
 
-LLVM takes ``$vgpr4_vgpr5`` for overwritten where the mask names ``$vgpr4`` and ``$vgpr5`` alone: its copy propagation
-drops a copy to the pair before the call, and its scavenger asks for the 16-bit halves. So llc gets masks with every
-register whose 32-bit parts are named. What it prints is shortened to those parts again: all of them, several hundred
-kilobytes a call, would be read at each step.
+Where a mask names ``$vgpr4`` and ``$vgpr5`` alone, LLVM takes ``$vgpr4_vgpr5`` for overwritten, so that its allocator
+spills a pair, and the 16-bit halves too, of which its scavenger asks. So llc gets masks with the halves of every
+register that is named, and the usual tuples of vector and scalar registers. (It takes other tuples for overwritten,
+which only costs its own allocator room; all of them are several hundred kilobytes a call.) What it prints is shortened
+to the 32-bit registers again, for all who read it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ _MASK = re.compile(r"CustomRegMask\(([^)]*)\)")
 _PART = re.compile(r"(agpr|sgpr|vgpr)([0-9]+)(?:_(?:hi|lo)16)?")
 _BANKS = ("agpr", "sgpr", "vgpr")
 """In the order in which LLVM prints registers: each of 32 bits, halves, then tuples by bank, width and number."""
-_WIDTHS = (*range(2, 13), 16, 32)
-"""Tuples that LLVM has (SIRegisterInfo.td)."""
+_WIDTHS = {"agpr": (), "sgpr": (2, 4), "vgpr": (2, 3, 4, 8)}
+"""Of the tuples that masks name. AGPRs take no part: a call preserves most of them by convention."""
 
 
 def close_masks(mir: str) -> str:
-    """Machine IR whose masks name every register of which they name all 32-bit parts."""
+    """Machine IR whose masks name the halves, and the usual tuples, of the 32-bit registers that they name."""
     return _MASK.sub(lambda match: _closed(match[0]), mir)
 
 
@@ -61,7 +62,7 @@ def _made_of(bank: str, numbers: set[int]) -> Iterator[str]:
     for number in numbers:
         yield f"${bank}{number}_hi16"
         yield f"${bank}{number}_lo16"
-    for width in _WIDTHS:
+    for width in _WIDTHS[bank]:
         for first in numbers:
             if bank == "sgpr" and first % (2 if width == 2 else 4):
                 continue

@@ -42,19 +42,28 @@ def check_calls(text: MirFile, code: MirFile, target: Target) -> tuple[Finding, 
         InputError: the module does not define a function. UnsupportedError: a mask, convention or opcode is not known.
     """
     functions = (*text.functions, *code.functions)
+    file = replace(code, functions=functions)
     findings = [finding for function in functions for finding in _replaceable(code, function)]
     for function in code.functions:
-        findings += overwritten(replace(code, functions=functions), function, target)
+        findings += _overwritten(function, kept_for_callers(file, function.name, target))
     return tuple(findings)
 
 
-def overwritten(file: MirFile, function: MachineFunction, target: Target) -> Iterator[Finding]:
-    """Instructions of ``function`` that may write what the calls in ``file`` say it keeps beyond its convention.
+def newly_overwritten(
+    file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target
+) -> tuple[Finding, ...]:
+    """Instructions after allocation that may write what the calls in ``file`` say is kept, and ``pre`` does not write.
+
+    What it writes itself is arguments of calls, whose copies LLVM may drop later: the final code decides.
 
     Raises:
-        InputError: the module does not define it. UnsupportedError: a mask, convention or opcode is not known.
+        UnsupportedError: a mask, convention or opcode is not known.
     """
-    kept = kept_for_callers(file, function.name, target)
+    kept = kept_for_callers(file, pre.name, target)
+    return tuple(_overwritten(post, kept - may_write(pre, kept))) if kept else ()
+
+
+def _overwritten(function: MachineFunction, kept: frozenset[int]) -> Iterator[Finding]:
     if not kept:
         return
     for position, block in enumerate(function.blocks):
