@@ -9,6 +9,7 @@ import pytest
 from support import TEST_DATA, few
 from toolchain_support import TARGETS, compiler
 
+from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import AllocationFailure
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
@@ -23,6 +24,7 @@ from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.calls import calls_in, kept_for_callers
 from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.call_masks import close_masks, shorten_masks
 
 ROWS = (TEST_DATA / "callees" / "two_levels.ll").read_text()
 CONVENTION = (TEST_DATA / "callees" / "by_convention.ll").read_text()
@@ -135,6 +137,15 @@ def test_final_code_that_breaks_the_promise_is_not_shipped() -> None:
         check_promises(broken, staged.finish(broken), "calls.ll", staged, target(cpu))
     with pytest.raises(BrokenPromiseError, match="not the one that LLVM makes"):
         check_promises(allocated, staged.finish(broken), "calls.ll", staged, target(cpu))
+
+
+def test_what_is_written_for_others_has_masks_as_llvm_reads_them() -> None:
+    result = compiled(ROWS, "gfx942", emit=Emit.MIR)
+    assert result.data is not None
+    for text in (result.before, result.data.decode()):
+        assert close_masks(text) == text != shorten_masks(text)
+    report = audit(parse_mir(result.before), parse_mir(result.data.decode()), target("gfx942"))
+    assert "operands" not in {f.rule for function in report.functions for f in function.findings}
 
 
 def test_a_broken_promise_ends_in_calls_by_the_convention() -> None:

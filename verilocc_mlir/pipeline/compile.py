@@ -38,6 +38,7 @@ from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources, TimedStep
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.call_masks import close_masks
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.descriptor import FieldDifference
@@ -98,7 +99,6 @@ def compile_module(
         InputError: unusable input or option. ToolchainError: a tool is missing or failed. UnsupportedError: outside
             what this version handles.
     """
-
     first = _Compilation(data, path, settings, allow_unproved, allocators, recording)
     try:
         return first.run()
@@ -237,14 +237,14 @@ class _Compilation:
         if self.promises.callees and not self._all_proved(result):
             raise BrokenPromiseError("not all is proved with masks that say more")
         if result.text is None:
-            return Compiled(None, self._report({}, {}, ()), before=pre)
+            return Compiled(None, self._report({}, {}, ()), before=close_masks(pre))
         checked = result.checked or self._finish(result, result.text, pre, reference, greedy.result(), llvm)
         self._check_promises(result.text)
         if self.recording is not None:
             self.recording.costs.update(self._costs(result.text, llvm))
         data = self._emit(result.text, checked, self.settings.emit)
         also = {emit: self._emit(result.text, checked, emit) for emit in self.settings.also}
-        return Compiled(data, self._report(result.ours, result.greedy, checked.mended), also, pre)
+        return Compiled(data, self._report(result.ours, result.greedy, checked.mended), also, close_masks(pre))
 
     def _promises(self, pre: str) -> Promises:
         """The text before the first phase, with what its local functions leave alone in the masks of their calls."""
@@ -513,7 +513,7 @@ class _Compilation:
 
     def _emit(self, done: str, checked: CheckedObject, emit: Emit) -> bytes:
         if emit is Emit.MIR:
-            return done.encode()
+            return close_masks(done).encode()
         if emit is Emit.OBJ:
             return checked.data
         if emit is Emit.HSACO:
