@@ -23,7 +23,7 @@ from verilocc_mlir.hooks.device_libs import find_device_libraries, link_bitcode
 from verilocc_mlir.hooks.mlir_target import RocdlTarget
 from verilocc_mlir.pipeline import compile as pipeline
 from verilocc_mlir.pipeline.callees import Promises
-from verilocc_mlir.pipeline.effort import spill_traffic
+from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.drivers.job import CompileOptions

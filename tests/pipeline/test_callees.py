@@ -17,7 +17,7 @@ from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline import compile as compile_module_of
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, custom_mask
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
-from verilocc_mlir.pipeline.effort import spill_traffic
+from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
@@ -75,7 +75,7 @@ def test_the_promise_holds_of_whatever_is_kept(effort: Effort) -> None:
 
 def test_calls_that_keep_to_the_convention() -> None:
     promises = promised(CONVENTION, "gfx942")
-    assert promises.callees == ("local",)
+    assert tuple(promises.kept) == ("local",)
     file = parse_mir(promises.text)
     calls = {call.callee: call for f in file.functions for call in calls_in(f) if f.name == "f"}
     assert {name for name, call in calls.items() if call.is_written_out} == {"local"}

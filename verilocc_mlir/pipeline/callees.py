@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from smt_verifier.audit import check_calls, may_write
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
@@ -49,10 +49,14 @@ class BrokenPromiseError(VeriloccError):
 
 @dataclass(frozen=True)
 class Promises:
-    """A module's text whose calls say what their callees keep, and the callees of which that is more than they must."""
+    """A module's text whose calls say what their callees keep.
+
+    Attributes:
+        kept: units that a callee leaves alone though it need not, by its name.
+    """
 
     text: str
-    callees: tuple[str, ...] = ()
+    kept: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
 
 
 def callees_first(text: str, path: str, compiler: StagedCompiler, target: Target) -> Promises:
@@ -70,11 +74,11 @@ def callees_first(text: str, path: str, compiler: StagedCompiler, target: Target
         levels = list(_levels(file, calls))
         draft = _Draft(compiler, target, file, _room(file, target) if levels else {})
         for names in levels:
-            kept |= draft.kept(_with_masks(file, kept), names)
+            kept |= draft.kept(with_masks(file, kept), names)
     except VeriloccError:
         return Promises(text)
-    promised = tuple(name for name, units in kept.items() if units)
-    return Promises(_with_masks(file, kept), promised) if promised else Promises(text)
+    kept = {name: units for name, units in kept.items() if units}
+    return Promises(with_masks(file, kept), kept)
 
 
 def check_promises(text: str, obj: bytes, path: str, compiler: StagedCompiler, target: Target) -> None:
@@ -204,7 +208,7 @@ def _most_across(problem: AllocationProblem) -> int:
     return most
 
 
-def _with_masks(file: MirFile, kept: Mapping[str, frozenset[int]]) -> str:
+def with_masks(file: MirFile, kept: Mapping[str, frozenset[int]]) -> str:
     """The file, in which the mask of each call by name says what its callee keeps beside what it said before."""
     lines = print_mir(file).split("\n")
     masks: dict[tuple[str, str], str] = {}

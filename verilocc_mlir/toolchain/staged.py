@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from verilocc_mlir.errors import InputError
@@ -59,19 +59,25 @@ class WwmPhase:
 class StagedCompiler:
     """Drives one input through LLVM.
 
-    ``runs`` has an entry for every piece of work, in order; ``running`` holds the tools that still run. Texts are
-    returned as LLVM prints them, without memory-model annotations, and mended for its parser on the way in. Every
-    method raises ToolchainError where LLVM fails, crashes or times out.
+    ``runs`` has an entry for every piece of work, in order; ``running`` holds the tools that still run; ``of_ir`` are
+    further options for what starts from IR. Texts are returned as LLVM prints them, without memory-model annotations,
+    and mended for its parser on the way in. Every method raises ToolchainError where LLVM fails, crashes or times out.
     """
 
     toolchain: LlvmTools
     options: CompileOptions
     runs: list[ToolRun] = field(default_factory=list[ToolRun])
     running: RunningTools = field(default_factory=RunningTools, repr=False)
+    of_ir: tuple[str, ...] = ()
     driver: Driver = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.driver = driver_of(self.toolchain)
+
+    @property
+    def _ir_options(self) -> CompileOptions:
+        """Options of work that starts from IR."""
+        return replace(self.options, extra=(*self.options.extra, *self.of_ir)) if self.of_ir else self.options
 
     def to_pre_ra(self, ir: str | bytes) -> str:
         """LLVM IR (text or bitcode) to machine IR as it enters the first allocation phase.
@@ -81,7 +87,7 @@ class StagedCompiler:
             UnsupportedError: an intrinsic unknown to this LLVM would become an external call.
         """
         try:
-            output = self._run(LlvmJob("pre-ra", _bytes(ir), False, self.options, stop=_greedy(LlvmPhase.SGPR)))
+            output = self._run(LlvmJob("pre-ra", _bytes(ir), False, self._ir_options, stop=_greedy(LlvmPhase.SGPR)))
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
         mir = mark_uncalled(state_early_clobbers(_as_others_read(output)))
@@ -137,7 +143,7 @@ class StagedCompiler:
         return self._direct(ir, _greedy(phase), f"direct-to-{phase.name.lower()}")
 
     def _direct(self, ir: str | bytes, stop: Point, stage: str) -> str:
-        printed = self._run(LlvmJob(stage, _bytes(ir), False, self.options, stop=stop))
+        printed = self._run(LlvmJob(stage, _bytes(ir), False, self._ir_options, stop=stop))
         return mark_uncalled(_as_others_read(printed))
 
     def finish(self, mir: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
@@ -170,7 +176,7 @@ class StagedCompiler:
         Args:
             verify: run the verifier after each pass, which a plain compile does not.
         """
-        return self._run(LlvmJob("direct", _bytes(ir), False, self.options, kind=kind, verify=verify, ipra=True))
+        return self._run(LlvmJob("direct", _bytes(ir), False, self._ir_options, kind=kind, verify=verify, ipra=True))
 
     def link(self, obj: bytes) -> bytes:
         """An object file to a code object (HSACO)."""
