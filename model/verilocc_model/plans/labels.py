@@ -20,7 +20,7 @@ import verilocc_mlir
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.model import KernelCost, costs
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.pipeline.effort import spill_traffic
+from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.plans import BY_NAME, PLANS, PlanCost, plan_costs, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
@@ -35,7 +35,7 @@ from verilocc_model.corpus.workers import Done, Runner, run
 from verilocc_model.plans.facts import facts
 
 _DECIDES = ("allocators", "analysis", "banks", "cost", "mir", "problem", "rewrite", "spilling", "target", "toolchain")
-_ALSO = ("pipeline/attempt.py", "pipeline/plans.py", "pipeline/effort.py")
+_ALSO = ("pipeline/attempt.py", "pipeline/plans.py", "pipeline/effort.py", "pipeline/guard.py")
 _SHARD_KERNELS = 16
 
 
