@@ -18,6 +18,7 @@ from verilocc_mlir.pipeline import compile as compile_module_of
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, custom_mask
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.guard import spill_traffic
+from verilocc_mlir.pipeline.portfolio import Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
@@ -155,6 +156,16 @@ def test_a_broken_promise_ends_in_calls_by_the_convention() -> None:
     assert result.report.notes == ("calls keep to the calling convention: v5.lo is written",)
     assert result.data is not None
     assert "CustomRegMask" not in result.data.decode()
+
+
+@pytest.mark.parametrize(("convention", "masks"), [((0, 9.0), False), ((1, 8.0), False), ((1, 9.0), True)])
+def test_what_falls_short_is_compared_with_calls_by_the_convention(convention: tuple[int, float], masks: bool) -> None:
+    with patch.object(Portfolio, "standing", side_effect=[(1, 9.0), convention]):
+        result = compiled(CONVENTION, "gfx942", emit=Emit.MIR)
+    assert result.report.outcome is Outcome.PROVED
+    assert result.data is not None
+    assert ("CustomRegMask" in result.data.decode()) is masks
+    assert any(note.startswith("calls keep to the calling convention") for note in result.report.notes) is not masks
 
 
 class Never:
