@@ -66,7 +66,7 @@ class Placement:
         self._table = table
         self._hints = hints
         self._cells = cells
-        self._ceiling = ceiling
+        self.ceiling = ceiling
         self._cache: dict[tuple[Candidates, int, bool, int], Candidates] = {}
         self._sets: dict[Candidates, frozenset[int]] = {}
 
@@ -76,7 +76,7 @@ class Placement:
         key = (every, item.reach, down, multiple)
         starts = self._cache.get(key)
         if starts is None:
-            starts = below(every, self._cells, self._ceiling, item.reach)
+            starts = below(every, self._cells, self.ceiling, item.reach)
             if down:
                 # VCC stays the last resort unless something hints at it.
                 numbered = self._cells.stop["sgpr"]
