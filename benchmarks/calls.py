@@ -77,7 +77,11 @@ def measure(program: Path, cpu: str, effort: Effort) -> Row:
     """A program's figures in the three ways."""
     ir = ir_of(program, cpu)
     row: Row = {"program": program.stem, "target": cpu, "effort": effort.value, "promised": ours(ir, cpu, effort)}
-    with patch.object(pipeline, "callees_first", lambda text, *_: Promises(text)):
+
+    def by_convention(text: str, *_: object) -> Promises:
+        return Promises(text)
+
+    with patch.object(pipeline, "callees_first", by_convention):
         row["convention"] = ours(ir, cpu, effort)
     direct = StagedCompiler(find_toolchain(None), CompileOptions(cpu)).direct(ir, "asm").decode()
     return {**row, "llvm": {"functions": figures(direct, cpu)}}

@@ -12,7 +12,7 @@ from functools import cached_property
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, ceilings, demands, room, splits
 from verilocc_mlir.allocators.cost import Cost, align_up
 from verilocc_mlir.allocators.items import Item
-from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_mlir.allocators.protocol import AllocationFailure, Partial
 from verilocc_mlir.allocators.search import Placement, Strategy, by_area, by_start, by_width
 from verilocc_mlir.allocators.spread import is_spread, may_grow, spread
 from verilocc_mlir.allocators.tables import Tables
@@ -110,7 +110,7 @@ class _Search(Tables):
                 raise self._pressure(demand)
         space = room(self.problem, all_demands)
         tries = ceilings(self.problem, space)
-        stuck: Item | None = None
+        stuck: Placement | None = None
         for number, ceiling in enumerate(tries, 1):
             last = number == len(tries)
             best, partial = self._best_of_strategies((ceiling,), every=last)
@@ -122,12 +122,13 @@ class _Search(Tables):
             steps = (LAST_REPAIR_STEPS if last else REPAIR_STEPS) if repair_steps is None else repair_steps
             if closest.repair(self._parts, steps):
                 return closest.starts
-            stuck = closest.waiting[-1]
+            stuck = closest
             if last:
                 # The alternative is to spill. A repair that succeeds mostly does so early: each gets a few steps.
                 for placement in sorted(other_placements, key=lambda p: len(p.waiting)):
                     if placement.repair(self._parts, min(steps, OTHER_REPAIR_STEPS)):
                         return placement.starts
+                    stuck = min(stuck, placement, key=_area_waiting)
         raise self._fragmented(stuck)
 
     def _best_of_strategies(
@@ -188,12 +189,24 @@ class _Search(Tables):
             hint="this allocator does not spill; another one must",
         )
 
-    def _fragmented(self, item: Item | None) -> AllocationFailure:
-        who = self.problem.ranges[item.members[0][0]] if item is not None else None
-        problem = f"no place found for {who.name} ({who.register_class})" if who else "no ceiling fits the demand"
+    def _fragmented(self, closest: Placement | None) -> AllocationFailure:
+        problem, partial = "no ceiling fits the demand", None
+        if closest is not None:
+            who = self.problem.ranges[closest.waiting[-1].members[0][0]]
+            problem = f"no place found for {who.name} ({who.register_class})"
+            registers = (
+                self.cells.name(start, r) if start >= 0 else ""
+                for start, r in zip(closest.starts, self.problem.ranges, strict=True)
+            )
+            partial = Partial(tuple(registers), closest.ceiling)
         return AllocationFailure(
             problem,
             reason="fragmentation",
             where=f"function {self.problem.function}",
             hint="this allocator does not spill; another one must",
+            partial=partial,
         )
+
+
+def _area_waiting(placement: Placement) -> int:
+    return sum(item.area for item in placement.waiting)

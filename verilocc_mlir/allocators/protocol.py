@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -10,6 +11,19 @@ from verilocc_mlir.problem.model import AllocationProblem, Proposal
 
 UNKNOWN_VERSION = "unknown"
 """The version of an allocator behind a server that does not state one."""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """An assignment of some ranges.
+
+    Attributes:
+        registers: for each live range, by id, its register without ``$``; ``""`` where no place was found.
+        ceiling: registers of each file that may be used.
+    """
+
+    registers: tuple[str, ...]
+    ceiling: Mapping[str, int]
 
 
 class AllocationFailure(VeriloccError):
@@ -21,10 +35,14 @@ class AllocationFailure(VeriloccError):
             ``"fragmentation"``: each file is large enough by count, but the search found no place for a tuple.
             ``"declined"``: a server answered that it has no assignment. ``"remote"``: a server gave no usable answer.
             ``"defect"``: the allocator broke its contract; its caller sets this.
+        partial: the closest it came, where no place was found for a tuple; None where that is not known.
     """
 
-    def __init__(self, what: str, *, reason: str, where: str = "", hint: str = "") -> None:
+    def __init__(
+        self, what: str, *, reason: str, where: str = "", hint: str = "", partial: Partial | None = None
+    ) -> None:
         self.reason = reason
+        self.partial = partial
         super().__init__(what, where=where, hint=hint)
 
 

@@ -83,7 +83,7 @@ class Placement:
         self._table = table
         self._hints = hints
         self._cells = cells
-        self._ceiling = ceiling
+        self.ceiling = ceiling
         self._cache: dict[tuple[int, int, bool, int], Starts] = {}
 
     def candidates(self, item: Item, *, down: bool = False, multiple: int = 1) -> Starts:
@@ -98,7 +98,7 @@ class Placement:
         return starts
 
     def _ordered(self, every: Candidates, reach: int, down: bool, multiple: int) -> Candidates:
-        starts = below(every, self._cells, self._ceiling, reach)
+        starts = below(every, self._cells, self.ceiling, reach)
         if down:
             # VCC stays the last resort unless something hints at it.
             numbered = self._cells.stop["sgpr"]

@@ -30,13 +30,21 @@ from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
 
 if TYPE_CHECKING:
-    from verilocc_mlir.spilling import Spiller
+    from verilocc_mlir.spilling import Relieved, Spiller
+    from verilocc_mlir.spilling.relieve import Tight
+    from verilocc_mlir.splitting import Stuck
 
 _FINDINGS_KEPT = 20
 _FOR_LACK_OF_ROOM = ("pressure", "fragmentation", "infeasible")
 
 SPARE_REGISTERS = (0, 2, 4, 8, 16, 24, 32)
 """Registers left free at every point when spilling, tried in this order: tuples need room to be placed."""
+
+STEPS = 12
+"""How often a little more is spilled where a range finds no room, before more is spilled everywhere."""
+
+ENOUGH = 8
+"""Registers left free everywhere with which most functions find room."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,7 @@ class Start:
 
     candidate: Candidate
     source: MachineFunction
+    problem: AllocationProblem | None = None
     spiller: Spiller | None = None
 
 
@@ -125,7 +134,7 @@ def try_allocators(
     """
     start = start or begin(allocators, file, function, target, phase, clock, limits)
     candidate, source = start.candidate, start.source
-    problem = candidate.problem
+    problem = start.problem
     if (
         limits.same_text
         or problem is None
@@ -142,15 +151,85 @@ def try_allocators(
             relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead, accumulators=limits.spills.accumulators)
         if relieved is None:
             break
-        if not relieved.actions:
+        if not relieved.actions and (number or candidate.proposed[-1].partial is None):
             continue
         with clock.measure("build"):
             smaller = build_problem(file, relieved.function, target, phase)
         last = spare == limits.spills.spare[-1]
         chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
         again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
-        candidate = replace(_after(candidate, again), spills=relieved.actions)
+        splits = _Splits(file, target, phase, clock, limits)
+        again = splits.after(again, relieved.function)
+        if again.lacks_room and not number and not limits.spills.always:
+            again, relieved = splits.with_room(again, spiller, relieved, spare)
+        candidate = replace(_after(candidate, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
     return candidate
+
+
+@dataclass
+class _Splits:
+    """Attempts in which ranges without a place are split.
+
+    Attributes:
+        stuck: where the last of them found no room.
+    """
+
+    file: MirFile
+    target: Target
+    phase: Phase
+    clock: Clock
+    limits: AttemptLimits
+    stuck: Stuck | None = None
+
+    def after(self, candidate: Candidate, source: MachineFunction) -> Candidate:
+        """The attempts at ``source`` with a further one, where there was not room for all."""
+        last = candidate.proposed[-1] if candidate.lacks_room else None
+        self.stuck = None
+        if last is None or last.partial is None or candidate.problem is None:
+            return candidate
+        from verilocc_mlir.spilling.ground import ground
+        from verilocc_mlir.splitting import Laid, Stuck, split
+
+        with self.clock.measure("spill"):
+            result = split(ground(source, candidate.problem, self.target), last.partial)
+        if isinstance(result, Stuck):
+            self.stuck = result
+            return candidate
+        with self.clock.measure("build"):
+            problem = build_problem(self.file, result.function, self.target, self.phase)
+        laid = Laid(last.allocator, last.version, result.registers)
+        again = _try((laid,), self.file, result.function, problem, self.target, self.clock, self.limits)
+        return candidate if again.function is None else replace(_after(candidate, again), spills=result.actions)
+
+    def with_room(
+        self, candidate: Candidate, spiller: Spiller, relieved: Relieved, spare: int
+    ) -> tuple[Candidate, Relieved]:
+        """The same, with a little more spilled just where a range finds no room, as long as that is less than what more
+        room at every point costs.
+        """
+        last, spills, first = candidate.proposed[-1], self.limits.spills, relieved
+        everywhere = spiller.relieve(min((s for s in spills.spare if s >= spare + ENOUGH), default=spare))
+        tight: Tight = ()
+        for _ in range(STEPS):
+            if self.stuck is None or last.partial is None or everywhere is None:
+                break
+            at = relieved.text.origins[self.stuck.index]
+            around = max(at - 3, 0), at + 1
+            tight = (*tight, (*around, relieved.least_free(*around) + 2))
+            with self.clock.measure("spill"):
+                more = spiller.relieve(spare, ahead=spills.load_ahead, accumulators=spills.accumulators, tight=tight)
+            if more is None or more.cost > everywhere.cost:
+                break
+            relieved = more
+            with self.clock.measure("build"):
+                problem = build_problem(self.file, relieved.function, self.target, self.phase)
+            # Nothing has a place yet: what the allocator found is of another text.
+            nowhere = replace(last.partial, registers=("",) * len(problem.ranges))
+            asked = replace(candidate, proposed=(replace(last, partial=nowhere),), problem=problem)
+            again = self.after(asked, relieved.function)
+            if again.function is not None:
+                return again, relieved
+        return candidate, first
 
 
 def begin(
@@ -176,7 +255,9 @@ def begin(
         with clock.measure("build"):
             problem = build_problem(file, source, target, phase)
         candidate = _after(candidate, _try(allocators, file, source, problem, target, clock, limits))
-    return Start(candidate, source)
+    if limits.spills.spare and not limits.same_text:
+        candidate = _Splits(file, target, phase, clock, limits).after(candidate, source)
+    return Start(candidate, source, problem)
 
 
 def _spiller(source: MachineFunction, problem: AllocationProblem, target: Target) -> Spiller:

@@ -15,7 +15,15 @@ from pathlib import Path
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import ProofResult
-from verilocc_mlir.allocators import AllocationFailure, Allocator, Counterexample, Refutation, Regenerating, Remote
+from verilocc_mlir.allocators import (
+    AllocationFailure,
+    Allocator,
+    Counterexample,
+    Partial,
+    Refutation,
+    Regenerating,
+    Remote,
+)
 from verilocc_mlir.errors import VeriloccError, is_out_of_memory
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
@@ -39,6 +47,7 @@ class Proposed:
         reason: why there is no proposal, or ``""``.
         cause: ``AllocationFailure.reason`` of it, or ``""``.
         server: the address of the server that was asked, ``""`` for an allocator of this process.
+        partial: ``AllocationFailure.partial`` of it.
     """
 
     allocator: str
@@ -48,6 +57,7 @@ class Proposed:
     reason: str = ""
     cause: str = ""
     server: str = ""
+    partial: Partial | None = None
 
     @property
     def proved(self) -> bool:
@@ -80,7 +90,8 @@ def proposals(
                 if is_out_of_memory(error):
                     raise
                 reason, cause = _failure(allocator, error)
-                yield Proposed(allocator.name, allocator.version, None, None, reason, cause, server)
+                partial = error.partial if isinstance(error, AllocationFailure) else None
+                yield Proposed(allocator.name, allocator.version, None, None, reason, cause, server, partial)
                 break
             with clock.measure("prove"):
                 proof = prove(proposal)

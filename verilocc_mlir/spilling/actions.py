@@ -11,13 +11,14 @@ class SpillAction:
 
     Attributes:
         register: its name before, ``%346``.
-        kind: ``spill`` (to memory), ``accumulate`` (copied to AGPRs) or ``rematerialise`` (constants, computed anew).
+        kind: ``spill`` (to memory), ``accumulate`` (copied to AGPRs), ``rematerialise`` (constants, computed anew) or
+            ``split`` (over several registers).
         parts: number of its 32-bit parts that were moved.
         saves: where it is stored: ``after instruction 17``, ``at the start of block 2`` (by layout position).
-        reloads: where it is loaded or computed again.
+        reloads: where it is loaded or computed again, or copied to its next register.
         point: slot of the first save or reload.
-        cost: stores and loads of 32-bit registers, weighted by estimated executions.
-        reason: the point at which most registers were missing, and how many.
+        cost: stores and loads of 32-bit registers, or copies of them, weighted by estimated executions.
+        reason: the point at which most registers were missing, and how many; or that none is free for all of it.
     """
 
     register: str

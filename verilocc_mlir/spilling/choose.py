@@ -20,6 +20,9 @@ LOAD_AHEAD = 48
 """Most instructions between a load and its use. Scratch memory takes some hundred cycles; a load that is earlier than
 that only takes registers away."""
 
+AHEAD_SPARE = 4
+"""Most registers that loads ahead of their use leave free, so that tuples find room."""
+
 _SHARED = 0.5
 """Lower bound on a set's new price, as a part of the old one, after another set of the same register is chosen: the
 store may be shared, and the load remains."""
@@ -74,6 +77,10 @@ class Excess:
             at -= 1
         return index - at
 
+    def least_free(self, first: int, stop: int) -> int:
+        """The fewest registers free at an instruction from ``first`` up to ``stop``."""
+        return -max(self.over[2 * first : 2 * stop], default=0)
+
     @property
     def worst(self) -> int:
         """The most registers that are too many at a point; 0 or less where there are enough everywhere."""
@@ -88,8 +95,12 @@ class Excess:
         )
 
 
-def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs) -> SpillPlan:
-    """The plan with each load as far ahead of its use as free registers allow, so that the value arrives in time."""
+def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs, spare: int) -> SpillPlan:
+    """The plan with each load as far ahead of its use as free registers allow, so that the value arrives in time.
+
+    Args:
+        spare: registers that stay free.
+    """
     begins = {g.closes.index: g.first for g in plan.gaps if g.closes is not None}
     excesses = list(excesses)
     moves: list[SpillMove] = []
@@ -100,7 +111,7 @@ def load_ahead(plan: SpillPlan, excesses: Iterable[Excess], costs: Costs) -> Spi
             while first < move.at and costs.masks.before[first] != costs.masks.before[move.at]:
                 first += 1
         first = max(first, move.at - LOAD_AHEAD)
-        ahead = min((e.free_before(move.at, first, amount) for e in excesses), default=0)
+        ahead = min((e.free_before(move.at, first, amount + spare) for e in excesses), default=0)
         if move.where == "before" and ahead:
             for excess in excesses:
                 excess.hold(move.at - ahead, move.at, amount)

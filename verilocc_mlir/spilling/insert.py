@@ -47,6 +47,20 @@ class SpillTarget:
     even: bool
 
 
+@dataclass(frozen=True)
+class Inserted:
+    """A function with spill code.
+
+    Attributes:
+        origins: for each instruction the one of the function before, or the one that it was put in front of.
+        names: for each new virtual register the one of which it is a piece.
+    """
+
+    function: MachineFunction
+    origins: tuple[int, ...]
+    names: Mapping[int, int]
+
+
 def insert_spills(
     function: MachineFunction,
     cfg: ControlFlow,
@@ -54,7 +68,7 @@ def insert_spills(
     target: SpillTarget,
     *,
     accumulators: bool,
-) -> MachineFunction:
+) -> Inserted:
     """``function`` with the spill code of ``plans``.
 
     Args:
@@ -69,7 +83,35 @@ def insert_spills(
         for position, block in enumerate(function.blocks)
     )
     changed = replace(function, blocks=blocks, registers=work.registers)
-    return with_slots(changed, work.slots, scalar=work.scalar, marked=work.scalar or accumulators)
+    with_rows = with_slots(changed, work.slots, scalar=work.scalar, marked=work.scalar or accumulators)
+    return Inserted(with_rows, tuple(work.origins), work.names)
+
+
+def renamed(instruction: Instruction, names: Mapping[int, int]) -> Instruction:
+    """The instruction with other virtual registers."""
+    if all(names.get(op.vreg, op.vreg) == op.vreg for op in instruction.all_operands):
+        return instruction
+    return replace(
+        instruction,
+        defs=tuple(_operand(op, names) for op in instruction.defs),
+        operands=tuple(_operand(op, names) for op in instruction.operands),
+    )
+
+
+def _operand(operand: Operand, names: Mapping[int, int]) -> Operand:
+    vreg = names.get(operand.vreg, operand.vreg)
+    if operand.vreg < 0 or vreg == operand.vreg:
+        return operand
+    return register_operand(
+        vreg=vreg,
+        sub=operand.sub,
+        cls=operand.cls,
+        llt=operand.llt,
+        tied=operand.tied,
+        # A kill of the register need not be a kill of the piece.
+        flags=tuple(f for f in operand.flags if f != "killed"),
+        is_def=operand.is_def,
+    )
 
 
 class _Insertion:
@@ -79,13 +121,15 @@ class _Insertion:
         self._target = target
         self._numbers = count(1 + max((*function.registers, *target.classes), default=-1))
         self._slot_numbers = count(1 + max(function.stack, default=-1))
-        self._renamed: dict[tuple[int, int], int] = {}
+        self._renamed: dict[int, dict[int, int]] = {}
         self._saves: dict[tuple[int, int], list[Instruction]] = {}
         self._reloads: dict[tuple[int, int], list[Instruction]] = {}
         self._dropped: set[int] = set()
         self.registers = dict(function.registers)
         self.slots: list[Slot] = []
         self.scalar = False
+        self.origins: list[int] = []
+        self.names: dict[int, int] = {}
 
     def add(self, vreg: int, plan: SpillPlan) -> None:
         """Take in one register's plan."""
@@ -100,11 +144,12 @@ class _Insertion:
             if root not in names:
                 # One piece keeps the name, for operands that only mention the register.
                 names[root] = vreg if not names else next(self._numbers)
+                self.names[names[root]] = vreg
                 self.registers[names[root]] = VirtualRegister(names[root], cls.name)
             return names[root]
 
         for access in plan.register.accesses:
-            self._renamed[access.index, vreg] = name(access)
+            self._renamed.setdefault(access.index, {})[vreg] = name(access)
         slots = [] if plan.accumulators else self._slots_of(vreg, plan)
         homes = self._accumulators_of(vreg, plan) if plan.accumulators else {}
         for move in plan.saves:
@@ -146,10 +191,13 @@ class _Insertion:
         """The instructions of a block with what belongs between them."""
         result: list[Instruction] = []
         for index, instruction in enumerate(instructions, start):
-            result += self._at(position, index)
-            if index not in self._dropped:
-                result.append(self._rename(instruction, index))
-        return result + self._at(position, start + len(instructions))
+            kept = [renamed(instruction, self._renamed.get(index, {}))] if index not in self._dropped else []
+            code = self._at(position, index) + kept
+            self.origins += [index] * len(code)
+            result += code
+        last = self._at(position, start + len(instructions))
+        self.origins += [start + len(instructions) - 1] * len(last)
+        return result + last
 
     def _at(self, block: int, index: int) -> list[Instruction]:
         # Saves first: a reload may overwrite the register that a save reads.
@@ -157,30 +205,6 @@ class _Insertion:
 
     def _place(self, move: SpillMove) -> tuple[int, int]:
         return self._target.places.block(move), self._target.places.index(move)
-
-    def _rename(self, instruction: Instruction, index: int) -> Instruction:
-        if not any((index, op.vreg) in self._renamed for op in instruction.all_operands if op.vreg >= 0):
-            return instruction
-        return replace(
-            instruction,
-            defs=tuple(self._operand(op, index) for op in instruction.defs),
-            operands=tuple(self._operand(op, index) for op in instruction.operands),
-        )
-
-    def _operand(self, operand: Operand, index: int) -> Operand:
-        vreg = self._renamed.get((index, operand.vreg), operand.vreg)
-        if operand.vreg < 0 or vreg == operand.vreg:
-            return operand
-        return register_operand(
-            vreg=vreg,
-            sub=operand.sub,
-            cls=operand.cls,
-            llt=operand.llt,
-            tied=operand.tied,
-            # A kill of the register need not be a kill of the piece.
-            flags=tuple(f for f in operand.flags if f != "killed"),
-            is_def=operand.is_def,
-        )
 
     def _slots_of(self, vreg: int, plan: SpillPlan) -> list[Slot]:
         masks = {self._stored(vreg, m.parts) for m in (*plan.saves, *plan.reloads)} - {0}

@@ -7,31 +7,68 @@ the result against the text without any spill code, so nothing here is trusted.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from verilocc_mlir.analysis.cfg import control_flow
-from verilocc_mlir.analysis.execution import exec_masks, is_terminator
-from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
-from verilocc_mlir.problem.build import frequency, phase_liveness
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.spilling.actions import SpillAction
-from verilocc_mlir.spilling.choose import Candidates, Excess, choose, load_ahead
-from verilocc_mlir.spilling.constants import constants
-from verilocc_mlir.spilling.gaps import register_gaps
-from verilocc_mlir.spilling.insert import SpillTarget, insert_spills
-from verilocc_mlir.spilling.plan import Costs, Places, SpillMove, SpillPlan, in_accumulators, insertion_places
+from verilocc_mlir.spilling.choose import AHEAD_SPARE, Candidates, Excess, choose, load_ahead
+from verilocc_mlir.spilling.ground import ground
+from verilocc_mlir.spilling.insert import Inserted, SpillTarget, insert_spills
+from verilocc_mlir.spilling.plan import Places, SpillMove, SpillPlan, in_accumulators
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.targets import Target
+
+MORE_ROOM = (2, 4)
+"""Registers left over beside those asked for, with which the choice is made again."""
+
+Tight = tuple[tuple[int, int, int], ...]
+"""Instructions at which more registers are to be left over: the first, one past the last, and how many more."""
 
 
 @dataclass(frozen=True)
 class Relieved:
-    """A function that needs no more registers than it may have, and what was done to it."""
+    """A function that needs no more registers than it may have, and what was done to it.
 
-    function: MachineFunction
+    Attributes:
+        text: the function with spill code.
+        excesses: what is left at each point of the function before, for each set of files.
+    """
+
+    text: Inserted
     actions: tuple[SpillAction, ...]
+    excesses: tuple[Excess, ...]
+
+    @property
+    def function(self) -> MachineFunction:
+        """The function with spill code."""
+        return self.text.function
+
+    @property
+    def cost(self) -> float:
+        """Stores and loads of 32-bit registers, weighted by estimated executions."""
+        return sum(action.cost for action in self.actions)
+
+    def least_free(self, first: int, stop: int) -> int:
+        """The fewest registers that are free at an instruction of the function before; 0 where some are missing."""
+        return max(min((excess.least_free(first, stop) for excess in self.excesses), default=0), 0)
+
+    def of_before(self, actions: Iterable[SpillAction]) -> tuple[SpillAction, ...]:
+        """What was done to the text with spill code after that, in the terms of the text before it."""
+        return tuple(map(self._of_before, actions))
+
+    def _of_before(self, action: SpillAction) -> SpillAction:
+        vreg = int(action.register[1:])
+        origins = self.text.origins
+        last = len(origins) - 1
+        places = (f"before instruction {origins[min(int(p.split()[-1]), last)]}" for p in action.reloads)
+        return replace(
+            action,
+            register=f"%{self.text.names.get(vreg, vreg)}",
+            reloads=tuple(places),
+            point=4 * origins[min(action.point // 4, last)],
+        )
 
 
 @dataclass(frozen=True)
@@ -41,6 +78,11 @@ class _Chosen:
     plans: dict[int, SpillPlan]
     reasons: dict[int, str]
     excesses: list[tuple[frozenset[str], Excess]]
+
+    @property
+    def cost(self) -> float:
+        """Stores and loads of 32-bit registers, weighted by estimated executions."""
+        return sum(plan.cost for plan in self.plans.values())
 
 
 class Spiller:
@@ -52,67 +94,55 @@ class Spiller:
     """
 
     def __init__(self, function: MachineFunction, problem: AllocationProblem, target: Target) -> None:
+        known = ground(function, problem, target)
         self._function = function
         self._problem = problem
-        self._members = {int(r.name[1:]): r for r in problem.ranges}
-        self._cfg = control_flow(function)
-        classes = virtual_classes(function)
-        scalar = problem.phase == "sgpr"
-        barred = _barred(function)
-        live = phase_liveness(function, self._cfg, classes, self._members.__contains__, problem.phase)
-        known_constants = constants(function, {v: classes[v] for v in self._members})
-        self._constant: dict[int, int] = {}
-        for vreg, part in known_constants:
-            self._constant[vreg] = self._constant.get(vreg, 0) | 1 << part
-        places = insertion_places(function, self._cfg.first, vectors=not scalar)
-        self._costs = Costs(
-            lambda block: frequency(problem.block_depths[block]),
-            None if scalar else exec_masks(function, self._cfg),
-            places,
-            lambda vreg: self._constant.get(vreg, 0),
-        )
+        self._members = known.members
+        self._cfg = known.cfg
+        self._costs = known.costs
         self._target = SpillTarget(
-            classes,
-            known_constants,
-            places,
+            known.classes,
+            known.constants,
+            known.costs.places,
             (header_field(function, "stackPtrOffsetReg") or "$sgpr32").removeprefix("$"),
             offsets=not target.unified_vgpr,
             even=target.align2,
         )
-        gaps = register_gaps(
-            live, self._cfg, lambda v: v in self._members and v not in barred and classes[v].bits % 32 == 0
-        )
-        self._candidates = {v: Candidates(g, self._costs) for v, g in gaps.items()}
-        self._chosen: dict[tuple[int, bool], _Chosen | None] = {}
+        self._candidates = {v: Candidates(g, self._costs) for v, g in known.gaps.items()}
+        self._chosen: dict[tuple[int, bool, Tight], _Chosen | None] = {}
 
-    def relieve(self, spare: int = 0, *, ahead: bool = True, accumulators: bool = True) -> Relieved | None:
+    def relieve(
+        self, spare: int = 0, *, ahead: bool = True, accumulators: bool = True, tight: Tight = ()
+    ) -> Relieved | None:
         """The function with spill code, so that ``spare`` registers of each file are left over at every point.
 
         Args:
             spare: 32-bit registers.
             ahead: put a load some instructions before its use where registers are free.
             accumulators: copy values to free AGPRs before memory is used, and let LLVM do the same with the rest.
+            tight: where more of them are left over.
 
         Returns:
             None where the registers that may be spilled do not suffice; the function itself where nothing needs to be
             spilled.
         """
-        key = spare, accumulators
+        key = spare, accumulators, tight
         if key not in self._chosen:
-            self._chosen[key] = self._choose(spare, accumulators)
+            # The choice is greedy: with more room asked for, it may come to less.
+            choices = [self._choose(spare + more, accumulators, tight) for more in (0, *MORE_ROOM)]
+            self._chosen[key] = min(filter(None, choices), key=lambda c: c.cost, default=None) if choices[0] else None
         chosen = self._chosen[key]
         if chosen is None:
             return None
         if not chosen.plans:
-            return Relieved(self._function, ())
-        plans = self._ahead(chosen) if ahead else chosen.plans
-        changed = insert_spills(self._function, self._cfg, plans, self._target, accumulators=accumulators)
-        actions = (
-            _action(p, self._costs.places, chosen.reasons[v], self._constant.get(v, 0)) for v, p in plans.items()
-        )
-        return Relieved(changed, tuple(actions))
+            unchanged = Inserted(self._function, tuple(range(self._problem.slots // 4)), {})
+            return Relieved(unchanged, (), tuple(excess for _, excess in chosen.excesses))
+        plans, excesses = self._ahead(chosen) if ahead else (chosen.plans, chosen.excesses)
+        inserted = insert_spills(self._function, self._cfg, plans, self._target, accumulators=accumulators)
+        actions = (_action(p, self._costs.places, chosen.reasons[v], self._costs.constant(v)) for v, p in plans.items())
+        return Relieved(inserted, tuple(actions), tuple(excess for _, excess in excesses))
 
-    def _choose(self, spare: int, accumulators: bool) -> _Chosen | None:
+    def _choose(self, spare: int, accumulators: bool, tight: Tight) -> _Chosen | None:
         """What is spilled, with each load beside its use."""
         plans: dict[int, SpillPlan] = {}
         reasons: dict[int, str] = {}
@@ -120,6 +150,8 @@ class Spiller:
         excesses: list[tuple[frozenset[str], Excess]] = []
         for banks in sorted({r.banks for r in self._problem.ranges if r.groups}, key=lambda b: (len(b), b)):
             excess = Excess(_excess(self._problem, banks, spare))
+            for first, stop, amount in tight:
+                excess.hold(first, min(stop, self._problem.slots // 4), amount)
             for plan in plans.values():
                 if set(members[plan.register.vreg].banks) <= set(banks) and not (plan.accumulators and "agpr" in banks):
                     excess.change(plan.gaps, -1)
@@ -139,16 +171,17 @@ class Spiller:
             reasons |= dict.fromkeys(chosen, reason)
         return _Chosen(plans, reasons, excesses)
 
-    def _ahead(self, chosen: _Chosen) -> dict[int, SpillPlan]:
-        """The same plans with each load ahead of its use, where registers are free."""
+    def _ahead(self, chosen: _Chosen) -> tuple[dict[int, SpillPlan], list[tuple[frozenset[str], Excess]]]:
+        """The same plans with each load ahead of its use, where registers are free, and what that leaves."""
         plans = dict(chosen.plans)
+        spare = min(AHEAD_SPARE, max(r.width for r in self._problem.ranges) - 1)
         excesses = [(banks, Excess([*excess.over])) for banks, excess in chosen.excesses]
         for vreg, plan in plans.items():
             if plan.accumulators:
                 continue
             taking_part = [e for banks, e in excesses if banks.issuperset(self._members[vreg].banks)]
-            plans[vreg] = load_ahead(plan, taking_part, self._costs)
-        return plans
+            plans[vreg] = load_ahead(plan, taking_part, self._costs, spare)
+        return plans, excesses
 
     def _in_accumulators(self, plans: dict[int, SpillPlan], spare: int) -> dict[int, SpillPlan]:
         """The plans, with AGPRs instead of memory as far as AGPRs are free, the most expensive plans first."""
@@ -157,25 +190,10 @@ class Spiller:
         excess = Excess(_excess(self._problem, ("agpr",), spare))
         result = dict(plans)
         for vreg, plan in sorted(plans.items(), key=lambda p: (-p[1].cost, p[0])):
-            if excess.room(plan.gaps) and any(m.parts & ~self._constant.get(vreg, 0) for m in plan.saves):
+            if excess.room(plan.gaps) and any(m.parts & ~self._costs.constant(vreg) for m in plan.saves):
                 excess.change(plan.gaps, 1)
                 result[vreg] = in_accumulators(plan, self._costs)
         return result
-
-
-def _barred(function: MachineFunction) -> set[int]:
-    """Registers that spill code cannot be put beside: named in a bundle or after a terminator, or defined by one."""
-    barred: set[int] = set()
-    for block in function.blocks:
-        after_terminator = False
-        for instruction in block.instructions:
-            is_last = is_terminator(instruction)
-            if instruction.bundled or instruction.opens_bundle or after_terminator:
-                barred.update(op.vreg for op in instruction.all_operands if op.vreg >= 0)
-            elif is_last:
-                barred.update(op.vreg for op in instruction.all_operands if op.vreg >= 0 and op.is_def)
-            after_terminator |= is_last
-    return barred
 
 
 def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> list[int]:

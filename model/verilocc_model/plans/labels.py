@@ -34,7 +34,19 @@ from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
 from verilocc_model.plans.facts import facts
 
-_DECIDES = ("allocators", "analysis", "banks", "cost", "mir", "problem", "rewrite", "spilling", "target", "toolchain")
+_DECIDES = (
+    "allocators",
+    "analysis",
+    "banks",
+    "cost",
+    "mir",
+    "problem",
+    "rewrite",
+    "spilling",
+    "splitting",
+    "target",
+    "toolchain",
+)
 _ALSO = ("pipeline/attempt.py", "pipeline/plans.py", "pipeline/effort.py", "pipeline/guard.py")
 _SHARD_KERNELS = 16
 

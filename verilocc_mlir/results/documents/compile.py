@@ -65,7 +65,7 @@ class SpillForm(Form):
     """What was done to one register to make room."""
 
     register: str
-    kind: Literal["spill", "accumulate", "rematerialise"]
+    kind: Literal["spill", "accumulate", "rematerialise", "split"]
     parts: Positive
     saves: list[str]
     reloads: list[str]

@@ -1,0 +1,201 @@
+"""The search for registers, one after the other, for the ranges that an allocator found no place for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from verilocc_mlir.allocators.items import Candidates, Item, make_item
+from verilocc_mlir.allocators.packing import Packing, below
+from verilocc_mlir.allocators.protocol import Partial
+from verilocc_mlir.allocators.search import by_start, by_width
+from verilocc_mlir.allocators.spread import spread_proposal
+from verilocc_mlir.allocators.tables import Tables
+from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
+from verilocc_mlir.spilling.ground import Ground
+from verilocc_mlir.splitting.cover import Cover
+from verilocc_mlir.splitting.parts import Parts, parts
+from verilocc_mlir.splitting.write import LaidRange, Split, Writing
+
+_LEFT_OUT = 12
+"""Most ranges without a place for which the others stay where they are."""
+
+_EVICTIONS = (12, 3)
+"""Places tried where others stand in the way, and for each of those where again others do."""
+
+_COVERS = 500
+"""Searches for a way to lay one range over several registers, for all of a function."""
+
+
+@dataclass(frozen=True)
+class Laid:
+    """An allocator with one answer: the registers of ``registers``, by the names of the ranges, then spread."""
+
+    name: str
+    version: str
+    registers: Mapping[str, str] = field(repr=False)
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        names = tuple(self.registers.get(r.name, "") for r in problem.ranges)
+        return spread_proposal(problem, Proposal(PROBLEM_VERSION, f"{self.name}/{self.version}", names))
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """There is no way to lay the ranges; ``index`` is the first instruction of one that finds no room."""
+
+    index: int
+
+
+def split(ground: Ground, partial: Partial) -> Split | Stuck:
+    """The ranges that ``partial`` leaves out, and those that they drive out, laid over several registers; all of them
+    anew, in program order, where that is no way.
+    """
+    tables = Tables(ground.problem)
+    starts = [tables.cells.cells_of(name)[0] if name else -1 for name in partial.registers]
+    wanted = [i for i in tables.singles if starts[i.members[0][0]] < 0]
+    if len(wanted) <= _LEFT_OUT:
+        result = _Splitting(ground, tables, starts, partial.ceiling).run(sorted(wanted, key=by_width))
+        if isinstance(result, Split):
+            return result
+    nowhere = [-1] * len(starts)
+    # Wide ones first, so that only narrow ones need be split; then in program order, so that those live are in the way.
+    result = _Splitting(ground, tables, nowhere, partial.ceiling).run(sorted(tables.singles, key=by_width))
+    if isinstance(result, Split):
+        return result
+    return _Splitting(ground, tables, nowhere, partial.ceiling).run(sorted(tables.singles, key=by_start))
+
+
+class _Splitting:
+    """The search for one function.
+
+    Args:
+        starts: first cell of each range that is in a place, -1 for the others.
+    """
+
+    def __init__(self, ground: Ground, tables: Tables, starts: Sequence[int], ceiling: Mapping[str, int]) -> None:
+        self._ground = ground
+        self._tables = tables
+        self._ceiling = dict(ceiling)
+        self._packing = Packing(tables.fixed)
+        self._starts = [*starts]
+        self._laid: dict[int, LaidRange] = {}
+        self._pieces: dict[Item, int] = {}
+        """The items that a range in parts is placed as."""
+        for item, start in zip(tables.singles, starts, strict=True):
+            if start >= 0:
+                self._packing.place(item, start)
+        self._candidates: dict[tuple[Candidates, int], Candidates] = {}
+        self._parts: dict[tuple[int, float], Parts | None] = {}
+        self._covers = _COVERS
+
+    def run(self, items: Iterable[Item]) -> Split | Stuck:
+        """Place the items that are nowhere yet, in this order."""
+        for item in items:
+            if not self._somehow(item, ()):
+                return Stuck(self._tables.timeline.slot(item.start) // 4)
+        return Writing(self._ground, self._tables, self._starts, self._laid).run() or Stuck(0)
+
+    def _somehow(self, item: Item, stay: tuple[int, ...]) -> bool:
+        """Put the item somewhere, without driving out the ranges that ``stay``."""
+        if self._whole(item) or self._over_several(item):
+            return True
+        return len(stay) < len(_EVICTIONS) and self._in_place_of_others(item, stay)
+
+    def _candidates_of(self, item: Item) -> Candidates:
+        every = self._tables.candidates.of(item)
+        key = every, item.reach
+        if key not in self._candidates:
+            self._candidates[key] = below(every, self._tables.cells, self._ceiling, item.reach)
+        return self._candidates[key]
+
+    def _whole(self, item: Item) -> bool:
+        candidates = self._candidates_of(item)
+        for start in self._tables.hints.starts(item, self._starts):
+            if start in candidates and self._packing.fits(item, start):
+                break
+        else:
+            start = self._packing.first_fit(item, candidates)
+        if start < 0:
+            return False
+        self._put(item, start)
+        return True
+
+    def _put(self, item: Item, start: int) -> None:
+        self._packing.place(item, start)
+        self._starts[item.members[0][0]] = start
+
+    def _over_several(self, item: Item) -> bool:
+        """Put the item into several registers that are free; with copies in loops only where none outside suffice."""
+        if self._covers <= 0:
+            return False
+        self._covers -= 1
+        number = item.members[0][0]
+        vreg = int(self._ground.problem.ranges[number].name[1:])
+        occupied = self._packing.occupied
+        taken: dict[int, int] = {}
+        for start in self._candidates_of(item):
+            taken[start] = 0
+            for offset, mask in item.cells:
+                taken[start] |= occupied[start + offset] & mask
+        for limit in self._ground.weights:
+            parts = self._parts_of(item, vreg, limit)
+            starts = parts and Cover(parts, taken).run()
+            if parts and starts:
+                self._laid[number] = LaidRange(parts, starts)
+                self._starts[number] = starts[parts.of_access[min(parts.of_access)]]
+                for start in sorted(set(starts.values())):
+                    self._place_parts(item, [parts.times[p] for p, s in starts.items() if s == start], start)
+                return True
+        return False
+
+    def _place_parts(self, item: Item, times: Iterable[int], start: int) -> None:
+        union = 0
+        for mask in times:
+            union |= mask
+        piece = make_item(item.members, {o: m & union for o, m in item.cells}, item.width, item.reach)
+        self._pieces[piece] = item.members[0][0]
+        self._packing.place(piece, start)
+
+    def _lift(self, number: int) -> None:
+        """Take a range out again, whole or in parts."""
+        self._starts[number] = -1
+        if self._laid.pop(number, None) is None:
+            self._packing.remove(self._tables.singles[number])
+            return
+        for piece in [p for p, whose in self._pieces.items() if whose == number]:
+            self._packing.remove(piece)
+            del self._pieces[piece]
+
+    def _in_place_of_others(self, item: Item, stay: tuple[int, ...]) -> bool:
+        """Put the item where it drives out others, which are put elsewhere, whole or in parts."""
+        packing = self._packing
+        ranked: list[tuple[int, int]] = []
+        for start in self._candidates_of(item):
+            if any(self._tables.fixed[start + o] & m for o, m in item.cells):
+                continue
+            ranked.append((sum((packing.occupied[start + o] & m).bit_count() for o, m in item.cells), start))
+        singles = self._tables.singles
+        for _, start in sorted(ranked)[: _EVICTIONS[len(stay)]]:
+            others = sorted({c.members[0][0] for c in packing.conflicts(item, start)})
+            if not set(stay).isdisjoint(others):
+                continue
+            kept = packing.copy()
+            state = self._starts[:], dict(self._laid), dict(self._pieces)
+            for other in others:
+                self._lift(other)
+            self._put(item, start)
+            ordered = sorted((singles[other] for other in others), key=lambda o: (-o.width, *by_start(o)))
+            if all(self._somehow(other, (*stay, item.members[0][0])) for other in ordered):
+                return True
+            self._packing = packing = kept
+            self._starts, self._laid, self._pieces = state
+        return False
+
+    def _parts_of(self, item: Item, vreg: int, limit: float) -> Parts | None:
+        key = vreg, limit
+        if key not in self._parts:
+            gaps = self._ground.gaps.get(vreg)
+            known = gaps and parts(gaps, item, self._tables.timeline.boundaries, self._ground, limit)
+            self._parts[key] = known or None
+        return self._parts[key]
