@@ -380,6 +380,11 @@ class Portfolio:
                         return attempt.reason
         return "our allocators have no allocation that is proved"
 
+    def standing(self, kept: Kept) -> tuple[int, float]:
+        """In how much what is kept falls short of LLVM's default compile, and the modelled cycles of all functions."""
+        short = sum(len(self._shortfalls(name, candidate)) for name, candidate in kept.candidates.items())
+        return short, sum(self._prices[candidate][name].cycles for name, candidate in kept.candidates.items())
+
     def note(self, kept: Kept) -> None:
         """Say what was tried, and what was kept instead of ours."""
         chosen = kept.candidates
