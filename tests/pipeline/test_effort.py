@@ -96,7 +96,7 @@ def test_no_effort_loses_waves_or_spills_more_than_llvm(ir: str, cpu: str, effor
 def test_fast_loads_beside_the_use_where_loading_ahead_would_lose() -> None:
     ir = with_attributes(ATTENTION.read_text(), {"amdgpu-num-vgpr": "48"})
     done = compiled(ir, "gfx1100", Effort.FAST)
-    assert done.report.notes == ("what is spilled is loaded beside its use: loaded ahead, more would be spilled",)
+    assert done.report.notes == ("what is spilled is loaded beside its use: loaded ahead, it stands worse",)
     assert done.report.outcome is Outcome.PROVED
     assert {p.allocator for p in done.report.functions[0].phases} == {"deterministic"}
     alone = compile_module(ir.encode(), "k.ll", Settings("gfx1100", allocator="llvm", emit=Emit.ASM))
@@ -193,13 +193,20 @@ def test_what_costs_less_is_kept() -> None:
 @pytest.mark.long
 def test_the_note_says_what_was_tried_and_kept() -> None:
     ir = pressed(16)
-    assert compiled(ir, "gfx1100", Effort.FAST).report.notes == ()
-    assert variant_names(compiled(ir, "gfx1100", Effort.BALANCED)) == [
-        "as it comes", "loads beside their use", "LLVM's",
-    ]  # fmt: skip
+    # The registers are spilled, and there is time to gain.
+    assert variant_names(compiled(ir, "gfx1100", Effort.FAST)) == ["as it comes", "LLVM's", "trackers"]
+    first = ["as it comes", "LLVM's", "loads beside their use"]
+    balanced = variant_names(compiled(ir, "gfx1100", Effort.BALANCED))
+    assert balanced[:3] == first
+    # A plan whose text is the default plan's is not named.
+    assert {name.partition(" + ")[0] for name in balanced[3:]} <= {
+        "trackers",
+        "max-ilp",
+        "iterative-minreg",
+        "no-clusters",
+    }
     best = compiled(ir, "gfx1100", Effort.BEST)
-    # What comes out the same as something before it is not named again.
-    assert variant_names(best)[:3] == ["as it comes", "loads beside their use", "LLVM's"]
+    assert variant_names(best)[:3] == first
     (note,) = best.report.notes
     assert note.rpartition("; kept: ")[2] in variant_names(best)
     # The figure of the kept one is the figure of the result.

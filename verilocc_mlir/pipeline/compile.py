@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import math
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.errors import InputError, ToolchainError
+from verilocc_mlir.errors import InputError, ToolchainError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
+from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import OURS
@@ -26,11 +29,12 @@ from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources, TimedStep
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.call_masks import close_masks
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.descriptor import FieldDifference
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, FileKind
-from verilocc_mlir.toolchain.find import LlvmTools
+from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
@@ -82,7 +86,26 @@ def compile_module(
         InputError: unusable input or option. ToolchainError: a tool is missing or failed. UnsupportedError: outside
             what this version handles.
     """
-    return _Compilation(data, path, settings, allow_unproved, allocators, recording).run()
+
+    def by_convention(why: str) -> _Compilation:
+        compilation = _Compilation(data, path, settings, allow_unproved, allocators, recording, promise=False)
+        compilation.notes.append(f"calls keep to the calling convention: {why}")
+        return compilation
+
+    first = _Compilation(data, path, settings, allow_unproved, allocators, recording)
+    try:
+        compiled = first.run()
+    except VeriloccError as error:
+        if not first.promises.kept:
+            raise
+        return by_convention(error.what).run()
+    if first.promises.kept and first.standing[0] and recording is None:
+        # LLVM's allocations took no part, because they know of no promise.
+        other = by_convention("so it stands better against LLVM's default compile")
+        with contextlib.suppress(ToolchainError):
+            instead = other.run()
+            return instead if other.standing < first.standing else compiled
+    return compiled
 
 
 class _Compilation:
@@ -96,8 +119,13 @@ class _Compilation:
         allow_unproved: bool,
         allocators: Sequence[Allocator] | None,
         recording: Recording | None = None,
+        *,
+        promise: bool = True,
     ) -> None:
         self.start = time.monotonic()
+        self.promise = promise
+        self.promises = Promises("")
+        self.standing: tuple[float, float] = (math.inf, math.inf)
         self.recording = recording
         self.settings = settings
         self.allow_unproved = allow_unproved
@@ -118,6 +146,7 @@ class _Compilation:
         self.file = MirFile("", ())
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
+        self._objects: dict[str, bytes] = {}
         self.candidates: Mapping[str, Candidate] = {}
 
     def run(self) -> Compiled:
@@ -159,10 +188,14 @@ class _Compilation:
             return self.compiler.direct(without_functions(ir, left_out), verify=True)
         return self.compiler.finish_from(without_functions(pre, left_out), LlvmPhase.SGPR)
 
-    def _compile(self, pre: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
+    def _compile(self, plain: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
+        self.promises = self._promises(plain)
+        pre = self.promises.text
+        # LLVM's allocations know of no promise.
+        settings = replace(self.settings, fallback=False) if self.promises.kept else self.settings
         given = Planned(
-            self.compiler, self.target, ir, pre, self.path, self.settings, self.allocators, self.clock,
-            allow_unproved=self.allow_unproved, recorded=self.recording is not None,
+            self.compiler, self.target, ir, pre, self.path, settings, self.allocators, self.clock,
+            allow_unproved=self.allow_unproved, recorded=self.recording is not None, promised=self.promises.kept,
         )  # fmt: skip
         self.finisher = Finisher(self.compiler, lambda left_out: self._verified_plain(pre, ir, left_out), self.notes)
         greedy = llvm("obj")
@@ -173,6 +206,8 @@ class _Compilation:
         # Machine IR has no reference: what LLVM makes of it has lost the same fields.
         reference = None if self.input.kind == "mir" else greedy
         kept = self._kept(given, reference, greedy, llvm) if self.allocators else None
+        if kept is None and self.promises.kept:
+            raise BrokenPromiseError("not all is proved with masks that say more")
         if kept is None:
             result, before = self._by_verdict(given.runs(DEFAULT)), pre
         else:
@@ -181,14 +216,35 @@ class _Compilation:
         self.phases = result.phases
         if self.recording is not None and result.recording is not None:
             self.recording.phases[:], self.recording.target = result.recording.phases, result.recording.target
+        before = close_masks(before)
         if result.text is None:
             return Compiled(None, self._report({}, {}, ()), before=before)
         checked = result.checked or self._finish(result, result.text, before, reference, greedy, llvm)
+        if self.promises.kept:
+            self._check_promises(result.text)
         if self.recording is not None:
             self.recording.costs.update(self._costs(result.text, llvm))
         data = self._emit(result.text, checked, self.settings.emit)
         also = {emit: self._emit(result.text, checked, emit) for emit in self.settings.also}
         return Compiled(data, self._report(result.ours, result.greedy, checked.mended), also, before)
+
+    def _promises(self, pre: str) -> Promises:
+        """The text before the first phase, with what its local functions leave alone in the masks of their calls."""
+        if not (self.promise and self.allocators and isinstance(self.toolchain, Toolchain)):
+            return Promises(pre)
+        with self.clock.measure("callees"):
+            return callees_first(pre, self.path, self.compiler, self.target)
+
+    def _check_promises(self, text: str) -> None:
+        """Prove the masks in the text that is shipped, of the object that is made of it.
+
+        Raises:
+            BrokenPromiseError: that fails.
+        """
+        with self.clock.measure("audit"):
+            check_promises(text, self._objects[text], self.path, self.compiler, self.target)
+        names = ", ".join(self.promises.kept)
+        self.notes.append(f"callers use registers that these leave alone, as is proved of their final code: {names}")
 
     def _kept(
         self,
@@ -212,6 +268,7 @@ class _Compilation:
                     raise
             else:
                 portfolio.note(kept)
+                self.standing = portfolio.standing(kept)
                 return kept
         return None
 
@@ -235,7 +292,7 @@ class _Compilation:
         llvm: Callable[[FileKind], Future[bytes]],
     ) -> CheckedObject:
         """The object of a result's text, checked, and what its functions take; both are kept in the result."""
-        obj = self.finisher.finish(text)
+        obj = self._objects[text] = self.finisher.finish(text)
         compared = None if reference is None else reference.result()
         with self.clock.measure("check object"):
             checked = check_object(obj, mir=pre, cpu=self.target.name, reference=compared, where=self.path)
@@ -345,7 +402,7 @@ class _Compilation:
 
     def _emit(self, done: str, checked: CheckedObject, emit: Emit) -> bytes:
         if emit is Emit.MIR:
-            return done.encode()
+            return close_masks(done).encode()
         if emit is Emit.OBJ:
             return checked.data
         if emit is Emit.HSACO:

@@ -349,8 +349,9 @@ class PhaseRunner:
 def with_functions(text: str, other: str, names: Collection[str], path: str) -> str:
     """Allocated text with the named functions as ``other`` has them, byte for byte.
 
-    A function's document refers to the IR module alone, and calls keep to the calling convention (no interprocedural
-    allocation), so that what was audited of a function holds in whatever file of that module it stands.
+    A function's document refers to the IR module alone, and calls keep to the calling convention or to the masks in
+    both texts, which are proved of the final code (``callees.py``), so that what was audited of a function holds in
+    whatever file of that module it stands.
 
     Raises:
         ToolchainError: the IR modules of both differ.

@@ -30,6 +30,7 @@ from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.pipeline.callees import with_masks
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of
 from verilocc_mlir.pipeline.clock import Clock, cpu_seconds
 from verilocc_mlir.pipeline.effort import OURS, Variant
@@ -124,6 +125,7 @@ class Planned:
         path: the input's name, for messages.
         allocators: ours, in the order they are tried.
         allow_unproved, recorded: of its runs (``Runs``).
+        promised: what callees leave alone for their callers, in the masks of every plan's text (``callees.py``).
     """
 
     compiler: StagedCompiler
@@ -136,6 +138,7 @@ class Planned:
     clock: Clock = field(default_factory=Clock)
     allow_unproved: bool = False
     recorded: bool = False
+    promised: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
     shared: Shared = field(default_factory=Shared)
     _runs: dict[str, Runs] = field(default_factory=dict[str, Runs])
@@ -160,6 +163,8 @@ class Planned:
 
     def _made(self, plan: Plan) -> str:
         text = self._compiler(plan).to_pre_ra(with_attributes(self.ir, plan.attributes))
+        if self.promised:
+            text = with_masks(parse_mir(text, self.path), self.promised)
         if not plan.attributes:
             return text
         file, default = parse_mir(text, self.path), parse_mir(self.pre, self.path)

@@ -50,7 +50,7 @@ class Candidate:
     def name(self) -> str:
         if self.plan == DEFAULT:
             return self.variant.name
-        return self.plan.name if self.variant == OURS else f"{self.plan.name}, {self.variant.name}"
+        return self.plan.name if self.variant == OURS else f"{self.plan.name} + {self.variant.name}"
 
 
 @dataclass(frozen=True)
@@ -379,6 +379,11 @@ class Portfolio:
                     if attempt.reason:
                         return attempt.reason
         return "our allocators have no allocation that is proved"
+
+    def standing(self, kept: Kept) -> tuple[int, float]:
+        """In how much what is kept falls short of LLVM's default compile, and the modelled cycles of all functions."""
+        short = sum(len(self._shortfalls(name, candidate)) for name, candidate in kept.candidates.items())
+        return short, sum(self._prices[candidate][name].cycles for name, candidate in kept.candidates.items())
 
     def note(self, kept: Kept) -> None:
         """Say what was tried, and what was kept instead of ours."""
