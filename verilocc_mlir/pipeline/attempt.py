@@ -40,7 +40,7 @@ _FOR_LACK_OF_ROOM = ("pressure", "fragmentation", "infeasible")
 SPARE_REGISTERS = (0, 2, 4, 8, 16, 24, 32)
 """Registers left free at every point when spilling, tried in this order: tuples need room to be placed."""
 
-STEPS = 12
+STEPS = 8
 """How often a little more is spilled where a range finds no room, before more is spilled everywhere."""
 
 ENOUGH = 8
