@@ -43,7 +43,7 @@ from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.effort import spill_traffic
+from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal

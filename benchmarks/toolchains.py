@@ -8,21 +8,27 @@ the workers are there by then, as in the hooks and in a batch.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common import command, kernel_directory, machine, options, tree, write
+from common import command, earlier, kernel_directory, machine, options, tree, write
+from models import TARGETS
 
 from verilocc_mlir.cost.model import cost_of_assembly
+from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.choice import ToolchainChoice
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
+from verilocc_mlir.toolchain.inputs import load_input
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.staged import StagedCompiler
 
 _LLVMS_STEPS = re.compile(r"pre-ra|direct.*|resume-.*|greedy-.*|finish|link")
@@ -31,22 +37,30 @@ _INSTRUCTION = re.compile(r"^\t[a-z]\w+_\w+", re.MULTILINE)
 
 def measured(path: Path, choice: ToolchainChoice) -> dict[str, Any]:
     """One kernel through one driver."""
-    cpu = path.name.split(".")[1]
-    settings = Settings(cpu=cpu, toolchain=choice, emit=Emit.ASM)
+    row = {"kernel": path.stem, "toolchain": choice.value}
+    named = path.name.split(".")[1]
+    settings = Settings(cpu=named if named in TARGETS else "", toolchain=choice, emit=Emit.ASM)
     ir = path.read_bytes()
-    compiled = [compile_module(ir, path.name, settings) for _ in range(2)][-1]
-    report = compiled.report
-    direct = StagedCompiler(choose_tools(choice), CompileOptions(cpu)).direct(ir, "asm").decode()
+    try:
+        compiled = [compile_module(ir, path.name, settings) for _ in range(2)][-1]
+        report = compiled.report
+        cpu = report.target
+        tools = choose_tools(choice)
+        compiler = StagedCompiler(tools, CompileOptions(cpu))
+        taken = to_pre_ra(compiler, load_input(ir, path=path.name, cpu=cpu, toolchain=tools).text).ir
+        direct = compiler.direct(taken, "asm").decode()
+        (function,) = report.functions
+    except (VeriloccError, ValueError) as error:
+        return {**row, "error": str(error)[:300]}
     ours = (compiled.data or b"").decode()
-    (function,) = report.functions
     return {
-        "kernel": path.stem,
-        "toolchain": choice.value,
+        **row,
         "outcome": report.outcome.value,
         "llvm_cpu_s": round(sum(s.seconds for s in report.steps if _LLVMS_STEPS.fullmatch(s.name)), 3),
         "instructions": [len(_INSTRUCTION.findall(text)) for text in (ours, direct)],
         "sgprs": _both(function.resources, function.greedy, "sgprs"),
         "vgprs": _both(function.resources, function.greedy, "vgprs"),
+        "spills": _both(function.resources, function.greedy, "vgpr_spills"),
         "cycles": [round(_cycles(text, cpu)) for text in (ours, direct)],
     }
 
@@ -60,25 +74,63 @@ def _cycles(assembly: str, cpu: str) -> float:
 
 
 def _row(row: Mapping[str, Any]) -> str:
+    if "error" in row:
+        return f"{row['kernel']:<24} {row['toolchain']:<7} {row['error']}"
     pairs = "  ".join(f"{row[name][0]:>6} ({row[name][1]:>6})" for name in ("instructions", "sgprs", "vgprs", "cycles"))
     return f"{row['kernel']:<24} {row['toolchain']:<7} {row['outcome']:<8} {row['llvm_cpu_s']:6.3f} s  {pairs}"
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """By driver: verdicts, LLVM's CPU seconds, and ours over a direct compile of the same LLVM; then the two LLVMs."""
+    whole: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        whole.setdefault(row["toolchain"], {})[row["kernel"]] = row
+    failed = {row["kernel"] for row in rows if "error" in row}
+    on_both = [name for name in whole.get("llc", {}) if name not in failed]
+    result: dict[str, Any] = {"kernels": len(on_both)}
+    for choice, of in whole.items():
+        chosen = [of[name] for name in on_both]
+        result[choice] = {
+            "outcomes": dict(Counter(row["outcome"] for row in chosen)),
+            "errors": sum("error" in row for row in of.values()),
+            "llvm_cpu_s": round(sum(row["llvm_cpu_s"] for row in chosen), 1),
+            **{f"{name}_over_direct": _geomean([row[name] for row in chosen]) for name in ("instructions", "cycles")},
+            **{
+                f"{name}_sums": [sum(row[name][side] or 0 for row in chosen) for side in (0, 1)]
+                for name in ("sgprs", "vgprs", "spills")
+            },
+        }
+    if len(whole) == 2:
+        sides = [(whole["triton"][name]["cycles"][0], whole["llc"][name]["cycles"][0]) for name in on_both]
+        result["cycles_ours_triton_over_ours_llc"] = _geomean(sides)
+    return result
+
+
+def _geomean(pairs: Iterable[Sequence[float]]) -> float | None:
+    ratios = [math.log(a / b) for a, b in pairs if a and b]
+    return round(math.exp(sum(ratios) / len(ratios)), 4) if ratios else None
 
 
 def main() -> int:
     """Measure, print and write."""
     parser = options(__doc__, "toolchains.json", kernels=kernel_directory())
     parser.add_argument("--only", nargs="*", default=["gemm_mma_lds.", "attn_d64."], help="beginnings of names")
+    parser.add_argument("--every", type=int, default=1, help="take each N-th kernel")
     given = parser.parse_args()
     paths = [
         p for p in sorted(given.kernels.glob("*.ll")) if p.name.startswith(tuple(given.only)) and ".opt." not in p.name
     ]
-    rows: list[dict[str, Any]] = []
-    for path in paths:
+    rows: list[dict[str, Any]] = earlier(given.out).get("kernels", [])
+    measured_names = {row["kernel"] for row in rows}
+    versions = {choice.value: choose_tools(choice).version_text for choice in list(ToolchainChoice)[1:]}
+    for path in paths[:: given.every]:
+        if path.stem in measured_names:
+            continue
         for choice in (ToolchainChoice.LLC, ToolchainChoice.TRITON):
             rows.append(measured(path, choice))
             print(_row(rows[-1]), flush=True)
-    versions = {choice.value: choose_tools(choice).version_text for choice in list(ToolchainChoice)[1:]}
-    write(given.out, {"command": command(), "tree": tree(), "machine": machine(), "llvm": versions, "kernels": rows})
+        result = {"command": command(), "tree": tree(), "machine": machine(), "llvm": versions}
+        write(given.out, {**result, "summary": summary(rows), "kernels": rows})
     return 0
 
 

@@ -13,6 +13,7 @@ from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import read_card
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
 from verilocc_model.evaluation.journal import EvaluationJournal
+from verilocc_model.plans import evaluate as plans
 from verilocc_model.training import feedback, preferences
 from verilocc_model.training.adapt import ADAPTATION, adapt
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
@@ -85,6 +86,11 @@ def adapt_command(
     model = adapt(target, base, data, out, say, config=replace(ADAPTATION, minutes=minutes), kernels=kernels)
     say(f"the model is in {model}")
     return ExitCode.PROVED
+
+
+def evaluate_plans_command(data: Sequence[Path], *, out: Path | None, say: Say) -> int:
+    """Compare what chooses a plan."""
+    return plans.evaluate_plans(data, out, say)
 
 
 def evaluate_command(

@@ -7,6 +7,7 @@ audits a whole file.
 
 from __future__ import annotations
 
+from smt_verifier.audit.core.callees import check_calls, may_write
 from smt_verifier.audit.core.report import (
     RULES,
     AuditReport,
@@ -28,4 +29,6 @@ __all__ = [
     "MoveCounts",
     "audit",
     "audit_function",
+    "check_calls",
+    "may_write",
 ]

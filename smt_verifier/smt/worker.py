@@ -78,9 +78,9 @@ def _solver(rlimit: int) -> Z3Solver:
 
 
 def _replay(question: dict[str, Any]) -> dict[str, object]:
-    said = answer(question["text"], question["solver"])
+    reply = answer(question["text"], question["solver"])
     known = {"unsat": Outcome.PROVED, "sat": Outcome.REFUTED}
-    return {"outcome": known.get(said, Outcome.UNKNOWN).value, "reason": "" if said in known else said[:200]}
+    return {"outcome": known.get(reply, Outcome.UNKNOWN).value, "reason": "" if reply in known else reply[:200]}
 
 
 _KINDS: dict[str, Callable[[dict[str, Any]], dict[str, object]]] = {"check": _check, "replay": _replay}

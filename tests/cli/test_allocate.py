@@ -136,7 +136,15 @@ def test_what_a_server_refuses(sources: list[Path], error: ServiceError, code: i
 
 
 def registers_swapped(answer: Any) -> None:
-    answer.mir = answer.mir.replace(b"$sgpr38_sgpr39", b"$sgpr36_sgpr37")
+    """An instruction that reads a pair reads one that another instruction has defined."""
+    defined = re.findall(rb"^    (?:renamable )?(\$sgpr\d+_sgpr\d+) = ", answer.mir, re.MULTILINE)
+    for pair in defined:
+        read = re.search(rb"^    .* = .*" + re.escape(pair) + rb"(?!_)", answer.mir, re.MULTILINE)
+        another = next((name for name in defined if name != pair and read and name in answer.mir[: read.start()]), b"")
+        if read and another:
+            answer.mir = answer.mir[: read.end() - len(pair)] + another + answer.mir[read.end() :]
+            return
+    raise AssertionError("no instruction reads a pair after two are defined")
 
 
 def without_allocation(answer: Any) -> None:
@@ -178,7 +186,6 @@ def test_a_lie_is_not_written(lie: str, sources: list[Path], tmp_path: Path) -> 
 
     def answer(request: allocation.AllocateRequest) -> allocation.AllocateResponse:
         found = honest(request)
-        assert b"$sgpr38_sgpr39" in found.mir
         assert b"source_filename" in found.mir
         change(found)
         return found

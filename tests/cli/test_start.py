@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import llc
 
 from verilocc_mlir.late_methods import compile_methods_late
 
@@ -38,6 +39,7 @@ def command(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_compile_loads_what_it_needs(tmp_path: Path) -> None:
+    llc()  # Triton's library is found by the metadata of its package.
     source = tmp_path / "k.ll"
     source.write_text(KERNEL)
     code = COMPILE.format(names=NOT_LOADED).replace("cold.main()", "sys.exit(cold.run(sys.argv[1:]))")
@@ -48,6 +50,7 @@ def test_a_compile_loads_what_it_needs(tmp_path: Path) -> None:
 
 def test_no_second_interpreter_starts_and_no_probe_runs_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The solver's process is a copy; what tools say of their version is kept."""
+    llc()  # Triton's library is loaded by a second interpreter.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     source = tmp_path / "k.ll"
     source.write_text(KERNEL)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from batch_support import CPU, VERILOCC, kernel
-from support import REPOSITORY, few
+from support import REPOSITORY, few, llc
 
 FULL = "cannot be written: No space left on device"
 
@@ -79,6 +79,7 @@ def test_characters_that_the_terminal_does_not_have_are_written_otherwise(tmp_pa
     ),
 )
 def test_help_about_targets_is_llcs(arguments: str, tmp_path: Path) -> None:
+    llc()
     done = _run(arguments, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Available CPUs for this target:" in done.stdout

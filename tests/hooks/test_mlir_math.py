@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import few
+from support import llc as needs_llc
 from toolchain_support import tools
 
 from smt_verifier.outcome import Outcome
@@ -95,6 +96,7 @@ def test_without_the_library_the_call_is_refused_with_the_way_out(
 @needs_libraries
 @pytest.mark.parametrize("chip", few(("gfx942",), ("gfx942", "gfx1100")))
 def test_library_functions_are_linked_optimised_and_proved(chip: str) -> None:
+    needs_llc()  # llvm-link and opt lie beside it.
     ir = kernel(("__ocml_sin_f32", "float", 1), ("llvm.tanh.f32", "float", 1), ("__ocml_exp_f64", "double", 1))
     compiled = compile_ir(ir, RocdlTarget(chip, opt_level=3), where="k")
     assert compiled.report.outcome is Outcome.PROVED

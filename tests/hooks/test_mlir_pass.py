@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from mlir_support import Session, all_bindings, elf_header, installed, lowered, lowering_bindings
-from support import REPOSITORY, few, long
+from support import REPOSITORY, few, llc, long
 
 from verilocc_mlir.crew.isolated import Ended, call_isolated
 from verilocc_mlir.errors import InputError
@@ -93,6 +93,7 @@ def test_a_gpu_module_becomes_a_binary_with_the_proved_object(package: str, chip
 
 @pytest.mark.parametrize("package", lowering_bindings())
 def test_the_host_side_lowers_on_around_the_binary_by_pipeline_name(package: str) -> None:
+    llc()  # opt lies beside it.
     session = Session(package)
     module = session.parse(HOST)
     pipeline = parse_pipeline(

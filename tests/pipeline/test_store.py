@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY
+from support import REPOSITORY, llc
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.pipeline import key as key_module
@@ -332,6 +332,7 @@ def test_where_the_store_is() -> None:
 
 @pytest.fixture(scope="module")
 def toolchain() -> Toolchain:
+    llc()
     return find_toolchain()
 
 

@@ -358,6 +358,16 @@ def test_the_first_difference() -> None:
     assert first_difference(text, again.replace("%3\n", "%3\n    S_NOP 0\n")) == ("", "S_NOP 0")
 
 
+def test_a_function_that_is_left_out_is_not_printed_again_and_any_other_is() -> None:
+    bodies = [f"---\nname: {name}\nbody:             |\n  bb.0:\n    S_ENDPGM 0\n...\n" for name in "kl"]
+    module = "--- |\n  define {}amdgpu_kernel void @k() {{\n  define amdgpu_kernel void @l() {{\n...\n"
+    text, left_out = (module.format(linkage) + "".join(bodies) for linkage in ("", "available_externally "))
+    assert first_difference(text, text) is None
+    assert first_difference(text, bodies[1]) == ("name: k", "name: l")
+    assert first_difference(left_out, bodies[1]) is None
+    assert first_difference(left_out, bodies[0]) == ("name: l", "")
+
+
 # Registers that are undefined on some path.
 
 _UNDEFINED = """--- |

@@ -142,6 +142,11 @@ def test_an_interrupt_while_a_tool_is_started_ends_the_tool(monkeypatch: pytest.
             time.sleep(0)  # a handler that raises does it here, and nobody has the process
 
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_tool(["sleep", "600"])
+    # A job that a shell starts in the background is deaf to SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_tool(["sleep", "600"])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert gone(started[0])

@@ -6,7 +6,8 @@ No clock, no random numbers, no order that depends on hashing: equal problems ge
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, ceilings, demands, room, splits
 from verilocc_mlir.allocators.cost import Cost, align_up
@@ -87,6 +88,13 @@ class _Answer:
 class _Search(Tables):
     """The walk over ceilings and strategies."""
 
+    @cached_property
+    def _strategies(self) -> tuple[Strategy, ...]:
+        """Where nothing is joined, those that differ in that alone do the same."""
+        if len(self.joined) < len(self.singles):
+            return STRATEGIES
+        return tuple(dict.fromkeys(replace(strategy, coalesced=False) for strategy in STRATEGIES))
+
     def solve(self, repair_steps: int | None, *, tighten: bool) -> list[int]:
         """First cell of every range.
 
@@ -104,13 +112,13 @@ class _Search(Tables):
         tries = ceilings(self.problem, space)
         stuck: Placement | None = None
         for number, ceiling in enumerate(tries, 1):
-            best, partial = self._best_of_strategies((ceiling,))
+            last = number == len(tries)
+            best, partial = self._best_of_strategies((ceiling,), every=last)
             if best is not None:
                 return (self._tighten(best, space) if tighten else best).starts
             if not partial:
                 continue
             closest, *other_placements = partial
-            last = number == len(tries)
             steps = (LAST_REPAIR_STEPS if last else REPAIR_STEPS) if repair_steps is None else repair_steps
             if closest.repair(self._parts, steps):
                 return closest.starts
@@ -123,24 +131,32 @@ class _Search(Tables):
                     stuck = min(stuck, placement, key=_area_waiting)
         raise self._fragmented(stuck)
 
-    def _best_of_strategies(self, under: Iterable[Ceiling]) -> tuple[_Answer | None, list[Placement]]:
-        """The cheapest complete placement under any of the ceilings, and the different incomplete ones, ordered by the
-        area that found no place.
+    def _best_of_strategies(
+        self, under: Iterable[Ceiling], *, every: bool = False
+    ) -> tuple[_Answer | None, list[Placement]]:
+        """The cheapest complete placement under any of the ceilings, and the incomplete one that lacks the least area.
+
+        Args:
+            every: where none is complete, return all different incomplete ones, ordered by the area that is missing.
         """
         best: _Answer | None = None
         partial: list[tuple[int, Placement]] = []
         for ceiling in under:
-            for strategy in STRATEGIES:
+            for strategy in self._strategies:
                 items = self.joined if strategy.coalesced else self.singles
                 placement = Placement(items, self.fixed, self.candidates, self.hints, self.cells, ceiling)
-                missing = placement.run(strategy)
+                enough = 0 if best is not None else partial[0][0] if partial and not every else None
+                missing = placement.run(strategy, enough)
                 if not placement.waiting:
                     # No order of placing looks for pairs. Counting them here would trade copies for chance.
                     answer = _Answer(self.cost.of(placement.starts, pairs=False), placement.starts)
                     if best is None or answer.cost < best.cost:
                         best = answer
-                elif all(placement.starts != known.starts for _, known in partial):
-                    partial.append((missing, placement))
+                elif enough is None or missing < enough:
+                    if not every:
+                        partial = [(missing, placement)]
+                    elif all(placement.starts != known.starts for _, known in partial):
+                        partial.append((missing, placement))
         return best, [placement for _, placement in sorted(partial, key=lambda entry: entry[0])]
 
     def _tighten(self, best: _Answer, where: Room) -> _Answer:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from verilocc_mlir.allocators.cells import CellMap
-from verilocc_mlir.allocators.timeline import Timeline
+from verilocc_mlir.allocators.timeline import Timeline, runs
 from verilocc_mlir.problem.model import AllocationProblem, LiveRange
 
 Candidates = tuple[int, ...]
@@ -39,6 +40,13 @@ class Item:
         for _, mask in self.cells:
             live |= mask
         return live
+
+    @cached_property
+    def stretches(self) -> tuple[list[tuple[int, int]], ...]:
+        """When each of ``cells`` is live, as intervals of the timeline's bits."""
+        # Cells of a tuple are mostly live at the same times.
+        intervals = {mask: runs(mask) for mask in {mask for _, mask in self.cells}}
+        return tuple([intervals[mask] for _, mask in self.cells])
 
 
 def single_items(problem: AllocationProblem, timeline: Timeline, cells: CellMap) -> list[Item]:
@@ -74,14 +82,20 @@ class CandidateTable:
         self._cache: dict[tuple[tuple[str, ...], int, int, int, int], Candidates] = {}
         self.by_range: list[Candidates] = [self._of(r) for r in problem.ranges]
         self._sets: dict[Candidates, frozenset[int]] = {c: frozenset(c) for c in self._cache.values()}
+        self._of_joined: dict[Item, Candidates] = {}
 
     def of(self, item: Item) -> Candidates:
-        """Cells at which the whole item may start."""
+        """Cells at which the whole item may start; the same object for items of one shape, and for one item."""
         (first, _), *others = item.members
-        candidates = self.by_range[first]
-        for member, offset in others:
-            allowed = self._sets[self.by_range[member]]
-            candidates = tuple(c for c in candidates if c + offset in allowed)
+        if not others:
+            return self.by_range[first]
+        candidates = self._of_joined.get(item)
+        if candidates is None:
+            candidates = self.by_range[first]
+            for member, offset in others:
+                allowed = self._sets[self.by_range[member]]
+                candidates = tuple(c for c in candidates if c + offset in allowed)
+            self._of_joined[item] = candidates
         return candidates
 
     def allows(self, range_id: int, start: int) -> bool:

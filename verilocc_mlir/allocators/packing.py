@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 
 from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.items import Candidates, Item
@@ -28,55 +29,108 @@ class Packing:
     def __init__(self, occupied: Iterable[int]) -> None:
         self.occupied: list[int] = list(occupied)
         self.placed: dict[Item, int] = {}
-        self.residents: list[dict[Item, int]] = [{} for _ in self.occupied]
+        self._owners: list[_Owners] | None = None
+        """Who holds a cell when; kept from the first question on: most placements are never asked."""
 
     def fits(self, item: Item, start: int) -> bool:
         """Whether the item's cells are free from cell ``start`` on whenever they are live."""
-        occupied = self.occupied
-        return not any(occupied[start + offset] & mask for offset, mask in item.cells)
+        return self.first_fit(item, (start,)) >= 0
 
     def first_fit(self, item: Item, candidates: Iterable[int]) -> int:
         """The first of ``candidates`` at which the item fits; -1 where it fits nowhere."""
+        return next(self.fitting(item, candidates), -1)
+
+    def fitting(self, item: Item, candidates: Iterable[int]) -> Iterator[int]:
+        """Those of ``candidates`` at which the item fits."""
         occupied = self.occupied
         cells = item.cells
         if len(cells) == 1:
             offset, mask = cells[0]
             for start in candidates:
                 if not occupied[start + offset] & mask:
-                    return start
-            return -1
+                    yield start
+            return
         for start in candidates:
             for offset, mask in cells:
                 if occupied[start + offset] & mask:
                     break
             else:
-                return start
-        return -1
+                yield start
 
     def place(self, item: Item, start: int) -> None:
         self.placed[item] = start
         for offset, mask in item.cells:
             self.occupied[start + offset] |= mask
-            self.residents[start + offset][item] = mask
+        if self._owners is not None:
+            self._own(item, start, self._owners)
 
     def remove(self, item: Item) -> int:
         """Free the item's cells again; returns where it was."""
         start = self.placed.pop(item)
         for offset, mask in item.cells:
             # Nothing else holds these bits: placement requires it.
-            self.occupied[start + offset] &= ~mask
-            del self.residents[start + offset][item]
+            self.occupied[start + offset] ^= mask
+        if self._owners is not None:
+            for (offset, _), stretches in zip(item.cells, item.stretches, strict=True):
+                self._owners[start + offset].remove(stretches)
         return start
 
     def conflicts(self, item: Item, start: int) -> list[Item]:
-        """Placed items that stand in the way at ``start``, in the order in which they were placed."""
+        """Placed items that stand in the way at ``start``: cell by cell, those of one in the order they were placed."""
         conflicting: dict[Item, None] = {}
         for offset, mask in item.cells:
-            if self.occupied[start + offset] & mask:
-                for resident, resident_mask in self.residents[start + offset].items():
-                    if resident_mask & mask:
-                        conflicting[resident] = None
+            if both := self.occupied[start + offset] & mask:
+                conflicting.update(dict.fromkeys(self._all_owners()[start + offset].of(both)))
         return list(conflicting)
+
+    def _all_owners(self) -> list[_Owners]:
+        if self._owners is None:
+            self._owners = [_Owners() for _ in self.occupied]
+            for item, start in self.placed.items():
+                self._own(item, start, self._owners)
+        return self._owners
+
+    @staticmethod
+    def _own(item: Item, start: int, owners: list[_Owners]) -> None:
+        for (offset, _), stretches in zip(item.cells, item.stretches, strict=True):
+            owners[start + offset].add(item, stretches)
+
+
+class _Owners:
+    """The items that hold one cell, by the stretches of the timeline in which they do, which do not overlap."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._rows: list[tuple[int, int, Item]] = []
+        """End of each stretch, when its item was placed, and the item."""
+        self._placed = 0
+
+    def add(self, item: Item, stretches: Iterable[tuple[int, int]]) -> None:
+        self._placed += 1
+        for start, stop in stretches:
+            at = bisect_right(self._starts, start)
+            self._starts.insert(at, start)
+            self._rows.insert(at, (stop, self._placed, item))
+
+    def remove(self, stretches: Iterable[tuple[int, int]]) -> None:
+        for start, _ in stretches:
+            at = bisect_left(self._starts, start)
+            del self._starts[at], self._rows[at]
+
+    def of(self, mask: int) -> list[Item]:
+        """Those that hold the cell at some bit of ``mask``, in the order in which they were placed."""
+        holding: dict[int, Item] = {}
+        while mask:
+            bit = (mask & -mask).bit_length() - 1
+            at = bisect_right(self._starts, bit)
+            stop, placed, item = self._rows[at - 1] if at else (0, 0, None)
+            if bit < stop and item is not None:
+                holding[placed] = item
+            else:
+                # Held by something that is not placed here, up to the next stretch at most.
+                stop = self._starts[at] if at < len(self._starts) else mask.bit_length()
+            mask = mask >> stop << stop
+        return [item for _, item in sorted(holding.items())]
 
 
 def below(candidates: Candidates, cells: CellMap, ceiling: dict[str, int], reach: int) -> Candidates:

@@ -52,7 +52,7 @@ class Plugin:
             VeriloccError: its object raised it.
         """
         try:
-            made = self.entry.load()(seconds)
+            loaded = self.entry.load()(seconds)
         except VeriloccError:
             raise
         except (Exception, SystemExit) as error:
@@ -60,9 +60,9 @@ class Plugin:
                 raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise self._error(f"it cannot be loaded: {reason}") from error
-        if fault := _fault(made, self.name):
+        if fault := _fault(loaded, self.name):
             raise self._error(fault)
-        return made
+        return loaded
 
     def _error(self, what: str) -> InputError:
         hint = f"mend or uninstall {self.package}; docs/extend/allocator.md says what an entry point must be"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import accumulate
 
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cells import CellMap
@@ -47,6 +49,21 @@ class Strategy:
     snug: bool = False
 
 
+_NEVER = 1 << 60
+"""More than any overlap."""
+
+_CLOSELY = 12
+"""Starts that are looked at closely: those with the least overlap."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Starts:
+    """Cells at which an item may start, in the order in which they are tried, and as a set."""
+
+    order: Candidates
+    cells: frozenset[int]
+
+
 class Placement:
     """A packing under one ceiling, with what is not placed yet."""
 
@@ -67,31 +84,39 @@ class Placement:
         self._hints = hints
         self._cells = cells
         self.ceiling = ceiling
-        self._cache: dict[tuple[Candidates, int, bool, int], Candidates] = {}
-        self._sets: dict[Candidates, frozenset[int]] = {}
+        self._cache: dict[tuple[int, int, bool, int], Starts] = {}
 
-    def candidates(self, item: Item, *, down: bool = False, multiple: int = 1) -> Candidates:
+    def candidates(self, item: Item, *, down: bool = False, multiple: int = 1) -> Starts:
         """Where the item may start under the ceiling; ``multiple``: registers whose multiples come first."""
         every = self._table.of(item)
-        key = (every, item.reach, down, multiple)
+        # The table keeps what it returns: an identity is one's own.
+        key = (id(every), item.reach, down, multiple)
         starts = self._cache.get(key)
         if starts is None:
-            starts = below(every, self._cells, self.ceiling, item.reach)
-            if down:
-                # VCC stays the last resort unless something hints at it.
-                numbered = self._cells.stop["sgpr"]
-                starts = (*(c for c in starts[::-1] if c < numbered), *(c for c in starts if c >= numbered))
-            if multiple > 1:
-                grid = multiple * self._cells.halves
-                base = self._cells.base
-                ahead = {c for c in starts if not (c - base[self._cells.register_of(c)[0]]) % grid}
-                starts = (*(c for c in starts if c in ahead), *(c for c in starts if c not in ahead))
-            self._cache[key] = starts
-            self._sets[starts] = frozenset(starts)
+            order = self._ordered(every, item.reach, down, multiple)
+            starts = self._cache[key] = Starts(order, frozenset(order))
         return starts
 
-    def run(self, strategy: Strategy) -> int:
-        """Place the items that fit, in the strategy's order; returns the area of those left over."""
+    def _ordered(self, every: Candidates, reach: int, down: bool, multiple: int) -> Candidates:
+        starts = below(every, self._cells, self.ceiling, reach)
+        if down:
+            # VCC stays the last resort unless something hints at it.
+            numbered = self._cells.stop["sgpr"]
+            starts = (*(c for c in starts[::-1] if c < numbered), *(c for c in starts if c >= numbered))
+        if multiple > 1:
+            grid = multiple * self._cells.halves
+            base = self._cells.base
+            ahead = {c for c in starts if not (c - base[self._cells.register_of(c)[0]]) % grid}
+            starts = (*(c for c in starts if c in ahead), *(c for c in starts if c not in ahead))
+        return starts
+
+    def run(self, strategy: Strategy, enough: int | None = None) -> int:
+        """Place the items that fit, in the strategy's order; returns the area of those left over.
+
+        Args:
+            enough: stop once so much is left over: the placement is no use then.
+        """
+        missing = 0
         unplaced: list[Item] = []
         for item in sorted(self.waiting, key=strategy.order):
             width = item.width // self._cells.halves
@@ -99,18 +124,18 @@ class Placement:
             multiple = 1 << (width - 1).bit_length() if strategy.snug and width > 1 else 1
             if not self.place(item, self.candidates(item, down=down, multiple=multiple)):
                 unplaced.append(item)
+                missing += item.area
+                if enough is not None and missing >= enough:
+                    break
         self.waiting = unplaced
-        return sum(item.area for item in unplaced)
+        return missing
 
-    def place(self, item: Item, candidates: Candidates) -> bool:
-        allowed = self._sets[candidates]
-        start = -1
-        for preferred in self._hints.starts(item, self.starts):
-            if preferred in allowed and self.packing.fits(item, preferred):
-                start = preferred
-                break
-        else:
-            start = self.packing.first_fit(item, candidates)
+    def place(self, item: Item, candidates: Starts) -> bool:
+        """Put an item where a hint or the order says; whether there was room."""
+        preferred = [start for start in self._hints.starts(item, self.starts) if start in candidates.cells]
+        start = self.packing.first_fit(item, preferred) if preferred else -1
+        if start < 0:
+            start = self.packing.first_fit(item, candidates.order)
         if start < 0:
             return False
         self.put(item, start)
@@ -153,7 +178,7 @@ class Placement:
             if len(parts) > 1:
                 waiting.extend(parts)
                 continue
-            if steps <= 0 or not candidates:
+            if steps <= 0 or not candidates.order:
                 waiting.append(item)
                 return False
             steps -= 1
@@ -168,33 +193,37 @@ class Placement:
             self.put(item, start)
         return True
 
-    def _cheapest(self, item: Item, candidates: Candidates, evicted: dict[int, int]) -> int:
+    def _cheapest(self, item: Item, candidates: Starts, evicted: dict[int, int]) -> int:
         """The start at which putting the item evicts least, -1 where fixed occupations leave none."""
-        first, stop = min(candidates), max(candidates) + item.reach
-        fixed, occupied = self._fixed[first:stop], self.packing.occupied[first:stop]
-        # Lanes of a tuple are mostly live at the same times: each cell is looked at once for them.
-        taken = {
-            mask: [-1 if f & mask else (o & mask).bit_count() for f, o in zip(fixed, occupied, strict=True)]
-            for mask in {mask for _, mask in item.cells}
-        }
-        cells = [(offset - first, taken[mask]) for offset, mask in item.cells]
-        rough: list[tuple[int, int]] = []
-        for start in candidates:
-            overlap = 0
-            for offset, areas in cells:
-                area = areas[start + offset]
-                if area < 0:
-                    break
-                overlap += area
-            else:
-                rough.append((overlap, start))
-        rough.sort()
         best = -1
         least = 0
-        for _, start in rough[:12]:
+        for overlap, start in nsmallest(_CLOSELY, self._overlaps(item, candidates.order)):
+            if best >= 0 and overlap >= least:
+                break  # What is evicted is at least as large as the overlap.
             price = sum(
                 o.area * (1 + evicted.get(o.members[0][0], 0)) ** 2 for o in self.packing.conflicts(item, start)
             )
             if best < 0 or price < least:
                 best, least = start, price
         return best
+
+    def _overlaps(self, item: Item, starts: Candidates) -> Iterator[tuple[int, int]]:
+        """How much of the item's room is taken at each start, and the start; without those that are not to be had."""
+        first, stop = min(starts), max(starts) + item.reach
+        fixed, occupied = self._fixed[first:stop], self.packing.occupied[first:stop]
+        # Lanes of a tuple are mostly live at the same times: each cell is looked at once for them.
+        offsets: dict[int, list[int]] = {}
+        for offset, mask in item.cells:
+            offsets.setdefault(mask, []).append(offset - first)
+        columns: list[list[int]] = []
+        for mask, of in offsets.items():
+            taken = [_NEVER if f & mask else (o & mask).bit_count() for f, o in zip(fixed, occupied, strict=True)]
+            up_to = [0, *accumulate(taken)]
+            # Neighbours are counted at once: each but the last of them is followed by the next.
+            ends = [offset + 1 for offset in of if offset + 1 not in of]
+            begins = [offset for offset in of if offset - 1 not in of]
+            columns += [
+                [up_to[at + end] - up_to[at + begin] for at in starts] for begin, end in zip(begins, ends, strict=True)
+            ]
+        overlaps = map(sum, zip(*columns, strict=True))
+        return ((overlap, start) for overlap, start in zip(overlaps, starts, strict=True) if overlap < _NEVER)

@@ -122,9 +122,7 @@ class _Spread:
         self._packing.remove(item)
         best, least = here, reuse.price(windows, here, occupied, math.inf)
         met = self._met(item, here) if least else 0.0
-        for start in self._where(item, bank, here) if least else ():
-            if not self._packing.fits(item, start):
-                continue
+        for start in self._packing.fitting(item, self._where(item, bank, here)) if least else ():
             price = reuse.price(windows, start, occupied, least)
             if price < least and self._met(item, start) >= met:
                 best, least = start, price

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from collections import Counter
 from itertools import islice
@@ -151,6 +152,84 @@ def make_command(
         return ExitCode.INTERRUPTED
     kept_problems = sum(record["outcome"] == "kept" for row in journal for record in row["records"])
     click.echo(f"{out}: {kept_problems} problems of {len(journal)} kernels")
+    return ExitCode.PROVED
+
+
+@corpus_command.command("plans", cls=Command, context_settings=HELP)
+@_filters
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The data set.")
+@click.option("--kernels", type=click.IntRange(1), default=1000, show_default=True, help="How many, in all.")
+@click.option("--list", "list_path", type=click.Path(path_type=Path), metavar="FILE.json",
+              help="Take the kernels of a list, such as benchmarks/kernel_corpus.json.")  # fmt: skip
+@click.option(
+    "--plan", "plans", multiple=True, metavar="NAME", help="Only this one beside the default; again for more."
+)
+@click.option("--most-instructions", type=click.IntRange(1), default=4000, show_default=True,
+              help="Of LLVM's code of a kernel.")  # fmt: skip
+@click.option("--kernel-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True,
+              help="For all plans of one kernel; then it is left out.")  # fmt: skip
+@click.option("-j", "--jobs", type=click.IntRange(1), default=None, metavar="N",
+              help="Kernels at once. [default: 1; with --ray one a CPU]")  # fmt: skip
+@ray_options
+@click.option("-q", "--quiet", is_flag=True, help="Show no kernels as they are done.")
+@_store_option
+def plans_command(
+    out: Path, kernels: int, list_path: Path | None, plans: tuple[str, ...], most_instructions: int,
+    kernel_seconds: float, jobs: int | None, ray: bool, ray_address: str, quiet: bool, store_path: Path | None,
+    seed: int, targets: tuple[str, ...], sources: tuple[str, ...], families: tuple[str, ...],
+) -> int:  # fmt: skip
+    """Label kernels with what each plan costs, or go on with it. Nothing is proved.
+
+    Started again with the same options it continues where it was; with more --kernels it grows. A data set that other
+    code has labelled is refused.
+    """
+    cluster = cluster_address(ray, ray_address)
+
+    from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS
+    from verilocc_mlir.store import Store
+    from verilocc_model.corpus.cells import SOURCES, TARGETS
+    from verilocc_model.corpus.kernel_list import read_list
+    from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels
+
+    _cells(seed, targets, sources, families)
+    for name in plans:
+        if name not in BY_NAME:
+            raise InputError(f"there is no plan {name!r}", hint=f"choose of: {', '.join(BY_NAME)}")
+    listed = [kernel.cell for kernel in read_list(list_path)] if list_path else []
+    wanted = [
+        cell
+        for cell in listed
+        if cell.target in (targets or TARGETS)
+        and cell.source in (sources or SOURCES)
+        and (not families or cell.family in families)
+    ]
+    if listed and not wanted:
+        raise InputError("the list has no such kernel", where=str(list_path))
+    random.Random(seed).shuffle(wanted)
+    names = tuple(dict.fromkeys((DEFAULT.name, *plans))) if plans else tuple(plan.name for plan in PLANS)
+    recipe = PlanRecipe(
+        kernels, seed, targets or TARGETS, sources or SOURCES, families or None, names,
+        PlanLimits(most_instructions, kernel_seconds), tuple(wanted),
+    )  # fmt: skip
+
+    def show(row: Any, left: int) -> None:
+        if not quiet:
+            click.echo(f"{left} left  {row['cell']} {row['seconds']:.1f} s {row['failure']}".rstrip(), err=True)
+
+    store = Store(store_path.absolute()) if store_path else None
+    try:
+        if cluster is None:
+            journal = make_labels(recipe, out, jobs=jobs or 1, store=store, progress=show)
+        else:
+            from verilocc_model.corpus.on_ray import RayRunner
+
+            runner = RayRunner(cluster, recipe.sources)
+            journal = make_labels(recipe, out, jobs=jobs or 0, runner=runner, store=store, progress=show)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; what is done is kept in {out}, and the same command goes on from there", err=True)
+        return ExitCode.INTERRUPTED
+    labelled = sum(bool(row["records"]) for row in journal)
+    click.echo(f"{out}: {labelled} kernels labelled, {len(journal) - labelled} left out")
     return ExitCode.PROVED
 
 

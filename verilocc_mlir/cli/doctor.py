@@ -122,11 +122,11 @@ def _allocators() -> Iterator[Check]:
             continue
         try:
             plugin_called(plugin.name)
-            made = plugin.make(DEFAULT_SECONDS)
+            allocator = plugin.make(DEFAULT_SECONDS)
         except VeriloccError as error:
             yield Check(what, False, error.what, error.hint, needed=False)
         else:
-            yield Check(what, True, f"{where}, version {made.version}", needed=False)
+            yield Check(what, True, f"{where}, version {allocator.version}", needed=False)
 
 
 def _tools(llvm: Path | None) -> Iterator[Check]:

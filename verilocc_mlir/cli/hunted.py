@@ -23,9 +23,9 @@ def hunted(paths: Sequence[Path], cpu: str, out: Path) -> tuple[HuntInput, ...]:
     from verilocc_mlir.pipeline.hunt.run import HuntInput, inputs_in
 
     modules = [path for path in paths if path.suffix in (".mlir", ".mlirbc")]
-    made = tuple(HuntInput(path, cpu) for module in modules for path in _dispatches(module, cpu, out))
+    of_modules = tuple(HuntInput(path, cpu) for module in modules for path in _dispatches(module, cpu, out))
     others = [path for path in paths if path not in modules]
-    inputs = made + (inputs_in(others, cpu, out) if others else ())
+    inputs = of_modules + (inputs_in(others, cpu, out) if others else ())
     if not any(given.path.suffix == ".llir" for given in inputs):
         return inputs
     from verilocc_mlir.hooks.triton.native import cached_kernels

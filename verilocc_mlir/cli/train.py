@@ -185,6 +185,9 @@ def adapt_command(
 @click.option(
     "--model", type=_DIRECTORY, default=None, metavar="DIR", help="The model. [default: trivial policies only]"
 )
+@click.option(
+    "--plans", is_flag=True, help="DIR has labels of plans (verilocc corpus plans): compare what chooses one."
+)
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["masked", "mask-only", "unmasked"]), help="[all]")
 @click.option(
     "--policy",
@@ -212,6 +215,7 @@ def adapt_command(
 def eval_command(
     data: tuple[Path, ...],
     model: Path | None,
+    plans: bool,
     modes: tuple[str, ...],
     policies: tuple[str, ...],
     everything: bool,
@@ -220,8 +224,13 @@ def eval_command(
     out: Path | None,
     **measured: Any,
 ) -> int:
-    """Measure the model and the trivial policies on the problems in DIR; every answer is proved."""
+    """Measure the model and the trivial policies on the problems in DIR; every answer is proved.
+
+    With --plans nothing is compiled: each kernel of DIR has what every plan costs on it.
+    """
     commands = _commands()
+    if plans:
+        return int(commands.evaluate_plans_command(data, out=out, say=_say))
     chosen = {k: v for k, v in (("modes", modes), ("policies", policies)) if v}
     config = commands.EvalConfig(**chosen, **measured)
 

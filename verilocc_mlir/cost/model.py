@@ -98,7 +98,7 @@ class KernelCost:
         dual_blocked: neighbours that only their registers keep from being one ``v_dual_*``.
         nops: ``s_nop`` and ``v_nop``.
         bank_conflicts: VALU sources that share a bank (RDNA); part of no total.
-        loops: outer before inner.
+        loops: in the order of their headers in the code.
         llvm_occupancy: the occupancy that llc printed; None where it printed none.
     """
 
@@ -207,6 +207,22 @@ def costs(
     return {f.name: cost_of_function(f, target, loops_by_function.get(f.name, ())) for f in functions}
 
 
+def loops_of(costs: Mapping[str, KernelCost]) -> dict[str, tuple[IrLoop, ...]]:
+    """The loops of functions that were costed, as ``trip_counts`` for other code of the same functions.
+
+    Whether a trip count can be read off the code depends on the order of its instructions. Two allocations compare only
+    if the same loops run equally often in both (``same_loops``).
+    """
+    return {
+        name: tuple(IrLoop(loop.ir_name, loop.depth, loop.trips) for loop in cost.loops) for name, cost in costs.items()
+    }
+
+
+def same_loops(a: KernelCost, b: KernelCost) -> bool:
+    """Whether two codes of a function have the same nest of loops, each run equally often."""
+    return [(loop.depth, loop.trips) for loop in a.loops] == [(loop.depth, loop.trips) for loop in b.loops]
+
+
 def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLoop] = ()) -> KernelCost:
     flow = control_flow(function)
     trips_by_loop = find_trips(function, flow, ir_loops)
@@ -226,7 +242,7 @@ def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLo
             loop.depth,
             *trips_by_loop.get(k, (DEFAULT_TRIPS, "default")),
         )
-        for k, loop in enumerate(flow.loops.loops)
+        for k, loop in sorted(enumerate(flow.loops.loops), key=lambda numbered: numbered[1].header)
     )
     return KernelCost(
         name=function.name,

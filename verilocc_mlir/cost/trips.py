@@ -85,7 +85,7 @@ def _matched(function: Function, flow: Flow, ir_loops: Sequence[IrLoop]) -> dict
     """
     loops = flow.loops.loops
     headers = [function.blocks[loop.header].ir_name for loop in loops]
-    trips_by_header = {loop.header: loop.trips for loop in ir_loops if loop.trips is not None}
+    trips_by_header = {loop.header: loop.trips for loop in ir_loops if loop.header and loop.trips is not None}
     matched = {k: trips_by_header[name] for k, name in enumerate(headers) if name in trips_by_header}
     if not matched and not any(headers):
         order = sorted(range(len(loops)), key=lambda k: loops[k].header)

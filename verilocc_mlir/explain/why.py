@@ -143,7 +143,7 @@ class _View:
         for live_range, registers in live:
             number = int(live_range.name[1:])
             idle = idle_at(gaps.get(number), slot // 4)
-            made = _definition(live_range, slot)
+            defined_at = _definition(live_range, slot)
             parts = parts_of(sum(group.lanes for group in live_range.groups))
             constant = all((number, part) in known for part in range(parts.bit_length()) if parts >> part & 1)
             later = [use for use in idle.uses if use > slot // 4] or list(idle.uses)
@@ -152,8 +152,8 @@ class _View:
                     name=live_range.name,
                     registers=registers,
                     register_class=live_range.register_class,
-                    defined=None if made is None else self._site(made),
-                    live_for=slot // 4 - made if made is not None and made <= slot // 4 else None,
+                    defined=None if defined_at is None else self._site(defined_at),
+                    live_for=slot // 4 - defined_at if defined_at is not None and defined_at <= slot // 4 else None,
                     idle=idle.instructions,
                     next_use=self._site(later[0]) if later else None,
                     hint=hint(idle, gaps.get(number), constant, slot // 4, placed),
@@ -182,12 +182,12 @@ class _View:
     def _moved(self, move: TextMove) -> Moved:
         site = self._site(min(move.slot // 4, len(self._instructions) - 1))
         live_range = next((r for r in self.problem.ranges if r.name == move.name), None)
-        made = None if live_range is None else _definition(live_range, move.slot)
+        defined_at = None if live_range is None else _definition(live_range, move.slot)
         return Moved(
             self.record.phase.upper(),
             move.kind,
             move.name,
-            None if made is None else self._site(made),
+            None if defined_at is None else self._site(defined_at),
             replace(site, instruction=_short(move.text)),
         )
 

@@ -14,7 +14,7 @@ from typing import Any
 from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.read import ReadOptions, cost_of_file
 from verilocc_mlir.errors import VeriloccError
-from verilocc_mlir.pipeline.effort import spill_traffic
+from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.metadata import read_code_object

@@ -232,7 +232,7 @@ def virtual_registers(header: tuple[str, ...]) -> dict[int, VirtualRegister]:
         match = _REGISTER_ROW.match(row)
         if match is None:
             raise InputError(f"not a row of 'registers': {row.strip()!r}")
-        flags = tuple(f.strip() for f in (match[4] or "").split(",") if f.strip())
+        flags = tuple(f.strip() for f in match[4].split(",") if f.strip()) if match[4] else ()
         number = int(match[1])
         if number in table:
             raise InputError(f"a second row for the virtual register %{number}")

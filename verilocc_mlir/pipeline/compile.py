@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import math
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,37 +13,28 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.allocators.registry import MODEL, model_is_there
-from verilocc_mlir.errors import InputError, ToolchainError
+from verilocc_mlir.errors import InputError, ToolchainError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
+from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Clock
-from verilocc_mlir.pipeline.effort import (
-    BESIDE,
-    LLVM,
-    MODELS,
-    OURS,
-    PACKED,
-    Variant,
-    ahead,
-    cheapest,
-    fewer_waves,
-    losses,
-    variants,
-)
+from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.phase import with_functions
+from verilocc_mlir.pipeline.plans import DEFAULT, Planned
+from verilocc_mlir.pipeline.portfolio import Candidate, Kept, Portfolio
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
-from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.pipeline.settings import Emit, Settings
 from verilocc_mlir.results.compile import FunctionReport, PhaseReport, Report, Resources, TimedStep
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.call_masks import close_masks
 from verilocc_mlir.toolchain.checked import CheckedObject, check_object
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.descriptor import FieldDifference
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, FileKind
-from verilocc_mlir.toolchain.find import LlvmTools
+from verilocc_mlir.toolchain.find import LlvmTools, Toolchain
 from verilocc_mlir.toolchain.inputs import Input, load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.metadata import read_code_object
@@ -55,10 +48,6 @@ if TYPE_CHECKING:
     from verilocc_mlir.cost.model import KernelCost
     from verilocc_mlir.pipeline.recording import Recording
     from verilocc_mlir.results.page import CostRow
-
-
-_KEPT_BESIDE = "what is spilled is loaded beside its use: loaded ahead, more would be spilled"
-_KEPT_LLVMS = "LLVM's allocation was kept: ours has fewer waves or spills more"
 
 
 @dataclass(frozen=True)
@@ -97,7 +86,26 @@ def compile_module(
         InputError: unusable input or option. ToolchainError: a tool is missing or failed. UnsupportedError: outside
             what this version handles.
     """
-    return _Compilation(data, path, settings, allow_unproved, allocators, recording).run()
+
+    def by_convention(why: str) -> _Compilation:
+        compilation = _Compilation(data, path, settings, allow_unproved, allocators, recording, promise=False)
+        compilation.notes.append(f"calls keep to the calling convention: {why}")
+        return compilation
+
+    first = _Compilation(data, path, settings, allow_unproved, allocators, recording)
+    try:
+        compiled = first.run()
+    except VeriloccError as error:
+        if not first.promises.kept:
+            raise
+        return by_convention(error.what).run()
+    if first.promises.kept and first.standing[0] and recording is None:
+        # LLVM's allocations took no part, because they know of no promise.
+        other = by_convention("so it stands better against LLVM's default compile")
+        with contextlib.suppress(ToolchainError):
+            instead = other.run()
+            return instead if other.standing < first.standing else compiled
+    return compiled
 
 
 class _Compilation:
@@ -111,8 +119,13 @@ class _Compilation:
         allow_unproved: bool,
         allocators: Sequence[Allocator] | None,
         recording: Recording | None = None,
+        *,
+        promise: bool = True,
     ) -> None:
         self.start = time.monotonic()
+        self.promise = promise
+        self.promises = Promises("")
+        self.standing: tuple[float, float] = (math.inf, math.inf)
         self.recording = recording
         self.settings = settings
         self.allow_unproved = allow_unproved
@@ -133,8 +146,8 @@ class _Compilation:
         self.file = MirFile("", ())
         self.phases: dict[str, list[PhaseReport]] = {}
         self.notes: list[str] = []
-        self._cost_of_greedy: dict[str, KernelCost] | None = None
-        self._costs_of_texts: dict[str, dict[str, KernelCost]] = {}
+        self._objects: dict[str, bytes] = {}
+        self.candidates: Mapping[str, Candidate] = {}
 
     def run(self) -> Compiled:
         # LLVM's own result needs nothing of ours: the second core makes it while this one allocates.
@@ -175,76 +188,116 @@ class _Compilation:
             return self.compiler.direct(without_functions(ir, left_out), verify=True)
         return self.compiler.finish_from(without_functions(pre, left_out), LlvmPhase.SGPR)
 
-    def _compile(self, pre: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
-        runs = Runs(
-            pre, self.path, ir, self.compiler, self.target, self.settings, self.allocators, self.clock,
-            allow_unproved=self.allow_unproved, recorded=self.recording is not None,
+    def _compile(self, plain: str, ir: str, llvm: Callable[[FileKind], Future[bytes]]) -> Compiled:
+        self.promises = self._promises(plain)
+        pre = self.promises.text
+        # LLVM's allocations know of no promise.
+        settings = replace(self.settings, fallback=False) if self.promises.kept else self.settings
+        given = Planned(
+            self.compiler, self.target, ir, pre, self.path, settings, self.allocators, self.clock,
+            allow_unproved=self.allow_unproved, recorded=self.recording is not None, promised=self.promises.kept,
         )  # fmt: skip
         self.finisher = Finisher(self.compiler, lambda left_out: self._verified_plain(pre, ir, left_out), self.notes)
         greedy = llvm("obj")
         with self.clock.measure("parse"):
-            self.file = runs.shared.parsed(pre, self.path)
+            self.file = given.shared.parsed(pre, self.path)
         if not self.file.functions:
             raise InputError("no function has a body", where=self.path, hint="give a module that defines a function")
-        kept = self._foreseen(runs, llvm)
-        result = self._ours(runs) if kept is None else kept
+        # Machine IR has no reference: what LLVM makes of it has lost the same fields.
+        reference = None if self.input.kind == "mir" else greedy
+        kept = self._kept(given, reference, greedy, llvm) if self.allocators else None
+        if kept is None and self.promises.kept:
+            raise BrokenPromiseError("not all is proved with masks that say more")
+        if kept is None:
+            result, before = self._by_verdict(given.runs(DEFAULT)), pre
+        else:
+            result, before = kept.result, kept.pre
+            self.candidates = kept.candidates
+        self.phases = result.phases
+        if self.recording is not None and result.recording is not None:
+            self.recording.phases[:], self.recording.target = result.recording.phases, result.recording.target
+        before = close_masks(before)
+        if result.text is None:
+            return Compiled(None, self._report({}, {}, ()), before=before)
+        checked = result.checked or self._finish(result, result.text, before, reference, greedy, llvm)
+        if self.promises.kept:
+            self._check_promises(result.text)
+        if self.recording is not None:
+            self.recording.costs.update(self._costs(result.text, llvm))
+        data = self._emit(result.text, checked, self.settings.emit)
+        also = {emit: self._emit(result.text, checked, emit) for emit in self.settings.also}
+        return Compiled(data, self._report(result.ours, result.greedy, checked.mended), also, before)
+
+    def _promises(self, pre: str) -> Promises:
+        """The text before the first phase, with what its local functions leave alone in the masks of their calls."""
+        if not (self.promise and self.allocators and isinstance(self.toolchain, Toolchain)):
+            return Promises(pre)
+        with self.clock.measure("callees"):
+            return callees_first(pre, self.path, self.compiler, self.target)
+
+    def _check_promises(self, text: str) -> None:
+        """Prove the masks in the text that is shipped, of the object that is made of it.
+
+        Raises:
+            BrokenPromiseError: that fails.
+        """
+        with self.clock.measure("audit"):
+            check_promises(text, self._objects[text], self.path, self.compiler, self.target)
+        names = ", ".join(self.promises.kept)
+        self.notes.append(f"callers use registers that these leave alone, as is proved of their final code: {names}")
+
+    def _kept(
+        self,
+        given: Planned,
+        reference: Future[bytes] | None,
+        greedy: Future[bytes],
+        llvm: Callable[[FileKind], Future[bytes]],
+    ) -> Kept | None:
+        """What stands best of all that is tried, proved and finished; None where some function has nothing like it."""
+        names = [function.name for function in self.file.functions]
+        portfolio = Portfolio(
+            given, names, lambda: given.costs(llvm("asm").result()),
+            lambda: {name: r.waves for name, r in self._kernels(greedy.result()).items()}, self.notes,
+        )  # fmt: skip
+        while (kept := portfolio.kept()) is not None:
+            assert kept.result.text is not None
+            try:
+                self._finish(kept.result, kept.result.text, kept.pre, reference, greedy, llvm)
+            except ToolchainError as error:
+                if not portfolio.refuse(kept, error):
+                    raise
+            else:
+                portfolio.note(kept)
+                self.standing = portfolio.standing(kept)
+                return kept
+        return None
+
+    def _by_verdict(self, runs: Runs) -> Result:
+        """Ours, with what the audit says of it, where there is nothing that is proved throughout."""
+        result = self._ours(runs)
         if self.allocators and self.settings.fallback and not self._all_proved(result):
             result = self._with_llvms(result, runs)
         if not (self.allow_unproved or self._all_proved(result)):
             # Functions that are not proved cost the result, not the verdict on the others.
             result.text = None
-        # Machine IR has no reference: what LLVM makes of it has lost the same fields.
-        reference = None if self.input.kind == "mir" else greedy.result()
-        if result.text is not None:
-            self._finish(result, result.text, pre, reference, greedy.result(), llvm)
-        tried_variants = variants(
-            self.settings.effort, self.target, min((r.waves for r in result.ours.values()), default=0)
-        )
-        if self.settings.effort is Effort.BEST:
-            tried_variants += (MODELS,) if self._has_another_model() else ()
-            tried_variants += (PACKED,) if result.fragmented and _exact_is_there() else ()
-        if kept is not None:
-            pass
-        elif self.allocators and tried_variants:
-            result = self._cheapest(result, tried_variants, runs, llvm("asm").result())
-        elif (
-            self.allocators
-            and self.settings.fallback
-            and result.text is not None
-            and (result.spills or fewer_waves(result.ours, result.greedy))
-        ):
-            result = self._unless_lost(result, result.text, runs, reference, greedy.result(), llvm)
-        self.phases = result.phases
-        if self.recording is not None and result.recording is not None:
-            self.recording.phases[:], self.recording.target = result.recording.phases, result.recording.target
-        if result.text is None:
-            return Compiled(None, self._report({}, {}, ()), before=pre)
-        checked = result.checked or self._finish(result, result.text, pre, reference, greedy.result(), llvm)
-        if self.recording is not None:
-            self.recording.costs.update(self._costs(result.text, llvm))
-        data = self._emit(result.text, checked, self.settings.emit)
-        also = {emit: self._emit(result.text, checked, emit) for emit in self.settings.also}
-        return Compiled(data, self._report(result.ours, result.greedy, checked.mended), also, pre)
-
-    def _has_another_model(self) -> bool:
-        """Whether there is a language model that is not asked already, here or by the server."""
-        return not self.settings.server and MODEL not in [a.name for a in self.allocators] and model_is_there()
+        return result
 
     def _finish(
         self,
         result: Result,
         text: str,
         pre: str,
-        reference: bytes | None,
-        greedy: bytes,
+        reference: Future[bytes] | None,
+        greedy: Future[bytes],
         llvm: Callable[[FileKind], Future[bytes]],
     ) -> CheckedObject:
         """The object of a result's text, checked, and what its functions take; both are kept in the result."""
-        obj = self.finisher.finish(text)
+        obj = self._objects[text] = self.finisher.finish(text)
+        compared = None if reference is None else reference.result()
         with self.clock.measure("check object"):
-            checked = check_object(obj, mir=pre, cpu=self.target.name, reference=reference, where=self.path)
+            checked = check_object(obj, mir=pre, cpu=self.target.name, reference=compared, where=self.path)
         result.checked = checked
-        result.ours, result.greedy = self._resources(checked.data, greedy, text, llvm)
+        result.ours, result.greedy = self._resources(checked.data, greedy.result(), text, llvm)
         return checked
 
     def _all_proved(self, result: Result) -> bool:
@@ -268,48 +321,6 @@ class _Compilation:
                 for name, reports in other.phases.items()
             }
             return replace(other, phases=phases)
-
-    def _foreseen(self, runs: Runs, llvm: Callable[[FileKind], Future[bytes]]) -> Result | None:
-        """What ``_unless_lost`` would keep instead of ours, found out before anything is audited; audited then.
-
-        None where ours would be kept, where what would be kept is not proved, or where that cannot be said beforehand:
-        then all is decided as if nothing had been looked at.
-        """
-        if not (
-            self.settings.effort is Effort.FAST
-            and self.allocators
-            and self.settings.fallback
-            and runs.ir
-            and not self.allow_unproved
-            and self.recording is None
-        ):
-            return None
-        notes = len(self.notes)
-        try:
-            variant = self._better_than_ours(runs, llvm)
-            result = None if variant is None else runs.run_llvm() if variant.llvm else runs.run(variant)
-        except ToolchainError:
-            result = None
-        if result is None or result.text is None or not self._all_proved(result):
-            del self.notes[notes:]
-            return None
-        self.notes.append(_KEPT_LLVMS if result.variant.llvm else _KEPT_BESIDE)
-        return result
-
-    def _better_than_ours(self, runs: Runs, llvm: Callable[[FileKind], Future[bytes]]) -> Variant | None:
-        """The variant that stands better than ours by the cost of texts that are not audited; None where none does."""
-        ours = runs.draft(OURS)
-        if ours is None:
-            return None
-        greedy_cost = self._greedy_cost(llvm)
-        ours_cost = self._cost_of(ours)
-        if not losses(ours_cost, greedy_cost):
-            return None
-        beside = runs.draft(BESIDE)
-        if beside is not None and not losses(self._cost_of(beside), greedy_cost):
-            return BESIDE
-        other_cost = self._cost_of(runs.plain_text())
-        return LLVM if not losses(other_cost, greedy_cost) or ahead(other_cost, ours_cost) else None
 
     def _with_llvms(self, ours: Result, runs: Runs) -> Result:
         """Ours; of a function that is not proved, LLVM's where that is: a plain compile's, else one of our text."""
@@ -347,46 +358,6 @@ class _Compilation:
             recording = replace(recording, phases=records, target=recording.target or other.recording.target)
         return Result(ours.variant, text, phases, recording)
 
-    def _unless_lost(
-        self,
-        ours: Result,
-        text: str,
-        runs: Runs,
-        reference: bytes | None,
-        greedy: bytes,
-        llvm: Callable[[FileKind], Future[bytes]],
-    ) -> Result:
-        """Ours, which has that text; if it loses something against LLVM's own, ours with loads beside their use, or
-        LLVM's allocation if that is proved and stands better.
-        """
-        ours_cost, greedy_cost = self._cost_of(text), self._greedy_cost(llvm)
-        if not losses(ours_cost, greedy_cost):
-            return ours
-        try:
-            beside = runs.run(BESIDE) if ours.spills else None
-            if beside is not None and beside.text is not None and self._all_proved(beside):
-                beside_cost = self._cost_of(beside.text)
-                if not losses(beside_cost, greedy_cost):
-                    self.notes.append(_KEPT_BESIDE)
-                    return beside
-            other = runs.run_llvm()
-            if other.text is None or not self._all_proved(other):
-                return ours
-            self._finish(other, other.text, runs.pre, reference, greedy, llvm)
-            other_cost = self._cost_of(other.text)
-        except ToolchainError as error:
-            self.notes.append(f"another allocation was left out: {error.what}")
-            return ours
-        if losses(other_cost, greedy_cost) and not ahead(other_cost, ours_cost):
-            return ours
-        last = [reports[-1] for reports in ours.phases.values()]
-        self.notes.append(
-            "LLVM's allocation is that of a plain compile: from text LLVM spills more"
-            if all(report.fallback for report in last)
-            else _KEPT_LLVMS
-        )
-        return self._with_reasons(other, ours)
-
     @staticmethod
     def _with_reasons(other: Result, ours: Result) -> Result:
         """LLVM's result, each phase with why ours failed in it."""
@@ -396,53 +367,11 @@ class _Compilation:
         }
         return replace(other, phases=phases)
 
-    def _cheapest(self, ours: Result, others: Sequence[Variant], runs: Runs, greedy: bytes) -> Result:
-        """The proved result with the least modelled cost; ``ours``, whatever its verdict, where none is proved."""
-        results = [ours] if ours.text is not None and self._all_proved(ours) else []
-        texts = [self._assembly(result.text) for result in results if result.text is not None]
-        for variant in others:
-            if variant.llvm and not self.settings.fallback:
-                continue
-            try:
-                result = runs.run_llvm() if variant.llvm else runs.run(variant)
-                if result.text is None or not self._all_proved(result):
-                    continue
-                if result.text not in [r.text for r in results]:
-                    texts.append(self._assembly(result.text))
-                    results.append(result)
-            except ToolchainError as error:
-                self.notes.append(f"{variant.name} was left out: {error.what}")
-        if len(results) < 2:
-            return results[0] if results else ours
-        costs = [self._cost(text) for text in texts]
-        chosen = cheapest(costs, self._cost(greedy.decode()))
-        cycles = ", ".join(
-            f"{r.variant.name} {sum(c.cycles for c in cost.values()):.0f}"
-            for r, cost in zip(results, costs, strict=True)
-        )
-        self.notes.append(f"modelled cycles of what was tried: {cycles}; kept: {results[chosen].variant.name}")
-        return results[chosen]
-
-    def _assembly(self, text: str) -> str:
-        return self.finisher.finish(text, "asm").decode()
-
     def _cost(self, assembly: str) -> dict[str, KernelCost]:
         from verilocc_mlir.cost.model import cost_of_assembly
 
         with self.clock.measure("cost"):
             return cost_of_assembly(assembly, self.target, where=self.path)
-
-    def _greedy_cost(self, llvm: Callable[[FileKind], Future[bytes]]) -> dict[str, KernelCost]:
-        """That of LLVM's own result."""
-        if self._cost_of_greedy is None:
-            self._cost_of_greedy = self._cost(llvm("asm").result().decode())
-        return self._cost_of_greedy
-
-    def _cost_of(self, text: str) -> dict[str, KernelCost]:
-        """The modelled cost of an allocated text; worked out once."""
-        if text not in self._costs_of_texts:
-            self._costs_of_texts[text] = self._cost(self._assembly(text))
-        return self._costs_of_texts[text]
 
     def _resources(
         self, ours: bytes, greedy: bytes, done: str, llvm: Callable[[FileKind], Future[bytes]]
@@ -473,7 +402,7 @@ class _Compilation:
 
     def _emit(self, done: str, checked: CheckedObject, emit: Emit) -> bytes:
         if emit is Emit.MIR:
-            return done.encode()
+            return close_masks(done).encode()
         if emit is Emit.OBJ:
             return checked.data
         if emit is Emit.HSACO:
@@ -494,6 +423,7 @@ class _Compilation:
                 tuple(self.phases.get(f.name, ())),
                 ours.get(f.name),
                 greedy.get(f.name),
+                *self._chosen(f.name),
             )
             for f in self.file.functions
         )
@@ -513,6 +443,11 @@ class _Compilation:
             wall_seconds=self._elapsed(),
         )
 
+    def _chosen(self, name: str) -> tuple[str, str]:
+        """The names of a function's plan and variant."""
+        candidate = self.candidates.get(name)
+        return (DEFAULT.name, "") if candidate is None else (candidate.plan.name, candidate.variant.name)
+
     def _steps(self) -> tuple[TimedStep, ...]:
         total = Clock()
         total.absorb(self.clock)
@@ -522,12 +457,6 @@ class _Compilation:
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.start
-
-
-def _exact_is_there() -> bool:
-    from verilocc_mlir.allocators.exact import available
-
-    return available()
 
 
 def _with_reason(report: PhaseReport, before: Sequence[PhaseReport]) -> PhaseReport:

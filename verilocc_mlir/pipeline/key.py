@@ -70,14 +70,14 @@ def allocator_versions(settings: Settings) -> dict[str, str]:
     Raises:
         InputError, UnsupportedError: as for ``checked_allocator``.
     """
-    asked = checked_allocator(settings)
-    if asked is None:
+    chosen = checked_allocator(settings)
+    if chosen is None:
         return {}
-    versions = {asked.name: _version(settings.allocator, asked)}
+    versions = {chosen.name: _version(settings.allocator, chosen)}
     best = settings.effort is Effort.BEST
-    if best and not settings.server and asked.name != MODEL and model_is_there():
+    if best and not settings.server and chosen.name != MODEL and model_is_there():
         versions[MODEL] = allocator(MODEL, samples=settings.model_samples).version
-    if (best or asked.name == "exact") and find_spec("ortools") is not None:
+    if (best or chosen.name == "exact") and find_spec("ortools") is not None:
         versions["exact"] = f"{allocator('exact').version}, OR-Tools {metadata.version('ortools')}"
     return versions
 

@@ -79,6 +79,7 @@ class Draft:
     Attributes:
         before: machine IR as it enters the phase.
         after: the same with what our allocators made of it, ``""`` where they made nothing of any function.
+        is_ours: our allocators have something for every function.
         result: the phase audited, once it is.
     """
 
@@ -88,17 +89,18 @@ class Draft:
     file: MirFile
     functions: list[_Function]
     after: str
+    is_ours: bool
     result: PhaseResult | None = None
 
     @property
-    def is_ours(self) -> bool:
-        """Whether our allocators have something for every function."""
-        return all(function.chosen is not None for function in self.functions)
+    def is_fragmented(self) -> bool:
+        """Whether no place was found for some tuple at the first try."""
+        return any(f.attempts[0].cause == "fragmentation" for f in self.functions if f.attempts)
 
     @property
     def saves(self) -> bool:
         """Whether registers are saved in it, to memory or to lanes."""
-        return _SAVE.search(self.after) is not None
+        return "SI_SPILL_" in self.after and _SAVE.search(self.after) is not None
 
 
 @dataclass
@@ -183,7 +185,7 @@ class PhaseRunner:
             self._ours(file, function, phase)
             self.clock.absorb(function.clock)
         after = self._printed(file, functions) if any(f.chosen for f in functions) else ""
-        return Draft(text, path, phase, file, functions, after)
+        return Draft(text, path, phase, file, functions, after, all(f.chosen for f in functions))
 
     def settle(self, draft: Draft) -> PhaseResult:
         """The phase audited, with LLVM's allocation where ours is not proved; done once for a draft.
@@ -347,8 +349,9 @@ class PhaseRunner:
 def with_functions(text: str, other: str, names: Collection[str], path: str) -> str:
     """Allocated text with the named functions as ``other`` has them, byte for byte.
 
-    A function's document refers to the IR module alone, and calls keep to the calling convention (no interprocedural
-    allocation), so that what was audited of a function holds in whatever file of that module it stands.
+    A function's document refers to the IR module alone, and calls keep to the calling convention or to the masks in
+    both texts, which are proved of the final code (``callees.py``), so that what was audited of a function holds in
+    whatever file of that module it stands.
 
     Raises:
         ToolchainError: the IR modules of both differ.
@@ -359,8 +362,13 @@ def with_functions(text: str, other: str, names: Collection[str], path: str) -> 
     return print_mir(replace(file, functions=tuple(replacements.get(f.name, f) for f in file.functions)))
 
 
+def same_module(file: MirFile, other: MirFile) -> bool:
+    """Whether the IR modules of both are the same but for attributes."""
+    return _without_attributes(file.preamble) == _without_attributes(other.preamble)
+
+
 def _must_have_the_same_module(file: MirFile, llvm: MirFile) -> None:
-    if _without_attributes(llvm.preamble) != _without_attributes(file.preamble):
+    if not same_module(file, llvm):
         raise ToolchainError(
             "LLVM changed the IR module while it allocated registers, so its functions cannot be put beside ours",
             where=file.path,

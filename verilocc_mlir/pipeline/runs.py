@@ -68,17 +68,6 @@ class Result:
     def _proved_so_far(reports: Sequence[PhaseReport]) -> bool:
         return all(report.outcome is Outcome.PROVED for report in reports)
 
-    @property
-    def fragmented(self) -> bool:
-        """Whether something was spilled for lack of a place, not of registers."""
-        firsts = (r.attempts[0] for reports in self.phases.values() for r in reports if r.attempts)
-        return self.spills and any(first.cause == "fragmentation" for first in firsts)
-
-    @property
-    def spills(self) -> bool:
-        """Whether a phase saved registers, by its own count. LLVM's count of a resumed text has no saves to lanes."""
-        return any(r.moves.saves for reports in self.phases.values() for r in reports)
-
 
 @dataclass
 class Runs:
@@ -110,17 +99,6 @@ class Runs:
     )
     _resumed: dict[str, str] = field(default_factory=dict[str, str])
     _plain: list[tuple[Phase, str, str]] | None = None
-
-    def run_llvm(self) -> Result:
-        """LLVM's allocation, audited: as in a plain compile of the IR where that is proved, else from our text.
-
-        The plain one is the better: text cannot say all that LLVM knows.
-        """
-        if self.ir:
-            result = self.plain()
-            if result.proved:
-                return result
-        return self.run(LLVM)
 
     def plain(self, names: Collection[str] | None = None) -> Result:
         """LLVM's allocation of a plain compile of the IR, proved or not; audited for the functions named alone."""
@@ -158,8 +136,8 @@ class Runs:
         return [*phases, ("vgpr", vector, self.compiler.direct_after(self.ir, LlvmPhase.VGPR))]
 
     def draft(self, variant: Variant) -> str | None:
-        """The text that ``run`` will have for one of our variants if every audit proves it; None where that is not
-        known beforehand: a function that our allocators do not place, whole-wave registers, or nothing that they save.
+        """The text that ``run`` will have for one of our variants if every audit proves it; None where our allocators
+        have nothing for some function.
 
         Raises:
             ToolchainError: a tool failed. InputError: a text cannot be read.
@@ -167,11 +145,19 @@ class Runs:
         _, scalar = self._drafted(OURS, self.pre, "sgpr")
         if not scalar.is_ours:
             return None
-        text = self._resume(scalar.after)
-        if has_wwm_registers(text):
-            return None
-        _, vector = self._drafted(variant, text, "vgpr")
-        return vector.after if vector.is_ours and (scalar.saves or vector.saves) else None
+        _, vector = self._drafted(variant, self._resume(scalar.after), "vgpr")
+        return vector.after if vector.is_ours else None
+
+    def saves(self, variant: Variant) -> bool:
+        """Whether anything is saved, to memory or to lanes, in what ``draft`` gave."""
+        _, scalar = self._drafted(OURS, self.pre, "sgpr")
+        return scalar.saves or self._drafted(variant, self._resume(scalar.after), "vgpr")[1].saves
+
+    def is_fragmented(self, variant: Variant) -> bool:
+        """Whether something was spilled for lack of a place, not of registers, in what ``draft`` gave."""
+        _, scalar = self._drafted(OURS, self.pre, "sgpr")
+        drafts = scalar, self._drafted(variant, self._resume(scalar.after), "vgpr")[1]
+        return self.saves(variant) and any(draft.is_fragmented for draft in drafts)
 
     def _drafted(
         self, variant: Variant, text: str, phase: Phase, recording: Recording | None = None

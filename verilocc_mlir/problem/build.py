@@ -33,6 +33,7 @@ from verilocc_mlir.problem.model import (
 from verilocc_mlir.problem.preferences import preferences
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.callingconv import callee_saved
+from verilocc_mlir.target.calls import kept_for_callers
 from verilocc_mlir.target.classes import RegisterClass
 from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
 from verilocc_mlir.target.reserved import allocatable
@@ -106,7 +107,9 @@ def build_problem(file: MirFile, function: MachineFunction, target: Target, phas
         block_depths=depths,
         ranges=ranges,
         affinities=affinities(function, cfg, depths, classes, ids, allowed, hints),
-        fixed=fixed_occupations(function, cfg, allowed.__contains__, allowed),
+        fixed=fixed_occupations(
+            function, cfg, allowed.__contains__, allowed, kept_for_callers(file, function.name, target)
+        ),
         budgets=budgets,
         occupancy=Occupancy(target.vgpr_granule, target.vgpr_total, target.max_waves, target.unified_vgpr),
         special=special,

@@ -9,13 +9,18 @@ from verilocc_mlir.analysis.physical import PhysicalLiveness, physical_liveness
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.problem.model import CALL_CLOBBERS, FixedOccupation, Segment
 from verilocc_mlir.target.callingconv import regmask
-from verilocc_mlir.target.registers import physical_register
+from verilocc_mlir.target.calls import calls_in
+from verilocc_mlir.target.registers import AGPR_BASE, VGPR_BASE, physical_register
 
 _WHOLE_WAVE = frozenset({"SI_SPILL_S32_TO_VGPR", "SI_RESTORE_S32_FROM_VGPR"})
 
 
 def fixed_occupations(
-    function: MachineFunction, cfg: ControlFlow, is_allocatable: Callable[[int], bool], units: Iterable[int]
+    function: MachineFunction,
+    cfg: ControlFlow,
+    is_allocatable: Callable[[int], bool],
+    units: Iterable[int],
+    kept: frozenset[int] = frozenset(),
 ) -> tuple[FixedOccupation, ...]:
     """Occupations of the units for which ``is_allocatable`` is true.
 
@@ -23,19 +28,33 @@ def fixed_occupations(
         function: pre-RA machine code, physical registers of earlier phases included.
         is_allocatable: whether a unit can be handed out in this phase.
         units: all of those units; a call clobbers the ones its mask does not preserve.
+        kept: units that its callers count on (``kept_for_callers``); none of them may be written anywhere.
 
     Raises:
         UnsupportedError: an unknown register or register mask.
     """
     whole_wave = _whole_wave_units(function, is_allocatable)
     physical = physical_liveness(function, cfg, lambda u: is_allocatable(u) and u not in whole_wave)
-    occupations = [*_ranges(function, physical), *_clobbers(physical, sorted(set(units) - whole_wave))]
+    occupations = [*_ranges(function, physical), *_clobbers(physical, sorted(set(units) - whole_wave - kept))]
     if whole_wave and cfg.slots:
         # Lanes of inactive threads live in them, which no liveness of this text shows
         # (AMDGPUReserveWWMRegs.cpp reserves them for the rest of the function).
         occupations.append(FixedOccupation(tuple(sorted(whole_wave)), ((0, cfg.slots),), "whole-wave registers"))
+    if (never := sorted(kept.intersection(units) - whole_wave)) and cfg.slots:
+        never += _for_the_frame(function, kept, units)
+        occupations.append(FixedOccupation(tuple(never), ((0, cfg.slots),), "kept for callers"))
     occupations.sort(key=lambda f: (f.segments[0], f.units))
     return tuple(occupations)
+
+
+def _for_the_frame(function: MachineFunction, kept: frozenset[int], units: Iterable[int]) -> list[int]:
+    """The VGPR in whose lanes LLVM keeps the return address of a function that calls others: the first one that nothing
+    uses (SIFrameLowering.cpp). The last one before those that are kept is left for it, or it would take one of them.
+    """
+    if not any(calls_in(function)):
+        return []
+    first_kept = min((u for u in kept if VGPR_BASE <= u < AGPR_BASE), default=0)
+    return sorted(u for u in units if VGPR_BASE <= u < first_kept and u not in kept)[-2:]
 
 
 def _whole_wave_units(function: MachineFunction, is_allocatable: Callable[[int], bool]) -> set[int]:

@@ -39,6 +39,8 @@ def print_report(report: Report, to: Console) -> None:
     target = " ".join(filter(None, (report.target, report.features)))
     to.print(Text(f"{report.input} for {target}, {report.llvm}"))
     to.print(_table(report))
+    for line in _plans(report):
+        to.print(Text(line))
     for function in report.functions:
         for phase in function.phases:
             _explain(function, phase, to)
@@ -52,6 +54,16 @@ def print_report(report: Report, to: Console) -> None:
     to.print(Text(f"time: {report.cpu_seconds:.2f} CPU-s, {report.wall_seconds:.2f} s elapsed ({steps})"))
     ending = f"; wrote {report.output}" if report.output else "; nothing was written"
     to.print(Text(f"{report.outcome}", style=STYLES[report.outcome]) + Text(ending, style=""))
+
+
+def _plans(report: Report) -> list[str]:
+    """Under which plan LLVM made what was allocated, and how that was; functions alike on one line."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for function in report.functions:
+        if function.variant:
+            names.setdefault((function.plan, function.variant), []).append(function.name)
+    whose = "" if len(names) == 1 else "; {}"
+    return [f"plan: {plan}, {variant}{whose.format(', '.join(of))}" for (plan, variant), of in names.items()]
 
 
 def render(report: Report) -> str:

@@ -11,7 +11,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.spilling.actions import SpillAction
 
-REPORT_VERSION = 4
+REPORT_VERSION = 5
 """Version of the JSON form; raised whenever ``schema.json`` changes."""
 
 LAST_PHASE = "vgpr"
@@ -156,7 +156,12 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class FunctionReport:
-    """One function: its phases and its resources beside those of LLVM's greedy (a direct compile)."""
+    """One function: its phases and its resources beside those of LLVM's greedy (a direct compile).
+
+    Attributes:
+        plan: under which LLVM made the text that was allocated (``pipeline/plans.py``).
+        variant: how that text was allocated (``pipeline/effort.py``); ``""`` where nothing was chosen.
+    """
 
     name: str
     is_kernel: bool
@@ -164,6 +169,8 @@ class FunctionReport:
     phases: tuple[PhaseReport, ...]
     resources: Resources | None
     greedy: Resources | None
+    plan: str = "default"
+    variant: str = ""
 
 
 @dataclass(frozen=True, slots=True)

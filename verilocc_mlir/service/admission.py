@@ -76,12 +76,12 @@ class Admission(grpc.aio.ServerInterceptor):
         _, service, method = str(handler_call_details.method).split("/")
         # gRPC calls the handler of a unary request when the message is there, and that of a stream at once.
         call = _Call(self, handler, method, is_open=service not in self.needs_token)
-        made: Any = (
+        method_handler: Any = (
             grpc.stream_stream_rpc_method_handler
             if handler.response_streaming
             else grpc.stream_unary_rpc_method_handler
         )
-        return made(call.serve, None, handler.response_serializer)
+        return method_handler(call.serve, None, handler.response_serializer)
 
     @contextlib.contextmanager
     def admitted(self, context: Any, *, is_open: bool) -> Generator[None, None, None]:

@@ -139,7 +139,7 @@ class WorkerPool:
         if crowd:
             retry = self.pace.wait(self.counts.waiting, self.workers)
             raise ServiceError(StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED", f"{crowd}; try again later", retry)
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         self.counts.waiting += 1
         try:
             await within(partial(self._turns.take, caller), seconds)
@@ -149,7 +149,7 @@ class WorkerPool:
         self.counts.busy += 1
         cpu = -1.0
         try:
-            answer, data = await self._tried(kind, payload, asked + seconds)
+            answer, data = await self._tried(kind, payload, asked_at + seconds)
             cpu = float(answer.get("cpu", 0.0))
         finally:
             worked = time.monotonic() - started
@@ -157,14 +157,14 @@ class WorkerPool:
             self.counts.busy -= 1
             # Of work that failed or was ended nobody says what it took.
             self._turns.give_back(caller, worked if cpu < 0 else cpu)
-        return Done(data, started - asked, worked, cpu)
+        return Done(data, started - asked_at, worked, cpu)
 
     async def _tried(self, kind: str, payload: bytes, end: float) -> tuple[dict[str, Any], bytes]:
         for attempt in range(_TRIES):
             worker = await within(self._take, end - time.monotonic())
-            left = end - time.monotonic()
+            rest = end - time.monotonic()
             try:
-                answer, data = await self._in_thread(_ask, worker, {"kind": kind, "seconds": left}, left, payload)
+                answer, data = await self._in_thread(_ask, worker, {"kind": kind, "seconds": rest}, rest, payload)
             except Late:
                 self._discard(worker, lost=False)
                 raise out_of_time() from None

@@ -52,9 +52,9 @@ class _Defects(logging.Handler):
 
     def take(self) -> list[dict[str, str]]:
         """What there is since the last call."""
-        found = list(self._found.values())
+        defects = list(self._found.values())
         self._found.clear()
-        return found
+        return defects
 
 
 def answer_requests(memory_mib: int, attempts: int, terms: str) -> None:
@@ -126,7 +126,7 @@ def terms_called(name: str) -> jobs.Terms:
     if not name:
         return jobs.Terms()
     module, _, attribute = name.partition(":")
-    found = getattr(importlib.import_module(module), attribute)
-    if not isinstance(found, jobs.Terms):
-        raise TypeError(f"{name} is {type(found).__name__}, not Terms")
-    return found
+    terms = getattr(importlib.import_module(module), attribute)
+    if not isinstance(terms, jobs.Terms):
+        raise TypeError(f"{name} is {type(terms).__name__}, not Terms")
+    return terms

@@ -43,12 +43,14 @@ class FunctionAttributes:
         calling_convention: ``"ccc"`` where none is written, else the IR keyword (``"amdgpu_kernel"``, ``"fastcc"`` …).
         strings: string attributes by name, attribute groups resolved; the value is ``""`` for a bare one.
         words: keyword attributes of the groups and of the ``define`` line (``"noinline"``, ``"naked"`` …).
+        is_local: no other module sees it, so that no linker puts another in its place (``internal``, ``private``).
     """
 
     name: str
     calling_convention: str
     strings: Mapping[str, str]
     words: frozenset[str]
+    is_local: bool = False
 
     @property
     def target_cpu(self) -> str:
@@ -160,7 +162,11 @@ def _module(preamble: str) -> dict[str, FunctionAttributes]:
         strings.update(own)
         words.update(w for w in own_words if not w.startswith(("#", "!")))
         functions[name] = FunctionAttributes(
-            name, _calling_convention(match["head"]), MappingProxyType(strings), frozenset(words)
+            name,
+            _calling_convention(match["head"]),
+            MappingProxyType(strings),
+            frozenset(words),
+            not {"internal", "private"}.isdisjoint(match["head"].split()),
         )
     return functions
 

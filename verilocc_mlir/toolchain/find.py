@@ -179,8 +179,7 @@ def _versioned_on_path(tool: str, search_path: str) -> list[Path]:
         except OSError:
             continue
         for name in names:
-            match = pattern.match(name)
-            if match:
+            if name.startswith(tool) and (match := pattern.match(name)):
                 by_version.setdefault(int(match[1]), base / name)
     return [by_version[number] for number in sorted(by_version, reverse=True)]
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 
+# It begins with plain text, which is looked for quickly.
 _IMPLICIT_VCC_LO = re.compile(
-    r"(\bimplicit(?:-def)?(?: (?:dead|killed|undef|renamable|internal|early-clobber))*) \$vcc_lo\b"
+    r"(implicit(?<=\bimplicit)(?:-def)?(?: (?:dead|killed|undef|renamable|internal|early-clobber))*) \$vcc_lo\b"
 )
 
 

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.toolchain.call_masks import close_masks, shorten_masks
 from verilocc_mlir.toolchain.choose import driver_of
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, Driver, FileKind, LlvmJob, Point, RegAlloc
 from verilocc_mlir.toolchain.dynamic_lds import declare_dynamic_lds
@@ -34,6 +35,7 @@ from verilocc_mlir.toolchain.uncalled import mark_uncalled
 from verilocc_mlir.toolchain.unknown_intrinsics import refuse_unknown_intrinsics
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
+_SCAVENGING_SLOT = re.compile(r"^  scavengeFI: +'%stack\.[0-9]+'\n", re.MULTILINE)
 _REGALLOC_PASSES: dict[RegAlloc, str] = {"greedy": "greedy", "basic": "regallocbasic", "fast": "regallocfast"}
 
 
@@ -57,19 +59,25 @@ class WwmPhase:
 class StagedCompiler:
     """Drives one input through LLVM.
 
-    ``runs`` has an entry for every piece of work, in order; ``running`` holds the tools that still run. Texts are
-    returned as LLVM prints them, without memory-model annotations, and mended for its parser on the way in. Every
-    method raises ToolchainError where LLVM fails, crashes or times out.
+    ``runs`` has an entry for every piece of work, in order; ``running`` holds the tools that still run; ``of_ir`` are
+    further options for what starts from IR. Texts are returned as LLVM prints them, without memory-model annotations,
+    and mended for its parser on the way in. Every method raises ToolchainError where LLVM fails, crashes or times out.
     """
 
     toolchain: LlvmTools
     options: CompileOptions
     runs: list[ToolRun] = field(default_factory=list[ToolRun])
     running: RunningTools = field(default_factory=RunningTools, repr=False)
+    of_ir: tuple[str, ...] = ()
     driver: Driver = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.driver = driver_of(self.toolchain)
+
+    @property
+    def _ir_options(self) -> CompileOptions:
+        """Options of work that starts from IR."""
+        return replace(self.options, extra=(*self.options.extra, *self.of_ir)) if self.of_ir else self.options
 
     def to_pre_ra(self, ir: str | bytes) -> str:
         """LLVM IR (text or bitcode) to machine IR as it enters the first allocation phase.
@@ -79,10 +87,10 @@ class StagedCompiler:
             UnsupportedError: an intrinsic unknown to this LLVM would become an external call.
         """
         try:
-            output = self._run(LlvmJob("pre-ra", _bytes(ir), False, self.options, stop=_greedy(LlvmPhase.SGPR)))
+            output = self._run(LlvmJob("pre-ra", _bytes(ir), False, self._ir_options, stop=_greedy(LlvmPhase.SGPR)))
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
-        mir = mark_uncalled(state_early_clobbers(strip_mmra(output.decode())))
+        mir = mark_uncalled(state_early_clobbers(_as_others_read(output)))
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
         return mir
 
@@ -102,7 +110,7 @@ class StagedCompiler:
         except ToolFailure as failure:
             raise self._as_input_error(failure) from failure
         refuse_unknown_intrinsics(mir, where=self.options.input_name, version=self._version())
-        return state_early_clobbers(strip_mmra(printed.decode() if reprint else mir))
+        return state_early_clobbers(_as_others_read(printed if reprint else mir.encode()))
 
     def resume(self, mir: str, *, done: LlvmPhase, until: LlvmPhase) -> str:
         """From text in which ``done`` is rewritten to the text before ``until``'s greedy.
@@ -135,8 +143,8 @@ class StagedCompiler:
         return self._direct(ir, _greedy(phase), f"direct-to-{phase.name.lower()}")
 
     def _direct(self, ir: str | bytes, stop: Point, stage: str) -> str:
-        printed = self._run(LlvmJob(stage, _bytes(ir), False, self.options, stop=stop)).decode()
-        return mark_uncalled(strip_mmra(printed))
+        printed = self._run(LlvmJob(stage, _bytes(ir), False, self._ir_options, stop=stop))
+        return mark_uncalled(_as_others_read(printed))
 
     def finish(self, mir: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """From text with VGPRs rewritten to an object file or assembly text (see descriptor.py for what it lacks).
@@ -150,13 +158,25 @@ class StagedCompiler:
         """LLVM's own result from the text that we allocate: it allocates everything from ``phase`` on."""
         return self._finish("greedy-finish", mir, _greedy(phase), kind, verify)
 
+    def late(self, mir: str) -> str:
+        """The text behind LLVM's last pass, of text with VGPRs rewritten: the code that ``finish`` prints."""
+        job = LlvmJob("late", self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), _LAST)
+        return _as_others_read(self._run(job))
+
+    def emit(self, late: str) -> bytes:
+        """The object file of a text of ``late``."""
+        # Stack objects that are gone are not printed, the scavenger's slot is printed by its old number, and LLVM
+        # refuses a number that is too high. Nothing behind the last pass asks for that slot.
+        source = self.as_llvm_reads(_SCAVENGING_SLOT.sub("", late))
+        return self._run(LlvmJob("emit", source, True, self.options, _LAST))
+
     def direct(self, ir: str | bytes, kind: FileKind = "obj", *, verify: bool = False) -> bytes:
         """A plain compile, nothing staged: the reference for kernel descriptors and metadata.
 
         Args:
             verify: run the verifier after each pass, which a plain compile does not.
         """
-        return self._run(LlvmJob("direct", _bytes(ir), False, self.options, kind=kind, verify=verify, ipra=True))
+        return self._run(LlvmJob("direct", _bytes(ir), False, self._ir_options, kind=kind, verify=verify, ipra=True))
 
     def link(self, obj: bytes) -> bytes:
         """An object file to a code object (HSACO)."""
@@ -166,17 +186,20 @@ class StagedCompiler:
         job = LlvmJob(
             stage, self.as_llvm_reads(mir), True, self.options, start, stop, "obj", self.options.verify, regalloc
         )
-        return strip_mmra(self._run(job).decode())
+        return _as_others_read(self._run(job))
 
     def _finish(self, stage: str, mir: str, start: Point, kind: FileKind, verify: bool) -> bytes:
-        source = self.as_llvm_reads(declare_dynamic_lds(mir))
+        source = self._to_finish(mir)
         return self._run(
             LlvmJob(stage, source, True, self.options, start, kind=kind, verify=verify and self.options.verify)
         )
 
+    def _to_finish(self, mir: str) -> bytes:
+        return self.as_llvm_reads(declare_dynamic_lds(mir))
+
     def as_llvm_reads(self, mir: str) -> bytes:
         """Machine IR as LLVM's parser takes it."""
-        text = strip_mmra(mir)
+        text = close_masks(strip_mmra(mir))
         if is_wave32(self.options.cpu, self.options.mattr, text):
             text = mend_implicit_vcc(text)
         return text.encode()
@@ -214,12 +237,21 @@ class StagedCompiler:
         return "LLVM " + ".".join(map(str, self.toolchain.version))
 
 
+_LAST = Point("after", "amdgpu-preload-kern-arg-prolog")
+"""Behind the last pass that changes code: what follows prints it."""
+
+
 def has_wwm_registers(mir: str) -> bool:
     """Whether a text between SGPR and VGPR allocation has whole-wave registers, allocated or not.
 
     They come from SGPR spills and callee-saved SGPRs lowered to VGPR lanes, and from strict whole-wave operations.
     """
     return "WWM_REG" in mir or "SI_SPILL_S32_TO_VGPR" in mir or bool(re.search(r"^  wwmReservedRegs: *\n", mir, re.M))
+
+
+def _as_others_read(printed: bytes) -> str:
+    """Machine IR that LLVM printed, without what would only be read at each step."""
+    return shorten_masks(strip_mmra(printed.decode()))
 
 
 def _bytes(ir: str | bytes) -> bytes:

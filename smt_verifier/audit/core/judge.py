@@ -37,6 +37,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from smt_verifier.audit.core.brackets import scratch_register, without_brackets
+from smt_verifier.audit.core.callees import newly_overwritten
 from smt_verifier.audit.core.check import Describe, FailedGoal, check_block, check_together
 from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
 from smt_verifier.audit.core.header import compare_headers, require_rows, unreserved_cells
@@ -121,6 +122,7 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
         *compare_headers(pre, post, _allocatable_units(available)),
         *wrong_spills(pre, post, scratch_register(pre, "stackPtrOffsetReg")),
         *_control_flow(pre, post),
+        *newly_overwritten(file, pre, post, target),
     )
     return Sides(pre, post, target, available, _saved_by_callee(file, pre, post, available, target), findings)
 

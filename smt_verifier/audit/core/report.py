@@ -50,6 +50,7 @@ FAULTS: dict[str, Fault] = {
     "overlapping-definitions": Fault.RULE,
     "spill-slot": Fault.RULE,
     "callee-saved": Fault.COMPUTES,
+    "call-mask": Fault.COMPUTES,
     "control-flow": Fault.COMPUTES,
     "header": Fault.RULE,
     "relation": Fault.UNDECIDED,

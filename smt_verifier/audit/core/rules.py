@@ -243,11 +243,11 @@ class MachineRules:
         yield from self._reserved(register)
 
     def _is_member(self, register: PhysicalRegister, cls: RegisterClass, sub: str, either_file: bool) -> bool:
-        asked = register.name, sub, cls.name, either_file
-        answer = self._members.get(asked)
+        key = register.name, sub, cls.name, either_file
+        answer = self._members.get(key)
         if answer is None:
             answer = is_part_of_member(register, in_either_file(cls) if either_file else cls, sub)
-            self._members[asked] = answer
+            self._members[key] = answer
         return answer
 
     def _reserved(self, register: PhysicalRegister) -> Iterator[Complaint]:

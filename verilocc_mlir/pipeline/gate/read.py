@@ -104,8 +104,10 @@ def _of_file(path: Path, settings: Settings) -> list[Kernel]:
         data = _compiled(data, path, settings)
     gpu, kernels = kernel_figures(data, str(path))
     beside = _beside(path)
-    found = [_kernel(name, _with_shared(figures, beside.shared), gpu, path) for name, figures in kernels.items()]
-    return [replace(kernel, verdict=beside.verdicts.get((kernel.name, kernel.vgprs, kernel.sgprs))) for kernel in found]
+    measured = [_kernel(name, _with_shared(figures, beside.shared), gpu, path) for name, figures in kernels.items()]
+    return [
+        replace(kernel, verdict=beside.verdicts.get((kernel.name, kernel.vgprs, kernel.sgprs))) for kernel in measured
+    ]
 
 
 def _bytes(path: Path) -> bytes:

@@ -43,9 +43,9 @@ def _cause(finding: Finding, kind: Kind) -> str:
         return f"{finding.rule}: {plain(finding.message).partition(', ')[0]}"
     if finding.lost is not None and finding.lost.site is not None:
         return f"{finding.rule}, lost at {shape(finding.lost.site.text)}"
-    made = [fact.site for fact in finding.expected.facts if fact.site] if finding.expected else []
-    if made:
-        return f"{finding.rule}, of {shape(made[-1].text)}"
+    sites = [fact.site for fact in finding.expected.facts if fact.site] if finding.expected else []
+    if sites:
+        return f"{finding.rule}, of {shape(sites[-1].text)}"
     if finding.instruction:
         return f"{finding.rule}, {shape(finding.instruction)}"
     return f"{finding.rule}: {plain(finding.message)}"

@@ -291,8 +291,8 @@ def _without_edge(block: _Block, target: int) -> _Block:
     lines: list[str] = []
     for line in block.lines:
         if _SUCCESSORS.match(line):
-            left = [f"%bb.{n}" for n in block.successors if n != target]
-            lines += [f"    successors: {', '.join(left)}"] if left else []
+            remaining = [f"%bb.{n}" for n in block.successors if n != target]
+            lines += [f"    successors: {', '.join(remaining)}"] if remaining else []
             continue
         if str(target) not in _BLOCK_USE.findall(line):
             lines.append(line)

@@ -59,8 +59,8 @@ def inputs_in(paths: Sequence[Path], cpu: str, out: Path) -> tuple[HuntInput, ..
     inputs: list[HuntInput] = []
     for path in paths:
         if path.is_dir():
-            found = (p for p in sorted(path.rglob("*")) if p.suffix in PATTERNS and p.is_file())
-            inputs += [HuntInput(p, cpu) for p in found if not p.resolve().is_relative_to(out.resolve())]
+            files = (p for p in sorted(path.rglob("*")) if p.suffix in PATTERNS and p.is_file())
+            inputs += [HuntInput(p, cpu) for p in files if not p.resolve().is_relative_to(out.resolve())]
         elif path.exists():
             inputs.append(HuntInput(path, cpu))
         else:

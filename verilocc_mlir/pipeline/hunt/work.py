@@ -10,7 +10,6 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.pipeline.audit import Judge, Sides, SolverLimits, as_it_is, llvm_phases
 from verilocc_mlir.pipeline.hunt.cause import failure, suspects
-from verilocc_mlir.pipeline.hunt.variants import with_attributes
 from verilocc_mlir.pipeline.native import PHASES
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.results.audit import AuditedPair, Listing
@@ -19,6 +18,7 @@ from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
 from verilocc_mlir.toolchain.inputs import load_input
+from verilocc_mlir.toolchain.ir_attributes import with_attributes
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.staged import StagedCompiler
 

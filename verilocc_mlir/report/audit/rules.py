@@ -87,6 +87,10 @@ RULE_TEXTS: dict[str, RuleText] = {
         "At a return, registers that the convention preserves hold again what they held at function entry.",
         "Save the register before it is written and restore it on every path to a return, or use another.",
     ),
+    "call-mask": RuleText(
+        "A function leaves alone what the masks of its calls say it keeps beyond its calling convention.",
+        "Give the value another register, or leave the register out of the calls' CustomRegMask.",
+    ),
     "control-flow": RuleText(
         "Blocks and their successors are what they were.", "Allocation must not add, drop or reorder blocks."
     ),

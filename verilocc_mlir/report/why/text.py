@@ -79,16 +79,18 @@ def _table(values: Sequence[LiveValue]) -> Table:
         table.add_column(head, justify="right" if head in _NUMBERS else "left", overflow="fold")
     for value in values:
         next_use = f"{value.next_use.block} {value.next_use.source or value.next_use.index}" if value.next_use else ""
-        made = "an argument, or nothing"
+        definition = "an argument, or nothing"
         if value.defined:
-            made = f"{value.defined.block} {value.defined.source} {_cut(value.defined.instruction)}".replace("  ", " ")
+            definition = f"{value.defined.block} {value.defined.source} {_cut(value.defined.instruction)}".replace(
+                "  ", " "
+            )
         cells = (
             value.name,
             str(value.registers),
             "around a loop" if value.live_for is None else str(value.live_for),
             str(value.idle),
             next_use,
-            made,
+            definition,
             value.hint,
         )
         table.add_row(*map(Text, cells))

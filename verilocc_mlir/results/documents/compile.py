@@ -107,6 +107,8 @@ class FunctionForm(Form):
     name: str
     kind: Literal["kernel", "device"]
     instructions: Whole
+    plan: Annotated[str, about("under which LLVM made the text that was allocated: 'default', 'max-ilp' …")]
+    variant: Annotated[str | None, about("how that text was allocated; null where there was no choice")]
     phases: list[PhaseForm]
     resources: ResourcesForm | None
     greedy: ResourcesForm | None

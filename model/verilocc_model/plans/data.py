@@ -1,0 +1,87 @@
+"""Reading a data set of plans."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verilocc_mlir.errors import InputError
+from verilocc_model.corpus.cells import Cell
+from verilocc_model.corpus.shards import read_lines
+from verilocc_model.corpus.split import Split, held_out, split_of
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One kernel: what is known of it, and what each plan costs.
+
+    Attributes:
+        facts: as ``facts.facts`` gives them.
+        llvm: ``cycles``, ``waves`` and ``spills`` of LLVM's default compile.
+        plans: the same by plan; a plan without an allocation is missing.
+    """
+
+    cell: Cell
+    facts: Mapping[str, float]
+    llvm: Mapping[str, float]
+    plans: Mapping[str, Mapping[str, float]]
+
+    @property
+    def split(self) -> Split:
+        return split_of(self.cell)
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """Why no policy is fitted to it; empty where it may be."""
+        return held_out(self.cell)
+
+    def gain(self, plan: str) -> float:
+        """Natural logarithm of the plan's cycles over the default plan's; 0 where the guard takes the default.
+
+        The guard (``pipeline.effort``): a plan without an allocation, one that is dearer, one with fewer waves than
+        LLVM's default compile and more cycles, and one that spills more than it, is not kept.
+        """
+        return min(0.0, self.unguarded(plan)) if self.is_kept(plan) else 0.0
+
+    def unguarded(self, plan: str) -> float:
+        """The logarithm alone; 0 for a plan without an allocation."""
+        default, chosen = self.plans[DEFAULT], self.plans.get(plan)
+        return math.log(chosen["cycles"] / default["cycles"]) if chosen else 0.0
+
+    def is_kept(self, plan: str) -> bool:
+        """Whether the guard lets the plan stand."""
+        chosen, default, llvm = self.plans.get(plan), self.plans[DEFAULT], self.llvm
+        if chosen is None:
+            return False
+        loses_waves = chosen["waves"] < llvm["waves"] and chosen["cycles"] > llvm["cycles"]
+        return not loses_waves and chosen["spills"] <= max(llvm["spills"], default["spills"])
+
+
+def read_labels(directory: Path) -> Iterator[Labels]:
+    """All kernels whose default plan has an allocation.
+
+    Raises:
+        InputError: a shard is missing or damaged, or a line is none of this form.
+    """
+    for number, line in enumerate(read_lines(directory), 1):
+        try:
+            labels = _labels(json.loads(line))
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"line {number} has no labels of plans: {error}", where=str(directory)) from error
+        if DEFAULT in labels.plans:
+            yield labels
+
+
+def _labels(data: Mapping[str, Any]) -> Labels:
+    plans = {row["plan"]: _figures(row) for row in data["plans"] if "cycles" in row}
+    return Labels(Cell.from_data(data["cell"]), data["facts"], _figures(data["llvm"]), plans)
+
+
+def _figures(row: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(row[name]) for name in ("cycles", "waves", "spills")}

@@ -1,0 +1,196 @@
+"""What each plan costs on each kernel: modelled cycles of final code with our allocation, nothing proved.
+
+A data set is made as that of ``verilocc corpus make``: the same kernels, the same parts, resumable, on Ray too. Its
+manifest names LLVM and a digest of the code that decides a label: cost model, allocators, spilling. Labels of other
+code are stale, and such a data set is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import verilocc_mlir
+from verilocc_mlir.cost.assembly import parse_assembly
+from verilocc_mlir.cost.model import KernelCost, costs
+from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.pipeline.guard import spill_traffic
+from verilocc_mlir.pipeline.plans import BY_NAME, PLANS, PlanCost, plan_costs, planned
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.store import Store
+from verilocc_mlir.toolchain.find import find_toolchain
+from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
+from verilocc_model.corpus.ir import ir
+from verilocc_model.corpus.shards import ShardWriter
+from verilocc_model.corpus.sources import source
+from verilocc_model.corpus.split import split_of
+from verilocc_model.corpus.stream import cells
+from verilocc_model.corpus.workers import Done, Runner, run
+from verilocc_model.plans.facts import facts
+
+_DECIDES = ("allocators", "analysis", "banks", "cost", "mir", "problem", "rewrite", "spilling", "target", "toolchain")
+_ALSO = ("pipeline/attempt.py", "pipeline/plans.py", "pipeline/effort.py", "pipeline/guard.py")
+_SHARD_KERNELS = 16
+
+
+@dataclass(frozen=True)
+class PlanLimits:
+    """Limits of one kernel: instructions in LLVM's own code, elapsed seconds for all of its plans."""
+
+    instructions: int = 4000
+    seconds: float = 300.0
+
+
+@dataclass(frozen=True)
+class PlanRecipe:
+    """All settings that decide a data set's contents.
+
+    Attributes:
+        kernels: number of kernels of the stream; of ``listed``, where that is given.
+        families: None for all.
+        plans: names of ``pipeline.plans.PLANS``.
+        listed: these kernels instead of the stream's.
+    """
+
+    kernels: int
+    seed: int = 0
+    targets: tuple[str, ...] = TARGETS
+    sources: tuple[str, ...] = SOURCES
+    families: tuple[str, ...] | None = None
+    plans: tuple[str, ...] = tuple(plan.name for plan in PLANS)
+    limits: PlanLimits = field(default_factory=PlanLimits)
+    listed: tuple[Cell, ...] = ()
+
+    def parameters(self) -> dict[str, Any]:
+        """JSON values; ``kernels`` is left out: a data set may be made longer."""
+        data = {name: value for name, value in asdict(self).items() if name not in ("kernels", "listed")}
+        listed = hashlib.sha256("".join(cell.name for cell in self.listed).encode()).hexdigest() if self.listed else ""
+        return {**data, "listed": listed}
+
+    def cells(self) -> list[Cell]:
+        """The kernels in order."""
+        stream = self.listed or cells(self.seed, targets=self.targets, sources=self.sources, families=self.families)
+        return list(islice(stream, self.kernels))
+
+
+def make_labels(
+    recipe: PlanRecipe,
+    directory: Path,
+    *,
+    jobs: int = 1,
+    runner: Runner = run,
+    store: Store | None = None,
+    progress: Callable[[Mapping[str, Any], int], None] = lambda _row, _left: None,
+) -> list[dict[str, Any]]:
+    """Make or continue a data set; returns the journal. What is done when it is interrupted is kept.
+
+    Args:
+        jobs: kernels at once, as ``runner`` takes it.
+        store: keeps the kernels' IR.
+        progress: called with each kernel's row of the journal and the number of kernels left.
+
+    Raises:
+        InputError: another data set is there, or one of other code. ToolchainError: a front end or LLVM is missing.
+    """
+    made_with = {name: source(name).version() for name in recipe.sources}
+    versions = {**made_with, "llvm": find_toolchain().version_text, "engine": engine_digest()}
+    writer = ShardWriter(directory, recipe.parameters(), versions)
+    done_cells = {row["cell"] for row in writer.journal}
+    todo = [cell for cell in recipe.cells() if cell.name not in done_cells]
+    lines: list[str] = []
+    rows: list[dict[str, Any]] = []
+    results = runner(partial(labelled, recipe=recipe, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds)
+    try:
+        for number, outcome in enumerate(results, 1):
+            rows.append(_journal_row(outcome))
+            if outcome.result is not None:
+                lines.append(outcome.result)
+            progress(rows[-1], len(todo) - number)
+            if len(rows) >= _SHARD_KERNELS:
+                writer.add(lines, rows)
+                lines, rows = [], []
+    finally:
+        results.close()
+        if rows:
+            writer.add(lines, rows)
+    return writer.journal
+
+
+def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
+    """A kernel's line of the data set: facts, LLVM's default compile, and what came of each plan.
+
+    Raises:
+        VeriloccError: the kernel cannot be made, is too large, or LLVM does not compile it.
+    """
+    text = ir(cell, store)
+    settings = Settings(cpu=cell.target, tool_seconds=recipe.limits.seconds)
+    given = planned(text.encode(), cell.name, settings)
+    code = parse_assembly(given.compiler.direct(given.ir, "asm").decode(), given.target, where=cell.name)
+    by_name = costs(code, given.target)
+    dearest = max(code, key=lambda function: by_name[function.name].cycles)
+    of_dearest = by_name[dearest.name]
+    if of_dearest.instructions.static > recipe.limits.instructions:
+        raise UnsupportedError(f"{of_dearest.instructions.static} instructions are more than are wanted")
+    chosen = [BY_NAME[name] for name in recipe.plans]
+    return json.dumps(
+        {
+            "cell": cell.to_data(),
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "facts": facts(dearest, of_dearest, given.target),
+            "llvm": figures(by_name),
+            "plans": [_plan(cost) for cost in plan_costs(given, chosen)],
+        },
+        sort_keys=True,
+    )
+
+
+def figures(by_name: Mapping[str, KernelCost]) -> dict[str, float]:
+    """What plans are compared by, of all functions: cycles, fewest waves, registers stored and reloaded."""
+    every = by_name.values()
+    return {
+        "cycles": round(sum(cost.cycles for cost in every), 1),
+        "waves": min(cost.occupancy for cost in every),
+        "spills": round(sum(map(spill_traffic, every)), 1),
+    }
+
+
+def _plan(cost: PlanCost) -> dict[str, Any]:
+    row: dict[str, Any] = {"plan": cost.plan.name, "cpu": round(cost.cpu_seconds, 2)}
+    if cost.same_as:
+        row["same_as"] = cost.same_as
+    return {**row, **figures(cost.costs)} if cost.costs else {**row, "reason": cost.reason[:200]}
+
+
+def _journal_row(done: Done[Cell]) -> dict[str, Any]:
+    cell = done.task
+    return {
+        "cell": cell.name,
+        "source": cell.source,
+        "family": cell.family,
+        "target": cell.target,
+        "split": split_of(cell),
+        "failure": done.failure,
+        "seconds": round(done.seconds, 2),
+        "records": [] if done.result is None else [{"outcome": "kept"}],
+    }
+
+
+@cache
+def engine_digest() -> str:
+    """SHA-256 of the code that decides a label."""
+    package = Path(verilocc_mlir.__file__).parent
+    digest = hashlib.sha256()
+    for path in _sources(package):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _sources(package: Path) -> Sequence[Path]:
+    below = (path for name in _DECIDES for path in (package / name).rglob("*.py"))
+    return sorted([*below, *(package / name for name in _ALSO)])

@@ -1,0 +1,187 @@
+"""Callees first: callers use the registers that they leave alone, and the final code is proved to keep the promise."""
+
+from __future__ import annotations
+
+import re
+from unittest.mock import patch
+
+import pytest
+from support import TEST_DATA, few
+from toolchain_support import TARGETS, compiler
+
+from smt_verifier.audit import audit
+from smt_verifier.outcome import Outcome
+from verilocc_mlir.allocators import AllocationFailure
+from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline import compile as compile_module_of
+from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, custom_mask
+from verilocc_mlir.pipeline.compile import Compiled, compile_module
+from verilocc_mlir.pipeline.guard import spill_traffic
+from verilocc_mlir.pipeline.portfolio import Portfolio
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.target.callingconv import regmask
+from verilocc_mlir.target.calls import calls_in, kept_for_callers
+from verilocc_mlir.target.targets import target
+from verilocc_mlir.toolchain.call_masks import close_masks, shorten_masks
+
+ROWS = (TEST_DATA / "callees" / "two_levels.ll").read_text()
+CONVENTION = (TEST_DATA / "callees" / "by_convention.ll").read_text()
+KEPT = "callers use registers that these leave alone, as is proved of their final code: "
+
+
+def promised(ir: str, cpu: str) -> Promises:
+    staged = compiler(cpu)
+    return callees_first(staged.to_pre_ra(ir), "calls.ll", staged, target(cpu))
+
+
+def compiled(ir: str, cpu: str, *, effort: Effort = Effort.FAST, emit: Emit = Emit.ASM) -> Compiled:
+    return compile_module(ir.encode(), "calls.ll", Settings(cpu=cpu, effort=effort, emit=emit, verify=True))
+
+
+def by_convention(text: str, *_: object) -> Promises:
+    return Promises(text)
+
+
+def costs(assembly: bytes | None, cpu: str) -> dict[str, KernelCost]:
+    assert assembly is not None
+    return cost_of_assembly(assembly.decode(), target(cpu))
+
+
+@pytest.mark.parametrize("cpu", few(("gfx942", "gfx1201"), TARGETS))
+def test_what_callers_keep_is_no_longer_saved(cpu: str) -> None:
+    result = compiled(ROWS, cpu)
+    assert result.report.outcome is Outcome.PROVED
+    assert f"{KEPT}step1, step2" in result.report.notes
+    ours = costs(result.data, cpu)
+    with patch.object(compile_module_of, "callees_first", by_convention):
+        before = costs(compiled(ROWS, cpu).data, cpu)
+    direct = costs(compiler(cpu).direct(ROWS, "asm"), cpu)
+    assert spill_traffic(before["step2"]) > spill_traffic(ours["step2"])
+    assert before["rows"].vectors > 1.5 * ours["rows"].vectors
+    for name, llvms in direct.items():
+        assert ours[name].occupancy >= llvms.occupancy
+        assert spill_traffic(ours[name]) <= spill_traffic(llvms)
+
+
+@pytest.mark.parametrize("effort", [Effort.BALANCED])
+def test_the_promise_holds_of_whatever_is_kept(effort: Effort) -> None:
+    result = compiled(ROWS, "gfx942", effort=effort, emit=Emit.MIR)
+    assert result.report.outcome is Outcome.PROVED
+    assert result.data is not None
+    assert ("CustomRegMask" in result.data.decode()) == (f"{KEPT}step1, step2" in result.report.notes)
+
+
+def test_calls_that_keep_to_the_convention() -> None:
+    promises = promised(CONVENTION, "gfx942")
+    assert tuple(promises.kept) == ("local",)
+    file = parse_mir(promises.text)
+    calls = {call.callee: call for f in file.functions for call in calls_in(f) if f.name == "f"}
+    assert {name for name, call in calls.items() if call.is_written_out} == {"local"}
+    assert set(calls) == {"recursive", "replaceable", "seen", "elsewhere", "", "local"}
+    by_name = [call for f in file.functions for call in calls_in(f) if call.callee == "recursive"]
+    assert len(by_name) == 2
+    assert not any(call.is_written_out for call in by_name)
+    assert compiled(CONVENTION, "gfx942", emit=Emit.OBJ).report.outcome is Outcome.PROVED
+
+
+def test_only_the_masks_are_others() -> None:
+    staged = compiler("gfx942")
+    before = staged.to_pre_ra(ROWS)
+    promises = callees_first(before, "calls.ll", staged, target("gfx942"))
+    assert re.sub(r"CustomRegMask\([^)]*\)", "csr_amdgpu_gfx90ainsts", promises.text) == before
+    again = callees_first(promises.text, "calls.ll", staged, target("gfx942"))
+    assert again == Promises(promises.text), "masks that are written out are somebody else's"
+
+
+def test_masks_say_more_than_the_convention_and_callees_are_asked_to_keep_it() -> None:
+    file = parse_mir(promised(ROWS, "gfx942").text)
+    convention = regmask("csr_amdgpu_gfx90ainsts")
+    for function in file.functions:
+        for call in calls_in(function):
+            beyond = call.kept - convention
+            assert beyond
+            assert custom_mask(call.kept) == call.masks[0]
+            assert kept_for_callers(file, call.callee, target("gfx942")) >= beyond
+    for function in file.functions:
+        kept = kept_for_callers(file, function.name, target("gfx942"))
+        for phase in ("sgpr", "vgpr"):
+            problem = build_problem(file, function, target("gfx942"), phase)
+            occupied = [f for f in problem.fixed if f.reason == "kept for callers"]
+            assert bool(occupied) == bool(kept), function.name
+            assert all(f.segments == ((0, problem.slots),) for f in occupied)
+
+
+def test_a_module_without_internal_calls_is_as_it_was() -> None:
+    ir = (TEST_DATA / "toolchain" / "abi.ll").read_text()
+    staged = compiler("gfx942")
+    alone = re.sub(r"define internal.*?\n}\n", "", ir, flags=re.DOTALL).replace("@helper", "@other")
+    alone += "\ndeclare i32 @other(i32, i32)\n"
+    before = staged.to_pre_ra(alone)
+    assert callees_first(before, "calls.ll", staged, target("gfx942")) == Promises(before)
+
+
+def test_final_code_that_breaks_the_promise_is_not_shipped() -> None:
+    cpu = "gfx942"
+    text = compiled(ROWS, cpu, emit=Emit.MIR).data
+    assert text is not None
+    allocated, staged = text.decode(), compiler(cpu)
+    check_promises(allocated, staged.finish(allocated), "calls.ll", staged, target(cpu))
+    kept = kept_for_callers(parse_mir(allocated), "step1", target(cpu))
+    register = f"$vgpr{min(kept) // 2}"
+    begin = allocated.index("body:", allocated.index("\nname:            step1\n"))
+    line = allocated.index("\n    ", allocated.index("liveins:", begin)) + 1
+    broken = f"{allocated[:line]}    {register} = V_MOV_B32_e32 0, implicit $exec\n{allocated[line:]}"
+    with pytest.raises(BrokenPromiseError, match=r"v\d+\.lo is written, and a call of step1 says that it is kept"):
+        check_promises(broken, staged.finish(broken), "calls.ll", staged, target(cpu))
+    with pytest.raises(BrokenPromiseError, match="not the one that LLVM makes"):
+        check_promises(allocated, staged.finish(broken), "calls.ll", staged, target(cpu))
+
+
+def test_what_is_written_for_others_has_masks_as_llvm_reads_them() -> None:
+    result = compiled(ROWS, "gfx942", emit=Emit.MIR)
+    assert result.data is not None
+    for text in (result.before, result.data.decode()):
+        assert close_masks(text) == text != shorten_masks(text)
+    report = audit(parse_mir(result.before), parse_mir(result.data.decode()), target("gfx942"))
+    assert "operands" not in {f.rule for function in report.functions for f in function.findings}
+
+
+def test_a_broken_promise_ends_in_calls_by_the_convention() -> None:
+    with patch.object(compile_module_of, "check_promises", side_effect=BrokenPromiseError("v5.lo is written")):
+        result = compiled(ROWS, "gfx942", emit=Emit.MIR)
+    assert result.report.outcome is Outcome.PROVED
+    assert result.report.notes == ("calls keep to the calling convention: v5.lo is written",)
+    assert result.data is not None
+    assert "CustomRegMask" not in result.data.decode()
+
+
+@pytest.mark.parametrize(("convention", "masks"), [((0, 9.0), False), ((1, 8.0), False), ((1, 9.0), True)])
+def test_what_falls_short_is_compared_with_calls_by_the_convention(convention: tuple[int, float], masks: bool) -> None:
+    with patch.object(Portfolio, "standing", side_effect=[(1, 9.0), convention]):
+        result = compiled(CONVENTION, "gfx942", emit=Emit.MIR)
+    assert result.report.outcome is Outcome.PROVED
+    assert result.data is not None
+    assert ("CustomRegMask" in result.data.decode()) is masks
+    assert any(note.startswith("calls keep to the calling convention") for note in result.report.notes) is not masks
+
+
+class Never:
+    """An allocator without answers: LLVM's allocation is taken, which knows of no promise."""
+
+    name = "never"
+    version = "1"
+
+    def allocate(self, problem: AllocationProblem) -> Proposal:
+        raise AllocationFailure("never", reason="defect")
+
+
+def test_an_allocation_of_llvms_is_checked_the_same() -> None:
+    settings = Settings(cpu="gfx942", effort=Effort.FAST, emit=Emit.MIR)
+    result = compile_module(ROWS.encode(), "calls.ll", settings, allocators=(Never(),))
+    assert result.report.outcome is Outcome.PROVED
+    assert result.data is not None
+    masks = "CustomRegMask" in result.data.decode()
+    assert masks == any(note.startswith(KEPT) for note in result.report.notes)

@@ -1,0 +1,235 @@
+"""Callees first: what the functions of a module really overwrite, as register masks at the calls of them.
+
+By the calling convention a call overwrites most registers. A local function overwrites those that its code writes; its
+callers may keep values in all others. So functions are allocated here before their callers, those that call nothing
+first, and finished by LLVM, which needs registers of its own for frames and spills. What their code leaves alone is
+written into the masks of the calls, in the text that then goes through all phases as any other.
+
+The masks are a promise that the final code must keep. Each allocator is asked to (``kept_for_callers``), and
+``check_promises`` proves it of the code that is shipped. Recursive functions, functions that the linker may replace and
+calls of an address keep to the convention.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from smt_verifier.audit import check_calls, may_write
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
+from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
+from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.pipeline.attempt import SpillLimits
+from verilocc_mlir.pipeline.clock import Clock
+from verilocc_mlir.pipeline.phase import PhaseRunner
+from verilocc_mlir.pipeline.settings import DEFAULT_SOLVER_SECONDS
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
+from verilocc_mlir.target.attributes import function_attributes
+from verilocc_mlir.target.callingconv import callee_saved, regmask
+from verilocc_mlir.target.calls import Call, calls_in
+from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
+from verilocc_mlir.target.targets import Target
+from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
+from verilocc_mlir.toolchain.verifier import defined_functions, without_functions
+
+_CALL = "SI_CALL"
+_COUNTS = {Bank.AGPR: 256, Bank.SGPR: 106, Bank.VGPR: 256}
+"""Register files in LLVM's order, with how many registers masks are made for."""
+_SPARE = 16
+"""Registers that callers may keep beside those that are live across calls: tuples leave gaps."""
+
+
+class BrokenPromiseError(VeriloccError):
+    """The final code overwrites what a mask says is kept, or that could not be shown."""
+
+
+@dataclass(frozen=True)
+class Promises:
+    """A module's text whose calls say what their callees keep.
+
+    Attributes:
+        kept: units that a callee leaves alone though it need not, by its name.
+    """
+
+    text: str
+    kept: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
+
+
+def callees_first(text: str, path: str, compiler: StagedCompiler, target: Target) -> Promises:
+    """``text``, machine IR before the first phase, with masks of what the local functions in it leave alone.
+
+    The text itself where there is nothing to gain: no direct call of a local function, or a mask that is written out
+    already.
+    """
+    file = parse_mir(text, path)
+    calls = [call for function in file.functions for call in calls_in(function)]
+    if not calls or any(call.is_written_out for call in calls):
+        return Promises(text)
+    kept: dict[str, frozenset[int]] = {}
+    try:
+        levels = list(_levels(file, calls))
+        draft = _Draft(compiler, target, file, _room(file, target) if levels else {})
+        for names in levels:
+            kept |= draft.kept(with_masks(file, kept), names)
+    except VeriloccError:
+        return Promises(text)
+    kept = {name: units for name, units in kept.items() if units}
+    return Promises(with_masks(file, kept), kept)
+
+
+def check_promises(text: str, obj: bytes, path: str, compiler: StagedCompiler, target: Target) -> None:
+    """Prove that the code of ``obj``, which was made of the allocated ``text``, keeps what the masks in it say.
+
+    Raises:
+        BrokenPromiseError: it does not, or the object is not what LLVM prints of the code that was looked at.
+    """
+    late = compiler.late(text)
+    if compiler.emit(late) != obj:
+        raise BrokenPromiseError("the object is not the one that LLVM makes of the text behind its last pass")
+    findings = check_calls(parse_mir(text, path), parse_mir(late, f"{path} behind the last pass"), target)
+    if findings:
+        raise BrokenPromiseError(f"{findings[0].message}: {findings[0].instruction}")
+
+
+def _levels(file: MirFile, calls: Iterable[Call]) -> Iterator[list[str]]:
+    """Local functions that are called by name, each behind all those that it calls; none that may call itself."""
+    defined = {f.name for f in file.functions}
+    callees = {f.name: {call.callee for call in calls_in(f)} & defined for f in file.functions}
+    called = {call.callee for call in calls if call.instruction.opcode == _CALL} & defined
+    waiting = [f.name for f in file.functions if f.name in called]
+    waiting = [name for name in waiting if function_attributes(file.preamble, name).is_local]
+    done: set[str] = set()
+    while ready := [name for name in waiting if callees[name] <= done]:
+        yield ready
+        done.update(ready)
+        waiting = [name for name in waiting if name not in done]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """Allocates and finishes functions to see what they overwrite; nothing of it is kept."""
+
+    compiler: StagedCompiler
+    target: Target
+    file: MirFile
+    room: Mapping[Bank, int]
+
+    def kept(self, text: str, names: Collection[str]) -> dict[str, frozenset[int]]:
+        """What functions leave alone that they need not."""
+        allocated, code = self._texts(text, names)
+        bodies = {f.name: f for f in code.functions}
+        return {f.name: self._left_alone(f, bodies[f.name]) for f in allocated.functions}
+
+    def _left_alone(self, allocated: MachineFunction, code: MachineFunction) -> frozenset[int]:
+        """The first registers, as many as callers have use for, that a function is not given and does not overwrite.
+
+        Nor those that its allocation has, although LLVM drops copies to them: the allocator will want them again. Where
+        a VGPR is left for the return address (``problem/fixed.py``), it is one more.
+        """
+        convention = function_attributes(self.file.preamble, code.name).calling_convention
+        taken = callee_saved(convention, self.target) | _given(code)
+        units: set[int] = set()
+        for bank, room in self.room.items():
+            numbered = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank])) - taken
+            free = sorted(numbered - may_write(allocated, numbered) - may_write(code, numbered))
+            for_frame = 2 * (bank is Bank.VGPR and any(calls_in(code)))
+            units.update(free[for_frame : 2 * room])
+        return frozenset(units)
+
+    def _texts(self, text: str, names: Collection[str]) -> tuple[MirFile, MirFile]:
+        """The functions alone, allocated with as few registers as they need, and behind LLVM's last pass."""
+        runner = PhaseRunner(
+            (DeterministicAllocator(packed=True),), self.target, _no_fallback,
+            fallback=False, spills=SpillLimits(), solver_seconds=DEFAULT_SOLVER_SECONDS, clock=Clock(),
+        )  # fmt: skip
+        path = self.file.path
+        scalar = runner.draft(_alone(parse_mir(text, path), names), path, "sgpr")
+        vector = runner.draft(
+            self.compiler.resume(scalar.after, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR), path, "vgpr"
+        )
+        if not (scalar.is_ours and vector.is_ours):
+            raise UnsupportedError("a callee has no allocation of ours")
+        return parse_mir(vector.after, path), parse_mir(self.compiler.late(vector.after), path)
+
+
+def _no_fallback(_text: str, _phase: str) -> str:
+    raise ToolchainError("a draft takes no allocation of LLVM's")
+
+
+def _alone(file: MirFile, names: Collection[str]) -> str:
+    """The functions called ``names`` in the module of ``file``, whose other functions LLVM's passes leave alone."""
+    others = [name for name in defined_functions(file.preamble) if name not in names]
+    functions = tuple(f for f in file.functions if f.name in names)
+    return print_mir(replace(file, preamble=without_functions(file.preamble, others), functions=functions))
+
+
+def _given(function: MachineFunction) -> frozenset[int]:
+    """Registers with arguments: the allocator may go on using them for what they hold, or for something else."""
+    return frozenset(unit for row in function.blocks[0].liveins for unit in physical_register(row.reg).units)
+
+
+def _room(file: MirFile, target: Target) -> dict[Bank, int]:
+    """How many registers of each file callers have use for behind a call: those live across one, and some to spare.
+
+    Masks of more registers cost time at each reading.
+    """
+    phases: dict[Bank, Phase] = {Bank.SGPR: "sgpr", Bank.VGPR: "vgpr"}
+    return {
+        bank: _SPARE + max((_most_across(build_problem(file, f, target, phase)) for f in _callers(file)), default=0)
+        for bank, phase in phases.items()
+    }
+
+
+def _callers(file: MirFile) -> list[MachineFunction]:
+    return [f for f in file.functions if any(calls_in(f))]
+
+
+def _most_across(problem: AllocationProblem) -> int:
+    """The greatest number of 32-bit registers that are live across a call."""
+    events: list[tuple[int, int]] = []
+    for live_range in problem.ranges:
+        segments = [segment for group in live_range.groups for segment in group.segments]
+        if segments:
+            events += [
+                (min(s for s, _ in segments), live_range.width),
+                (max(e for _, e in segments), -live_range.width),
+            ]
+    calls = sorted({s for f in problem.fixed if f.reason.startswith(CALL_CLOBBERS) for s, _ in f.segments})
+    most = live = 0
+    waiting = sorted(events)[::-1]
+    for slot in calls:
+        while waiting and waiting[-1][0] <= slot:
+            live += waiting.pop()[1]
+        most = max(most, live)
+    return most
+
+
+def with_masks(file: MirFile, kept: Mapping[str, frozenset[int]]) -> str:
+    """The file, in which the mask of each call by name says what its callee keeps beside what it said before."""
+    lines = print_mir(file).split("\n")
+    masks: dict[tuple[str, str], str] = {}
+    for call in (c for f in file.functions for c in calls_in(f)):
+        if call.instruction.opcode != _CALL or not kept.get(call.callee):
+            continue
+        (convention,) = call.masks
+        key = call.callee, convention
+        if key not in masks:
+            masks[key] = custom_mask(kept[call.callee] | regmask(convention))
+        number = call.instruction.line - 1
+        lines[number] = re.sub(rf"\b{convention}\b", masks[key], lines[number], count=1)
+    return "\n".join(lines)
+
+
+def custom_mask(units: frozenset[int]) -> str:
+    """A register mask that preserves ``units``, of whole registers, in LLVM's order."""
+    names = [
+        f"${bank.value}{number}"
+        for bank, count in _COUNTS.items()
+        for number in range(count)
+        if units.issuperset(BANK_BASE[bank] + 2 * number + half for half in (0, 1))
+    ]
+    return f"CustomRegMask({','.join(names)})"

@@ -1,0 +1,60 @@
+"""Which plans are tried for an input: by effort, target, and what the final code of the default plan costs.
+
+The estimates are cheap, since that code is costed anyway. Where a unit of the GPU binds a function (matrix unit, VALU,
+LDS, memory), no order of the instructions changes its modelled cycles, so nothing is tried for it. Where registers are
+spilled, an order that needs fewer may bring more than one that hides more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from verilocc_mlir.pipeline.guard import spill_traffic
+from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Plan
+from verilocc_mlir.pipeline.settings import Effort
+
+if TYPE_CHECKING:
+    from verilocc_mlir.cost.model import KernelCost
+
+LEAST_PROMISE = 0.03
+"""Share of its modelled cycles that another order could bring at most, below which none is tried."""
+
+FAST_PROMISE = 0.15
+"""The same for the one extra plan of ``fast``."""
+
+
+def promise(cost: KernelCost) -> float:
+    """The share of a function's modelled cycles that no unit needs: what another order could bring at most."""
+    units = max(cycles for name, cycles in cost.bounds.items() if name != "latency")
+    return 1 - units / cost.cycles if cost.cycles else 0.0
+
+
+_WHERE_SPILLED = ("trackers", "max-ilp", "iterative-minreg", "no-clusters")
+_ELSEWHERE = ("max-ilp", "iterative-ilp", "max-memory-clause", "top-down")
+
+
+def plans_of(effort: Effort, costs: Mapping[str, KernelCost]) -> tuple[Plan, ...]:
+    """The plans tried beside the default one, whose final code has these costs, where there is promise: of ``balanced``
+    four, which together brought most over 60 kernels (``benchmarks/plans.py``); of ``best`` all.
+    """
+    if effort is Effort.BEST:
+        return tuple(plan for plan in PLANS if plan != DEFAULT)
+    if effort is Effort.BALANCED:
+        spilled = any(map(spill_traffic, costs.values()))
+        return tuple(BY_NAME[name] for name in (_WHERE_SPILLED if spilled else _ELSEWHERE))
+    return ()
+
+
+def extra_plan(costs: Mapping[str, KernelCost], *, short: bool) -> Plan | None:
+    """The one plan that ``fast`` tries beside the default one, by what the default one's code costs.
+
+    Where registers are spilled, the one whose scheduler counts registers exactly; else the one that hides most.
+
+    Args:
+        short: what there is stands worse than LLVM's default compile.
+    """
+    most = max(costs.values(), key=lambda c: c.latency, default=None)
+    if most is None or not (short or promise(most) > FAST_PROMISE):
+        return None
+    return BY_NAME["trackers" if spill_traffic(most) else "max-ilp"]

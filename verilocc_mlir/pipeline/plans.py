@@ -1,0 +1,305 @@
+"""Plans: the ways in which LLVM makes the text that we allocate.
+
+What LLVM does before allocation, above all the order in which its scheduler leaves the instructions, decides more of a
+kernel's cycles than which registers are taken. A ``Plan`` is one setting of that, as data. ``Planned`` holds one input
+and makes the pre-RA text of any plan; ``plan_costs`` allocates them and says what the final code costs, unproved.
+
+Three rules:
+
+* A plan's options are given to LLVM where it starts from IR, never where it goes on from a text. LLVM reads most of
+  them in its scheduler before allocation (``GCNSchedStrategy.cpp``) or earlier: they have done their work when the text
+  is printed, and given again they change no byte of the object (``tests/pipeline/test_plans.py``). The scheduler after
+  allocation reads ``-misched-cluster`` too; it stays as it is by default.
+* A plan's attributes are in the IR that the text is made of. Where that leaves the IR module as it was but for
+  attributes, the text goes on over the module of the default plan: an attribute such as ``"amdgpu-waves-per-eu"`` then
+  guides the scheduler, and our allocators have all registers. The functions of different plans can then stand in one
+  file, as those of the default plan can.
+* What the user says stays: a plan with an attribute that the IR has already, or with an option that the user gave, is
+  none for that input.
+
+That LLVM's passes before allocation are right is trusted, under every plan as under the default one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from verilocc_mlir.allocators import Allocator
+from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.mir.printer import print_mir
+from verilocc_mlir.pipeline.callees import with_masks
+from verilocc_mlir.pipeline.chosen_allocators import allocators_of
+from verilocc_mlir.pipeline.clock import Clock, cpu_seconds
+from verilocc_mlir.pipeline.effort import OURS, Variant
+from verilocc_mlir.pipeline.phase import Shared, same_module
+from verilocc_mlir.pipeline.runs import Runs
+from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.target.targets import Target, target
+from verilocc_mlir.toolchain.choose import choose_tools
+from verilocc_mlir.toolchain.drivers.job import CompileOptions
+from verilocc_mlir.toolchain.inputs import load_input
+from verilocc_mlir.toolchain.ir_attributes import with_attributes
+from verilocc_mlir.toolchain.ir_compat import to_pre_ra
+from verilocc_mlir.toolchain.staged import StagedCompiler
+
+if TYPE_CHECKING:
+    from verilocc_mlir.cost.model import KernelCost
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to make pre-RA text.
+
+    Attributes:
+        name: as reports show it.
+        options: of LLVM, where it starts from IR.
+        attributes: string attributes that every function gets.
+        accumulators: only for targets whose accumulators share a file with the VGPRs.
+        llvm: the LLVMs that have it, by their first version and, where a later one lost it, the first without.
+    """
+
+    name: str
+    options: tuple[str, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
+    accumulators: bool = False
+    llvm: tuple[int, int] = (22, 1000)
+
+    def suits(self, target: Target, version: Sequence[int], ir: str, options: Sequence[str] = ()) -> bool:
+        """Whether LLVM of that version has it, for that target, and the IR and the user's options leave it open."""
+        return (
+            self.llvm[0] <= version[0] < self.llvm[1]
+            and (target.unified_vgpr or not self.accumulators)
+            and not any(f'"{name}"' in ir for name, _ in self.attributes)
+            and not {*map(_name, self.options)} & {*map(_name, options)}
+        )
+
+
+def _name(option: str) -> str:
+    return option.lstrip("-").partition("=")[0]
+
+
+def _strategy(name: str, *more: str) -> tuple[str, ...]:
+    return (f"-amdgpu-sched-strategy={name}", *more)
+
+
+DEFAULT = Plan("default")
+
+PLANS = (
+    DEFAULT,
+    Plan("max-ilp", _strategy("max-ilp")),
+    Plan("max-memory-clause", _strategy("max-memory-clause")),
+    Plan("iterative-ilp", _strategy("iterative-ilp")),
+    Plan("iterative-minreg", _strategy("iterative-minreg")),
+    Plan("iterative-max-occupancy", _strategy("iterative-max-occupancy-experimental")),
+    Plan("coexec", _strategy("coexec"), llvm=(24, 1000)),
+    Plan("trackers", ("-amdgpu-use-amdgpu-trackers=1",)),
+    Plan("sinking", ("-sink-insts-to-avoid-spills=1",)),
+    Plan("no-sinking", ("-disable-machine-sink=1",)),
+    Plan("latency-first", ("-amdgpu-schedule-metric-bias=0",)),
+    Plan("occupancy-first", ("-amdgpu-schedule-metric-bias=100",)),
+    Plan("relaxed-occupancy", ("-amdgpu-schedule-relaxed-occupancy=1",)),
+    Plan("no-clusters", ("-misched-cluster=0",)),
+    Plan("top-down", ("-misched-prera-direction=topdown",)),
+    Plan("bottom-up", ("-misched-prera-direction=bottomup",)),
+    Plan("two-waves", attributes=(("amdgpu-waves-per-eu", "1,2"),)),
+    Plan("four-waves", attributes=(("amdgpu-waves-per-eu", "1,4"),)),
+    Plan("no-accumulators", attributes=(("amdgpu-agpr-alloc", "0"),), accumulators=True),
+    Plan("matrices-in-vgprs", ("-amdgpu-mfma-vgpr-form=1",), accumulators=True),
+)
+"""All plans, the default first. LLVM's strategy ``max-occupancy`` is its default, so it is no plan of its own."""
+
+BY_NAME: Mapping[str, Plan] = {plan.name: plan for plan in PLANS}
+
+
+@dataclass
+class Planned:
+    """One input, to be allocated under any plan; what was made once is kept.
+
+    Attributes:
+        compiler: with the user's options alone.
+        ir: as LLVM takes it; ``""`` for an input of machine IR, which has the default plan alone.
+        pre: the pre-RA text of the default plan.
+        path: the input's name, for messages.
+        allocators: ours, in the order they are tried.
+        allow_unproved, recorded: of its runs (``Runs``).
+        promised: what callees leave alone for their callers, in the masks of every plan's text (``callees.py``).
+    """
+
+    compiler: StagedCompiler
+    target: Target
+    ir: str
+    pre: str
+    path: str
+    settings: Settings
+    allocators: tuple[Allocator, ...]
+    clock: Clock = field(default_factory=Clock)
+    allow_unproved: bool = False
+    recorded: bool = False
+    promised: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
+    _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
+    shared: Shared = field(default_factory=Shared)
+    _runs: dict[str, Runs] = field(default_factory=dict[str, Runs])
+    _first: dict[str, KernelCost] = field(default_factory=dict[str, "KernelCost"])
+    _costs_of_texts: dict[str, dict[str, KernelCost]] = field(default_factory=dict[str, "dict[str, KernelCost]"])
+
+    def plans(self, plans: Iterable[Plan] = PLANS) -> list[Plan]:
+        """Those of the plans that LLVM has for this input."""
+        version, given = self.compiler.toolchain.version, self.compiler.options.extra
+        return [plan for plan in plans if self.ir and plan.suits(self.target, version, self.ir, given)]
+
+    def pre_ra(self, plan: Plan) -> str:
+        """The machine IR of a plan as it enters the first phase; over the default plan's IR module where that differs
+        in attributes alone.
+
+        Raises:
+            ToolchainError, InputError: LLVM fails, or has no such option.
+        """
+        if plan not in self._texts:
+            self._texts[plan] = self.pre if plan == DEFAULT else self._made(plan)
+        return self._texts[plan]
+
+    def _made(self, plan: Plan) -> str:
+        text = self._compiler(plan).to_pre_ra(with_attributes(self.ir, plan.attributes))
+        if self.promised:
+            text = with_masks(parse_mir(text, self.path), self.promised)
+        if not plan.attributes:
+            return text
+        file, default = parse_mir(text, self.path), parse_mir(self.pre, self.path)
+        if not same_module(file, default):
+            return text
+        return print_mir(replace(file, preamble=default.preamble))
+
+    def _compiler(self, plan: Plan) -> StagedCompiler:
+        ours = self.compiler
+        return replace(ours, of_ir=plan.options) if plan.options else ours
+
+    def runs(self, plan: Plan) -> Runs:
+        """The variants of a plan's text; plans with the same text share them.
+
+        Raises:
+            ToolchainError, InputError: as ``pre_ra``.
+        """
+        text = self.pre_ra(plan)
+        if text not in self._runs:
+            self._runs[text] = Runs(
+                text, self.path, with_attributes(self.ir, plan.attributes), self._compiler(plan), self.target,
+                self.settings, self.allocators, self.clock,
+                allow_unproved=self.allow_unproved, recorded=self.recorded, shared=self.shared,
+            )  # fmt: skip
+        return self._runs[text]
+
+    def cost(self, plan: Plan, variant: Variant = OURS) -> dict[str, KernelCost] | None:
+        """The modelled cost of each function in the final code of our allocation, which is not audited; None where our
+        allocators have nothing for some function. LLVM's allocation, with ``LLVM``.
+
+        Raises:
+            ToolchainError, InputError: as ``pre_ra``.
+        """
+        runs = self.runs(plan)
+        text = runs.plain_text() if variant.llvm else runs.draft(variant)
+        return None if text is None else self.cost_of(text)
+
+    def is_whole(self, costs: Mapping[str, KernelCost]) -> bool:
+        """Whether there is a cost that compares for every function."""
+        return costs.keys() == self._first.keys()
+
+    def cost_of(self, text: str) -> dict[str, KernelCost]:
+        """The modelled cost of each function of an allocated text, finished without the machine verifier; once."""
+        if text not in self._costs_of_texts:
+            self._costs_of_texts[text] = self.costs(self.compiler.finish(text, "asm", verify=False))
+        return self._costs_of_texts[text]
+
+    def direct_cost(self) -> dict[str, KernelCost]:
+        """The same of LLVM's default compile."""
+        return self.costs(self.compiler.direct(self.ir, "asm"))
+
+    def costs(self, assembly: bytes) -> dict[str, KernelCost]:
+        """The modelled cost of each function of final code, whose loops run as often as in the code costed first.
+
+        A function whose loops are others is left out: it cannot be compared.
+        """
+        from verilocc_mlir.cost.model import cost_of_assembly, loops_of, same_loops
+
+        with self.clock.measure("cost"):
+            costs = cost_of_assembly(
+                assembly.decode(), self.target, loops_of(self._first) if self._first else None, where=self.path
+            )
+            self._first = self._first or costs
+            return {n: c for n, c in costs.items() if n in self._first and same_loops(c, self._first[n])}
+
+
+def planned(data: bytes, path: str, settings: Settings) -> Planned:
+    """An input of LLVM IR, read once.
+
+    Raises:
+        InputError: unusable input or option. ToolchainError: a tool is missing or failed. UnsupportedError: outside
+            what this version handles.
+    """
+    toolchain = choose_tools(settings.toolchain, settings.llvm)
+    given = load_input(data, path=path, cpu=settings.cpu or None, toolchain=toolchain)
+    mattr = ",".join(filter(None, (settings.features, given.mattr)))
+    options = CompileOptions(
+        given.cpu, mattr, settings.opt_level, settings.verifies, settings.tool_seconds, settings.llc_options, path
+    )
+    compiler = StagedCompiler(toolchain, options)
+    pre = to_pre_ra(compiler, given.text)
+    return Planned(compiler, target(given.cpu), pre.ir, pre.mir, path, settings, tuple(allocators_of(settings)))
+
+
+@dataclass(frozen=True)
+class PlanCost:
+    """What came of one plan.
+
+    Attributes:
+        costs: by function; None where there is no allocation, and ``reason`` says why.
+        same_as: the first plan that makes the same pre-RA text, ``""`` for a plan with a text of its own.
+        cpu_seconds: of our process and of the tools together.
+    """
+
+    plan: Plan
+    costs: Mapping[str, KernelCost] | None
+    reason: str = ""
+    same_as: str = ""
+    cpu_seconds: float = 0.0
+
+    @property
+    def cycles(self) -> float:
+        """Modelled, of all functions together; infinite without an allocation."""
+        return sum(c.cycles for c in self.costs.values()) if self.costs is not None else float("inf")
+
+
+def plan_costs(given: Planned, plans: Iterable[Plan] = PLANS, variant: Variant = OURS) -> list[PlanCost]:
+    """The cost of the final code of each plan with our allocation, without any proof, in the order of the plans.
+
+    Plans that LLVM does not have for the input are left out. Equal inputs get equal costs.
+    """
+    first: dict[str, PlanCost] = {}
+    result: list[PlanCost] = []
+    for plan in given.plans(plans):
+        before = _cpu_seconds(given)
+        text, costs, reason = "", None, ""
+        try:
+            text = given.pre_ra(plan)
+            if text not in first:
+                costs = given.cost(plan, variant)
+                reason = "" if costs is not None else "our allocators have no allocation of some function"
+                if costs is not None and not given.is_whole(costs):
+                    costs, reason = None, "the loops of some function are others, so that costs do not compare"
+        except VeriloccError as error:
+            reason = error.what
+        if text in first:
+            earlier = first[text]
+            done = replace(earlier, plan=plan, same_as=earlier.plan.name, cpu_seconds=_cpu_seconds(given) - before)
+        else:
+            done = PlanCost(plan, costs, reason, cpu_seconds=_cpu_seconds(given) - before)
+            if text:
+                first[text] = done
+        result.append(done)
+    return result
+
+
+def _cpu_seconds(given: Planned) -> float:
+    return cpu_seconds() + sum(run.cpu_seconds for run in given.compiler.runs)

@@ -1,0 +1,421 @@
+"""Several allocations of one input, compared by their final code before anything is proved; what is kept is proved.
+
+A candidate is a plan (``plans.py``) and a way to allocate its text (``effort.Variant``). Each is allocated, finished
+and costed without an audit. Each function then takes the one that stands best against LLVM's default compile
+(``guard.py``), and that one is audited, from its own pre-RA text. Where the audit does not prove it, the next best
+takes its place. Nothing is kept that is not proved.
+
+Functions of a file may take different candidates: their documents stand over one IR module. A plan that leaves another
+module is tried for files of one function alone.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL, model_is_there
+from verilocc_mlir.errors import ToolchainError, VeriloccError
+from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
+from verilocc_mlir.pipeline.guard import RESOLUTION, shortfalls, spill_traffic
+from verilocc_mlir.pipeline.phase import same_module, with_functions
+from verilocc_mlir.pipeline.plan_rules import LEAST_PROMISE, extra_plan, plans_of, promise
+from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
+from verilocc_mlir.pipeline.runs import Result
+from verilocc_mlir.pipeline.settings import Effort
+from verilocc_mlir.results.compile import Attempt, PhaseReport
+from verilocc_mlir.toolchain.run import ToolFailure
+
+if TYPE_CHECKING:
+    from verilocc_mlir.cost.model import KernelCost
+
+Costs = Mapping[str, "KernelCost"]
+_ALIKE = ("mfma", "lds", "memory")
+"""Units that do the same work in every allocation without spills; copies are work of the VALU and SALU."""
+RESUMED = Variant("LLVM's of our text", llvm=True)
+"""LLVM's allocation of the text that we allocate. It spills more than in a plain compile, so it comes last."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to compile a file."""
+
+    plan: Plan
+    variant: Variant
+
+    @property
+    def name(self) -> str:
+        if self.plan == DEFAULT:
+            return self.variant.name
+        return self.plan.name if self.variant == OURS else f"{self.plan.name} + {self.variant.name}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a file.
+
+    Attributes:
+        pre: machine IR as it enters the first phase, each function as its candidate has it.
+        candidates: by function.
+    """
+
+    result: Result
+    pre: str
+    candidates: Mapping[str, Candidate]
+
+
+@dataclass
+class Portfolio:
+    """The candidates of one input.
+
+    Attributes:
+        given: the input.
+        functions: their names.
+        greedy_costs: gives the cost of LLVM's default compile, by function.
+        greedy_waves: gives its waves, for the functions of which its object says so.
+        notes: is told what was left out, and why.
+    """
+
+    given: Planned
+    functions: Sequence[str]
+    greedy_costs: Callable[[], Costs]
+    greedy_waves: Callable[[], Mapping[str, int]]
+    notes: list[str]
+    _prices: dict[Candidate, Costs] = field(default_factory=dict[Candidate, Costs])
+    _results: dict[Candidate, Result] = field(default_factory=dict[Candidate, Result])
+    _refused: set[tuple[str, Candidate]] = field(default_factory=set[tuple[str, Candidate]])
+    _failures: dict[Candidate, str] = field(default_factory=dict[Candidate, str])
+    _greedy: Costs | None = None
+
+    @property
+    def greedy(self) -> Costs:
+        """The cost of LLVM's default compile, by function."""
+        if self._greedy is None:
+            self._greedy = self.greedy_costs()
+        return self._greedy
+
+    def kept(self) -> Kept | None:
+        """What is proved and stands best, function by function; None where some function has nothing that is proved."""
+        if not self._prices:
+            self._fill()
+        while True:
+            chosen = {name: self._best(name) for name in self.functions}
+            worse = [name for name, best in chosen.items() if best is None or self._shortfalls(name, best)]
+            if worse and self._llvm_is_wanted and self._add(Candidate(DEFAULT, RESUMED)):
+                continue
+            proved = {name: best for name, best in chosen.items() if best is not None}
+            if len(proved) < len(self.functions):
+                return None
+            pending = [(name, best) for name, best in proved.items() if not self._is_proved(name, best)]
+            if not pending:
+                return self._merged(proved)
+            self._prove(pending[0][1], [name for name, best in pending if best == pending[0][1]])
+
+    def refuse(self, kept: Kept, error: ToolchainError) -> bool:
+        """Take back what was kept, which LLVM does not finish; False if it was ours or LLVM's of the default plan."""
+        _raise_if_killed(error)
+        others = {c for c in kept.candidates.values() if c.plan != DEFAULT or c.variant not in (OURS, LLVM)}
+        self._refused |= {(name, candidate) for name in self.functions for candidate in others}
+        self.notes += [
+            f"{candidate.name} was left out: {error.what}" for candidate in sorted(others, key=lambda c: c.name)
+        ]
+        return bool(others)
+
+    # What is tried.
+
+    def _fill(self) -> None:
+        settings, ours = self.given.settings, Candidate(DEFAULT, OURS)
+        self._add(ours)
+        if settings.effort is Effort.FAST and self._is_unbeaten(self._prices.get(ours, {})):
+            # So LLVM's need not be made, nor costed.
+            self._greedy = self._prices[ours]
+            return
+        if self._llvm_is_wanted:
+            self._add(Candidate(DEFAULT, LLVM))
+        if settings.effort is Effort.FAST:
+            self._add_relieved(ours)
+            plan = extra_plan(self._prices.get(ours, {}), short=self._is_short)
+            self._add_plans(() if plan is None else (plan,))
+            return
+        if self._saves(ours) or ours not in self._prices:
+            self._add(Candidate(DEFAULT, BESIDE))
+        costs = self._prices.get(ours, self.greedy)
+        if self._is_short or any(promise(c) > LEAST_PROMISE or spill_traffic(c) for c in costs.values()):
+            self._add_plans(plans_of(settings.effort, costs))
+        if settings.effort is Effort.BEST:
+            self._add_searched()
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether some function has nothing of ours that stands as well as LLVM's."""
+        ours = [c for c in self._prices if not c.variant.llvm]
+        return not all(any(not self._shortfalls(name, c) for c in ours) for name in self.functions)
+
+    def _is_unbeaten(self, costs: Costs) -> bool:
+        """Whether LLVM's can be no cheaper: a unit binds each function whose work no allocation changes, nothing is
+        spilled, and there are no fewer waves.
+        """
+        if not all(costs.get(n) and costs[n].bound in _ALIKE and not spill_traffic(costs[n]) for n in self.functions):
+            return False
+        waves = self.greedy_waves()
+        return all(name in waves and costs[name].occupancy >= waves[name] for name in self.functions)
+
+    def _add_plans(self, plans: Iterable[Plan]) -> None:
+        """Our allocation of each plan's text."""
+        for plan in self.given.plans(plans):
+            if self._add(Candidate(plan, OURS)):
+                self._add_relieved(Candidate(plan, OURS))
+
+    def _add_relieved(self, candidate: Candidate) -> None:
+        """The same with loads beside their use, where it saves registers and falls short: fewer are saved then."""
+        if self._saves(candidate) and any(self._shortfalls(name, candidate) for name in self.functions):
+            self._add(Candidate(candidate.plan, BESIDE))
+
+    def _add_searched(self) -> None:
+        """What takes a search, for the default plan and for the plan that stands best."""
+        ours, settings = Candidate(DEFAULT, OURS), self.given.settings
+        kernels = [c.occupancy for c in self._prices.get(ours, {}).values()]
+        searched = [v for v in variants(Effort.BEST, self.given.target, min(kernels, default=0)) if not v.llvm]
+        if not settings.server and MODEL not in [a.name for a in self.given.allocators] and model_is_there():
+            searched.append(MODELS)
+        plans = [DEFAULT]
+        total = {c: sum(x.cycles for x in costs.values()) for c, costs in self._prices.items() if c.variant == OURS}
+        if total:
+            plans = list(dict.fromkeys((DEFAULT, min(total, key=lambda c: total[c]).plan)))
+        for plan in plans:
+            for variant in searched:
+                self._add(Candidate(plan, variant))
+            if self._is_fragmented(Candidate(plan, OURS)) and _exact_is_there():
+                self._add(Candidate(plan, PACKED))
+
+    @property
+    def _llvm_is_wanted(self) -> bool:
+        return self.given.settings.fallback
+
+    def _add(self, candidate: Candidate) -> bool:
+        """Cost a candidate; False if it was tried already, came to nothing, or is what another one is."""
+        if candidate in self._prices or candidate in self._failures:
+            return False
+        try:
+            costs = self._costs(candidate)
+        except VeriloccError as error:
+            _raise_if_killed(error)
+            self._leave_out(candidate, error)
+            return False
+        if costs is None:
+            self._failures.setdefault(candidate, "")
+            return False
+        self._prices[candidate] = costs
+        return True
+
+    def _leave_out(self, candidate: Candidate, error: VeriloccError) -> None:
+        self._failures[candidate] = error.what
+        whose = "ours" if candidate == Candidate(DEFAULT, OURS) else candidate.name
+        self.notes.append(f"{whose} was left out: {error.what}")
+
+    def _costs(self, candidate: Candidate) -> Costs | None:
+        given = self.given
+        if candidate.variant == RESUMED or (candidate.variant.llvm and not given.ir):
+            self._prove(candidate, self.functions)
+            return self._prices.pop(candidate, None)
+        runs = given.runs(candidate.plan)
+        if candidate.variant.llvm:
+            # Where one function calls another, LLVM's own compile knows more than one that is stopped in between.
+            one = len(self.functions) == 1 and candidate.plan == DEFAULT
+            return self.greedy if one else given.cost_of(runs.plain_text())
+        if candidate.plan != DEFAULT and (runs is given.runs(DEFAULT) or not self._fits(candidate.plan)):
+            return None
+        text = runs.draft(candidate.variant)
+        if text is None and candidate == Candidate(DEFAULT, OURS):
+            # Of some functions LLVM's allocation of our text stands in for ours.
+            self._prove(candidate, self.functions)
+            return self._prices.pop(candidate, None)
+        return None if text is None else given.cost_of(text)
+
+    def _fits(self, plan: Plan) -> bool:
+        """Whether functions of the plan can stand beside those of others."""
+        if len(self.functions) == 1:
+            return True
+        texts = self.given.pre_ra(plan), self.given.pre
+        return same_module(*(parse_mir(text, self.given.path) for text in texts))
+
+    def _saves(self, candidate: Candidate) -> bool:
+        return self._drafted(candidate) and self.given.runs(candidate.plan).saves(candidate.variant)
+
+    def _is_fragmented(self, candidate: Candidate) -> bool:
+        return self._drafted(candidate) and self.given.runs(candidate.plan).is_fragmented(candidate.variant)
+
+    def _drafted(self, candidate: Candidate) -> bool:
+        return candidate in self._prices and self.given.runs(candidate.plan).draft(candidate.variant) is not None
+
+    # What is chosen.
+
+    def _shortfalls(self, name: str, candidate: Candidate) -> list[str]:
+        costs = self._prices.get(candidate, {})
+        return shortfalls(costs[name], self.greedy[name]) if name in costs and name in self.greedy else []
+
+    def _best(self, name: str) -> Candidate | None:
+        """Of those that fall short in least, and are as cheap as the cheapest by what the model can tell apart, the one
+        that spills least; ours and the default plan first.
+        """
+        left = [c for c, costs in self._prices.items() if name in costs and (name, c) not in self._refused]
+        if not left:
+            return None
+        lacking = {c: len(self._shortfalls(name, c)) for c in left}
+        left = [c for c in left if lacking[c] == min(lacking.values())]
+        limit = (1 + RESOLUTION) * min(self._prices[c][name].cycles for c in left)
+
+        def price(candidate: Candidate) -> tuple[float, float, bool]:
+            cost = self._prices[candidate][name]
+            return spill_traffic(cost), cost.cycles, candidate.variant.llvm
+
+        return min((c for c in left if self._prices[c][name].cycles <= limit), key=price)
+
+    # What is proved.
+
+    def _is_proved(self, name: str, candidate: Candidate) -> bool:
+        result = self._results.get(candidate)
+        return result is not None and result.is_proved(name)
+
+    def _prove(self, candidate: Candidate, names: Sequence[str]) -> None:
+        """Audit a candidate; it is refused for the functions of which it proves nothing."""
+        try:
+            result = self._run(candidate, names)
+        except ToolchainError as error:
+            _raise_if_killed(error)
+            self._leave_out(candidate, error)
+            self._refused |= {(name, candidate) for name in self.functions}
+            return
+        if candidate in self._results:
+            result = replace(result, phases={**self._results[candidate].phases, **result.phases})
+        self._results[candidate] = result
+        self._refused |= {(name, candidate) for name in names if result.text is None or not result.is_proved(name)}
+        if result.text is None:
+            return
+        if candidate not in self._prices or not (candidate.variant.llvm or self._is_as_drafted(candidate, result.text)):
+            # LLVM's allocation stands in for ours in some function.
+            self._prices[candidate] = self.given.cost_of(result.text)
+
+    def _is_as_drafted(self, candidate: Candidate, text: str) -> bool:
+        return self.given.runs(candidate.plan).draft(candidate.variant) == text
+
+    def _run(self, candidate: Candidate, names: Sequence[str]) -> Result:
+        runs = self.given.runs(candidate.plan)
+        if candidate.variant == LLVM and self.given.ir:
+            return runs.plain(names)
+        return runs.run(LLVM if candidate.variant.llvm else candidate.variant)
+
+    # What is kept.
+
+    def _merged(self, chosen: Mapping[str, Candidate]) -> Kept:
+        """The functions as their candidates have them, in one text."""
+        order = list(dict.fromkeys(chosen.values()))
+        results = [self._results[candidate] for candidate in order]
+        path = self.given.path
+        text, pre = results[0].text or "", self.given.runs(order[0].plan).pre
+        recording = results[0].recording
+        for candidate, result in zip(order[1:], results[1:], strict=True):
+            names = [name for name, whose in chosen.items() if whose == candidate]
+            text = with_functions(text, result.text or "", names, path)
+            pre = with_functions(pre, self.given.runs(candidate.plan).pre, names, path)
+            if recording is not None and result.recording is not None:
+                records = [r for r in recording.phases if r.function not in names]
+                records += [r for r in result.recording.phases if r.function in names]
+                recording = replace(recording, phases=records)
+        phases = {name: self._explained(name, candidate) for name, candidate in chosen.items()}
+        return Kept(Result(results[0].variant, text, phases, recording), pre, chosen)
+
+    def _explained(self, name: str, candidate: Candidate) -> list[PhaseReport]:
+        """The phases of a function; each that LLVM allocated says why."""
+        reports = self._results[candidate].phases[name]
+        earlier = {r.phase: r for r in self._earlier(name, candidate)}
+        return [
+            replace(
+                report,
+                attempts=(*_of_ours(earlier.get(report.phase)), *report.attempts),
+                fallback=True,
+                fallback_reason=report.fallback_reason or self._reason(name, report.phase, candidate),
+            )
+            if report.allocator == LLVM_ALLOCATOR
+            else report
+            for report in reports
+        ]
+
+    def _earlier(self, name: str, candidate: Candidate) -> Sequence[PhaseReport]:
+        """What was proved or not of ours, where LLVM's is kept."""
+        ours = self._results.get(Candidate(DEFAULT, OURS))
+        return ours.phases.get(name, ()) if candidate.variant.llvm and ours is not None else ()
+
+    def _reason(self, name: str, phase: str, candidate: Candidate) -> str:
+        """Why LLVM's allocation stands."""
+        for report in self._earlier(name, candidate):
+            if report.phase == phase and report.fallback and report.fallback_reason:
+                return report.fallback_reason
+        return self._reason_of_file(name)
+
+    def _reason_of_file(self, name: str) -> str:
+        ours = Candidate(DEFAULT, OURS)
+        if self._failures.get(ours):
+            return self._failures[ours]
+        unproved = [c for f, c in self._refused if f == name and not c.variant.llvm and c in self._results]
+        priced = [c for c in self._prices if not c.variant.llvm and name in self._prices[c] and c not in unproved]
+        if not priced:
+            return self._unproved(name, unproved)
+        best = min(priced, key=lambda c: self._prices[c][name].cycles)
+        short = self._shortfalls(name, best) or self._shortfalls(name, ours)
+        if short:
+            return f"ours {' and '.join(short)}"
+        if unproved:
+            return self._unproved(name, unproved)
+        return "LLVM's is as cheap as ours by the model, and stores and reloads fewer registers"
+
+    def _unproved(self, name: str, candidates: Sequence[Candidate]) -> str:
+        for candidate in sorted(candidates, key=lambda c: c.name):
+            for report in self._results[candidate].phases.get(name, ()):
+                for attempt in report.attempts:
+                    if attempt.reason:
+                        return attempt.reason
+        return "our allocators have no allocation that is proved"
+
+    def standing(self, kept: Kept) -> tuple[int, float]:
+        """In how much what is kept falls short of LLVM's default compile, and the modelled cycles of all functions."""
+        short = sum(len(self._shortfalls(name, candidate)) for name, candidate in kept.candidates.items())
+        return short, sum(self._prices[candidate][name].cycles for name, candidate in kept.candidates.items())
+
+    def note(self, kept: Kept) -> None:
+        """Say what was tried, and what was kept instead of ours."""
+        chosen = kept.candidates
+        llvms = [name for name, c in chosen.items() if c.variant == LLVM]
+        if llvms:
+            of = "" if len(llvms) == len(self.functions) else f" of {', '.join(llvms)}"
+            whose = "is that of a plain compile" if self.given.ir else "was kept"
+            self.notes.append(f"LLVM's allocation{of} {whose}: {self._reason_of_file(llvms[0])}")
+        if any(c == Candidate(DEFAULT, BESIDE) for c in chosen.values()):
+            self.notes.append("what is spilled is loaded beside its use: loaded ahead, it stands worse")
+        if len(self._prices) > 1 and (self.given.settings.effort is not Effort.FAST or self._took_a_plan(chosen)):
+            tried = ", ".join(f"{c.name} {sum(x.cycles for x in self._prices[c].values()):.0f}" for c in self._prices)
+            names = ", ".join(dict.fromkeys(c.name for c in chosen.values()))
+            self.notes.append(f"modelled cycles of what was tried: {tried}; kept: {names}")
+
+    @staticmethod
+    def _took_a_plan(chosen: Mapping[str, Candidate]) -> bool:
+        return any(c.plan != DEFAULT for c in chosen.values())
+
+
+def _of_ours(report: PhaseReport | None) -> tuple[Attempt, ...]:
+    return () if report is None else tuple(a for a in report.attempts if a.allocator != LLVM_ALLOCATOR)
+
+
+def _raise_if_killed(error: VeriloccError) -> None:
+    """A tool that was killed ends the run: whoever waits for it gave it up."""
+    if isinstance(error, ToolFailure) and error.status == -signal.SIGKILL:
+        raise error
+
+
+def _exact_is_there() -> bool:
+    from verilocc_mlir.allocators.exact import available
+
+    return available()
