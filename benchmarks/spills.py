@@ -1,7 +1,7 @@
 """What is stored and reloaded on kernels that must spill, or that LLVM or ours spill although the registers suffice.
 
     .venv/bin/verilocc corpus export --list benchmarks/kernel_corpus.json --out DIR
-    .venv/bin/python benchmarks/spills.py DIR [--kernels 16] [--audited 4] [--log FILE.jsonl] [--earlier FILE.json]
+    .venv/bin/python benchmarks/spills.py DIR [--first 16] [--audited 4] [--log FILE.jsonl] [--earlier FILE.json]
 
 Each kernel of ``KERNELS`` is compiled by LLVM, and our allocation as it comes is finished, without an audit and without
 the guard that keeps LLVM's ("draft"). The first ``--audited`` kernels are also compiled with ``-O=fast``. Registers
@@ -90,13 +90,13 @@ def main() -> int:
     parser = options(__doc__, "spills.json")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--audited", type=int, default=4, help="kernels compiled with every allocation proved")
-    parser.add_argument("--kernels", type=int, default=len(KERNELS), help="how many of the list")
+    parser.add_argument("--first", type=int, default=len(KERNELS), help="how many of the list")
     parser.add_argument("--log", type=Path, default=Path("out/spills.jsonl"))
     parser.add_argument("--earlier", type=Path)
     given = parser.parse_args()
     log, digest = Log(given.log), source_digest()
     done = {row["name"]: row for row in log.rows() if row["sources"] == digest}
-    for number, name in enumerate(KERNELS[: given.kernels]):
+    for number, name in enumerate(KERNELS[: given.first]):
         if name not in done:
             row = measure(name, given.directory, audited=number < given.audited)
             done[name] = {**row, "sources": digest}
