@@ -40,8 +40,14 @@ _FOR_LACK_OF_ROOM = ("pressure", "fragmentation", "infeasible")
 SPARE_REGISTERS = (0, 2, 4, 8, 16, 24, 32)
 """Registers left free at every point when spilling, tried in this order: tuples need room to be placed."""
 
-STEPS = 12
+STEPS = 8
 """How often a little more is spilled where a range finds no room, before more is spilled everywhere."""
+
+COPIED = 0.2
+"""Cost of a copy from register to register, against 1 for storing or loading one."""
+
+LEAVE = 4
+"""Registers that loads ahead of their use leave free then."""
 
 ENOUGH = 8
 """Registers left free everywhere with which most functions find room."""
@@ -144,12 +150,13 @@ def try_allocators(
         return candidate
     with clock.measure("spill"):
         spiller = start.spiller = start.spiller or _spiller(source, problem, target)
+    held: Candidate | None = None
     for number, spare in enumerate(limits.spills.spare):
         if not (candidate.lacks_room or (limits.spills.always and not number)):
             break
         with clock.measure("spill"):
             relieved = spiller.relieve(spare, ahead=limits.spills.load_ahead, accumulators=limits.spills.accumulators)
-        if relieved is None:
+        if relieved is None or (held is not None and relieved.cost >= _burden(held)):
             break
         if not relieved.actions and (number or candidate.proposed[-1].partial is None):
             continue
@@ -157,13 +164,26 @@ def try_allocators(
             smaller = build_problem(file, relieved.function, target, phase)
         last = spare == limits.spills.spare[-1]
         chosen = allocators if last else [a.hurried() if isinstance(a, Patient) else a for a in allocators]
-        again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
-        splits = _Splits(file, target, phase, clock, limits)
-        again = splits.after(again, relieved.function)
-        if again.lacks_room and not number and not limits.spills.always:
-            again, relieved = splits.with_room(again, spiller, relieved, spare)
-        candidate = replace(_after(candidate, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
+        whole = again = _try(chosen, file, relieved.function, smaller, target, clock, limits)
+        if held is None:
+            splits = _Splits(file, target, phase, clock, limits)
+            again = splits.after(whole, relieved.function)
+            if again.lacks_room and not number and not limits.spills.always:
+                again, relieved = splits.with_room(again, spiller, relieved, spare)
+        result = replace(_after(candidate, again), spills=(*relieved.actions, *relieved.of_before(again.spills)))
+        if again.spills and relieved.actions:
+            # A little more spilled may cost less than many copies.
+            held, candidate = result, _after(candidate, whole)
+        else:
+            candidate = result
+    if held is not None and (candidate.function is None or _burden(candidate) >= _burden(held)):
+        return held
     return candidate
+
+
+def _burden(candidate: Candidate) -> float:
+    """Stores and loads of 32-bit registers by estimated executions; a copy counts a fifth of one."""
+    return sum(COPIED * a.cost if a.kind == "split" else a.cost for a in candidate.spills)
 
 
 @dataclass
@@ -217,7 +237,9 @@ class _Splits:
             around = max(at - 3, 0), at + 1
             tight = (*tight, (*around, relieved.least_free(*around) + 2))
             with self.clock.measure("spill"):
-                more = spiller.relieve(spare, ahead=spills.load_ahead, accumulators=spills.accumulators, tight=tight)
+                more = spiller.relieve(
+                    spare, ahead=spills.load_ahead, accumulators=spills.accumulators, tight=tight, leave=LEAVE
+                )
             if more is None or more.cost > everywhere.cost:
                 break
             relieved = more

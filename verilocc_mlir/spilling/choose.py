@@ -20,9 +20,6 @@ LOAD_AHEAD = 48
 """Most instructions between a load and its use. Scratch memory takes some hundred cycles; a load that is earlier than
 that only takes registers away."""
 
-AHEAD_SPARE = 4
-"""Most registers that loads ahead of their use leave free, so that tuples find room."""
-
 _SHARED = 0.5
 """Lower bound on a set's new price, as a part of the old one, after another set of the same register is chosen: the
 store may be shared, and the load remains."""

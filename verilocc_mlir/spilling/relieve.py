@@ -13,7 +13,7 @@ from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
 from verilocc_mlir.problem.model import AllocationProblem
 from verilocc_mlir.spilling.actions import SpillAction
-from verilocc_mlir.spilling.choose import AHEAD_SPARE, Candidates, Excess, choose, load_ahead
+from verilocc_mlir.spilling.choose import Candidates, Excess, choose, load_ahead
 from verilocc_mlir.spilling.ground import ground
 from verilocc_mlir.spilling.insert import Inserted, SpillTarget, insert_spills
 from verilocc_mlir.spilling.plan import Places, SpillMove, SpillPlan, in_accumulators
@@ -112,7 +112,7 @@ class Spiller:
         self._chosen: dict[tuple[int, bool, Tight], _Chosen | None] = {}
 
     def relieve(
-        self, spare: int = 0, *, ahead: bool = True, accumulators: bool = True, tight: Tight = ()
+        self, spare: int = 0, *, ahead: bool = True, accumulators: bool = True, tight: Tight = (), leave: int = 0
     ) -> Relieved | None:
         """The function with spill code, so that ``spare`` registers of each file are left over at every point.
 
@@ -121,6 +121,7 @@ class Spiller:
             ahead: put a load some instructions before its use where registers are free.
             accumulators: copy values to free AGPRs before memory is used, and let LLVM do the same with the rest.
             tight: where more of them are left over.
+            leave: registers that loads ahead of their use leave free.
 
         Returns:
             None where the registers that may be spilled do not suffice; the function itself where nothing needs to be
@@ -137,7 +138,7 @@ class Spiller:
         if not chosen.plans:
             unchanged = Inserted(self._function, tuple(range(self._problem.slots // 4)), {})
             return Relieved(unchanged, (), tuple(excess for _, excess in chosen.excesses))
-        plans, excesses = self._ahead(chosen) if ahead else (chosen.plans, chosen.excesses)
+        plans, excesses = self._ahead(chosen, leave) if ahead else (chosen.plans, chosen.excesses)
         inserted = insert_spills(self._function, self._cfg, plans, self._target, accumulators=accumulators)
         actions = (_action(p, self._costs.places, chosen.reasons[v], self._costs.constant(v)) for v, p in plans.items())
         return Relieved(inserted, tuple(actions), tuple(excess for _, excess in excesses))
@@ -171,16 +172,15 @@ class Spiller:
             reasons |= dict.fromkeys(chosen, reason)
         return _Chosen(plans, reasons, excesses)
 
-    def _ahead(self, chosen: _Chosen) -> tuple[dict[int, SpillPlan], list[tuple[frozenset[str], Excess]]]:
+    def _ahead(self, chosen: _Chosen, leave: int) -> tuple[dict[int, SpillPlan], list[tuple[frozenset[str], Excess]]]:
         """The same plans with each load ahead of its use, where registers are free, and what that leaves."""
         plans = dict(chosen.plans)
-        spare = min(AHEAD_SPARE, max(r.width for r in self._problem.ranges) - 1)
         excesses = [(banks, Excess([*excess.over])) for banks, excess in chosen.excesses]
         for vreg, plan in plans.items():
             if plan.accumulators:
                 continue
             taking_part = [e for banks, e in excesses if banks.issuperset(self._members[vreg].banks)]
-            plans[vreg] = load_ahead(plan, taking_part, self._costs, spare)
+            plans[vreg] = load_ahead(plan, taking_part, self._costs, leave)
         return plans, excesses
 
     def _in_accumulators(self, plans: dict[int, SpillPlan], spare: int) -> dict[int, SpillPlan]:

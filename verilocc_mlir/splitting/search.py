@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from verilocc_mlir.allocators.items import Candidates, Item, make_item
-from verilocc_mlir.allocators.packing import Packing, below
+from verilocc_mlir.allocators.packing import below
 from verilocc_mlir.allocators.protocol import Partial
 from verilocc_mlir.allocators.search import by_start, by_width
 from verilocc_mlir.allocators.spread import spread_proposal
@@ -15,6 +15,7 @@ from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Prop
 from verilocc_mlir.spilling.ground import Ground
 from verilocc_mlir.splitting.cover import Cover
 from verilocc_mlir.splitting.parts import Parts, parts
+from verilocc_mlir.splitting.places import Places
 from verilocc_mlir.splitting.write import LaidRange, Split, Writing
 
 _LEFT_OUT = 12
@@ -77,7 +78,7 @@ class _Splitting:
         self._ground = ground
         self._tables = tables
         self._ceiling = dict(ceiling)
-        self._packing = Packing(tables.fixed)
+        self._packing = Places(tables.fixed)
         self._starts = [*starts]
         self._laid: dict[int, LaidRange] = {}
         self._pieces: dict[Item, int] = {}
