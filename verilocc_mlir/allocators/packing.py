@@ -32,12 +32,6 @@ class Packing:
         self._owners: list[_Owners] | None = None
         """Who holds a cell when; kept from the first question on: most placements are never asked."""
 
-    def copy(self) -> Packing:
-        """The same placement, which changes on its own."""
-        result = Packing(self.occupied)
-        result.placed = dict(self.placed)
-        return result
-
     def fits(self, item: Item, start: int) -> bool:
         """Whether the item's cells are free from cell ``start`` on whenever they are live."""
         return self.first_fit(item, (start,)) >= 0

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 LEAST_PROMISE = 0.03
 """Share of its modelled cycles that another order could bring at most, below which none is tried."""
 
-FAST_PROMISE = 0.15
-"""The same for the one extra plan of ``fast``."""
-
 
 def promise(cost: KernelCost) -> float:
     """The share of a function's modelled cycles that no unit needs: what another order could bring at most."""
@@ -49,12 +46,15 @@ def plans_of(effort: Effort, costs: Mapping[str, KernelCost]) -> tuple[Plan, ...
 def extra_plan(costs: Mapping[str, KernelCost], *, short: bool) -> Plan | None:
     """The one plan that ``fast`` tries beside the default one, by what the default one's code costs.
 
-    Where registers are spilled, the one whose scheduler counts registers exactly; else the one that hides most.
+    Where registers are spilled, the one whose scheduler counts registers exactly. Where ours only stands worse, the one
+    that hides most. Elsewhere none: it would bring 0.1 to 0.3 % of the cycles (docs/results/plan-choice.md).
 
     Args:
         short: what there is stands worse than LLVM's default compile.
     """
     most = max(costs.values(), key=lambda c: c.latency, default=None)
-    if most is None or not (short or promise(most) > FAST_PROMISE):
+    if most is None:
         return None
-    return BY_NAME["trackers" if spill_traffic(most) else "max-ilp"]
+    if spill_traffic(most):
+        return BY_NAME["trackers"]
+    return BY_NAME["max-ilp"] if short else None

@@ -181,7 +181,7 @@ class _Splitting:
             others = sorted({c.members[0][0] for c in packing.conflicts(item, start)})
             if not set(stay).isdisjoint(others):
                 continue
-            kept = packing.copy()
+            kept = packing.occupied[:], dict(packing.placed), [dict(r) for r in packing.residents]
             state = self._starts[:], dict(self._laid), dict(self._pieces)
             for other in others:
                 self._lift(other)
@@ -189,7 +189,7 @@ class _Splitting:
             ordered = sorted((singles[other] for other in others), key=lambda o: (-o.width, *by_start(o)))
             if all(self._somehow(other, (*stay, item.members[0][0])) for other in ordered):
                 return True
-            self._packing = packing = kept
+            packing.occupied, packing.placed, packing.residents = kept
             self._starts, self._laid, self._pieces = state
         return False
 
