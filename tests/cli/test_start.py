@@ -67,7 +67,7 @@ sys.exit(status)
 """
     done = [command(code, "compile", source, "-mcpu=gfx942", "-q") for _ in range(2)][1]
     assert (done.returncode, done.stderr) == (0, "")
-    # Pre-RA, LLVM's own, on to the vectors, finish as text to be costed, finish, link: no probe of a version among them.
+    # Pre-RA, LLVM's own, on to the vectors, the text that is costed, finish, link: no probe of a version among them.
     assert done.stdout == "False 6\n"
 
 

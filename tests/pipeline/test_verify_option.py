@@ -26,7 +26,7 @@ def noting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def verified(noting: Path, settings: Settings) -> bool:
-    """Whether the runs that resume from a text had the verifier; all of them, or none, but those that are only costed."""
+    """Whether the runs that resume from a text had the verifier: all or none, but those that are only costed."""
     compiled = compile_module(source("mmra.ll").encode(), "k.ll", settings)
     assert compiled.report.exit_code == ExitCode.PROVED
     lines = (noting / "arguments").read_text().splitlines()
