@@ -175,7 +175,8 @@ class TestRules:
         assert extra_plan({"k": slow}, short=False) is None
         assert extra_plan({"k": cost}, short=True) == MAX_ILP.plan
         spilled = replace(slow, spill_stores=Count(1, 10.0))
-        assert extra_plan({"k": cost, "l": spilled}, short=False) == BY_NAME["trackers"]
+        assert extra_plan({"k": cost, "l": spilled}, short=False) is None
+        assert extra_plan({"k": cost, "l": spilled}, short=True) == BY_NAME["trackers"]
         assert plans_of(Effort.FAST, {"k": slow}) == ()
 
     def test_balanced_tries_four_and_best_all(self) -> None:

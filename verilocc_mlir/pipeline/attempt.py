@@ -86,12 +86,14 @@ class SpillLimits:
         load_ahead: load what was spilled before it is used, where registers are free.
         accumulators: copy to free AGPRs before memory is used.
         always: spill so much at once, also where everything fits (for more waves).
+        steps: how often a little more is spilled just where a range that is split finds no room.
     """
 
     spare: tuple[int, ...] = SPARE_REGISTERS
     load_ahead: bool = True
     accumulators: bool = True
     always: bool = False
+    steps: int = STEPS
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,7 @@ class _Splits:
         last, spills, first = candidate.proposed[-1], self.limits.spills, relieved
         everywhere = spiller.relieve(min((s for s in spills.spare if s >= spare + ENOUGH), default=spare))
         tight: Tight = ()
-        for _ in range(STEPS):
+        for _ in range(spills.steps):
             if self.stuck is None or last.partial is None or everywhere is None:
                 break
             at = relieved.text.origins[self.stuck.index]

@@ -9,6 +9,9 @@ from verilocc_mlir.pipeline.settings import Effort
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import Target
 
+FAST_STEPS = 2
+"""``SpillLimits.steps`` with ``fast``."""
+
 
 @dataclass(frozen=True)
 class Variant:

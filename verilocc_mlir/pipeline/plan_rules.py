@@ -46,15 +46,14 @@ def plans_of(effort: Effort, costs: Mapping[str, KernelCost]) -> tuple[Plan, ...
 def extra_plan(costs: Mapping[str, KernelCost], *, short: bool) -> Plan | None:
     """The one plan that ``fast`` tries beside the default one, by what the default one's code costs.
 
-    Where registers are spilled, the one whose scheduler counts registers exactly. Where ours only stands worse, the one
-    that hides most. Elsewhere none: it would bring 0.1 to 0.3 % of the cycles (docs/results/plan-choice.md).
+    Only where ours stands worse than LLVM's: where registers are spilled, the one whose scheduler counts registers
+    exactly, else the one that hides most. Elsewhere it would bring 0.1 to 0.3 % of the cycles
+    (docs/results/plan-choice.md), and where registers are spilled it triples the time of a compilation.
 
     Args:
         short: what there is stands worse than LLVM's default compile.
     """
     most = max(costs.values(), key=lambda c: c.latency, default=None)
-    if most is None:
+    if most is None or not short:
         return None
-    if spill_traffic(most):
-        return BY_NAME["trackers"]
-    return BY_NAME["max-ilp"] if short else None
+    return BY_NAME["trackers" if spill_traffic(most) else "max-ilp"]

@@ -12,9 +12,9 @@ from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
-from verilocc_mlir.pipeline.effort import LLVM, OURS, Variant
+from verilocc_mlir.pipeline.effort import FAST_STEPS, LLVM, OURS, Variant
 from verilocc_mlir.pipeline.phase import Draft, NoAllocation, PhaseRunner, Shared
-from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import LAST_PHASE, PhaseReport, Resources
 from verilocc_mlir.target.targets import Target
@@ -239,12 +239,18 @@ class Runs:
             self.target,
             lambda text, phase: self.compiler.llvm_allocate(text, _PHASES[phase]),
             fallback=self.settings.fallback,
-            spills=spills if self.settings.spill else SpillLimits(spare=()),
+            spills=self._limited(spills),
             solver_seconds=self.settings.solver_seconds,
             clock=self.clock,
             recording=recording,
             shared=self.shared,
         )
+
+    def _limited(self, spills: SpillLimits) -> SpillLimits:
+        if not self.settings.spill:
+            return SpillLimits(spare=())
+        # A step costs as much as an allocation, and seldom helps where much is spilled.
+        return replace(spills, steps=FAST_STEPS) if self.settings.effort is Effort.FAST else spills
 
     def _allocators(self, variant: Variant) -> tuple[Allocator, ...]:
         if variant.llvm:
