@@ -51,7 +51,7 @@ def measured(path: Path, choice: ToolchainChoice) -> dict[str, Any]:
         direct = compiler.direct(taken, "asm").decode()
         (function,) = report.functions
     except (VeriloccError, ValueError) as error:
-        return {**row, "error": str(error)[:300]}
+        return {**row, "error": str(error).splitlines()[0][:300]}
     ours = (compiled.data or b"").decode()
     return {
         **row,
