@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.items import Candidates, Item
@@ -21,6 +21,27 @@ def fixed_occupation(problem: AllocationProblem, timeline: Timeline, cells: Cell
             for cell in touched:
                 occupied[cell] |= mask
     return occupied
+
+
+def fitting(occupied: Sequence[int], item: Item, candidates: Iterable[int]) -> Iterator[int]:
+    """Those of ``candidates`` from which on the item's cells are free whenever they are live.
+
+    Args:
+        occupied: for each cell, the mask of times at which it is held.
+    """
+    cells = item.cells
+    if len(cells) == 1:
+        offset, mask = cells[0]
+        for start in candidates:
+            if not occupied[start + offset] & mask:
+                yield start
+        return
+    for start in candidates:
+        for offset, mask in cells:
+            if occupied[start + offset] & mask:
+                break
+        else:
+            yield start
 
 
 class Packing:
@@ -42,20 +63,7 @@ class Packing:
 
     def fitting(self, item: Item, candidates: Iterable[int]) -> Iterator[int]:
         """Those of ``candidates`` at which the item fits."""
-        occupied = self.occupied
-        cells = item.cells
-        if len(cells) == 1:
-            offset, mask = cells[0]
-            for start in candidates:
-                if not occupied[start + offset] & mask:
-                    yield start
-            return
-        for start in candidates:
-            for offset, mask in cells:
-                if occupied[start + offset] & mask:
-                    break
-            else:
-                yield start
+        return fitting(self.occupied, item, candidates)
 
     def place(self, item: Item, start: int) -> None:
         self.placed[item] = start

@@ -6,6 +6,7 @@ import json
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,27 @@ def export_command(list_path: Path, out: Path, jobs: int, store_path: Path | Non
     return ExitCode.PROVED if counts["same"] == len(kernels) else ExitCode.REFUTED
 
 
+def _made(
+    make: Callable[..., list[dict[str, Any]]], recipe: Any, out: Path, jobs: int | None, cluster: str | None,
+    store_path: Path | None, progress: Callable[[Any, int], None],
+) -> list[dict[str, Any]] | None:  # fmt: skip
+    """The journal of a data set that ``make`` makes here or on a Ray cluster; None where it was interrupted."""
+    from verilocc_mlir.store import Store
+
+    # On a node, a relative path would be one of Ray's directories there.
+    store = Store(store_path.absolute()) if store_path else None
+    try:
+        if cluster is None:
+            return make(recipe, out, jobs=jobs or 1, store=store, progress=progress)
+        from verilocc_model.corpus.on_ray import RayRunner
+
+        runner = RayRunner(cluster, recipe.sources)
+        return make(recipe, out, jobs=jobs or 0, runner=runner, store=store, progress=progress)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted; what is done is kept in {out}, and the same command goes on from there", err=True)
+        return None
+
+
 @corpus_command.command("make", cls=Command, context_settings=HELP)
 @_filters
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="The data set.")
@@ -118,7 +140,6 @@ def make_command(
     """
     cluster = cluster_address(ray, ray_address)
 
-    from verilocc_mlir.store import Store
     from verilocc_model.corpus.build import KernelLimits, Recipe, make
     from verilocc_model.corpus.cells import SOURCES, TARGETS
     from verilocc_model.corpus.labels import DEFAULT_TEACHERS
@@ -137,18 +158,8 @@ def make_command(
             )
             click.echo(f"{left} left  {row['cell']} {row['seconds']:.1f} s: {outcome}", err=True)
 
-    # On a node, a relative path would be one of Ray's directories there.
-    store = Store(store_path.absolute()) if store_path else None
-    try:
-        if cluster is None:
-            journal = make(recipe, out, jobs=jobs or 1, store=store, progress=show)
-        else:
-            from verilocc_model.corpus.on_ray import RayRunner
-
-            runner = RayRunner(cluster, recipe.sources)
-            journal = make(recipe, out, jobs=jobs or 0, runner=runner, store=store, progress=show)
-    except KeyboardInterrupt:
-        click.echo(f"interrupted; what is done is kept in {out}, and the same command goes on from there", err=True)
+    journal = _made(make, recipe, out, jobs, cluster, store_path, show)
+    if journal is None:
         return ExitCode.INTERRUPTED
     kept_problems = sum(record["outcome"] == "kept" for row in journal for record in row["records"])
     click.echo(f"{out}: {kept_problems} problems of {len(journal)} kernels")
@@ -186,7 +197,6 @@ def plans_command(
     cluster = cluster_address(ray, ray_address)
 
     from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS
-    from verilocc_mlir.store import Store
     from verilocc_model.corpus.cells import SOURCES, TARGETS
     from verilocc_model.corpus.kernel_list import read_list
     from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels
@@ -216,17 +226,8 @@ def plans_command(
         if not quiet:
             click.echo(f"{left} left  {row['cell']} {row['seconds']:.1f} s {row['failure']}".rstrip(), err=True)
 
-    store = Store(store_path.absolute()) if store_path else None
-    try:
-        if cluster is None:
-            journal = make_labels(recipe, out, jobs=jobs or 1, store=store, progress=show)
-        else:
-            from verilocc_model.corpus.on_ray import RayRunner
-
-            runner = RayRunner(cluster, recipe.sources)
-            journal = make_labels(recipe, out, jobs=jobs or 0, runner=runner, store=store, progress=show)
-    except KeyboardInterrupt:
-        click.echo(f"interrupted; what is done is kept in {out}, and the same command goes on from there", err=True)
+    journal = _made(make_labels, recipe, out, jobs, cluster, store_path, show)
+    if journal is None:
         return ExitCode.INTERRUPTED
     labelled = sum(bool(row["records"]) for row in journal)
     click.echo(f"{out}: {labelled} kernels labelled, {len(journal) - labelled} left out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from verilocc_mlir.allocators.items import Item
+from verilocc_mlir.allocators.packing import fitting
 
 
 class Places:
@@ -20,26 +21,11 @@ class Places:
 
     def fits(self, item: Item, start: int) -> bool:
         """Whether the item's cells are free from cell ``start`` on whenever they are live."""
-        occupied = self.occupied
-        return not any(occupied[start + offset] & mask for offset, mask in item.cells)
+        return self.first_fit(item, (start,)) >= 0
 
     def first_fit(self, item: Item, candidates: Iterable[int]) -> int:
         """The first of ``candidates`` at which the item fits; -1 where it fits nowhere."""
-        occupied = self.occupied
-        cells = item.cells
-        if len(cells) == 1:
-            offset, mask = cells[0]
-            for start in candidates:
-                if not occupied[start + offset] & mask:
-                    return start
-            return -1
-        for start in candidates:
-            for offset, mask in cells:
-                if occupied[start + offset] & mask:
-                    break
-            else:
-                return start
-        return -1
+        return next(fitting(self.occupied, item, candidates), -1)
 
     def place(self, item: Item, start: int) -> None:
         self.placed[item] = start

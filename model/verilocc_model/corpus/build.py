@@ -8,6 +8,7 @@ that takes longer than ``KernelLimits.seconds``, and on a cluster a kernel whose
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
@@ -28,8 +29,6 @@ from verilocc_model.corpus.sources import source
 from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
-
-_SHARD_KERNELS = 64
 
 
 @dataclass(frozen=True)
@@ -94,24 +93,12 @@ def make(
     stream = cells(recipe.seed, targets=recipe.targets, sources=recipe.sources, families=recipe.families)
     todo = [cell for cell in islice(stream, recipe.kernels) if cell.name not in done_cells]
     earlier_problems = _EarlierProblems(writer.journal)
-    lines: list[str] = []
-    rows: list[dict[str, Any]] = []
     results = runner(
         partial(kernel_records, recipe=recipe, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds
     )
-    try:
-        for number, outcome in enumerate(results, 1):
-            row, new_lines = _journal_row(outcome, earlier_problems)
-            rows.append(row)
-            lines += new_lines
-            progress(row, len(todo) - number)
-            if len(rows) >= _SHARD_KERNELS:
-                writer.add(lines, rows)
-                lines, rows = [], []
-    finally:
-        results.close()
-        if rows:
-            writer.add(lines, rows)
+    with closing(results):
+        entries = (_journal_row(outcome, earlier_problems) for outcome in results)
+        writer.add_all(entries, len(todo), progress, kernels_a_shard=64)
     return writer.journal
 
 

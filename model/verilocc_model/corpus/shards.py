@@ -12,7 +12,7 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,35 @@ class ShardWriter:
             stream.flush()
             os.fsync(stream.fileno())
         self._write_manifest()
+
+    def add_all(
+        self,
+        entries: Iterable[tuple[dict[str, Any], Sequence[str]]],
+        kernels: int,
+        progress: Callable[[Mapping[str, Any], int], None],
+        *,
+        kernels_a_shard: int,
+    ) -> None:
+        """Write each kernel's row and lines. If an exception ends it, what there is by then is written.
+
+        Args:
+            kernels: how many entries there will be.
+            progress: called with each row and the number of kernels left.
+            kernels_a_shard: what is not in a whole shard yet is lost if the process is killed.
+        """
+        lines: list[str] = []
+        rows: list[dict[str, Any]] = []
+        try:
+            for number, (row, its_lines) in enumerate(entries, 1):
+                rows.append(row)
+                lines += its_lines
+                progress(row, kernels - number)
+                if len(rows) >= kernels_a_shard:
+                    self.add(lines, rows)
+                    lines, rows = [], []
+        finally:
+            if rows:
+                self.add(lines, rows)
 
     def _write_manifest(self) -> None:
         data = {**self._head, "kernels": len(self.journal), "shards": self._shards}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from itertools import islice
@@ -48,7 +49,6 @@ _DECIDES = (
     "toolchain",
 )
 _ALSO = ("pipeline/attempt.py", "pipeline/plans.py", "pipeline/effort.py", "pipeline/guard.py")
-_SHARD_KERNELS = 16
 
 
 @dataclass(frozen=True)
@@ -115,22 +115,9 @@ def make_labels(
     writer = ShardWriter(directory, recipe.parameters(), versions)
     done_cells = {row["cell"] for row in writer.journal}
     todo = [cell for cell in recipe.cells() if cell.name not in done_cells]
-    lines: list[str] = []
-    rows: list[dict[str, Any]] = []
     results = runner(partial(labelled, recipe=recipe, store=store), todo, jobs=jobs, seconds=recipe.limits.seconds)
-    try:
-        for number, outcome in enumerate(results, 1):
-            rows.append(_journal_row(outcome))
-            if outcome.result is not None:
-                lines.append(outcome.result)
-            progress(rows[-1], len(todo) - number)
-            if len(rows) >= _SHARD_KERNELS:
-                writer.add(lines, rows)
-                lines, rows = [], []
-    finally:
-        results.close()
-        if rows:
-            writer.add(lines, rows)
+    with closing(results):
+        writer.add_all(map(_entry, results), len(todo), progress, kernels_a_shard=16)
     return writer.journal
 
 
@@ -179,9 +166,10 @@ def _plan(cost: PlanCost) -> dict[str, Any]:
     return {**row, **figures(cost.costs)} if cost.costs else {**row, "reason": cost.reason[:200]}
 
 
-def _journal_row(done: Done[Cell]) -> dict[str, Any]:
+def _entry(done: Done[Cell]) -> tuple[dict[str, Any], list[str]]:
+    """The journal's row of a kernel, and its line of the data set."""
     cell = done.task
-    return {
+    row = {
         "cell": cell.name,
         "source": cell.source,
         "family": cell.family,
@@ -191,6 +179,7 @@ def _journal_row(done: Done[Cell]) -> dict[str, Any]:
         "seconds": round(done.seconds, 2),
         "records": [] if done.result is None else [{"outcome": "kept"}],
     }
+    return row, [] if done.result is None else [done.result]
 
 
 @cache
