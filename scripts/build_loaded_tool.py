@@ -19,13 +19,13 @@ SOURCE = Path(__file__).resolve().parent.parent / "verilocc_mlir" / "toolchain" 
 
 def build() -> Path | None:
     """The library beside its source, built if it is older; None where it cannot be built."""
-    library = SOURCE.with_suffix(".so")
+    library = SOURCE.with_suffix(".preload")
     if library.exists() and library.stat().st_mtime_ns >= SOURCE.stat().st_mtime_ns:
         return library
     compiler = shlex.split(os.environ.get("CC", "")) or [shutil.which("cc") or shutil.which("gcc") or ""]
     if sys.platform != "linux" or not compiler[0]:
         return None
-    partial = library.with_suffix(".so.partial")
+    partial = library.with_suffix(".partial")
     command = [*compiler, "-O2", "-shared", "-fPIC", str(SOURCE), "-o", str(partial), "-ldl"]
     if subprocess.run(command, check=False).returncode:
         return None

@@ -19,7 +19,7 @@ from verilocc_mlir.toolchain import loaded_tools
 from verilocc_mlir.toolchain.run import RunningTools, ToolFailure, ToolRun, run_tool
 
 pytestmark = pytest.mark.skipif(
-    not loaded_tools.LIBRARY.is_file(), reason="loaded_tool.so was not built: there was no C compiler"
+    not loaded_tools.LIBRARY.is_file(), reason="loaded_tool.preload was not built: there was no C compiler"
 )
 
 

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LIBRARY = Path(__file__).with_name("loaded_tool.so")
+LIBRARY = Path(__file__).with_name("loaded_tool.preload")
+"""Not named ``.so``: Python would take it for a module of its own."""
 LOADED_VARIABLE = "VERILOCC_LOADED_TOOLS"
 """Environment variable: ``0`` has every tool started anew."""
 
@@ -33,6 +34,13 @@ _START_SECONDS = 20.0
 _MOST_BYTES = 1 << 16
 _MOST_ARGUMENTS = 4096
 _ANSWER = struct.Struct("i")
+
+
+def tool_environment() -> dict[str, str]:
+    """Environment of a tool: this process's, without names in the stack dump of a crash, which nobody reads here and
+    which take four times as long as the tool (llvm-symbolizer).
+    """
+    return {**os.environ, "LLVM_DISABLE_SYMBOLIZATION": "1"}
 
 
 class Copy:
@@ -63,7 +71,7 @@ class _Loaded:
     def __init__(self, tool: str) -> None:
         self._asking = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {**os.environ, "LD_PRELOAD": str(LIBRARY), _SOCKET_VARIABLE: str(theirs.fileno())}
+        environment = {**tool_environment(), "LD_PRELOAD": str(LIBRARY), _SOCKET_VARIABLE: str(theirs.fileno())}
         try:
             with theirs:
                 self._process = subprocess.Popen(

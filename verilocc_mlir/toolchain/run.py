@@ -25,7 +25,7 @@ from typing import IO
 
 from verilocc_mlir.crew.worker import ending, kill_group
 from verilocc_mlir.errors import ToolchainError
-from verilocc_mlir.toolchain.loaded_tools import Copy, copy_of
+from verilocc_mlir.toolchain.loaded_tools import Copy, copy_of, tool_environment
 
 DEFAULT_TIMEOUT = 300.0
 MAX_OUTPUT_BYTES = 1 << 30
@@ -136,7 +136,9 @@ def run_tool(
                     if loaded_after is not None:
                         child = copy_of(argv, loaded_after, source.fileno(), out.fileno(), err.fileno())
                     if child is None:
-                        child = subprocess.Popen(argv, stdin=source, stdout=out, stderr=err, start_new_session=True)
+                        child = subprocess.Popen(
+                            argv, stdin=source, stdout=out, stderr=err, env=tool_environment(), start_new_session=True
+                        )
             except OSError as error:
                 raise ToolchainError(
                     f"cannot run {argv[0]}: {error.strerror or error}", where=where, hint="run `verilocc doctor`"
