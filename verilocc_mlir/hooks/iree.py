@@ -49,9 +49,9 @@ OURS = (
 """iree-compile's flags that this module sets itself, or that leave nothing to allocate."""
 
 CONFIGURED = ("--compile-to=executable-configurations", "--mlir-print-debuginfo", LINK)
-"""The first part of iree-compile's work, which all of it shares: up to how each kernel is to be tiled. As text, since IREE
-3.13's bytecode has lost the data of weights in f16 ("resource data missing in input IR"); with locations, since they
-are in the module."""
+"""The first part of iree-compile's work, which all of it shares: up to how each kernel is to be tiled. As text, since
+IREE 3.13's bytecode has lost the data of weights in f16 ("resource data missing in input IR"); with locations, since
+they are in the module."""
 FROM_CONFIGURED = ("--compile-from=executable-configurations",)
 
 _TARGET_FLAGS = ("--iree-rocm-target-features",)
