@@ -70,6 +70,32 @@ def test_changes_of_the_register_group_are_added() -> None:
     assert changed.salu == 1  # s_endpgm
 
 
+@pytest.mark.parametrize(
+    ("size", "value"),
+    [
+        ("16+max(.Lg.private_seg_size, h.private_seg_size)", 64),
+        ("k.private_seg_size", 80),
+        ("16+max(.Lloop.private_seg_size)", 0),
+        ("16+max(elsewhere.private_seg_size)", 0),
+    ],
+)
+def test_frames_of_callees_further_down_count(size: str, value: int) -> None:
+    """llc writes them as a sum of symbols; 0 where it is not known (recursion, another file)."""
+    text = f"""\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"
+\t.type\tk,@function
+k:
+\ts_endpgm
+.Lfunc_end0:
+\t.size\tk, .Lfunc_end0-k
+\t.set k.private_seg_size, 32+max(.Lg.private_seg_size)
+\t.set .Lg.private_seg_size, 48
+\t.set h.private_seg_size, 16+max(0)
+\t.set .Lloop.private_seg_size, 16+max(.Lloop.private_seg_size)
+; ScratchSize: {size}
+"""
+    assert cost_of_assembly(text, target("gfx942"))["k"].scratch_bytes == value
+
+
 def test_compare_names_them() -> None:
     copies = ["v_accvgpr_write_b32 a0, v1"] * 9
     (row,) = compare({"k": cost("gfx942", ADD)}, {"k": cost("gfx942", ADD, *copies)})
