@@ -86,6 +86,7 @@ def test_arguments_that_callees_keep_are_not_made_again(cpu: str) -> None:
     assert copies["handed_on"] < before["handed_on"].scalar_copies.weighted + before["handed_on"].copies.weighted
     for name, llvms in direct.items():
         assert ours[name].cycles <= llvms.cycles
+        assert ours[name].scalar_copies.weighted <= llvms.scalar_copies.weighted
         assert ours[name].scratch_bytes == llvms.scratch_bytes
         assert spill_traffic(ours[name]) <= spill_traffic(llvms)
 

@@ -38,7 +38,7 @@ def arguments_in_place(
     Args:
         problem: that of the function; the ranges that are left want a problem of their own.
     """
-    if not any(f.reason.startswith(CALL_CLOBBERS) for f in problem.fixed):
+    if not any(f.reason.startswith((CALL_CLOBBERS, KEPT_FOR_CALLERS)) for f in problem.fixed):
         return None
     places = _Places(function, problem).chosen()
     if not places:
