@@ -174,8 +174,8 @@ def test_a_tied_undefined_operand_that_llvm_parts_is_refuted() -> None:
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_an_early_result_of_its_own_input_that_llvm_separates_is_refuted(allocator: str) -> None:
-    """A fault of LLVM 22.1, all allocators: where an early-clobber result is the register that the instruction reads,
-    the two values are taken for unconnected, and the definition is renamed but not its read (LLVM's verifier: "No live
+    """Machine IR that no compiler makes: where an early-clobber result is the register that the instruction reads, the
+    two values are taken for unconnected, and the definition is renamed but not its read (LLVM's verifier: "No live
     segment at use"; LiveInterval.cpp, ConnectedVNInfoEqClasses).
     """
     pre = (LLVM_FAULTS / "early_result_over_own_input.mir").read_text()
@@ -218,6 +218,29 @@ def test_a_save_above_the_restored_exec_is_refuted() -> None:
         for point in ("-stop-before=greedy,2", "-stop-after=virtregrewriter,2")
     )
     assert Pair("gfx1100", before, after).audit().outcome is Outcome.PROVED
+
+
+def test_lanes_of_scalars_that_llvm_gives_up_in_a_loop_are_refuted() -> None:
+    """A fault of LLVM 22.1, mended by pull request 186348: where all spills and reloads of a lane register are in a
+    loop, SILowerSGPRSpills defines it there (IMPLICIT_DEF), so what the iteration before saved counts as lost. Each
+    phase is right; all together are not.
+    """
+    pre = (LLVM_FAULTS / "lane_register_defined_in_loop.mir").read_text()
+    scalar = allocated(pre, "gfx1100", 0, "greedy", "-stress-regalloc=3")
+    assert scalar.audit().outcome is Outcome.PROVED
+    vector = allocated(pre, "gfx1100", 2, "greedy", "-stress-regalloc=3")
+    assert vector.audit().outcome is Outcome.PROVED
+    every = Pair("gfx1100", scalar.pre, vector.post)
+    assert every.rules() == {"value"}
+    lost = every.audit().functions[0].findings[0].lost
+    assert lost is not None
+    assert lost.site is not None
+    definition = f"    {lost.site.text}\n"
+    assert re.fullmatch(r" +\$vgpr\d+ = IMPLICIT_DEF\n", definition)
+    above, loop = every.post.split("\n  bb.1:", 1)
+    loop = loop.replace(definition, "", 1).replace("    liveins: ", f"    liveins: {lost.site.text.split()[0]}, ", 1)
+    mended = replace(every, post=f"{above.rstrip()}\n{definition}\n  bb.1:{loop}")
+    assert mended.audit().outcome is Outcome.PROVED
 
 
 def test_an_instruction_with_an_undefined_input_that_llvm_repeats_is_not_proved() -> None:
