@@ -206,6 +206,7 @@ def test_a_save_above_the_restored_exec_is_refuted() -> None:
     """A fault of LLVM 22.1's machine IR: the mark of copies that split live ranges is not in the text. Resumed from it,
     greedy saves a vector register for the threads of the branch alone. A compile in one go keeps the mark.
     """
+    llc()
     ir = (LLVM_FAULTS / "resumed_without_split_marks.ll").read_text()
     scalar, resumed = phases_of_ir(ir, "gfx1100")
     assert scalar.audit().outcome is Outcome.PROVED
@@ -225,6 +226,7 @@ def test_lanes_of_scalars_that_llvm_gives_up_in_a_loop_are_refuted() -> None:
     loop, SILowerSGPRSpills defines it there (IMPLICIT_DEF), so what the iteration before saved counts as lost. Each
     phase is right; all together are not.
     """
+    llc()
     pre = (LLVM_FAULTS / "lane_register_defined_in_loop.mir").read_text()
     scalar = allocated(pre, "gfx1100", 0, "greedy", "-stress-regalloc=3")
     assert scalar.audit().outcome is Outcome.PROVED
@@ -285,6 +287,7 @@ def test_a_conversion_that_llvm_lays_over_its_sources_is_refuted() -> None:
     """A fault of LLVM 22.1, all allocators: v_cvt_scalef32_2xpk16_* writes its result before it has read everything,
     which LLVM's tables say since pull request 188809 only. What is compiled here is told (toolchain/early_clobbers.py).
     """
+    llc()
     ir = (LLVM_FAULTS / "conversion_over_its_sources.ll").read_text()
     pre = run_llc(ir, "gfx950", "-stop-before=greedy,2", mir=False)
     assert allocated(pre, "gfx950", 2).rules() == {"early-clobber"}
