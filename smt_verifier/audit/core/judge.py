@@ -49,7 +49,7 @@ from smt_verifier.audit.core.product import Product, has_virtual_registers
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.rules import MachineRules
-from smt_verifier.audit.core.semantics import acts_alone
+from smt_verifier.audit.core.semantics import acts_alone, is_call
 from smt_verifier.audit.core.spills import wrong_spills
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.audit.core.wellformed import malformed
@@ -257,22 +257,24 @@ def _always_available(available: Allocatable) -> Callable[[int], bool]:
 def _saved_by_callee(
     file: MirFile, pre: MachineFunction, post: MachineFunction, available: Allocatable, target: Target
 ) -> frozenset[int]:
-    """Units of scalar registers that must be restored before a return; the frame pointer is PEI's business."""
+    """Units of scalar registers that must be restored before a return, also where a budget ends below them; the frame
+    pointer is PEI's business, and so is the stack pointer.
+    """
     convention = function_attributes(file.preamble, pre.name).calling_convention
-    frame = (header_field(post, "frameOffsetReg") or "").removeprefix("$")
-    units = callee_saved(convention, target) - available.reserved_units
-    if frame and frame != "fp_reg":
-        units -= frozenset(physical_register(frame).units)
+    beyond_budget = {u for u in available.reserved_units if u >= SGPR_BASE + 2 * (max(available.sgprs, default=-1) + 1)}
+    units = callee_saved(convention, target) - (available.reserved_units - beyond_budget)
+    for field in ("frameOffsetReg", "stackPtrOffsetReg"):
+        register = (header_field(post, field) or "").removeprefix("$")
+        if register and register not in ("fp_reg", "sp_reg"):
+            units -= frozenset(physical_register(register).units)
     return frozenset(u for u in units if SGPR_BASE <= u < SPECIAL_BASE)
 
 
-def _fixed_targets(function: MachineFunction) -> frozenset[str]:
-    """Physical registers that moves and instructions without code of the pre-RA side define."""
-    return frozenset(
-        op.phys
-        for b in function.blocks
-        for i in b.instructions
-        if acts_alone(i)
-        for op in i.all_operands
-        if op.is_def and op.phys
-    )
+def _fixed_targets(function: MachineFunction) -> frozenset[int]:
+    """Units of the physical registers that moves and instructions without code of the pre-RA side define, and calls as
+    their explicit result: the return address.
+    """
+    instructions = [i for b in function.blocks for i in b.instructions]
+    defined = [op for i in instructions if acts_alone(i) for op in i.all_operands if op.is_def]
+    returned_to = [op for i in instructions if is_call(i) for op in i.defs]
+    return frozenset(u for op in (*defined, *returned_to) if op.phys for u in physical_register(op.phys).units)

@@ -16,9 +16,9 @@ _PACKED_F32 = re.compile(r"V_PK_(?:ADD|MUL|FMA)_F32(?:_gfx12)?\Z")
 OP_SEL_0 is bit 2 of the modifiers before a source, OP_SEL_1 bit 3)."""
 
 _MIXED = re.compile(r"V_(?:FMA|MAD)_MIX(?:_F32|(?:LO|HI)_F16)\Z")
-"""Each source is 32 bits wide, or where op_sel_hi is set (OP_SEL_1) 16 bits: of op_sel (OP_SEL_0) the high ones, else the
-low ones (RDNA 3 ISA, V_FMA_MIX_F32; Vega ISA, V_MAD_MIX_F32; VOP3PInstructions.td, VOP3P_Mix_Profile). The modifiers
-stand before each of the three sources; what is tied to a result of 16 bits is read whole."""
+"""Each source is 32 bits wide, or where op_sel_hi is set (OP_SEL_1) 16 bits: the high ones where op_sel is (OP_SEL_0),
+else the low ones (RDNA 3 ISA, V_FMA_MIX_F32; Vega ISA, V_MAD_MIX_F32; VOP3PInstructions.td, VOP3P_Mix_Profile). The
+modifiers stand before each of the three sources; what is tied to a result of 16 bits is read whole."""
 _MIXED_SOURCES = (1, 3, 5)
 
 _WIDE_MAD = re.compile(r"V_MAD_[UI]64_[UI]32(?:_gfx11)?_e64\Z")

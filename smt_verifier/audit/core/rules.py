@@ -64,7 +64,8 @@ class MachineRules:
         pre: lanes of the pre-RA side, which knows the classes.
         blocks: post-RA block number for each pre-RA one, by layout position.
         allocatable: units that an allocator may hand out in this function.
-        fixed_targets: physical registers that pre-RA moves write; moves stand on both sides and never pair.
+        fixed_targets: units that pre-RA moves write, which stand on both sides and never pair, and those of the return
+            addresses of calls.
         processor: the target's name, by which LLVM's table gives register classes.
         has_agprs: whether the target has one vector register file for VGPRs and AGPRs.
         originals: pre-RA instructions of the pure operations that stand on one side alone somewhere.
@@ -74,7 +75,7 @@ class MachineRules:
     post: LaneMap
     blocks: dict[int, int]
     allocatable: frozenset[int]
-    fixed_targets: frozenset[str]
+    fixed_targets: frozenset[int]
     processor: str
     has_agprs: bool
     originals: Mapping[str, Sequence[Instruction]]
@@ -300,11 +301,12 @@ class MachineRules:
     def _may_define(self, op: Operand, post: Instruction) -> bool:
         """Whether an added instruction may define a register that is not handed out.
 
-        A move may write what some pre-RA move writes. A pure scalar operation may clobber SCC. A copy of EXEC is
-        printed with ``implicit-def $exec``, which only orders it (SILowerControlFlow.cpp). The values of all these
-        registers are followed, so no value is lost unnoticed.
+        A move may write what some pre-RA move writes, in parts too, and the return address where pre-RA code calls. A
+        pure scalar operation may clobber SCC. A copy of EXEC is printed with ``implicit-def $exec``, which only orders
+        it (SILowerControlFlow.cpp). The values of all these registers are followed, so no value is lost unnoticed.
         """
-        if op.phys in self.fixed_targets and acts_alone(post) and not op.renamable:
+        moves = acts_alone(post) and not op.renamable
+        if moves and self.fixed_targets.issuperset(physical_register(op.phys).units):
             return True
         if not op.implicit:
             return False

@@ -49,14 +49,14 @@ def undecided(refuted: FunctionAudit, assumed: FunctionAudit) -> FunctionAudit:
 
 
 def rests_on_values(refuted: FunctionAudit, post: MachineFunction | None = None) -> bool:
-    """Whether only values are at fault, no rule of the machine; or, of ``post``, where undefined inputs were read."""
+    """Whether only values are at fault, no rule of the machine; or, of ``post``, loads from undefined addresses."""
     instructions = (i for b in post.blocks for i in b.instructions) if post is not None else ()
-    undefined = {i.line for i in instructions if _undefined(i)}
-    return refuted.outcome is Outcome.REFUTED and all(_of_value(f, undefined) for f in refuted.findings)
+    loads = {i.line for i in instructions if is_scalar_load(i.opcode) and _undefined(i)}
+    return refuted.outcome is Outcome.REFUTED and all(_of_value(f, loads) for f in refuted.findings)
 
 
-def _of_value(finding: Finding, undefined: Collection[int]) -> bool:
-    if finding.rule == "instruction-sequence" and finding.post_line in undefined:
+def _of_value(finding: Finding, loads: Collection[int]) -> bool:
+    if finding.rule == "instruction-sequence" and finding.post_line in loads:
         return True
     return finding.rule in ("value", "relation") or finding.outcome is not Outcome.REFUTED
 
