@@ -49,7 +49,7 @@ from smt_verifier.audit.core.product import Product, has_virtual_registers
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.rules import MachineRules
-from smt_verifier.audit.core.semantics import acts_alone, is_call
+from smt_verifier.audit.core.semantics import acts_alone
 from smt_verifier.audit.core.spills import wrong_spills
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.audit.core.wellformed import malformed
@@ -93,12 +93,14 @@ class Sides:
 
     def rules(self, product: Product) -> MachineRules:
         """The machine's rules for the pairs of a product."""
+        restored = frozenset[int]() if has_virtual_registers(self.post) else self.saved
         return MachineRules(
             product.pre_lanes,
             product.post_lanes,
             {a.number: b.number for a, b in zip(self.pre.blocks, self.post.blocks, strict=True)},
             _allocatable_units(self.available),
             _fixed_targets(self.pre),
+            restored,
             self.target.name,
             self.target.has_agprs,
             product.originals,
@@ -271,10 +273,13 @@ def _saved_by_callee(
 
 
 def _fixed_targets(function: MachineFunction) -> frozenset[int]:
-    """Units of the physical registers that moves and instructions without code of the pre-RA side define, and calls as
-    their explicit result: the return address.
-    """
-    instructions = [i for b in function.blocks for i in b.instructions]
-    defined = [op for i in instructions if acts_alone(i) for op in i.all_operands if op.is_def]
-    returned_to = [op for i in instructions if is_call(i) for op in i.defs]
-    return frozenset(u for op in (*defined, *returned_to) if op.phys for u in physical_register(op.phys).units)
+    """Units of the physical registers that moves and instructions without code of the pre-RA side define."""
+    return frozenset(
+        unit
+        for b in function.blocks
+        for i in b.instructions
+        if acts_alone(i)
+        for op in i.all_operands
+        if op.is_def and op.phys
+        for unit in physical_register(op.phys).units
+    )

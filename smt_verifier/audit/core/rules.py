@@ -20,6 +20,7 @@ from smt_verifier.audit.core.semantics import (
     COPIES,
     EXEC_NAMES,
     INLINE_ASSEMBLY,
+    LANE_RESTORE,
     acts_alone,
     canonical_opcode,
     early_clobbers,
@@ -64,8 +65,8 @@ class MachineRules:
         pre: lanes of the pre-RA side, which knows the classes.
         blocks: post-RA block number for each pre-RA one, by layout position.
         allocatable: units that an allocator may hand out in this function.
-        fixed_targets: units that pre-RA moves write, which stand on both sides and never pair, and those of the return
-            addresses of calls.
+        fixed_targets: units that pre-RA moves write; moves stand on both sides and never pair.
+        restored: units that must hold at each return what they held at entry, where that is asked for.
         processor: the target's name, by which LLVM's table gives register classes.
         has_agprs: whether the target has one vector register file for VGPRs and AGPRs.
         originals: pre-RA instructions of the pure operations that stand on one side alone somewhere.
@@ -76,6 +77,7 @@ class MachineRules:
     blocks: dict[int, int]
     allocatable: frozenset[int]
     fixed_targets: frozenset[int]
+    restored: frozenset[int]
     processor: str
     has_agprs: bool
     originals: Mapping[str, Sequence[Instruction]]
@@ -301,13 +303,14 @@ class MachineRules:
     def _may_define(self, op: Operand, post: Instruction) -> bool:
         """Whether an added instruction may define a register that is not handed out.
 
-        A move may write what some pre-RA move writes, in parts too, and the return address where pre-RA code calls. A
-        pure scalar operation may clobber SCC. A copy of EXEC is printed with ``implicit-def $exec``, which only orders
-        it (SILowerControlFlow.cpp). The values of all these registers are followed, so no value is lost unnoticed.
+        A move may write what some pre-RA move writes, in parts too; lanes may give back what a caller relies on. A pure
+        scalar operation may clobber SCC. A copy of EXEC is printed with ``implicit-def $exec``, which only orders it
+        (SILowerControlFlow.cpp). The values of all these registers are followed, so no value is lost unnoticed.
         """
-        moves = acts_alone(post) and not op.renamable
-        if moves and self.fixed_targets.issuperset(physical_register(op.phys).units):
-            return True
+        if acts_alone(post) and not op.renamable:
+            allowed = self.fixed_targets | self.restored if post.opcode == LANE_RESTORE else self.fixed_targets
+            if allowed.issuperset(physical_register(op.phys).units):
+                return True
         if not op.implicit:
             return False
         if op.phys == "scc":
