@@ -4,7 +4,7 @@
 
 They go into the package ``verilocc.v1`` under DIRECTORY (default: the repository) and are never edited or committed.
 The contract itself goes beside them, so that an installed package is an include path for protoc.
-``pip install`` runs this through the build hook below. Needs grpcio-tools and mypy-protobuf; files that would stay the
+``pip install`` runs this through ``build_hook.py``. Needs grpcio-tools and mypy-protobuf; files that would stay the
 same are not touched.
 """
 
@@ -16,12 +16,6 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
-from typing import Any
-
-try:
-    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # run as a script
-    BuildHookInterface = object
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 _PLUGINS = ("protoc-gen-mypy", "protoc-gen-mypy_grpc")
@@ -70,15 +64,6 @@ def _taken_over(scratch: Path, into: Path) -> list[Path]:
             partial.replace(target)
             changed.append(name)
     return changed
-
-
-class GeneratedProtos(BuildHookInterface):  # pyright: ignore
-    """hatchling's build hook: the modules are there before files are collected."""
-
-    PLUGIN_NAME = "custom"
-
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        generate(REPOSITORY)
 
 
 if __name__ == "__main__":

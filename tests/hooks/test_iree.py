@@ -426,8 +426,10 @@ def test_the_sources_give_the_file_that_one_run_gives(tmp_path: Path) -> None:
     flags = ["--iree-hal-target-device=hip", "--iree-rocm-target=gfx942"]
     iree = find_iree_compile()
     iree.run(source, tmp_path / "plain.vmfb", [*flags, hook.LINK], stage="plain")
-    iree.run(source, tmp_path / "sources.mlir", [*flags, *hook.SOURCES], stage="sources")
-    iree.run(tmp_path / "sources.mlir", tmp_path / "parts.vmfb", [*flags, *hook.FROM_SOURCES, hook.LINK], stage="rest")
+    iree.run(source, tmp_path / "sources.mlir", [*flags, *hook.CONFIGURED], stage="configured")
+    iree.run(
+        tmp_path / "sources.mlir", tmp_path / "parts.vmfb", [*flags, *hook.FROM_CONFIGURED, hook.LINK], stage="rest"
+    )
     assert (tmp_path / "parts.vmfb").read_bytes() == (tmp_path / "plain.vmfb").read_bytes()
 
 

@@ -119,7 +119,10 @@ def _llvm_string(text: str) -> bytes:
     out = bytearray()
     position = 0
     while position < len(text):
-        if text[position] == "\\":
+        if text.startswith("\\\\", position):
+            out += b"\\"
+            position += 2
+        elif text[position] == "\\":
             out.append(int(text[position + 1 : position + 3], 16))
             position += 3
         else:

@@ -12,22 +12,29 @@ from toolchain_support import TARGETS, compiler
 from smt_verifier.audit import audit
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import AllocationFailure
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline import attempt
 from verilocc_mlir.pipeline import compile as compile_module_of
+from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises, custom_mask
+from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.guard import spill_traffic
+from verilocc_mlir.pipeline.phase import PhaseRunner
 from verilocc_mlir.pipeline.portfolio import Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
+from verilocc_mlir.rewrite import arguments
 from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.calls import calls_in, kept_for_callers
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.call_masks import close_masks, shorten_masks
 
 ROWS = (TEST_DATA / "callees" / "two_levels.ll").read_text()
+HANDED_ON = (TEST_DATA / "callees" / "handed_on.ll").read_text()
 CONVENTION = (TEST_DATA / "callees" / "by_convention.ll").read_text()
 KEPT = "callers use registers that these leave alone, as is proved of their final code: "
 
@@ -64,6 +71,41 @@ def test_what_callers_keep_is_no_longer_saved(cpu: str) -> None:
     for name, llvms in direct.items():
         assert ours[name].occupancy >= llvms.occupancy
         assert spill_traffic(ours[name]) <= spill_traffic(llvms)
+
+
+@pytest.mark.parametrize("cpu", few(("gfx942", "gfx1100"), TARGETS))
+def test_arguments_that_callees_keep_are_not_made_again(cpu: str) -> None:
+    """No function is dearer than in LLVM's own compile, which allocates interprocedurally."""
+    result = compiled(HANDED_ON, cpu)
+    assert result.report.outcome is Outcome.PROVED
+    assert f"{KEPT}inner, outer" in result.report.notes
+    ours, direct = costs(result.data, cpu), costs(compiler(cpu).direct(HANDED_ON, "asm"), cpu)
+    with patch.object(attempt, "arguments_in_place", return_value=None):
+        before = costs(compiled(HANDED_ON, cpu).data, cpu)
+    copies = {name: cost.scalar_copies.weighted + cost.copies.weighted for name, cost in ours.items()}
+    assert copies["handed_on"] < before["handed_on"].scalar_copies.weighted + before["handed_on"].copies.weighted
+    for name, llvms in direct.items():
+        assert ours[name].cycles <= llvms.cycles
+        assert ours[name].scalar_copies.weighted <= llvms.scalar_copies.weighted
+        assert ours[name].scratch_bytes == llvms.scratch_bytes
+        assert spill_traffic(ours[name]) <= spill_traffic(llvms)
+
+
+def test_a_value_in_the_place_of_another_is_refuted() -> None:
+    """What keeps arguments in place is not trusted: without its own check of what else is there, the audit objects."""
+    before, gpu = promised(HANDED_ON, "gfx942").text, target("gfx942")
+
+    def outcomes() -> set[Outcome]:
+        runner = PhaseRunner(
+            (DeterministicAllocator(),), gpu, lambda text, _: text,
+            fallback=False, spills=SpillLimits(), solver_seconds=60, clock=Clock(),
+        )  # fmt: skip
+        after = runner.draft(before, "calls.ll", "sgpr").after
+        return {f.outcome for f in audit(parse_mir(before), parse_mir(after), gpu).functions}
+
+    assert outcomes() == {Outcome.PROVED}
+    with patch.object(arguments._Places, "_has_its_value", return_value=True):
+        assert Outcome.REFUTED in outcomes()
 
 
 @pytest.mark.parametrize("effort", [Effort.BALANCED])

@@ -21,13 +21,11 @@ from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import LLVM, OURS
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
 from verilocc_mlir.pipeline.plan_rules import extra_plan, plans_of, promise
-from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, planned
+from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Planned, planned
 from verilocc_mlir.pipeline.portfolio import Candidate, Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.report.text import render
-from verilocc_mlir.toolchain.drivers.job import FileKind
 from verilocc_mlir.toolchain.ir_attributes import with_attributes
-from verilocc_mlir.toolchain.staged import StagedCompiler
 
 CPU = "gfx942"
 GEMM = (DEMO_KERNELS / "gemm_mma_lds.gfx942.opt.ll").read_text()
@@ -149,14 +147,15 @@ def test_without_promise_no_plan_is_tried(monkeypatch: pytest.MonkeyPatch) -> No
     """A unit binds the kernel: LLVM's own compile is not even costed."""
     assert cost_of_gemm().bound == "lds"
 
-    direct = StagedCompiler.direct
+    costs, costed = Planned.costs, list[bytes]()
 
-    def no_text(self: StagedCompiler, ir: str | bytes, kind: FileKind = "obj", *, verify: bool = False) -> bytes:
-        assert kind == "obj"
-        return direct(self, ir, kind, verify=verify)
+    def noted(self: Planned, assembly: bytes) -> dict[str, KernelCost]:
+        costed.append(assembly)
+        return costs(self, assembly)
 
-    monkeypatch.setattr(StagedCompiler, "direct", no_text)
+    monkeypatch.setattr(Planned, "costs", noted)
     (function,) = compiled(GEMM).report.functions
+    assert len(costed) == 1
     assert (function.plan, function.variant) == ("default", "as it comes")
 
 

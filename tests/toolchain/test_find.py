@@ -9,7 +9,7 @@ import pytest
 from toolchain_support import llvm_directory, tools
 
 from verilocc_mlir.errors import ToolchainError
-from verilocc_mlir.toolchain.find import MINIMUM_VERSION, _kept, find_toolchain, survey
+from verilocc_mlir.toolchain.find import _ANSWERS, MINIMUM_VERSION, _kept, find_toolchain, survey
 
 
 def fake(directory: Path, name: str, output: str) -> Path:
@@ -134,23 +134,29 @@ def test_a_named_llvm_that_does_not_fit_is_an_error(variable: str, tmp_path: Pat
         find_toolchain(env={variable: str(tmp_path / "llc"), "PATH": os.environ["PATH"]})
 
 
+def forget() -> None:
+    """What this process knows of tools, as a new one would not."""
+    _kept.cache_clear()
+    _ANSWERS.clear()
+
+
 def test_what_a_program_prints_is_kept_by_what_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     program = tmp_path / "llc"
     program.write_bytes((llvm_directory() / "llc").resolve().read_bytes())
     program.chmod(0o755)
     (tmp_path / "ld.lld").symlink_to(llvm_directory() / "ld.lld")
-    _kept.cache_clear()
+    forget()
     found = find_toolchain(program)
     kept = list((tmp_path / "cache" / "verilocc" / "tools").iterdir())
     assert found.version_text in [line.strip() for path in kept for line in path.read_text().splitlines()]
     for path in kept:
         path.write_text(path.read_text().replace("22.", "32."))
-    _kept.cache_clear()
+    forget()
     assert find_toolchain(program).version[0] == found.version[0] + 10
     assert [c.version for c in survey(program) if c.tool == "llc"] == [found.version], "doctor runs it"
     os.utime(program, (1, 1))
-    _kept.cache_clear()
+    forget()
     assert find_toolchain(program).version == found.version
 
 

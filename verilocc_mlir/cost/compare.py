@@ -9,9 +9,8 @@ from verilocc_mlir.cost.model import Count, KernelCost
 
 LATENCY_PARTS = ("waits", "dependencies", "busy", "hazards", "branches", "issue")
 """The parts of L: five kinds of stalls, and issuing."""
-COMPONENTS = ("latency", "valu", "mfma", "lds", "memory", "salu")
-"""The total is the greatest of these fields; ``latency`` is divided by the occupancy first."""
 TITLES = {
+    "unhidden": "scratch, copies from and to AGPRs",
     "latency": "latency over occupancy",
     "valu": "VALU issue",
     "mfma": "matrix unit",
@@ -86,6 +85,8 @@ def _explanation(first: KernelCost, second: KernelCost) -> str:
     rises = second.cycles > first.cycles
     dearer = second if rises else first
     reasons: list[str] = []
+    if (second.unhidden - first.unhidden) / (second.cycles - first.cycles) > 0.5:
+        reasons.append(_change(TITLES["unhidden"], first.unhidden, second.unhidden))
     if dearer.bound == "latency":
         reasons += _latency(first, second, rises)
     else:
@@ -100,7 +101,7 @@ def _latency(first: KernelCost, second: KernelCost, rises: bool) -> list[str]:
     sign = 1 if rises else -1
     before, after = latency_parts(first), latency_parts(second)
     changes = {name: sign * (after[name] - before[name]) / second.occupancy for name in LATENCY_PARTS}
-    waves = sign * (first.latency / second.occupancy - first.latency / first.occupancy)
+    waves = sign * (first.latency - first.unhidden) * (1 / second.occupancy - 1 / first.occupancy)
     part = max(changes, key=lambda name: changes[name])
     if waves >= changes[part]:
         return [f"occupancy {first.occupancy} to {second.occupancy}"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from verilocc_mlir.cost import registers
@@ -106,7 +106,11 @@ _COMMENTS = {
     "NumVGPRsForWavesPerEU": "waves_vectors",
     "NumSGPRsForWavesPerEU": "waves_sgprs",
 }
-_COMMENT = re.compile(r"^; (\w+)(?::| =) (\d+)(?: bytes/workgroup.*)?\s*$", re.MULTILINE)
+_COMMENT = re.compile(
+    r"^; (\w+)(?::| =) (\d+|\d+\+max\(.*\)|max\(.*\)|[\w.$]+)(?: bytes/workgroup.*)?\s*$", re.MULTILINE
+)
+_SET = re.compile(r"^\s*\.set ([\w.$]+), (\S.*?)\s*$", re.MULTILINE)
+_SUM = re.compile(r"(?:(?P<plus>\d+)\+)?max\((?P<of>[^()]*)\)")
 _END = re.compile(r"^\.Lfunc_end\d+:\n\s*\.size\s+(?P<name>\"[^\"]+\"|[^\s,]+)", re.MULTILINE)
 _NOTE = re.compile(r"^\s*\.amdgpu_metadata\n(.*?)^\s*\.end_amdgpu_metadata", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r"^(?:  - |    )\.(?P<key>\w+):\s*(?P<value>\S.*)?$", re.MULTILINE)
@@ -116,12 +120,14 @@ _ITEM = re.compile(r"^      - (\d+)$", re.MULTILINE)
 def figures_of_text(text: str, target: Target) -> dict[str, Figures]:
     """Figures of every function of llc's assembly, by name."""
     by_name: dict[str, Figures] = {}
+    symbols = dict(_SET.findall(text))
     ends = list(_END.finditer(text))
     for k, end in enumerate(ends):
         stop = ends[k + 1].start() if k + 1 < len(ends) else text.find("\n\t.amdgpu_metadata", end.end())
         body = text[end.end() : stop if stop >= 0 else len(text)]
         # Instructions of the next function may have comments, but none of this form.
-        values = {_COMMENTS[name]: int(value) for name, value in _COMMENT.findall(body) if name in _COMMENTS}
+        resolved = {_COMMENTS[n]: _resolved(value, symbols) for n, value in _COMMENT.findall(body) if n in _COMMENTS}
+        values = {name: value for name, value in resolved.items() if value is not None}
         vgprs = values.pop("vgprs", None)
         if vgprs is not None and "vectors" not in values:
             values["vectors"] = vector_registers(target, vgprs, values.get("agprs", 0))
@@ -133,6 +139,24 @@ def figures_of_text(text: str, target: Target) -> dict[str, Figures]:
             if name and "vgpr_count" in keys:
                 by_name[name] = _with_metadata(by_name.get(name, Figures()), keys, entry)
     return by_name
+
+
+def _resolved(value: str, symbols: Mapping[str, str], depth: int = 0) -> int | None:
+    """A number, or what LLVM adds up of what a function calls, where the callees come behind it in the text.
+
+    ``16+max(.La.private_seg_size, …)``; None for recursion, and for symbols of other files.
+    """
+    if value.isdecimal():
+        return int(value)
+    if depth > len(symbols):
+        return None
+    if value in symbols:
+        return _resolved(symbols[value], symbols, depth + 1)
+    if (sum_ := _SUM.fullmatch(value)) is None:
+        return None
+    parts = [_resolved(part.strip(), symbols, depth + 1) for part in sum_["of"].split(",")]
+    known = [part for part in parts if part is not None]
+    return int(sum_["plus"] or 0) + max(known) if len(known) == len(parts) else None
 
 
 def _with_metadata(figures: Figures, keys: dict[str, str], entry: str) -> Figures:

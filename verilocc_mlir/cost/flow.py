@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from verilocc_mlir.analysis.cfg import ControlFlow, flow_graph
 from verilocc_mlir.analysis.loops import LoopForest, find_loops
 from verilocc_mlir.cost.assembly import Function
+from verilocc_mlir.cost.sources import Figure, Origin, Source
 
-DEFAULT_TRIPS = 10
+_TRIPS = Figure(10, Source(Origin.ASSUMED, "iterations where neither the IR nor the code says how many"))
+FIGURES = {"iterations of a loop": _TRIPS}
+DEFAULT_TRIPS = _TRIPS.value
 """Iterations of a loop whose count is not known."""
 
 

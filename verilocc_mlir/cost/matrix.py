@@ -12,15 +12,20 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
+from verilocc_mlir.cost.sources import Figure, Origin, Source, sourced
 from verilocc_mlir.target.targets import SpeedModel, Target
 
 _MFMA = re.compile(
     r"v_(?P<sparse>s)?mfmac?_(?:scale_)?(?P<result>f32|f64|i32)_(?P<m>4|16|32)x\d+x(?P<k>\d+)_?(?P<blocks>\d+b)?_?(?P<source>\w+?)(?:_e64)?$"
 )
 _WMMA = re.compile(r"v_(?P<sparse>s?w)mma[c]?_(?:scale16_|scale_)?(?P<result>\w+?)_16x16x(?P<k>\d+)_(?P<source>\w+)$")
-CYCLES_PER_PASS = 4
-VALU_BEFORE_MFMA = 2
-"""Wait states between a VALU write and an MFMA that reads it (checkMAIHazards90A, LegacyVALUNotDotWritesVGPR)."""
+_HAZARDS = "GCNHazardRecognizer.cpp, checkMAIHazards90A and checkMAIVALUHazards"
+_PASSES = Figure(4, Source(Origin.LLVM, "SISchedule.td, a pass is a slot"))
+_BEFORE = Figure(2, Source(Origin.LLVM, "GCNHazardRecognizer.cpp, checkMAIHazards90A, LegacyVALUNotDotWritesVGPR"))
+FIGURES = {"cycles of a pass": _PASSES, "wait states from VALU to MFMA": _BEFORE}
+CYCLES_PER_PASS = _PASSES.value
+VALU_BEFORE_MFMA = _BEFORE.value
+"""Wait states between a VALU write and an MFMA that reads it."""
 
 
 class Use(Enum):
@@ -52,6 +57,7 @@ class Mfma:
 
 
 @lru_cache(maxsize=512)
+@sourced(Origin.LLVM, "SISchedule.td, HWXDL cycles; tested against llvm-mca")
 def mfma(mnemonic: str, modifiers: str, target: Target) -> Mfma | None:
     """The MFMA that ``mnemonic`` is, or None.
 
@@ -77,6 +83,7 @@ def mfma(mnemonic: str, modifiers: str, target: Target) -> Mfma | None:
     return Mfma(passes, False, is_xdl, rows == 4)
 
 
+@sourced(Origin.LLVM, f"{_HAZARDS}; tested against the s_nops of llc")
 def wait_states(first: Mfma, use: Use, target: Target, *, same: bool = False, then: Mfma | None = None) -> int:
     """Instruction slots that must lie between ``first`` and a use of its result.
 
@@ -97,6 +104,7 @@ def wait_states(first: Mfma, use: Use, target: Target, *, same: bool = False, th
     return first.passes + _tail(first, target) + 2
 
 
+@sourced(Origin.LLVM, _HAZARDS)
 def _tail(first: Mfma, target: Target) -> int:
     """Wait states that XDL units need beyond those of gfx942's f32 unit: one; on gfx950 two, except for 4x4."""
     if not first.is_xdl:
@@ -104,6 +112,7 @@ def _tail(first: Mfma, target: Target) -> int:
     return 2 if target.speed_model is SpeedModel.CDNA4 and first.passes != 2 else 1
 
 
+@sourced(Origin.LLVM, _HAZARDS)
 def _addend(first: Mfma, then: Mfma, target: Target, same: bool) -> int:
     if first.is_double:
         if not then.is_double and (target.speed_model is SpeedModel.CDNA2 or (not same and then.is_xdl)):
@@ -121,6 +130,7 @@ def _addend(first: Mfma, then: Mfma, target: Target, same: bool) -> int:
     return first.passes + (2 if both_xdl and target.speed_model is SpeedModel.CDNA4 else _tail(first, target))
 
 
+@sourced(Origin.LLVM, _HAZARDS)
 def _double_read(first: Mfma, use: Use) -> int:
     if first.is_small:
         return 9 if use is Use.MEMORY else 6
@@ -129,6 +139,7 @@ def _double_read(first: Mfma, use: Use) -> int:
     return 11 if use is Use.WRITE else first.passes + 3
 
 
+@sourced(Origin.LLVM, _HAZARDS)
 def _overwrite_addend(first: Mfma) -> int:
     if first.is_double or not first.is_xdl:
         return 0
@@ -137,17 +148,23 @@ def _overwrite_addend(first: Mfma) -> int:
 
 @lru_cache(maxsize=512)
 def wmma_cycles(mnemonic: str, target: Target) -> int:
-    """Cycles for which a WMMA or SWMMAC of one wave holds the matrix unit.
-
-    gfx1250: HWXDL cycles of LLVM's GFX1250SpeedModel. For gfx1100 and gfx1201 LLVM has no figure. They are assumed from
-    the published peak rates (512 and 1,024 f16 operations a cycle and CU, two SIMDs to a CU, 8 and 4 bits faster).
-    """
+    """Cycles for which a WMMA or SWMMAC of one wave holds the matrix unit."""
     match = _WMMA.match(mnemonic)
     if match is None:
         return 0
-    source, depth = match["source"], int(match["k"])
     if target.speed_model is SpeedModel.GFX1250:
-        return 16 if source in ("iu8", "f32") else 8
+        return _wmma_gfx1250(match["source"])
+    return _wmma_rdna(match, target)
+
+
+@sourced(Origin.LLVM, "SISchedule.td, GFX1250SpeedModel, HWXDL cycles")
+def _wmma_gfx1250(source: str) -> int:
+    return 16 if source in ("iu8", "f32") else 8
+
+
+@sourced(Origin.ASSUMED, "published peak rates: 512 and 1,024 f16 operations a cycle and CU of two SIMDs")
+def _wmma_rdna(match: re.Match[str], target: Target) -> int:
+    source, depth = match["source"], int(match["k"])
     if match["sparse"] == "sw":
         depth //= 2
     operations = 16 * 16 * depth * 2

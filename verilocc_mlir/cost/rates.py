@@ -1,4 +1,4 @@
-"""Issue cycles and latencies of each kind of instruction, in cycles of the SIMD, with their sources.
+"""Issue cycles and latencies of each kind of instruction, in cycles of the SIMD, each with its source.
 
 CDNA: a wave of 64 takes four cycles on a SIMD of 16 lanes, and issues at most one instruction in them; LLVM's model
 counts in these slots (SISchedule.td, SICommonWriteRes). RDNA: a wave of 32 takes one (GFX10SpeedModel and later).
@@ -6,10 +6,12 @@ counts in these slots (SISchedule.td, SICommonWriteRes). RDNA: a wave of 32 take
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from verilocc_mlir.cost.instructions import Rate
+from verilocc_mlir.cost.sources import Figure, Origin, Source
 from verilocc_mlir.target.targets import SpeedModel, Target
 
 
@@ -30,6 +32,12 @@ class Rates:
         lds_after_read: cycles that an LDS load waits if its destination was read just before.
         lds_bytes_per_cycle: this SIMD's share of its LDS.
         vmem_bytes_per_cycle: this SIMD's share of the first vector cache.
+        vmem_bytes: this SIMD's share of what the first vector cache holds.
+        l2_latency: as ``vmem_latency``, for what the second cache holds and the first does not.
+        l2_bytes_per_cycle: this SIMD's share of the second cache, by which stores go too.
+        l2_bytes: this SIMD's share of what the second cache holds.
+        far_latency: as ``vmem_latency``, for what is in neither.
+        far_bytes_per_cycle: this SIMD's share of what lies behind the second cache.
     """
 
     slot: int
@@ -44,62 +52,110 @@ class Rates:
     lds_after_read: int
     lds_bytes_per_cycle: int
     vmem_bytes_per_cycle: int
+    vmem_bytes: int
+    l2_latency: int
+    l2_bytes_per_cycle: int
+    l2_bytes: int
+    far_latency: int
+    far_bytes_per_cycle: int
 
 
-def _by_rate(full: int, trans: int, wide: int, double: int, trans_double: int, multiply: int) -> tuple[int, ...]:
-    figures = {
-        Rate.FULL: full,
-        Rate.TRANS: trans,
-        Rate.WIDE: wide,
-        Rate.DOUBLE: double,
-        Rate.TRANS_DOUBLE: trans_double,
-        Rate.MULTIPLY: multiply,
-        Rate.FLOAT: full,
+_LDS = "128 bytes a CU, all SIMDs busy, no bank conflicts"
+_SHARE = "64 bytes a CU (wave64), 128 (wave32), all SIMDs busy, no misses"
+_TRACES = Source(Origin.MEASURED, "hardware traces of two GEMMs, gfx11 and gfx12")
+
+
+def _assumed(value: int, detail: str) -> Figure:
+    return Figure(value, Source(Origin.ASSUMED, detail))
+
+
+def _llvm(value: int, detail: str) -> Figure:
+    return Figure(value, Source(Origin.LLVM, f"SISchedule.td, {detail}"))
+
+
+def _traced(value: int) -> Figure:
+    return Figure(value, _TRACES)
+
+
+def _by_rate(what: str, source: Source, **cycles: int) -> dict[str, Figure]:
+    return {f"{what}.{rate}": Figure(value, source) for rate, value in cycles.items()}
+
+
+def _memory(first: int, second: int, per_cycle: int, far: int) -> dict[str, Figure]:
+    """Caches behind the first one."""
+    return {
+        "vmem_bytes": _assumed(first, "published size over the SIMDs, all of it for private memory"),
+        "l2_latency": _assumed(500, "between the first cache's and DRAM's"),
+        "l2_bytes_per_cycle": _assumed(per_cycle, "published peak rate over all SIMDs, rounded"),
+        "l2_bytes": _assumed(second, "published size over all SIMDs, rounded"),
+        "far_latency": _assumed(800, "memory-side cache or DRAM"),
+        "far_bytes_per_cycle": _assumed(far, "published peak rate over all SIMDs, rounded"),
     }
-    return tuple(figures[rate] for rate in Rate)
 
 
-def _cdna() -> Rates:
-    """SIDPFullSpeedModel times four cycles: 32-bit, 64-bit, f64 and integer products at full rate, transcendentals
-    at a quarter. A result can be read in the next slot. LDS, SMEM, VMEM, branch: 5, 5, 80, 8 slots.
+def _cdna(target: Target) -> dict[str, Figure]:
+    """32-bit, 64-bit, f64 and integer products at full rate, transcendentals at a quarter. A result can be read in the
+    next slot.
     """
-    return Rates(
-        slot=4,
-        valu_issue=_by_rate(4, 16, 4, 4, 16, 4),
-        valu_latency=_by_rate(4, 16, 4, 4, 16, 4),
-        salu_latency=4,
-        scalar_float_latency=4,
-        lds_latency=20,
-        smem_latency=20,
-        vmem_latency=320,
-        taken_branch=32,
-        lds_after_read=0,
-        lds_bytes_per_cycle=32,
-        vmem_bytes_per_cycle=16,
-    )
+    full = Source(Origin.LLVM, "SISchedule.td, the target's speed model, slots of 4 cycles")
+    second = target.speed_model is SpeedModel.CDNA2
+    cycles = {"full": 4, "trans": 16, "wide": 4, "double": 4, "trans_double": 16, "multiply": 4}
+    return {
+        "slot": _llvm(4, "SICommonWriteRes"),
+        **_by_rate("valu_issue", full, **cycles),
+        **_by_rate("valu_latency", full, **cycles),
+        "salu_latency": _llvm(4, "WriteSALU"),
+        "scalar_float_latency": _assumed(4, "CDNA has no scalar floating-point unit"),
+        "lds_latency": _llvm(20, "WriteLDS"),
+        "smem_latency": _llvm(20, "WriteSMEM"),
+        "vmem_latency": _llvm(320, "WriteVMEM"),
+        "taken_branch": _llvm(32, "WriteBranch"),
+        "lds_after_read": _assumed(0, "seen on gfx11 alone"),
+        "lds_bytes_per_cycle": _assumed(32, _LDS),
+        "vmem_bytes_per_cycle": _assumed(16, _SHARE),
+        **(_memory(4 << 10, 20 << 10, 8, 2) if second else _memory(8 << 10, 28 << 10, 8, 6)),
+    }
 
 
-def _rdna(target: Target) -> Rates:
-    """GFX11SpeedModel's latencies (GFX1250SpeedModel's where they differ); issue cycles and the scalar latency from
-    hardware traces (2 on gfx11, 9 on gfx12). Issue of f64 (16) and of 32-bit products (4): assumed.
-    """
-    newest = target.speed_model is SpeedModel.GFX1250
-    return Rates(
-        slot=1,
-        valu_issue=_by_rate(1, 4, 2, 16, 16, 4),
-        valu_latency=_by_rate(5, 7, 6, 32, 38, 11) if newest else _by_rate(5, 10, 6, 38, 40, 8),
-        salu_latency=2 if target.major == 11 else 9,
-        scalar_float_latency=4 if target.major == 11 else 9,
-        lds_latency=20,
-        smem_latency=20,
-        vmem_latency=320,
-        taken_branch=32,
-        lds_after_read=18 if target.major == 11 else 0,
-        lds_bytes_per_cycle=64,
-        vmem_bytes_per_cycle=64,
-    )
+def _rdna(target: Target) -> dict[str, Figure]:
+    newest, eleventh = target.speed_model is SpeedModel.GFX1250, target.major == 11
+    latencies = {"full": 5, "trans": 10, "wide": 6, "double": 38, "trans_double": 40, "multiply": 8}
+    if newest:
+        latencies = {"full": 5, "trans": 7, "wide": 7, "double": 32, "trans_double": 38, "multiply": 11}
+    model = "the target's speed model"
+    return {
+        "slot": _llvm(1, "GFX10SpeedModel and later"),
+        **_by_rate("valu_issue", _TRACES, full=1, trans=4, wide=2),
+        "valu_issue.double": _assumed(16, "published rate of f64"),
+        "valu_issue.trans_double": _assumed(16, "published rate of f64"),
+        "valu_issue.multiply": _assumed(4, "a quarter of the full rate"),
+        **_by_rate("valu_latency", Source(Origin.LLVM, f"SISchedule.td, {model}"), **latencies),
+        "salu_latency": _llvm(2, model) if eleventh else _assumed(9, "as on gfx1201") if newest else _traced(9),
+        "scalar_float_latency": _llvm(4, model) if eleventh else _assumed(9, "as other scalars"),
+        "lds_latency": _llvm(20, "WriteLDS"),
+        "smem_latency": _llvm(20, "WriteSMEM"),
+        "vmem_latency": _llvm(320, "WriteVMEM"),
+        "taken_branch": _llvm(32, "WriteBranch"),
+        "lds_after_read": _traced(18) if eleventh else _assumed(0, "seen on gfx11 alone"),
+        "lds_bytes_per_cycle": _assumed(64, _LDS),
+        "vmem_bytes_per_cycle": _assumed(64, _SHARE),
+        **_memory(16 << 10, 32 << 10, 16, 8),
+    }
+
+
+@lru_cache(maxsize=32)
+def figures(target: Target) -> Mapping[str, Figure]:
+    """The figures of a target by the field of ``Rates``, those by rate as ``valu_issue.full``."""
+    return _rdna(target) if target.wave_size == 32 else _cdna(target)
 
 
 @lru_cache(maxsize=32)
 def rates(target: Target) -> Rates:
-    return _rdna(target) if target.wave_size == 32 else _cdna()
+    given = figures(target)
+
+    def by_rate(what: str) -> tuple[int, ...]:
+        # A scalar floating-point instruction has no figure of the VALU.
+        return tuple(given[f"{what}.{'full' if r is Rate.FLOAT else r.name.lower()}"].value for r in Rate)
+
+    single = {name: figure.value for name, figure in given.items() if "." not in name}
+    return Rates(**single, valu_issue=by_rate("valu_issue"), valu_latency=by_rate("valu_latency"))

@@ -22,6 +22,7 @@ from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, split_ta
 from verilocc_mlir.toolchain.elf import ElfImage, read_elf
 from verilocc_mlir.toolchain.find import INSTALL_HINT, LlvmTools
 from verilocc_mlir.toolchain.inputs import named_processors
+from verilocc_mlir.toolchain.loaded_tools import SELDOM
 from verilocc_mlir.toolchain.metadata import KernelMetadata, read_code_object
 from verilocc_mlir.toolchain.run import DEFAULT_TIMEOUT, run_tool
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
@@ -161,7 +162,9 @@ def _code_object(data: bytes, path: str, options: ReadOptions) -> CostedFile:
     if toolchain.objdump is None:
         raise ToolchainError(f"llvm-objdump was not found {toolchain.place}", where=path, hint=INSTALL_HINT)
     command = [toolchain.objdump, "-d", f"--mcpu={gpu.name}", "-"]
-    disassembly = run_tool(command, stdin=data, timeout=options.timeout, stage="disassemble", where=path)
+    disassembly = run_tool(
+        command, stdin=data, timeout=options.timeout, stage="disassemble", where=path, loaded_after=SELDOM
+    )
     functions = parse_disassembly(disassembly.stdout.decode(), gpu, figures, names, where=path)
     loops, _ = _given_loops(options)
     return CostedFile(path, "code object", gpu.name, toolchain.version_text, costs(functions, gpu, loops), ())

@@ -17,6 +17,7 @@ from verilocc_mlir.cost.matrix import CYCLES_PER_PASS, VALU_BEFORE_MFMA, Mfma, U
 from verilocc_mlir.cost.memory import counters, dwords, waits
 from verilocc_mlir.cost.rates import Rates, rates
 from verilocc_mlir.cost.registers import is_vector, units
+from verilocc_mlir.cost.unhidden import Unhidden
 from verilocc_mlir.target.targets import Target
 
 
@@ -188,10 +189,11 @@ _HORIZON = 160
 _UNIT = {Kind.VALU: Unit.VALU, Kind.MFMA: Unit.MATRIX, Kind.WMMA: Unit.MATRIX}
 
 
-def run_block(block: Block, target: Target, state: State, *, taken: bool) -> tuple[Time, State]:
+def run_block(block: Block, target: Target, state: State, unhidden: Unhidden, *, taken: bool) -> tuple[Time, State]:
     """Issue the instructions of ``block`` from ``state``.
 
     Args:
+        unhidden: says what is an access to private memory, and how long it takes.
         taken: the block's branch goes elsewhere than to the next block.
 
     Returns:
@@ -223,7 +225,8 @@ def run_block(block: Block, target: Target, state: State, *, taken: bool) -> tup
         if unit is not None and state.free[unit] > now:
             time.busy += state.free[unit] - now
             now = state.free[unit]
-        _issue(current, now, state, speed)
+        access = _memory_unit(instruction, current, speed, unhidden) if current.counters else None
+        _issue(current, now, state, speed, access)
         now += speed.slot
     if taken:
         time.branches += speed.taken_branch
@@ -288,13 +291,17 @@ def _distance(producer: _Timed, current: _Timed, unit: int, speed: Rates, target
     return speed.slot * (states + 1)
 
 
-def _issue(current: _Timed, now: float, state: State, speed: Rates) -> None:
-    """Change ``state`` by the issue of ``current`` at ``now``."""
+def _issue(current: _Timed, now: float, state: State, speed: Rates, access: tuple[Unit, float, float] | None) -> None:
+    """Change ``state`` by the issue of ``current`` at ``now``.
+
+    Args:
+        access: of a memory instruction, the unit, for how long it holds it, and how long it takes from then on.
+    """
     unit = _UNIT.get(current.kind)
     if unit is not None:
         state.free[unit] = now + current.issue
-    if current.counters:
-        port, cycles, latency = _memory_unit(current, speed)
+    if access is not None:
+        port, cycles, latency = access
         start = max(now, state.free[port])
         state.free[port] = start + cycles
         for name in current.counters:
@@ -315,9 +322,13 @@ def _issue(current: _Timed, now: float, state: State, speed: Rates) -> None:
                 state.readers[register] = now
 
 
-def _memory_unit(current: _Timed, speed: Rates) -> tuple[Unit, int, int]:
+def _memory_unit(
+    instruction: Instruction, current: _Timed, speed: Rates, unhidden: Unhidden
+) -> tuple[Unit, float, float]:
     if current.kind is Kind.LDS:
         return Unit.LDS, current.work.lds, speed.lds_latency
     if current.kind is Kind.SMEM:
         return Unit.SCALAR_CACHE, 0, speed.smem_latency
+    if unhidden.is_private(instruction):
+        return Unit.VMEM, unhidden.transfer(instruction), unhidden.latency
     return Unit.VMEM, current.work.vmem, speed.vmem_latency

@@ -39,7 +39,8 @@ class JobCrew(Crew):
         """End all workers, in the middle of a question too, and start no more."""
         with self._lock:
             self._stopped = True
-            workers = tuple(self._all)
+            # The server last: it waits for its forks, whose CPU time is then known.
+            workers = sorted(self._all, key=lambda worker: isinstance(worker, ForkServer))
         for worker in workers:
             worker.kill()
         self.close()

@@ -1,10 +1,10 @@
 """IREE: compile an MLIR module to a .vmfb whose GPU kernels carry proved register assignments.
 
-iree-compile runs three times, each part of the work once: up to the sources of the kernels; from there to the module,
-leaving the LLVM IR of each dispatch (``iree_dump``), which is compiled and proved (``kernels``); and from the sources
-again, with the proved code objects in place of IREE's own. A kernel that is not proved stays as IREE made it, with the
-reason, and so does one that is worse than IREE's by the model (``baseline``). In the end every code object in the file
-is accounted for, byte for byte (``vmfb``).
+iree-compile runs three times, each part of the work once: up to the kernels with how each is to be tiled; from there to
+the module, leaving the LLVM IR of each dispatch (``iree_dump``), which is compiled and proved (``kernels``); and from
+the kernels again, with a code object for each of them: ours, or IREE's own. A kernel that is not proved stays as IREE
+made it, with the reason, and so does one that is worse than IREE's by the model (``baseline``). In the end every code
+object in the file is accounted for, byte for byte (``vmfb``).
 
     from verilocc_mlir.hooks.iree import compile_mlir
     result = compile_mlir(Path("model.mlir"), target="gfx942")
@@ -48,10 +48,11 @@ OURS = (
 )
 """iree-compile's flags that this module sets itself, or that leave nothing to allocate."""
 
-SOURCES = ("--compile-to=executable-sources", "--mlir-print-debuginfo", LINK)
-"""The first part of iree-compile's work, which all of it shares. As text, since IREE 3.13's bytecode has lost the data
-of weights in f16 ("resource data missing in input IR"); with locations, since they are in the module."""
-FROM_SOURCES = ("--compile-from=executable-sources",)
+CONFIGURED = ("--compile-to=executable-configurations", "--mlir-print-debuginfo", LINK)
+"""The first part of iree-compile's work, which all of it shares: up to how each kernel is to be tiled. As text, since
+IREE 3.13's bytecode has lost the data of weights in f16 ("resource data missing in input IR"); with locations, since
+they are in the module."""
+FROM_CONFIGURED = ("--compile-from=executable-configurations",)
 
 _TARGET_FLAGS = ("--iree-rocm-target-features",)
 """Flags that only begin like one of those."""
@@ -171,8 +172,8 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     dump, first = run.directory / "dump", run.directory / "first.vmfb"
     sources = run.directory / "sources.mlir"
     progress(f"iree-compile {run.shown_as}")
-    run.iree_compile(run.source, sources, SOURCES, "sources")
-    run.iree_compile(sources, first, [*FROM_SOURCES, *dump_flags(dump)], "dump")
+    run.iree_compile(run.source, sources, CONFIGURED, "configured")
+    run.iree_compile(sources, first, [*FROM_CONFIGURED, *dump_flags(dump)], "dump")
     dispatches = read_dispatches(dump, run.kernels.toolchain.version[0])
     _refuse_repeated(dispatches, run.shown_as)
     sources_of_kernels = [d.source for d in dispatches if d.source is not None]
@@ -182,7 +183,7 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     ours = [k for k in kernels if k.proved]
     if ours:
         progress(f"iree-compile {run.shown_as} with {len(ours)} proved code objects")
-        vmfb = _substitute(run, sources, ours)
+        vmfb = _substitute(run, sources, kernels)
     else:
         vmfb = first.read_bytes()
     faults = accounted(vmfb, {k.executable: k.code_object for k in kernels})
@@ -279,7 +280,7 @@ def interface_differences(ours: bytes, own: bytes) -> list[str]:
 def _substitute(run: _Run, sources: Path, kernels: Sequence[IreeKernel]) -> bytes:
     objects, second = run.directory / "objects", run.directory / "second.vmfb"
     objects.mkdir()
-    flags = [*FROM_SOURCES, LINK, f"--iree-hal-executable-object-search-path={objects}"]
+    flags = [*FROM_CONFIGURED, LINK, f"--iree-hal-executable-object-search-path={objects}"]
     for number, kernel in enumerate(kernels):
         # Names of executables may hold any character; those of the files hold none that a flag could trip over.
         (objects / f"{number}.hsaco").write_bytes(kernel.code_object)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from verilocc_mlir.errors import InputError, VeriloccError
-from verilocc_mlir.hooks.iree import FROM_SOURCES, SOURCES
+from verilocc_mlir.hooks.iree import CONFIGURED, FROM_CONFIGURED
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler
 from verilocc_mlir.hooks.iree_dump import MachineIrDump, dump_flags, machine_ir_of, read_dispatches
 from verilocc_mlir.pipeline.audit import Sides
@@ -53,11 +53,11 @@ def iree_kernels(
         directory = Path(temporary)
         sources = directory / "sources.mlir"
         progress(f"iree-compile {source}")
-        iree.run(source, sources, [*base, *SOURCES], stage="sources", shown_as=str(source))
+        iree.run(source, sources, [*base, *CONFIGURED], stage="configured", shown_as=str(source))
 
         def dump(stop: str) -> dict[str, MachineIrDump]:
             progress(f"iree-compile {source}, up to {stop}")
-            stopped = [*base, *FROM_SOURCES, f"--stop-before={stop}"]
+            stopped = [*base, *FROM_CONFIGURED, f"--stop-before={stop}"]
             return _dumps(iree, sources, directory / stop, stopped, str(source))
 
         dumps = {phase: [dump(stop) for stop in _STOPS[phase]] for phase in ("sgpr", "vgpr")}

@@ -25,7 +25,7 @@ from verilocc_mlir.pipeline.regenerate import DEFAULT_ATTEMPTS, Proposed, propos
 from verilocc_mlir.problem.build import build_problem
 from verilocc_mlir.problem.model import AllocationProblem, Phase, Proposal
 from verilocc_mlir.results.compile import Attempt, CheckFinding, CheckResult
-from verilocc_mlir.rewrite import rewrite_function
+from verilocc_mlir.rewrite import arguments_in_place, rewrite_function
 from verilocc_mlir.spilling import SpillAction
 from verilocc_mlir.target.targets import Target
 
@@ -272,9 +272,10 @@ def begin(
             problem = build_problem(file, source, target, phase)
     except UnsupportedError as error:
         return Start(Candidate((Attempt(allocators[0].name, "build", error.what),)), source)
+    source, problem = (source, problem) if limits.same_text else _in_place(file, source, problem, target, phase, clock)
     candidate = _try(allocators, file, source, problem, target, clock, limits)
     if candidate.lacks_room and source is not function:
-        # Both files together have more room.
+        # Both files together have more room, and so has a function whose arguments may move.
         source = function
         with clock.measure("build"):
             problem = build_problem(file, source, target, phase)
@@ -282,6 +283,15 @@ def begin(
     if limits.spills.spare and not limits.same_text:
         candidate = _Splits(file, target, phase, clock, limits).after(candidate, source)
     return Start(candidate, source, problem)
+
+
+def _in_place(
+    file: MirFile, source: MachineFunction, problem: AllocationProblem, target: Target, phase: Phase, clock: Clock
+) -> tuple[MachineFunction, AllocationProblem]:
+    """The function with arguments of calls that stay where they are, and its problem."""
+    with clock.measure("build"):
+        changed = arguments_in_place(file, source, problem, target)
+        return (source, problem) if changed is None else (changed, build_problem(file, changed, target, phase))
 
 
 def _spiller(source: MachineFunction, problem: AllocationProblem, target: Target) -> Spiller:

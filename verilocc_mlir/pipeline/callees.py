@@ -31,7 +31,7 @@ from verilocc_mlir.problem.model import CALL_CLOBBERS, AllocationProblem, Phase
 from verilocc_mlir.target.attributes import function_attributes
 from verilocc_mlir.target.callingconv import callee_saved, regmask
 from verilocc_mlir.target.calls import Call, calls_in
-from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register
+from verilocc_mlir.target.registers import BANK_BASE, Bank, physical_register, unit_bank
 from verilocc_mlir.target.targets import Target
 from verilocc_mlir.toolchain.staged import LlvmPhase, StagedCompiler
 from verilocc_mlir.toolchain.verifier import defined_functions, without_functions
@@ -65,6 +65,8 @@ def callees_first(text: str, path: str, compiler: StagedCompiler, target: Target
     The text itself where there is nothing to gain: no direct call of a local function, or a mask that is written out
     already.
     """
+    if _CALL not in text:
+        return Promises(text)
     file = parse_mir(text, path)
     calls = [call for function in file.functions for call in calls_in(function)]
     if not calls or any(call.is_written_out for call in calls):
@@ -88,7 +90,7 @@ def check_promises(text: str, obj: bytes, path: str, compiler: StagedCompiler, t
         BrokenPromiseError: it does not, or the object is not what LLVM prints of the code that was looked at.
     """
     late = compiler.late(text)
-    if compiler.emit(late) != obj:
+    if obj not in (compiler.emit(late), compiler.assemble(compiler.emit(late, "asm"))):
         raise BrokenPromiseError("the object is not the one that LLVM makes of the text behind its last pass")
     findings = check_calls(parse_mir(text, path), parse_mir(late, f"{path} behind the last pass"), target)
     if findings:
@@ -125,20 +127,25 @@ class _Draft:
         return {f.name: self._left_alone(f, bodies[f.name]) for f in allocated.functions}
 
     def _left_alone(self, allocated: MachineFunction, code: MachineFunction) -> frozenset[int]:
-        """The first registers, as many as callers have use for, that a function is not given and does not overwrite.
+        """What a function does not overwrite: its arguments, and the first other registers, as many as callers have use
+        for.
 
         Nor those that its allocation has, although LLVM drops copies to them: the allocator will want them again. Where
         a VGPR is left for the return address (``problem/fixed.py``), it is one more.
         """
         convention = function_attributes(self.file.preamble, code.name).calling_convention
-        taken = callee_saved(convention, self.target) | _given(code)
+        given = (_given(code) | _passed(self.file, code.name)) - callee_saved(convention, self.target)
+        taken = callee_saved(convention, self.target) | given
         units: set[int] = set()
         for bank, room in self.room.items():
             numbered = frozenset(range(BANK_BASE[bank], BANK_BASE[bank] + 2 * _COUNTS[bank])) - taken
             free = sorted(numbered - may_write(allocated, numbered) - may_write(code, numbered))
             for_frame = 2 * (bank is Bank.VGPR and any(calls_in(code)))
             units.update(free[for_frame : 2 * room])
-        return frozenset(units)
+        arguments = given - may_write(allocated, given) - may_write(code, given)
+        # The VGPR for the return address lies before all that are kept.
+        first = min((unit for unit in units if unit_bank(unit) is Bank.VGPR), default=0)
+        return frozenset(units) | {u for u in arguments if unit_bank(u) is Bank.SGPR or u > first > 0}
 
     def _texts(self, text: str, names: Collection[str]) -> tuple[MirFile, MirFile]:
         """The functions alone, allocated with as few registers as they need, and behind LLVM's last pass."""
@@ -170,6 +177,13 @@ def _alone(file: MirFile, names: Collection[str]) -> str:
 def _given(function: MachineFunction) -> frozenset[int]:
     """Registers with arguments: the allocator may go on using them for what they hold, or for something else."""
     return frozenset(unit for row in function.blocks[0].liveins for unit in physical_register(row.reg).units)
+
+
+def _passed(file: MirFile, name: str) -> frozenset[int]:
+    """Registers with arguments at the calls of a function, which need not use them."""
+    calls = [call.instruction for f in file.functions for call in calls_in(f) if call.callee == name]
+    names = {op.phys for call in calls for op in call.operands if op.is_use and op.phys}
+    return frozenset(unit for name in names for unit in physical_register(name).units)
 
 
 def _room(file: MirFile, target: Target) -> dict[Bank, int]:

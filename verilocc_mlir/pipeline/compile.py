@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators import Allocator
@@ -108,6 +109,30 @@ def compile_module(
     return compiled
 
 
+class _PlainCode:
+    """LLVM's own code, made in another thread: assembly, and the object of that where there is an assembler."""
+
+    def __init__(self, make: Callable[[FileKind], bytes], compiler: StagedCompiler, beside: ThreadPoolExecutor) -> None:
+        self._make = make
+        self._compiler = compiler
+        self._beside = beside
+        self._assembly = b""
+        self._futures: dict[FileKind, Future[bytes]] = {}
+
+    def __call__(self, kind: FileKind) -> Future[bytes]:
+        if kind not in self._futures:
+            self._futures[kind] = self._beside.submit(self._object if kind == "obj" else self._printed)
+        return self._futures[kind]
+
+    def _printed(self) -> bytes:
+        self._assembly = self._assembly or self._make("asm")
+        return self._assembly
+
+    def _object(self) -> bytes:
+        assembled = self._compiler.assemble(self._printed()) if self._compiler.driver.assembles else None
+        return self._make("obj") if assembled is None else assembled
+
+
 class _Compilation:
     """The state of one run; every step adds to ``phases``, ``notes`` and the clock."""
 
@@ -162,13 +187,13 @@ class _Compilation:
     def _run(self, beside: ThreadPoolExecutor) -> Compiled:
         if self.input.kind == "mir":
             mir = self.compiler.accept_mir(self.input.text)
-            return self._compile(mir, "", lambda kind: beside.submit(self._llvms_of, mir, kind))
+            return self._compile(mir, "", _PlainCode(partial(self._llvms_of, mir), self.compiler, beside))
         pre = to_pre_ra(self.compiler, self.input.text)
         if pre.changes:
             self.notes.append(f"IR of a newer LLVM; rewritten for this one: {', '.join(pre.changes)}")
         if copies_between_widths(pre.mir):
             pre = replace(pre, mir=self._without_true16(pre.ir))
-        return self._compile(pre.mir, pre.ir, lambda kind: beside.submit(self.compiler.direct, pre.ir, kind))
+        return self._compile(pre.mir, pre.ir, _PlainCode(partial(self.compiler.direct, pre.ir), self.compiler, beside))
 
     def _without_true16(self, ir: str) -> str:
         """Pre-RA machine IR, this and all that follows without 16-bit registers."""

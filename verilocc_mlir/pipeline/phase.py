@@ -323,7 +323,7 @@ class PhaseRunner:
     def _audit_text(self, file: MirFile, functions: list[_Function], phase: Phase, after: str) -> None:
         """Read the printed file again, and audit every function in it that was not yet."""
         with self.clock.measure("parse"):
-            read_again = parse_mir(after, f"{file.path} after {phase}")
+            read_again = self.shared.files.get(after) or parse_mir(after, f"{file.path} after {phase}")
         for function, printed in zip(functions, read_again.functions, strict=True):
             if function.chosen is None or function.audit is not None:
                 continue

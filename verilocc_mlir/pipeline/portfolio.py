@@ -156,9 +156,9 @@ class Portfolio:
 
     def _is_unbeaten(self, costs: Costs) -> bool:
         """Whether LLVM's can be no cheaper: a unit binds each function whose work no allocation changes, nothing is
-        spilled, and there are no fewer waves.
+        spilled or copied between register files, and there are no fewer waves.
         """
-        if not all(costs.get(n) and costs[n].bound in _ALIKE and not spill_traffic(costs[n]) for n in self.functions):
+        if not all(n in costs and _is_bound(costs[n]) for n in self.functions):
             return False
         waves = self.greedy_waves()
         return all(name in waves and costs[name].occupancy >= waves[name] for name in self.functions)
@@ -403,6 +403,11 @@ class Portfolio:
     @staticmethod
     def _took_a_plan(chosen: Mapping[str, Candidate]) -> bool:
         return any(c.plan != DEFAULT for c in chosen.values())
+
+
+def _is_bound(cost: KernelCost) -> bool:
+    """Whether a unit binds it whose work no allocation changes, and it has nothing that an allocation adds."""
+    return cost.bound in _ALIKE and not cost.unhidden and not spill_traffic(cost)
 
 
 def _of_ours(report: PhaseReport | None) -> tuple[Attempt, ...]:

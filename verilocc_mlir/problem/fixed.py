@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from verilocc_mlir.analysis.cfg import ControlFlow
 from verilocc_mlir.analysis.physical import PhysicalLiveness, physical_liveness
 from verilocc_mlir.mir.model import MachineFunction
-from verilocc_mlir.problem.model import CALL_CLOBBERS, FixedOccupation, Segment
+from verilocc_mlir.problem.model import CALL_CLOBBERS, KEPT_FOR_CALLERS, FixedOccupation, Segment
 from verilocc_mlir.target.callingconv import regmask
 from verilocc_mlir.target.calls import calls_in
 from verilocc_mlir.target.registers import AGPR_BASE, VGPR_BASE, physical_register
@@ -42,7 +42,7 @@ def fixed_occupations(
         occupations.append(FixedOccupation(tuple(sorted(whole_wave)), ((0, cfg.slots),), "whole-wave registers"))
     if (never := sorted(kept.intersection(units) - whole_wave)) and cfg.slots:
         never += _for_the_frame(function, kept, units)
-        occupations.append(FixedOccupation(tuple(never), ((0, cfg.slots),), "kept for callers"))
+        occupations.append(FixedOccupation(tuple(never), ((0, cfg.slots),), KEPT_FOR_CALLERS))
     occupations.sort(key=lambda f: (f.segments[0], f.units))
     return tuple(occupations)
 

@@ -28,6 +28,9 @@ PROBLEM_VERSION = 1
 CALL_CLOBBERS = "clobbered by call"
 """How the reason of a ``FixedOccupation`` by a call starts."""
 
+KEPT_FOR_CALLERS = "kept for callers"
+"""The reason of a ``FixedOccupation`` of what no instruction may write."""
+
 CHAIN = "mfma-chain"
 """The kind of a ``Preference``: a matrix operation continues another without a wait."""
 

@@ -18,7 +18,13 @@ from verilocc_mlir.target.targets import Target
 
 
 def rewrite_function(
-    file: MirFile, function: MachineFunction, problem: AllocationProblem, proposal: Proposal, target: Target
+    file: MirFile,
+    function: MachineFunction,
+    problem: AllocationProblem,
+    proposal: Proposal,
+    target: Target,
+    *,
+    whole: bool = True,
 ) -> MachineFunction:
     """``function`` as it stands after ``virtregrewriter`` of the problem's phase.
 
@@ -27,6 +33,7 @@ def rewrite_function(
         function: what ``problem`` was built from.
         problem: its ranges name the virtual registers to replace, and say where they are live.
         proposal: the registers; what is wrong but well formed (overlaps, for instance) is the verifier's to find.
+        whole: it places all registers of the phase.
 
     Returns:
         The function in which no virtual register of this phase is left: operands, copies onto themselves, block
@@ -57,7 +64,7 @@ def rewrite_function(
             index += 1
         rewritten = undefined.at_end(position, rewritten)
         blocks.append(replace(block, liveins=merge_liveins(block.liveins, entering), instructions=tuple(rewritten)))
-    header = rewrite_header(function.header_lines, places.keys(), last=problem.phase == "vgpr")
+    header = rewrite_header(function.header_lines, places.keys(), last=whole and problem.phase == "vgpr")
     return replace(
         function,
         header_lines=header,

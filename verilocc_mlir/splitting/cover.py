@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from verilocc_mlir.splitting.parts import Parts, Union, join, root
+from verilocc_mlir.splitting.parts import Parts
 
 _DEPTH = 3
 """Parts of parts: how often what does not fit in one register is divided again."""
@@ -14,66 +14,82 @@ _TRIED = 2
 
 
 class Cover:
-    """A start for each part, so that few copies are executed.
+    """A start for each part, so that few copies are executed. Sets of parts are integers with a bit for each.
 
     Args:
         taken: for each start, the times of the range at which something else is there.
     """
 
     def __init__(self, parts: Parts, taken: Mapping[int, int]) -> None:
-        self._times = parts.times
-        self._cuts = parts.cuts
-        self._taken = taken
+        self._sizes = [times.bit_count() for times in parts.times]
+        self._areas: dict[int, int] = {}
+        self._cuts = [(1 << c.left, 1 << c.right, c.weight) for c in parts.cuts]
+        numbered = [(1 << number, times) for number, times in enumerate(parts.times)]
+        self._blocked = {
+            start: sum([bit for bit, times in numbered if times & there]) if there else 0
+            for start, there in taken.items()
+        }
 
     def run(self) -> dict[int, int] | None:
-        found = self._cover(frozenset(range(len(self._times))), _DEPTH)
-        return found and found[1]
+        cover = self._cover((1 << len(self._sizes)) - 1, _DEPTH)
+        return cover and cover[1]
 
-    def _cover(self, wanted: frozenset[int], depth: int) -> tuple[float, dict[int, int]] | None:
+    def _cover(self, wanted: int, depth: int) -> tuple[float, dict[int, int]] | None:
         """The weight of the copies among the parts ``wanted``, and a start for each of them."""
-        union = 0
-        for part in wanted:
-            union |= self._times[part]
-        for start, taken in self._taken.items():
-            if not taken & union:
-                return 0.0, dict.fromkeys(wanted, start)
-        if not depth or len(wanted) == 1:
+        starts_of: dict[int, list[int]] = {}
+        for start, blocked in self._blocked.items():
+            missing = blocked & wanted
+            if not missing:
+                return 0.0, dict.fromkeys(_numbers(wanted), start)
+            starts_of.setdefault(missing, []).append(start)
+        if not depth or not wanted & (wanted - 1):
             return None
-        ranked: list[tuple[float, int, int, frozenset[int]]] = []
-        for start, taken in self._taken.items():
-            blocked = taken & union
-            missing = frozenset(p for p in wanted if self._times[p] & blocked)
-            if len(missing) < len(wanted):
-                price = sum(
-                    c.weight
-                    for c in self._cuts
-                    if c.left in wanted and c.right in wanted and (c.left in missing) != (c.right in missing)
-                )
-                area = sum(self._times[p].bit_count() for p in missing)
-                ranked.append((price, area, start, missing))
+        inside = [cut for cut in self._cuts if cut[0] & wanted and cut[1] & wanted]
+        ranked: list[tuple[float, int, int, int]] = []
+        for missing, starts in starts_of.items():
+            if missing != wanted:
+                price = sum(weight for left, right, weight in inside if (not left & missing) != (not right & missing))
+                ranked += [(price, self._area(missing), start, missing) for start in sorted(starts)[:_TRIED]]
         best: tuple[float, dict[int, int]] | None = None
-        for price, _, start, missing in sorted(ranked, key=lambda r: r[:3])[:_TRIED]:
-            if best is not None and price >= best[0]:
+        tried: set[int] = set()
+        for price, _, start, missing in sorted(ranked)[:_TRIED]:
+            if missing in tried or (best is not None and price >= best[0]):
                 continue
-            total, starts = price, dict.fromkeys(wanted - missing, start)
+            tried.add(missing)
+            total, starts_of_parts = price, dict.fromkeys(_numbers(wanted & ~missing), start)
             for group in self._groups(missing):
                 inner = self._cover(group, depth - 1)
                 if inner is None:
                     break
                 total += inner[0]
-                starts |= inner[1]
+                starts_of_parts |= inner[1]
             else:
                 if best is None or total < best[0]:
-                    best = total, starts
+                    best = total, starts_of_parts
         return best
 
-    def _groups(self, wanted: frozenset[int]) -> list[frozenset[int]]:
+    def _area(self, wanted: int) -> int:
+        if wanted not in self._areas:
+            self._areas[wanted] = sum(self._sizes[part] for part in _numbers(wanted))
+        return self._areas[wanted]
+
+    def _groups(self, wanted: int) -> Iterator[int]:
         """The parts that cuts connect with one another."""
-        union: Union = {part: part for part in wanted}
-        for cut in self._cuts:
-            if cut.left in wanted and cut.right in wanted:
-                join(union, cut.left, cut.right)
-        groups: dict[object, set[int]] = {}
-        for part in sorted(wanted):
-            groups.setdefault(root(union, part), set()).add(part)
-        return [frozenset(group) for group in groups.values()]
+        inside = [left | right for left, right, _ in self._cuts if left & wanted and right & wanted]
+        while wanted:
+            group, grown = 0, wanted & -wanted
+            while grown != group:
+                group = grown
+                for ends in inside:
+                    if ends & grown:
+                        grown |= ends
+            yield group
+            wanted &= ~group
+
+
+def _numbers(parts: int) -> Iterator[int]:
+    """The numbers of the bits that are set."""
+    while parts:
+        lowest = parts & -parts
+        yield lowest.bit_length() - 1
+        parts ^= lowest

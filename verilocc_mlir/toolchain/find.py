@@ -28,6 +28,7 @@ MINIMUM_VERSION = (22, 0, 0)
 INSTALL_HINT = (
     "apt-get install llvm-22 lld-22 (or `make llvm`, which does it); or point VERILOCC_LLVM at an LLVM bin directory"
 )
+_VARIABLES = ("PATH", "ROCM_PATH", "VERILOCC_LLC", "VERILOCC_LLD", "VERILOCC_LLVM")
 _PROBE_TIMEOUT = 30.0
 _ELF = b"\x7fELF"
 _COMPANIONS = {
@@ -102,6 +103,11 @@ class Toolchain(LlvmTools):
         return {name: path for name, path in tools.items() if path is not None}
 
 
+_ANSWERS: dict[tuple[str | None, ...], tuple[Toolchain, tuple[tuple[int, int, int], ...]]] = {}
+"""What was chosen, by the option, the working directory and ``_VARIABLES``, with the state of the places it came from.
+A process that stays asks for each kernel."""
+
+
 def find_toolchain(option: str | Path | None = None, *, env: Mapping[str, str] | None = None) -> Toolchain:
     """The first suitable llc in the search order, with its companions.
 
@@ -113,6 +119,16 @@ def find_toolchain(option: str | Path | None = None, *, env: Mapping[str, str] |
         ToolchainError: there is no suitable llc or ld.lld; it lists what was tried and the command that installs them.
     """
     environment = os.environ if env is None else env
+    question = (str(option), os.getcwd(), *map(environment.get, _VARIABLES))
+    known = _ANSWERS.get(question)
+    if known is not None and known[1] == _state_of(known[0], environment):
+        return known[0]
+    tools = _searched(option, environment)
+    _ANSWERS[question] = tools, _state_of(tools, environment)
+    return tools
+
+
+def _searched(option: str | Path | None, environment: Mapping[str, str]) -> Toolchain:
     candidates: list[Candidate] = []
     for source, path in _llc_candidates(option, environment):
         candidate = _judge("llc", path, source)
@@ -122,6 +138,21 @@ def find_toolchain(option: str | Path | None = None, *, env: Mapping[str, str] |
     raise ToolchainError(
         "no suitable llc found (LLVM 22 or newer with the AMDGPU target)" + _listing(candidates), hint=INSTALL_HINT
     )
+
+
+def _state_of(tools: Toolchain, environment: Mapping[str, str]) -> tuple[tuple[int, int, int], ...]:
+    """What changes when a tool is installed, replaced or taken away where tools are searched for."""
+    directories = [*environment.get("PATH", os.defpath).split(os.pathsep), "/usr/lib", "/opt"]
+    files = [tools.llc, tools.lld, tools.llc.parent, tools.llc.resolve().parent]
+    return tuple(_stamp(path or ".") for path in (*directories, *files))
+
+
+def _stamp(path: str | Path) -> tuple[int, int, int]:
+    try:
+        state = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return state.st_mtime_ns, state.st_ino, state.st_size
 
 
 def survey(option: str | Path | None = None, *, env: Mapping[str, str] | None = None) -> tuple[Candidate, ...]:

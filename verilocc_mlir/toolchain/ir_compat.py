@@ -6,6 +6,7 @@ meaning or is conservative. llc reports what this module does not know.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ _RSRC_CALL = re.compile(
     r"\.i32\((?P<args>.*)\)(?P<tail>[^()]*)$"
 )
 _TARGET_MEMORY = re.compile(r"(?P<head>\bmemory\((?:[^()\"]*, )?)target_mem: (?P<access>none|read|write|readwrite)\b")
+_NEWER = re.compile(r"@llvm\.amdgcn\.make\.buffer\.rsrc\.p\d+\.p\d+\.i32\(|\bdenormal_fpenv\(|\btarget_mem: ")
+"""What no LLVM 22 reads."""
 _RSRC_DECLARE = re.compile(r"^(declare .*@llvm\.amdgcn\.make\.buffer\.rsrc\.p\d+\.p\d+)\.i32\((.*), i32, i32\)(.*)$")
 
 
@@ -56,7 +59,7 @@ def to_pre_ra(compiler: StagedCompiler, ir: str) -> PreRa:
     """``StagedCompiler.to_pre_ra``; if LLVM rejects the IR, once more with the IR rewritten.
 
     LLVM 22 does not reject but misreads a bare ``"uniform-work-group-size"``, so that is rewritten before the first
-    try.
+    try. What it is known to reject is rewritten before the first try too: a rejection costs more than a small kernel.
 
     Raises:
         InputError: llc rejects the IR, and nothing in it belongs to a newer LLVM.
@@ -64,6 +67,10 @@ def to_pre_ra(compiler: StagedCompiler, ir: str) -> PreRa:
     """
     lowered_ir, changes = ir, ()
     if compiler.toolchain.version < (23,):
+        if _NEWER.search(ir):
+            lowered = downgrade(ir, where=compiler.options.input_name)
+            with contextlib.suppress(InputError):  # which is told in the words of both tries below
+                return PreRa(compiler.to_pre_ra(lowered.text), lowered.text, lowered.changes)
         lowered_ir = _uniform_work_group_size(ir)
         changes = (_UNIFORM,) if lowered_ir != ir else ()
     try:

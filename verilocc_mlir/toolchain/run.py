@@ -25,6 +25,7 @@ from typing import IO
 
 from verilocc_mlir.crew.worker import ending, kill_group
 from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.toolchain.loaded_tools import Copy, copy_of, tool_environment
 
 DEFAULT_TIMEOUT = 300.0
 MAX_OUTPUT_BYTES = 1 << 30
@@ -108,6 +109,7 @@ def run_tool(
     stage: str = "",
     where: str = "",
     running: RunningTools | None = None,
+    loaded_after: int | None = None,
 ) -> ToolRun:
     """Run ``command`` with ``stdin`` and return its output.
 
@@ -116,6 +118,7 @@ def run_tool(
         stage: name for the report and for error messages.
         where: the input's name, shown in errors where the tool itself gives no better place.
         running: the job it belongs to, so that another thread can end it.
+        loaded_after: after so many runs of a tool of LLVM, copy a process that has loaded it (``loaded_tools``).
 
     Raises:
         ToolFailure: it exits with a failure, or crashes.
@@ -126,11 +129,16 @@ def run_tool(
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         source.write(stdin)
         source.seek(0)
-        child: subprocess.Popen[bytes] | None = None
+        child: subprocess.Popen[bytes] | Copy | None = None
         try:
             try:
                 with _interrupts_later():
-                    child = subprocess.Popen(argv, stdin=source, stdout=out, stderr=err, start_new_session=True)
+                    if loaded_after is not None:
+                        child = copy_of(argv, loaded_after, source.fileno(), out.fileno(), err.fileno())
+                    if child is None:
+                        child = subprocess.Popen(
+                            argv, stdin=source, stdout=out, stderr=err, env=tool_environment(), start_new_session=True
+                        )
             except OSError as error:
                 raise ToolchainError(
                     f"cannot run {argv[0]}: {error.strerror or error}", where=where, hint="run `verilocc doctor`"
@@ -214,7 +222,7 @@ def first_useful_line(stderr: str) -> tuple[str, str]:
 
 
 def _wait(
-    child: subprocess.Popen[bytes], timeout: float, running: RunningTools
+    child: subprocess.Popen[bytes] | Copy, timeout: float, running: RunningTools
 ) -> tuple[int, resource.struct_rusage, bool]:
     """Reap the child; returns (exit status or minus the signal, its resource usage, whether it was timed out)."""
     late = threading.Event()

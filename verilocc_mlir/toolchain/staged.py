@@ -36,6 +36,11 @@ from verilocc_mlir.toolchain.unknown_intrinsics import refuse_unknown_intrinsics
 
 _IGNORED = re.compile(r"'(?P<name>[^']*)' is not a recognized (?P<kind>processor|feature)")
 _SCAVENGING_SLOT = re.compile(r"^  scavengeFI: +'%stack\.[0-9]+'\n", re.MULTILINE)
+_MAY_BE_LOWERED = (
+    *("\nstack:\n", "\nfixedStack:\n", "SI_CALL", "SI_SPILL_"),
+    *("WWM", "ENTER_STRICT_W", "V_SET_INACTIVE", "wwmReservedRegs:\n"),
+)
+"""Stack objects, calls, spill code; whole-wave registers and code."""
 _REGALLOC_PASSES: dict[RegAlloc, str] = {"greedy": "greedy", "basic": "regallocbasic", "fast": "regallocfast"}
 
 
@@ -70,6 +75,7 @@ class StagedCompiler:
     running: RunningTools = field(default_factory=RunningTools, repr=False)
     of_ir: tuple[str, ...] = ()
     driver: Driver = field(init=False, repr=False)
+    _printed: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
 
     def __post_init__(self) -> None:
         self.driver = driver_of(self.toolchain)
@@ -115,10 +121,13 @@ class StagedCompiler:
     def resume(self, mir: str, *, done: LlvmPhase, until: LlvmPhase) -> str:
         """From text in which ``done`` is rewritten to the text before ``until``'s greedy.
 
-        From SGPR to VGPR, LLVM runs the WWM phase in between; ``wwm_phase`` shows what it did.
+        From SGPR to VGPR, LLVM runs the WWM phase in between; ``wwm_phase`` shows what it did. The text itself where
+        LLVM has nothing to do in between (``goes_on_as_it_is``).
         """
         if until <= done:
             raise ValueError(f"cannot resume from {done.name} to {until.name}")
+        if (done, until) == (LlvmPhase.SGPR, LlvmPhase.VGPR) and goes_on_as_it_is(mir):
+            return mir
         return self._resume(f"resume-{until.name.lower()}", mir, _after(done), _greedy(until))
 
     def wwm_phase(self, mir: str) -> WwmPhase:
@@ -149,10 +158,36 @@ class StagedCompiler:
     def finish(self, mir: str, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """From text with VGPRs rewritten to an object file or assembly text (see descriptor.py for what it lacks).
 
+        LLVM's passes run once for both forms, where the assembly is asked for first and there is an assembler.
+
         Args:
             verify: run the verifier after each pass, if the options say so. LLVM always runs it on reading the text.
         """
-        return self._finish("finish", mir, _after(LlvmPhase.VGPR), kind, verify)
+        if mir in self._printed and not (verify and self.options.verify):
+            printed = self._printed[mir]
+            code = printed if kind == "asm" else self.assemble(printed)
+            if code is not None:
+                return code
+        code = self._finish("finish", mir, _after(LlvmPhase.VGPR), kind, verify)
+        if kind == "asm":
+            self._printed[mir] = code
+        return code
+
+    def assemble(self, assembly: bytes) -> bytes | None:
+        """The object file of assembly that LLVM printed; None where there is no assembler, or it does not read that.
+
+        Its code, kernel descriptors and metadata are those of the object that LLVM writes itself, byte for byte; it has
+        more symbols that say how many registers a function takes (``tests/toolchain/test_assembled.py``).
+        """
+        if not self.driver.assembles:
+            return None
+        try:
+            return self._noted(lambda: self.driver.assemble(assembly, self.options, self.running))
+        except ToolFailure as failure:
+            # LLVM prints some names as it does not read them. What was killed was given up.
+            if failure.status < 0:
+                raise
+            return None
 
     def finish_from(self, mir: str, phase: LlvmPhase, kind: FileKind = "obj", *, verify: bool = True) -> bytes:
         """LLVM's own result from the text that we allocate: it allocates everything from ``phase`` on."""
@@ -163,12 +198,12 @@ class StagedCompiler:
         job = LlvmJob("late", self._to_finish(mir), True, self.options, _after(LlvmPhase.VGPR), _LAST)
         return _as_others_read(self._run(job))
 
-    def emit(self, late: str) -> bytes:
-        """The object file of a text of ``late``."""
+    def emit(self, late: str, kind: FileKind = "obj") -> bytes:
+        """The object file or assembly of a text of ``late``."""
         # Stack objects that are gone are not printed, the scavenger's slot is printed by its old number, and LLVM
         # refuses a number that is too high. Nothing behind the last pass asks for that slot.
         source = self.as_llvm_reads(_SCAVENGING_SLOT.sub("", late))
-        return self._run(LlvmJob("emit", source, True, self.options, _LAST))
+        return self._run(LlvmJob("emit", source, True, self.options, _LAST, kind=kind))
 
     def direct(self, ir: str | bytes, kind: FileKind = "obj", *, verify: bool = False) -> bytes:
         """A plain compile, nothing staged: the reference for kernel descriptors and metadata.
@@ -247,6 +282,17 @@ def has_wwm_registers(mir: str) -> bool:
     They come from SGPR spills and callee-saved SGPRs lowered to VGPR lanes, and from strict whole-wave operations.
     """
     return "WWM_REG" in mir or "SI_SPILL_S32_TO_VGPR" in mir or bool(re.search(r"^  wwmReservedRegs: *\n", mir, re.M))
+
+
+def goes_on_as_it_is(mir: str) -> bool:
+    """Whether LLVM's passes between SGPR and VGPR allocation leave a text alone.
+
+    They lower saves of SGPRs and of callee-saved ones to stack slots or lanes (SILowerSGPRSpills.cpp: nothing to do in
+    an entry function without stack objects), give whole-wave values their registers (SIPreAllocateWWMRegs.cpp, the WWM
+    greedy, SILowerWWMCopies.cpp), and reserve those (AMDGPUReserveWWMRegs.cpp).
+    """
+    entries = mir.count("\n  isEntryFunction: true\n")
+    return entries == mir.count("\nname: ") and not any(sign in mir for sign in _MAY_BE_LOWERED)
 
 
 def _as_others_read(printed: bytes) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from verilocc_mlir.cost.compare import Comparison, latency_parts, percent
+from verilocc_mlir.cost.compare import TITLES, Comparison, latency_parts, percent
 from verilocc_mlir.cost.model import COUNTS, MODELLED, CostedFile, Count, KernelCost
 
 _BOUNDS = {
@@ -76,6 +76,7 @@ def _verdict(row: Comparison) -> str:
 
 
 def _cycles(cost: KernelCost) -> Iterator[tuple[str, str]]:
+    yield TITLES["unhidden"], f"{cost.unhidden:.0f}"
     for name, value in cost.bounds.items():
         yield _BOUNDS[name], f"{value:.0f}"
     yield "latency of one wave", f"{cost.latency:.0f}"
@@ -103,6 +104,7 @@ def _pair(count: Count) -> list[str]:
 
 def _compared(first: KernelCost, second: KernelCost) -> Iterator[tuple[str, list[str]]]:
     yield "cycles of a wave", _sides(first.cycles, second.cycles)
+    yield "  " + TITLES["unhidden"], _sides(first.unhidden, second.unhidden)
     for name, title in _BOUNDS.items():
         yield "  " + title, _sides(first.bounds[name], second.bounds[name])
     yield "latency of one wave", _sides(first.latency, second.latency)

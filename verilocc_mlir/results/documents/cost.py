@@ -10,7 +10,7 @@ from verilocc_mlir.cost.compare import Comparison, latency_parts
 from verilocc_mlir.cost.model import COUNTS, MODELLED, CostedFile, KernelCost
 from verilocc_mlir.forms import Amount, Form, Positive, Tool, Whole, about, filled
 
-COST_VERSION = 1
+COST_VERSION = 2
 
 Bound = Literal["latency", "valu", "mfma", "lds", "memory", "salu"]
 
@@ -50,6 +50,7 @@ class CountsForm(CostForm):
     lane_saves: CountForm
     lane_reloads: CountForm
     scratch: CountForm
+    group_changes: CountForm
     dual: CountForm
     dual_blocked: CountForm
     nops: CountForm
@@ -93,7 +94,8 @@ class KernelCostForm(CostForm):
 
     name: str
     kind: Literal["kernel", "device"]
-    cycles: Annotated[float, about("What a wave costs its SIMD: the greatest of bounds.", minimum=0)]
+    cycles: Annotated[float, about("What a wave costs its SIMD: unhidden and the greatest of bounds.", minimum=0)]
+    unhidden: Amount
     bound: Bound
     bounds: BoundsForm
     latency: Amount

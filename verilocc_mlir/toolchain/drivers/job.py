@@ -102,11 +102,20 @@ class LlvmJob:
 class Driver(Protocol):
     """Has LLVM do pieces of work.
 
-    Both methods raise ToolFailure where LLVM rejects the work or crashes, ToolchainError where it is late or missing.
+    The methods raise ToolFailure where LLVM rejects the work or crashes, ToolchainError where it is late or missing.
     """
 
     def run(self, job: LlvmJob, running: RunningTools) -> ToolRun:
         """Do the job; ``stdout`` is the text or file. ``running`` can end it from another thread."""
+        ...
+
+    @property
+    def assembles(self) -> bool:
+        """Whether there is an assembler."""
+        ...
+
+    def assemble(self, assembly: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:
+        """Assembly that LLVM printed to an object file."""
         ...
 
     def link(self, obj: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:

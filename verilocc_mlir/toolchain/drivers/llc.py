@@ -7,6 +7,7 @@ from pathlib import Path
 
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, LlvmJob, Point
 from verilocc_mlir.toolchain.find import Toolchain
+from verilocc_mlir.toolchain.loaded_tools import SELDOM
 from verilocc_mlir.toolchain.run import RunningTools, ToolRun, run_tool
 
 
@@ -30,6 +31,28 @@ class LlcDriver:
             stage=job.stage,
             where=options.input_name,
             running=running,
+            loaded_after=0,
+        )
+
+    @property
+    def assembles(self) -> bool:
+        """See ``Driver``."""
+        return self.tools.mc is not None
+
+    def assemble(self, assembly: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:
+        """See ``Driver``."""
+        assembler = self.tools.mc or self.tools.llc.with_name("llvm-mc")
+        command = [assembler, f"-triple={TRIPLE}", f"-mcpu={options.cpu}", "-filetype=obj", "-o", "-", "-"]
+        if options.mattr:
+            command.append(f"-mattr={options.mattr}")
+        return run_tool(
+            command,
+            stdin=assembly,
+            timeout=options.timeout,
+            stage="assemble",
+            where=options.input_name,
+            running=running,
+            loaded_after=SELDOM,
         )
 
     def link(self, obj: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:
@@ -37,7 +60,13 @@ class LlcDriver:
         # lld wants a file name, and reads its own standard input through /dev/stdin.
         command = [self.tools.lld, "-shared", "--no-undefined", "/dev/stdin", "-o", "-"]
         return run_tool(
-            command, stdin=obj, timeout=options.timeout, stage="link", where=options.input_name, running=running
+            command,
+            stdin=obj,
+            timeout=options.timeout,
+            stage="link",
+            where=options.input_name,
+            running=running,
+            loaded_after=SELDOM,
         )
 
 

@@ -135,6 +135,15 @@ class TritonDriver:
         }
         return self._ask(question, job.source, job.stage, options, running)
 
+    @property
+    def assembles(self) -> bool:
+        """See ``Driver``."""
+        return False
+
+    def assemble(self, assembly: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:
+        """See ``Driver``."""
+        raise ToolchainError(f"no assembler is known in {self.tools.version_text}", where=options.input_name)
+
     def link(self, obj: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:
         """See ``Driver``."""
         undefined = read_elf(obj).undefined

@@ -1,0 +1,65 @@
+"""Write the table of the cost model's figures, each with its source, into docs/design/cost.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from verilocc_mlir.cost import flow, matrix
+from verilocc_mlir.cost.rates import figures
+from verilocc_mlir.cost.sources import RULES, Figure, Source
+from verilocc_mlir.target.targets import TARGETS
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "design" / "cost.md"
+_PLACE = re.compile(r"(?<=<!-- figures: scripts/cost_figures.py -->\n).*?(?=<!-- end -->)", re.DOTALL)
+
+_WAVES = {tuple(n for n, t in TARGETS.items() if t.wave_size == size): f"wave{size}" for size in (32, 64)}
+
+
+def table() -> str:
+    """Figures by target, then those of all targets; then rules."""
+    by_target = {name: figures(target) for name, target in TARGETS.items()}
+    lines = [_row("figure", *by_target, "source"), _row(*["---"] * (len(by_target) + 2))]
+    for name in next(iter(by_target.values())):
+        lines.append(_row(f"`{name}`", *_cells({cpu: given[name] for cpu, given in by_target.items()})))
+    for name, figure in (matrix.FIGURES | flow.FIGURES).items():
+        lines.append(_row(name, *_cells(dict.fromkeys(by_target, figure))))
+    lines += ["", _row("rule with figures of its own", "source"), _row("---", "---")]
+    lines += [_row(f"`{name}`", _said(source)) for name, source in sorted(RULES.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(by_target: dict[str, Figure]) -> Iterator[str]:
+    yield from (str(figure.value) for figure in by_target.values())
+    sources: dict[Source, list[str]] = {}
+    for cpu, figure in by_target.items():
+        sources.setdefault(figure.source, []).append(cpu)
+    if len(sources) == 1:
+        yield _said(*sources)
+    else:
+        yield "; ".join(
+            f"{_WAVES.get(tuple(cpus)) or ', '.join(cpus)} {_said(source)}" for source, cpus in sources.items()
+        )
+
+
+def _said(source: Source) -> str:
+    return f"**{source.origin.value}**: {source.detail}"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def page(text: str) -> str:
+    """The page with the table as it is now."""
+    return _PLACE.sub(lambda _: table(), text, count=1)
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
