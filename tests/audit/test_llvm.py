@@ -245,6 +245,20 @@ def test_lanes_of_scalars_that_llvm_gives_up_in_a_loop_are_refuted() -> None:
     assert mended.audit().outcome is Outcome.PROVED
 
 
+@pytest.mark.parametrize("allocator", ["greedy", "basic"])
+def test_a_reload_for_all_threads_in_whole_wave_code_is_refuted(allocator: str) -> None:
+    """A fault of LLVM 22.1, all allocators that spill: in a called function, what whole-wave code reads is reloaded
+    there, for all threads. Of that register nobody saves the lanes that are not active (SIFrameLowering.cpp saves those
+    of whole-wave registers alone).
+    """
+    pre = (LLVM_FAULTS / "reload_in_whole_wave_code.mir").read_text()
+    pair = allocated(pre, "gfx1100", 2, allocator, "-stress-regalloc=3")
+    assert pair.rules() == {"callee-saved"}
+    (found,) = pair.audit().functions[0].findings
+    assert "SI_SPILL_V32_RESTORE" in found.instruction
+    assert allocated(pre, "gfx1100", 2, allocator).audit().outcome is Outcome.PROVED
+
+
 def test_an_instruction_with_an_undefined_input_that_llvm_repeats_is_not_proved() -> None:
     (done,) = repeated_undefined_input().audit().functions
     assert done.outcome is Outcome.UNKNOWN
