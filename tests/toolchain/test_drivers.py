@@ -427,6 +427,15 @@ def test_what_is_undefined_on_a_path_is_defined_without_code() -> None:
     assert "IMPLICIT_DEF" not in firsts[0][1]
 
 
+def test_registers_of_the_frame_are_not_defined() -> None:
+    """LLVM reserves them and asks for no definition; one would seem to overwrite the stack pointer."""
+    frame = "  stackPtrOffsetReg: '$sgpr6'\n  scratchRSrcReg: '$private_rsrc_reg'\n"
+    text = define_everywhere(_UNDEFINED.replace("body: ", frame + "body: "), wave32=False)
+    blocks = parse_mir(text).functions[0].blocks
+    assert [str(i) for i in blocks[0].instructions[:2]] == ["$sgpr7 = IMPLICIT_DEF", str(blocks[0].instructions[1])]
+    assert text.count("IMPLICIT_DEF") == 1
+
+
 def test_llvm_wants_it_so_and_the_driver_gives_it() -> None:
     driven = by_triton("gfx942", "k.mir")
     text = _UNDEFINED.replace("liveins: $sgpr4\n", "liveins: $sgpr4, $sgpr6_sgpr7\n")
