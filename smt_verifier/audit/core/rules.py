@@ -349,7 +349,8 @@ class MachineRules:
             if any(self._reserved(register)):
                 return False
             # A part of a tuple may be repeated into a register of its own, which need not be where the part would be.
-            if not (_like_part(register, wide) if a.sub else is_part_of_member(register, wide, "")):
+            fits = _like_part(register, wide) if a.sub else is_part_of_member(register, wide, "")
+            if not fits and not self._encodable(register, (post.opcode, number)):
                 return False
         return True
 
