@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from support import allocated_by_llvm, cpu_of, pre_ra, readable, run_llc
+from support import allocated_by_llvm, cpu_of, llc, pre_ra, readable, run_llc
 
 from smt_verifier.audit import AuditReport, audit
 from verilocc_mlir.mir.parser import parse_mir
@@ -41,6 +41,8 @@ def edited(pair: Pair, pattern: str, change: str | Callable[[re.Match[str]], str
     """The post-RA text with the first match of ``pattern`` behind ``after`` changed."""
     start = pair.post.index(after)
     text, count = re.subn(pattern, change, pair.post[start:], count=1, flags=re.MULTILINE)
+    if not count:
+        llc()  # the sites are those of LLVM 22
     assert count == 1, f"{pattern} matches nothing in:\n{pair.post[start:]}"
     return replace(pair, post=pair.post[:start] + text)
 

@@ -8,6 +8,7 @@ order, pure ones by longest common subsequence between them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from difflib import SequenceMatcher
 
 from smt_verifier.audit.core.semantics import (
@@ -31,9 +32,15 @@ def anchor_key(instruction: Instruction) -> Key:
     return (canonical_opcode(instruction.opcode), len(instruction.defs), explicit_shape(instruction.operands))
 
 
-def align(pre: tuple[Instruction, ...], post: tuple[Instruction, ...]) -> list[Step]:
+def align(
+    pre: tuple[Instruction, ...], post: tuple[Instruction, ...], later: Mapping[int, int] | None = None
+) -> list[Step]:
     """Steps in an order that keeps the order of each side. Unpaired mandatory instructions come out as steps of one
     side.
+
+    Args:
+        later: for lines of pure pre-RA instructions, how many instructions like their partner to pass over, where there
+            are so many before the next pair.
     """
     pre_code = [i for i in pre if i.opcode not in DEBUG]
     post_code = [i for i in post if i.opcode not in DEBUG]
@@ -45,6 +52,8 @@ def align(pre: tuple[Instruction, ...], post: tuple[Instruction, ...]) -> list[S
         pairs = list(zip(pre_at, post_at, strict=True))
     else:
         pairs = _common(pre_code, post_code, pre_at, post_at, pre_keys, post_keys)
+        if later:
+            pairs = _moved(pairs, pre_code, post_code, later)
     steps: list[Step] = []
     i = j = 0
     for a, b in [*pairs, (len(pre_code), len(post_code))]:
@@ -89,6 +98,19 @@ def _common(
             pairs.append((pre_at[a], post_at[b]))
         i, j = a + 1, b + 1
     return pairs
+
+
+def _moved(
+    pairs: list[tuple[int, int]], pre: list[Instruction], post: list[Instruction], later: Mapping[int, int]
+) -> list[tuple[int, int]]:
+    """The pairs, with other partners for some instructions."""
+    moved: list[tuple[int, int]] = []
+    end = len(post)
+    for a, b in reversed(pairs):
+        alike = [n for n in range(b, end) if anchor_key(post[n]) == anchor_key(pre[a])]
+        end = alike[min(later.get(pre[a].line, 0), len(alike) - 1)]
+        moved.append((a, end))
+    return moved[::-1]
 
 
 def _matches(left: list[Key], right: list[Key]) -> list[tuple[int, int]]:

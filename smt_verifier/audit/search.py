@@ -1,13 +1,16 @@
 """The search for a proof of one function: pairings and claims are proposed here, ``core`` judges them. Untrusted.
 
 Any pairing and any claims under which ``core`` proves everything are a proof. Where the first ones fail, others are
-tried: equal instructions paired in another order, classes of threads told apart less finely.
+tried: equal instructions paired in another order, classes of threads told apart less finely, threads that were not
+active at function entry followed too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from smt_verifier.audit.align import align
 from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_structure, judge_values, sides_of
@@ -38,12 +41,31 @@ def search_proof(
         VeriloccError: a text is not what it claims to be.
     """
     function_audit = _try_pairings(file, pre, post, target, timeout_s, solver)
-    if rests_on_values(function_audit):
+    if rests_on_values(function_audit, post):
         before, after = with_equal_undefined_inputs(pre), with_equal_undefined_inputs(post)
         if before is not None and after is not None:
             assumed = _try_pairings(file, before, after, target, timeout_s, solver)
             return undecided(function_audit, assumed)
     return function_audit
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What an attempt takes otherwise than the first one does.
+
+    Attributes:
+        unpaired: lines of pure pre-RA instructions that have no partner.
+        later: for such lines, how many instructions like the first partner are passed over (``align``).
+        outside: threads that were not active at function entry are a class of their own.
+    """
+
+    unpaired: frozenset[int] = frozenset()
+    later: Mapping[int, int] = field(default_factory=dict[int, int])
+    outside: bool = False
+
+
+_MOST_MOVES = 3
+"""How often the partner of a pure instruction is looked for further down."""
 
 
 def _try_pairings(
@@ -53,75 +75,97 @@ def _try_pairings(
     if sides.findings:
         outcome = combine(f.outcome for f in sides.findings)
         return FunctionAudit(pre.name, outcome, len(sides.findings), sides.findings, MoveCounts())
-    function_audit = _try_precisions(sides, timeout_s, solver, frozenset())
+    function_audit, missed_outside = _try_precisions(sides, timeout_s, solver, _Plan())
+    plan = _Plan(outside=missed_outside)
+    if missed_outside and (function_audit.outcome is Outcome.UNKNOWN or rests_on_values(function_audit)):
+        again, _ = _try_precisions(sides, timeout_s, solver, plan)
+        if again.outcome is Outcome.PROVED:
+            return again
     # Any pairing will do if it is proved; equal instructions in a row may have been paired the wrong way.
-    lines = _maybe_mispaired(pre, post, function_audit) if rests_on_values(function_audit) else frozenset[int]()
-    if lines:
-        again = _try_precisions(sides, timeout_s, solver, lines)
-        return again if again.outcome is again.outcome.PROVED else function_audit
+    wrong = _maybe_mispaired(pre, post, function_audit) if rests_on_values(function_audit) else Mispaired()
+    if wrong.alike:
+        again, _ = _try_precisions(sides, timeout_s, solver, replace(plan, unpaired=wrong.alike))
+        if again.outcome is Outcome.PROVED:
+            return again
+    moves = Counter[int]()
+    while wrong.lines and max(moves.values(), default=0) < _MOST_MOVES:
+        moves.update(wrong.lines)
+        again, _ = _try_precisions(sides, timeout_s, solver, replace(plan, later=dict(moves)))
+        if again.outcome is Outcome.PROVED:
+            return again
+        wrong = _maybe_mispaired(pre, post, again)
     return function_audit
 
 
-def _try_precisions(sides: Sides, timeout_s: float, solver: Solver, unpaired_lines: frozenset[int]) -> FunctionAudit:
+def _try_precisions(sides: Sides, timeout_s: float, solver: Solver, plan: _Plan) -> tuple[FunctionAudit, bool]:
     """Try each precision: all comparisons of masks where that is little work; else a few comparisons, which prove most
     functions with many classes; else all comparisons again. What fails with a few comparisons only is undecided.
+
+    Returns:
+        The verdict, and whether another one may come of it if threads from outside are a class of their own.
     """
-    coarse_audit: FunctionAudit | None = None
-    outside = False
+    coarse: tuple[FunctionAudit, bool] | None = None
     for precision in Precision:
         while True:
             try:
-                function_audit = _attempt(
-                    sides, timeout_s, solver, unpaired_lines, precision=precision, outside=outside
-                )
+                attempt = _attempt(sides, timeout_s, solver, plan, precision=precision)
             except OutsideError:
-                outside = True
+                plan = replace(plan, outside=True)
                 continue
             except TooManyClassesError:
-                if precision is Precision.FINE and coarse_audit is None:
+                if precision is Precision.FINE and coarse is None:
                     raise
                 break
-            if precision is not Precision.COARSE or function_audit.outcome is Outcome.PROVED:
-                return function_audit
-            coarse_audit = function_audit
+            if precision is not Precision.COARSE or attempt[0].outcome is Outcome.PROVED:
+                return attempt
+            coarse = attempt
             break
-    assert coarse_audit is not None
-    return coarse_audit
+    assert coarse is not None
+    return coarse
 
 
-def _maybe_mispaired(pre: MachineFunction, post: MachineFunction, function_audit: FunctionAudit) -> frozenset[int]:
+class Mispaired(NamedTuple):
+    """Lines of pure pre-RA instructions that may be paired with the wrong one, and of those like them beside them."""
+
+    lines: frozenset[int] = frozenset()
+    alike: frozenset[int] = frozenset()
+
+
+def _maybe_mispaired(pre: MachineFunction, post: MachineFunction, function_audit: FunctionAudit) -> Mispaired:
     """Lines of pure pre-RA instructions that may be paired with the wrong one.
 
     Such an instruction reads a wrong value, and one side of its block has the same operation more than once. Without a
-    partner, a result is identified by what it is computed from.
+    partner, a result is identified by what it is computed from. Where that may be undefined, it needs the right one.
     """
     wrong = {f.pre_line: f.block for f in function_audit.findings if f.rule == "value" and f.pre_line and f.block >= 0}
     lines: set[int] = set()
+    every: set[int] = set()
     for line, block in wrong.items():
         before, after = ([i for i in side.blocks[block].instructions if is_pure(i)] for side in (pre, post))
         name = next((operation_name(i) for i in before if i.line == line), None)
         if name is not None:
             alike = [i.line for i in before if operation_name(i) == name]
             if len(alike) > 1 or sum(operation_name(i) == name for i in after) > 1:
-                lines.update(alike)
-    return frozenset(lines)
+                lines.add(line)
+                every.update(alike)
+    return Mispaired(frozenset(lines), frozenset(every))
 
 
 def _attempt(
     sides: Sides,
     timeout_s: float,
     solver: Solver,
-    unpaired_lines: frozenset[int],
+    plan: _Plan,
     *,
     precision: Precision,
-    outside: bool,
-) -> FunctionAudit:
-    unpaired = frozenset(id(i) for b in sides.pre.blocks for i in b.instructions if i.line in unpaired_lines)
-    product = sides.product(_paired(sides, unpaired), precision=precision, outside=outside)
+) -> tuple[FunctionAudit, bool]:
+    unpaired = frozenset(id(i) for b in sides.pre.blocks for i in b.instructions if i.line in plan.unpaired)
+    product = sides.product(_paired(sides, unpaired, plan.later), precision=precision, outside=plan.outside)
     rules = sides.rules(product)
     misfits = _wrongly_paired(sides.pre, product, rules)
     if misfits:
-        product = sides.product(_paired(sides, unpaired | misfits), precision=precision, outside=outside)
+        steps = _paired(sides, unpaired | misfits, plan.later)
+        product = sides.product(steps, precision=precision, outside=plan.outside)
         rules = sides.rules(product)
     obligations, findings = judge_structure(sides, product, rules)
     goals = GoalCounts()
@@ -143,7 +187,8 @@ def _attempt(
             [_as_unknown(f) for f in explained] if precision is Precision.COARSE else explained, findings
         )
     outcome = combine(f.outcome for f in findings)
-    return FunctionAudit(sides.pre.name, outcome, obligations, tuple(findings), _moves(product), goals)
+    function_audit = FunctionAudit(sides.pre.name, outcome, obligations, tuple(findings), _moves(product), goals)
+    return function_audit, product.masks.missed_outside and not plan.outside
 
 
 def _as_unknown(finding: Finding) -> Finding:
@@ -152,10 +197,10 @@ def _as_unknown(finding: Finding) -> Finding:
     return replace(finding, outcome=Outcome.UNKNOWN, message=message)
 
 
-def _paired(sides: Sides, unpaired: frozenset[int]) -> list[list[Step]]:
+def _paired(sides: Sides, unpaired: frozenset[int], later: Mapping[int, int]) -> list[list[Step]]:
     """A pairing of each block; pre-RA instructions of ``apart``, by ``id``, stand alone."""
     return [
-        [part for step in align(a.instructions, b.instructions) for part in _split(step, unpaired)]
+        [part for step in align(a.instructions, b.instructions, later) for part in _split(step, unpaired)]
         for a, b in zip(sides.pre.blocks, sides.post.blocks, strict=True)
     ]
 

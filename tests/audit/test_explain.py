@@ -13,7 +13,7 @@ from functools import lru_cache
 import pytest
 from allocation import Pair, edited, phases_of_ir, phases_of_kernel
 from audit_support import DIVERGENT
-from support import DEMO_KERNELS, TEST_DATA
+from support import DEMO_KERNELS, TEST_DATA, llc
 
 from smt_verifier.audit import Finding, audit
 from smt_verifier.audit.core.report import Value
@@ -140,6 +140,7 @@ def test_the_first_thing_that_goes_wrong_on_the_path_comes_first() -> None:
 
 
 def test_mixed_up_spill_slot_names_both_slots() -> None:
+    llc()
     reload = r"(renamable \$vgpr52_vgpr53 = SI_SPILL_AV64_RESTORE )%stack\.1(.*)%stack\.1"
     broken = edited(spilling(), reload, r"\1%stack.2\2%stack.2")
     one = findings(broken, "value")[0]
@@ -290,6 +291,7 @@ def scalars_in_lanes() -> Pair:
 
 
 def test_wrong_lane_of_a_scalar_spill_names_the_right_one() -> None:
+    llc()
     restore = r"(= SI_RESTORE_S32_FROM_VGPR \$vgpr63, )9$"
     one = findings(edited(scalars_in_lanes(), restore, r"\g<1>8"), "value")[0]
     assert any(place.startswith("thread 9 of v63") for place in one.elsewhere)

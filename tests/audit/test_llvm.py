@@ -174,8 +174,8 @@ def test_a_tied_undefined_operand_that_llvm_parts_is_refuted() -> None:
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_an_early_result_of_its_own_input_that_llvm_separates_is_refuted(allocator: str) -> None:
-    """A fault of LLVM 22.1, all allocators: where an early-clobber result is the register that the instruction reads,
-    the two values are taken for unconnected, and the definition is renamed but not its read (LLVM's verifier: "No live
+    """Machine IR that no compiler makes: where an early-clobber result is the register that the instruction reads, the
+    two values are taken for unconnected, and the definition is renamed but not its read (LLVM's verifier: "No live
     segment at use"; LiveInterval.cpp, ConnectedVNInfoEqClasses).
     """
     pre = (LLVM_FAULTS / "early_result_over_own_input.mir").read_text()
@@ -206,6 +206,7 @@ def test_a_save_above_the_restored_exec_is_refuted() -> None:
     """A fault of LLVM 22.1's machine IR: the mark of copies that split live ranges is not in the text. Resumed from it,
     greedy saves a vector register for the threads of the branch alone. A compile in one go keeps the mark.
     """
+    llc()
     ir = (LLVM_FAULTS / "resumed_without_split_marks.ll").read_text()
     scalar, resumed = phases_of_ir(ir, "gfx1100")
     assert scalar.audit().outcome is Outcome.PROVED
@@ -218,6 +219,44 @@ def test_a_save_above_the_restored_exec_is_refuted() -> None:
         for point in ("-stop-before=greedy,2", "-stop-after=virtregrewriter,2")
     )
     assert Pair("gfx1100", before, after).audit().outcome is Outcome.PROVED
+
+
+def test_lanes_of_scalars_that_llvm_gives_up_in_a_loop_are_refuted() -> None:
+    """A fault of LLVM 22.1, mended by pull request 186348: where all spills and reloads of a lane register are in a
+    loop, SILowerSGPRSpills defines it there (IMPLICIT_DEF), so what the iteration before saved counts as lost. Each
+    phase is right; all together are not.
+    """
+    llc()
+    pre = (LLVM_FAULTS / "lane_register_defined_in_loop.mir").read_text()
+    scalar = allocated(pre, "gfx1100", 0, "greedy", "-stress-regalloc=3")
+    assert scalar.audit().outcome is Outcome.PROVED
+    vector = allocated(pre, "gfx1100", 2, "greedy", "-stress-regalloc=3")
+    assert vector.audit().outcome is Outcome.PROVED
+    every = Pair("gfx1100", scalar.pre, vector.post)
+    assert every.rules() == {"value"}
+    lost = every.audit().functions[0].findings[0].lost
+    assert lost is not None
+    assert lost.site is not None
+    definition = f"    {lost.site.text}\n"
+    assert re.fullmatch(r" +\$vgpr\d+ = IMPLICIT_DEF\n", definition)
+    above, loop = every.post.split("\n  bb.1:", 1)
+    loop = loop.replace(definition, "", 1).replace("    liveins: ", f"    liveins: {lost.site.text.split()[0]}, ", 1)
+    mended = replace(every, post=f"{above.rstrip()}\n{definition}\n  bb.1:{loop}")
+    assert mended.audit().outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize("allocator", ["greedy", "basic"])
+def test_a_reload_for_all_threads_in_whole_wave_code_is_refuted(allocator: str) -> None:
+    """A fault of LLVM 22.1, all allocators that spill: in a called function, what whole-wave code reads is reloaded
+    there, for all threads. Of that register nobody saves the lanes that are not active (SIFrameLowering.cpp saves those
+    of whole-wave registers alone).
+    """
+    pre = (LLVM_FAULTS / "reload_in_whole_wave_code.mir").read_text()
+    pair = allocated(pre, "gfx1100", 2, allocator, "-stress-regalloc=3")
+    assert pair.rules() == {"callee-saved"}
+    (found,) = pair.audit().functions[0].findings
+    assert "SI_SPILL_V32_RESTORE" in found.instruction
+    assert allocated(pre, "gfx1100", 2, allocator).audit().outcome is Outcome.PROVED
 
 
 def test_an_instruction_with_an_undefined_input_that_llvm_repeats_is_not_proved() -> None:
@@ -262,6 +301,7 @@ def test_a_conversion_that_llvm_lays_over_its_sources_is_refuted() -> None:
     """A fault of LLVM 22.1, all allocators: v_cvt_scalef32_2xpk16_* writes its result before it has read everything,
     which LLVM's tables say since pull request 188809 only. What is compiled here is told (toolchain/early_clobbers.py).
     """
+    llc()
     ir = (LLVM_FAULTS / "conversion_over_its_sources.ll").read_text()
     pre = run_llc(ir, "gfx950", "-stop-before=greedy,2", mir=False)
     assert allocated(pre, "gfx950", 2).rules() == {"early-clobber"}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from allocation import Pair, edited, phases_of_ir
 from audit_support import CALLS, DIVERGENT, MIXED, STRAIGHT, moved_narrow
-from support import TEST_DATA, run_llc
+from support import TEST_DATA, llc, run_llc
 
 from smt_verifier.audit.wording import render
 from smt_verifier.outcome import Outcome
@@ -199,6 +199,7 @@ def test_missing_and_added_functions_are_invalid() -> None:
 
 
 def test_changed_function_attributes_are_refuted() -> None:
+    llc()
     pair = straight(1)
     assert '"target-cpu"="gfx942"' in pair.post
     changed = pair.post.replace('"target-cpu"="gfx942"', '"amdgpu-num-vgpr"="8" "target-cpu"="gfx942"')

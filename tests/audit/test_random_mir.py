@@ -110,6 +110,24 @@ def test_a_feature_that_is_off_does_not_occur(switch: str) -> None:
         assert not re.search(SIGNS[switch], body(random_mir(0, cpu, features)))
 
 
+def test_no_code_that_no_compiler_makes() -> None:
+    """No undefined address, and no early-clobber result that the same instruction reads untied."""
+    early, address = 0, re.compile(r"(?:LOAD|READ|STORE|WRITE|ATOMIC).* :: \(")
+    for seed in range(40):
+        cpu = TARGETS[seed % len(TARGETS)]
+        text = body(
+            random_mir(seed, cpu, replace(random_features(seed), early_clobber=True, memory=True, assembly=True))
+        )
+        for line in filter(address.search, text.splitlines()):
+            assert not re.search(r"(?:LOAD|READ)\w* .*undef %", line), line
+        for line in re.findall(r".*INLINEASM.*def early-clobber %.*", text):
+            result = re.search(r"early-clobber %(\d+)", line)
+            assert result is not None
+            assert len(re.findall(rf"%{result[1]}\b", line)) == 1, line
+            early += 1
+    assert early > 5
+
+
 def test_loops_have_back_edges() -> None:
     for cpu in TARGETS:
         graphs = [successors(random_mir(seed, cpu, only("loops"))) for seed in range(3)]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from corpus_support import first_cell, needs
-from support import REPOSITORY, few, long
+from support import REPOSITORY, few, llc, long
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -309,6 +309,7 @@ def test_what_repeats_is_left_out_and_never_crosses_parts(monkeypatch: pytest.Mo
 
 
 def test_make_and_show_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    llc()
     needs("triton")
     options = ["--source", "triton", "--family", "elementwise", "--target", "gfx1250", "--kernels", "1"]
     out = tmp_path / "data"

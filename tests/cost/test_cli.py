@@ -74,6 +74,7 @@ def test_unallocated_machine_ir_is_allocated_by_llvm_and_says_so(
 
 
 def test_compare_names_what_the_difference_comes_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    llc()
     good, bad = tmp_path / "good.s", tmp_path / "bad.s"
     (kernel,) = [p for p in kernel_paths() if p.name == "attn_d64.gfx1100.opt.ll"]
     good.write_text(run_llc(kernel.read_text(), "gfx1100", mir=False))

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from support import cpu_of, few, kernel_paths, run_llc
+from support import cpu_of, few, kernel_paths, llc, run_llc
 
 from verilocc_mlir.cost import counting
 from verilocc_mlir.cost.instructions import Instruction, Kind, Rate, decode
@@ -93,6 +93,7 @@ define amdgpu_kernel void @k(ptr addrspace(1) %p) {{
 
 @pytest.mark.parametrize("cpu", TARGETS)
 def test_occupancy_over_register_counts(cpu: str) -> None:
+    llc()
     rng, gpu, text = random.Random(cpu), target(cpu), TRIPLE
     for k, vgprs in enumerate([*range(8, 257, 8), 65, 97, 121, 257][: None if cpu == "gfx1250" else -1]):
         sgprs, size = rng.choice([10, 88, 98, 102]), rng.choice([64, 256, 1024])
@@ -121,6 +122,7 @@ def test_without_comments_and_metadata_registers_are_counted_in_the_code() -> No
 
 def test_accumulator_copies_of_unattributed_matrix_loops() -> None:
     """Without amdgpu-agpr-alloc=0, LLVM 22 copies the accumulators of an MFMA loop in every iteration (FACTS)."""
+    llc()
     vector = "<16 x float>"
     ir = f"""{TRIPLE}declare {vector} @llvm.amdgcn.mfma.f32.32x32x8f16(<4 x half>, <4 x half>, {vector}, i32, i32, i32)
 define amdgpu_kernel void @k(ptr addrspace(1) %p, <4 x half> %a) #0 {{

@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from pressure_oracle import peak_pressure
-from support import DEMO_KERNELS, cpu_of, few, kernel_paths, pre_ra
+from support import DEMO_KERNELS, cpu_of, few, kernel_paths, llc, pre_ra
 
 from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.lanes import virtual_classes
@@ -129,6 +129,7 @@ def test_thresholds_are_the_nearest_and_a_plan_frees_what_is_missing(path: Path)
 
 def test_attention_could_have_a_wave_more_with_fewer_vgprs() -> None:
     """93 of 512 registers for each of 5 waves; 6 waves have 80 each, and from 97 on there are 4."""
+    llc()
     vgprs = file_of(explained(QUICK[0]), "VGPR")
     assert (vgprs.most, explained(QUICK[0]).waves) == (93, 5)
     assert vgprs.more_waves is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from support import REPOSITORY, run_llc
+from support import REPOSITORY, llc, run_llc
 from target_oracles import sweep
 
 from smt_verifier.audit.core import report, rules
@@ -80,6 +80,7 @@ def audit_rule(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_the_new_rule_refutes_where_it_is_broken_alone(
     audit_rule: ModuleType, demo_kernels: Path, kernel: str, outcome: Outcome
 ) -> None:
+    llc()
     path = demo_kernels / f"{kernel}.opt.ll"
     run = audit_llvm(path.read_bytes(), path.name, Settings(cpu=kernel.partition(".")[2]))
     found = [f for pair in run.pairs if pair.phase == "vgpr" for one in pair.report.functions for f in one.findings]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY
+from support import REPOSITORY, llc
 
 
 def test_everything_installed_is_pinned() -> None:
@@ -45,6 +45,7 @@ def test_bootstrap_says_what_is_wrong_with_a_named_llvm(tmp_path: Path, what: st
 
 
 def test_bootstrap_finds_llvm_and_installs_nothing() -> None:
+    llc()
     done = subprocess.run(
         [str(REPOSITORY / "scripts" / "bootstrap"), "llvm"], capture_output=True, text=True, check=False
     )

@@ -108,7 +108,7 @@ def _press(writer: Writer) -> list[Register]:
     vectors, scalars = _vector_budget(features) + 12, SCALAR_BUDGET + 8
     for on, bank, count in ((features.vector_pressure, "v", vectors), (features.scalar_pressure, "s", scalars)):
         for number in range(count if on else 0):
-            address = writer.read("v", 1, strict=False)
+            address = writer.address("v", 1)
             register = writer.new(bank, 1)
             made = "DS_READ_B32_gfx9 <1>, {}, 0, implicit $exec :: (load (s32), addrspace 3)"
             text = made.format(4 * number) if bank == "v" else "V_READFIRSTLANE_B32 <1>, implicit $exec"
@@ -129,7 +129,7 @@ def _end(flow: Flow, pressed: list[Register]) -> None:
                 Operand(register),
             )
         elif register.bank in ("v", "a", "av") and register.width == 2 and writer.chance(0.6):
-            address = writer.read("v", 1, strict=False)
+            address = writer.address("v", 1)
             writer.emit(
                 "DS_WRITE_B64_gfx9 <0>, <1>, 0, 0, implicit $exec :: (store (s64), addrspace 3)",
                 address,
@@ -137,7 +137,7 @@ def _end(flow: Flow, pressed: list[Register]) -> None:
             )
         elif register.bank == "s" and register.width == 1 and (register in pressed or writer.chance(0.8)):
             result = writer.new("v", 1)
-            address = writer.read("v", 1, strict=False)
+            address = writer.address("v", 1)
             writer.emit("<0> = COPY <1>", Operand(result, is_def=True), Operand(register))
             writer.emit(
                 "DS_WRITE_B32_gfx9 <0>, <1>, 0, 0, implicit $exec :: (store (s32), addrspace 3)",

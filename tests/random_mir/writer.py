@@ -89,6 +89,11 @@ class Writer:
         register, sub = self.seed.choice(recent)
         return Operand(register, sub)
 
+    def address(self, bank: str, width: int, strict: bool = False) -> Operand:
+        """A value that is defined: to access memory at an undefined address is no behaviour that anything must keep."""
+        operand = self.read(bank, width, strict)
+        return self.made(bank, width, strict) if operand.undef else operand
+
     def _candidates(self, bank: str, width: int, strict: bool) -> list[tuple[Register, str]]:
         found: list[tuple[Register, str]] = []
         for register in (r for scope in self.scopes for r in scope):
@@ -226,6 +231,9 @@ class Writer:
         tied = next((self.tied(s.split()[1]) for s in slots if "t" in s.split()[0]), None)
         for slot in slots:
             chosen.append(self._choose(slot, tied, scalars, results, several))
+            if " :: (" in line and slot.startswith("u ") and not slot.startswith("u w"):
+                chosen[-1] = self._defined(chosen[-1], slot.split()[1])
+        chosen = [self._apart(item, chosen, tied) for item in chosen]
         operands: list[Operand] = []
         text = ""
         position = 0
@@ -243,6 +251,24 @@ class Writer:
             if operand.is_def and f"dead <{number}>" not in text:
                 results.append(operand.register)
                 self.known(operand.register)
+
+    def _defined(self, item: Operand | str, spec: str) -> Operand | str:
+        """An operand of an address, which is not undefined."""
+        if isinstance(item, str) or not item.undef:
+            return item
+        bank, width = self._bank(spec)
+        return self.made("v" if bank == "x" else bank, width, strict=spec[0] in "zm")
+
+    def _apart(self, item: Operand | str, others: list[Operand | str], tied: Register | None) -> Operand | str:
+        """An early-clobber result, in a register that the instruction does not read: no compiler makes the other, which
+        LLVM's live ranges cannot express. What is tied is meant to be read.
+        """
+        if isinstance(item, str) or not item.early_clobber or item.register is tied:
+            return item
+        register = item.register
+        if all(isinstance(o, str) or o.is_def or o.register is not register for o in others):
+            return item
+        return Operand(self.new(register.bank, register.width, register.strict), is_def=True, early_clobber=True)
 
     def _choose(
         self, slot: str, tied: Register | None, scalars: list[Register], results: list[Register], several: bool

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 from page_support import Page, assigned_cells, box_cells, read_page, shown_cells
 from pressure_oracle import peak_pressure
-from support import REPOSITORY, long
+from support import REPOSITORY, llc, long
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.smt import Obligation, Verdict
@@ -258,6 +258,7 @@ def test_both_themes_and_print_are_there() -> None:
 
 
 def test_text_from_the_input_is_never_markup() -> None:
+    llc()
     done, recording = compiled(SMALL.replace("%NAME%", HOSTILE), "gfx942")
     assert done.report.outcome is Outcome.PROVED
     plain = page_of(*compiled(SMALL.replace("%NAME%", "k"), "gfx942"))
@@ -282,6 +283,7 @@ def test_text_from_the_input_is_never_markup() -> None:
 
 
 def test_two_functions_and_a_device_function() -> None:
+    llc()
     done, recording = compiled(SMALL.replace("%NAME%", "k"), "gfx1100")
     page = page_of(done, recording)
     assert {e.text.split()[0] for e in page.of("h2")} > {"k", "helper"}
@@ -355,6 +357,7 @@ def record_with(*questions: tuple[Obligation, Verdict]) -> PhaseRecord:
 
 
 def test_verdicts_name_every_rule_and_block() -> None:
+    llc()
     done, recording = kernel("gemm_mma_lds.gfx942")
     for record, phase in zip(recording.phases, done.report.functions[0].phases, strict=True):
         groups = asked(record, ())
@@ -383,6 +386,7 @@ def test_a_refuted_rule_is_told_from_the_others() -> None:
 
 
 def test_the_command_writes_a_page_and_its_obligations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    llc()
     source = tmp_path / "in put" / "k.ll"
     source.parent.mkdir()
     source.write_text(SMALL.replace("%NAME%", HOSTILE))
@@ -402,6 +406,7 @@ def test_the_command_writes_a_page_and_its_obligations(tmp_path: Path, capsys: p
 
 
 def test_compile_writes_the_page_beside_the_result(tmp_path: Path) -> None:
+    llc()
     source, html, out = tmp_path / "k.ll", tmp_path / "p.html", tmp_path / "k.o"
     source.write_text(SMALL.replace("%NAME%", "k"))
     command = ["compile", str(source), "-mcpu=gfx942", "--emit=obj", "-o", str(out), "-q"]

@@ -26,6 +26,7 @@ from verilocc_mlir.target.targets import TARGETS, target, with_features
 
 @pytest.mark.parametrize("cpu", TARGETS)
 def test_printed_occupancy(cpu: str) -> None:
+    llc()
     sweep(1, cpu, 60)
 
 

@@ -34,6 +34,7 @@ from verilocc_mlir.toolchain.drivers import triton, triton_probe
 from verilocc_mlir.toolchain.drivers.called_functions import refuse_called_functions
 from verilocc_mlir.toolchain.drivers.inlining import without_marks
 from verilocc_mlir.toolchain.drivers.job import CompileOptions, LlvmJob, Point, split_target_id
+from verilocc_mlir.toolchain.drivers.lane_spills import said_to_spill_scalars, with_lowered_spills
 from verilocc_mlir.toolchain.drivers.repeated import first_difference
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
@@ -426,6 +427,15 @@ def test_what_is_undefined_on_a_path_is_defined_without_code() -> None:
     assert "IMPLICIT_DEF" not in firsts[0][1]
 
 
+def test_registers_of_the_frame_are_not_defined() -> None:
+    """LLVM reserves them and asks for no definition; one would seem to overwrite the stack pointer."""
+    frame = "  stackPtrOffsetReg: '$sgpr6'\n  scratchRSrcReg: '$private_rsrc_reg'\n"
+    text = define_everywhere(_UNDEFINED.replace("body: ", frame + "body: "), wave32=False)
+    blocks = parse_mir(text).functions[0].blocks
+    assert [str(i) for i in blocks[0].instructions[:2]] == ["$sgpr7 = IMPLICIT_DEF", str(blocks[0].instructions[1])]
+    assert text.count("IMPLICIT_DEF") == 1
+
+
 def test_llvm_wants_it_so_and_the_driver_gives_it() -> None:
     driven = by_triton("gfx942", "k.mir")
     text = _UNDEFINED.replace("liveins: $sgpr4\n", "liveins: $sgpr4, $sgpr6_sgpr7\n")
@@ -437,6 +447,73 @@ def test_llvm_wants_it_so_and_the_driver_gives_it() -> None:
     assert assembly.count("s_nop 0") == 2
     assert instructions(assembly.encode())[:2] == ["s_cmp_eq_u32 s4, 0", "s_cbranch_scc1 .LBB0_2"]
     assert print_mir(parse_mir(_UNDEFINED)) == _UNDEFINED
+
+
+# Scalar spills that are lowered before.
+
+_LANE_SPILLS = """--- |
+  define amdgpu_kernel void @k() { ret void }
+...
+---
+name:            k
+tracksRegLiveness: true
+noVRegs:         true
+stack:
+  - { id: 0, type: spill-slot, size: 4, alignment: 4 }
+machineFunctionInfo:
+  isEntryFunction: true
+  hasSpilledSGPRs: true
+  hasSpilledVGPRs: true
+  scratchRSrcReg:  '$sgpr0_sgpr1_sgpr2_sgpr3'
+  stackPtrOffsetReg: '$sgpr32'
+  wwmReservedRegs:
+    - '$vgpr63'
+body:             |
+  bb.0:
+    liveins: $sgpr4, $vgpr0
+
+    $vgpr63 = IMPLICIT_DEF
+    $vgpr63 = SI_SPILL_S32_TO_VGPR killed $sgpr4, 0, killed $vgpr63
+    SI_SPILL_V32_SAVE killed $vgpr0, %stack.0, $sgpr32, 0, implicit $exec :: (store (s32) into %stack.0, addrspace 5)
+    $sgpr4 = SI_RESTORE_S32_FROM_VGPR killed $vgpr63, 0
+    $vgpr0 = SI_SPILL_V32_RESTORE %stack.0, $sgpr32, 0, implicit $exec :: (load (s32) from %stack.0, addrspace 5)
+    S_NOP 0, implicit killed $sgpr4, implicit killed $vgpr0
+    S_ENDPGM 0
+...
+"""
+
+
+def _finished_as_it_is(text: str) -> bytes:
+    options = by_triton("gfx1100", "k.mir").options
+    job = LlvmJob("finish", text.encode(), True, options, Point("after", "virtregrewriter,2"), kind="asm")
+    return triton.TritonDriver(tritons())._compile(job, RunningTools()).stdout
+
+
+def test_scalar_saves_in_lanes_beside_saves_on_the_stack_are_finished() -> None:
+    with pytest.raises(ToolchainError, match="SIGSEGV"):
+        _finished_as_it_is(_LANE_SPILLS)
+    done = instructions(by_triton("gfx1100", "k.mir").finish(_LANE_SPILLS, "asm"))
+    assert {"v_writelane_b32 v0, s4, 0", "v_readlane_b32 s4, v0, 0"} <= {re.sub(r"v\d+", "v0", i) for i in done}
+    assert [word.split()[0] for word in done if "scratch" in word] == [
+        "scratch_store_b32", "scratch_load_b32",
+    ]  # fmt: skip
+
+
+def test_nothing_else_asks_for_scalar_spills_then() -> None:
+    """Without stack objects LLVM finishes the text with and without the field: the code is the same."""
+    code = re.sub(r"(?m)^(?:stack:|  - \{ id: 0,.*|.*SI_SPILL_V32.*|  hasSpilledVGPRs:.*)\n", "", _LANE_SPILLS)
+    assert code.count("SI_") == 2
+    assert _finished_as_it_is(code) == _finished_as_it_is(said_to_spill_scalars(code, frozenset({"k"}), False))
+
+
+def test_only_functions_whose_scalar_spills_are_all_lowered() -> None:
+    assert with_lowered_spills(_LANE_SPILLS) == {"k"}
+    open_spill = _LANE_SPILLS.replace("    S_NOP 0,", "    $sgpr5 = SI_SPILL_S32_RESTORE %stack.0\n    S_NOP 0,")
+    assert with_lowered_spills(open_spill) == set()
+    without = said_to_spill_scalars(_LANE_SPILLS, frozenset({"k"}), False)
+    assert with_lowered_spills(without) == set()
+    assert said_to_spill_scalars(without, frozenset({"k"}), True) == _LANE_SPILLS
+    assert said_to_spill_scalars(_LANE_SPILLS, frozenset({"l"}), False) == _LANE_SPILLS
 
 
 # Which LLVM is taken.

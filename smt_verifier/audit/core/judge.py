@@ -93,12 +93,14 @@ class Sides:
 
     def rules(self, product: Product) -> MachineRules:
         """The machine's rules for the pairs of a product."""
+        restored = frozenset[int]() if has_virtual_registers(self.post) else self.saved
         return MachineRules(
             product.pre_lanes,
             product.post_lanes,
             {a.number: b.number for a, b in zip(self.pre.blocks, self.post.blocks, strict=True)},
             _allocatable_units(self.available),
             _fixed_targets(self.pre),
+            restored,
             self.target.name,
             self.target.has_agprs,
             product.originals,
@@ -257,22 +259,27 @@ def _always_available(available: Allocatable) -> Callable[[int], bool]:
 def _saved_by_callee(
     file: MirFile, pre: MachineFunction, post: MachineFunction, available: Allocatable, target: Target
 ) -> frozenset[int]:
-    """Units of scalar registers that must be restored before a return; the frame pointer is PEI's business."""
+    """Units of scalar registers that must be restored before a return, also where a budget ends below them; the frame
+    pointer is PEI's business, and so is the stack pointer.
+    """
     convention = function_attributes(file.preamble, pre.name).calling_convention
-    frame = (header_field(post, "frameOffsetReg") or "").removeprefix("$")
-    units = callee_saved(convention, target) - available.reserved_units
-    if frame and frame != "fp_reg":
-        units -= frozenset(physical_register(frame).units)
+    beyond_budget = {u for u in available.reserved_units if u >= SGPR_BASE + 2 * (max(available.sgprs, default=-1) + 1)}
+    units = callee_saved(convention, target) - (available.reserved_units - beyond_budget)
+    for field in ("frameOffsetReg", "stackPtrOffsetReg"):
+        register = (header_field(post, field) or "").removeprefix("$")
+        if register and register not in ("fp_reg", "sp_reg"):
+            units -= frozenset(physical_register(register).units)
     return frozenset(u for u in units if SGPR_BASE <= u < SPECIAL_BASE)
 
 
-def _fixed_targets(function: MachineFunction) -> frozenset[str]:
-    """Physical registers that moves and instructions without code of the pre-RA side define."""
+def _fixed_targets(function: MachineFunction) -> frozenset[int]:
+    """Units of the physical registers that moves and instructions without code of the pre-RA side define."""
     return frozenset(
-        op.phys
+        unit
         for b in function.blocks
         for i in b.instructions
         if acts_alone(i)
         for op in i.all_operands
         if op.is_def and op.phys
+        for unit in physical_register(op.phys).units
     )

@@ -143,6 +143,8 @@ class MaskTracker:
         self.precision = precision
         self.variables = MaskBits()
         """Bits of the masks that signatures in claims name."""
+        self.missed_outside = False
+        """Whether a mask was not followed because it holds threads outside all classes."""
         self._work = 0
         self.entry: list[frozenset[int]] = [remembered for _ in function.blocks]
         """For each block, the scalar keys whose values at its entry may reach EXEC, or the lane of a V_READLANE, and
@@ -406,6 +408,7 @@ class MaskTracker:
         if not _has_outside(state) and value(None) is not False:
             if target == EXEC:
                 raise OutsideError("EXEC may come to hold threads that were not active at function entry")
+            self.missed_outside |= value(None) is True
             return
         if target != EXEC:
             state.masks.add(target)

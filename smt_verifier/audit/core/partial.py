@@ -15,6 +15,12 @@ _PACKED_F32 = re.compile(r"V_PK_(?:ADD|MUL|FMA)_F32(?:_gfx12)?\Z")
 """``D.lo = f(S[op_sel])``, ``D.hi = f(S[op_sel_hi])`` for each source (CDNA 3 ISA, VOP3P; SISrcMods in SIDefines.h:
 OP_SEL_0 is bit 2 of the modifiers before a source, OP_SEL_1 bit 3)."""
 
+_MIXED = re.compile(r"V_(?:FMA|MAD)_MIX(?:_F32|(?:LO|HI)_F16)\Z")
+"""Each source is 32 bits wide, or where op_sel_hi is set (OP_SEL_1) 16 bits: the high ones where op_sel is (OP_SEL_0),
+else the low ones (RDNA 3 ISA, V_FMA_MIX_F32; Vega ISA, V_MAD_MIX_F32; VOP3PInstructions.td, VOP3P_Mix_Profile). The
+modifiers stand before each of the three sources; what is tied to a result of 16 bits is read whole."""
+_MIXED_SOURCES = (1, 3, 5)
+
 _WIDE_MAD = re.compile(r"V_MAD_[UI]64_[UI]32(?:_gfx11)?_e64\Z")
 """``D = S0 * S1 + S2`` in 64 bits: no carry runs down, so the low half of D does not depend on the high half of S2."""
 _ADDEND = 2
@@ -26,7 +32,7 @@ _CLAMP = 3
 @lru_cache(maxsize=None)
 def is_packed(opcode: str) -> bool:
     """Whether ``is_read`` has something to say of an opcode."""
-    return bool(_PACKED_F32.match(opcode))
+    return bool(_PACKED_F32.match(opcode) or _MIXED.match(opcode))
 
 
 def is_read(instruction: Instruction, number: int, lane: int, lanes: int) -> bool:
@@ -37,6 +43,9 @@ def is_read(instruction: Instruction, number: int, lane: int, lanes: int) -> boo
     if modifiers.kind is not OperandKind.IMMEDIATE:
         return True
     bits = int(modifiers.text.split()[0])
+    if _MIXED.match(instruction.opcode):
+        # Where lanes are 32 bits wide there is one, and it is read.
+        return number not in _MIXED_SOURCES or lanes != 2 or not bits & 8 or lane == bool(bits & 4)
     return (2 * lane >= lanes) in (bool(bits & 4), bool(bits & 8))
 
 

@@ -94,7 +94,8 @@ class Product:
         self.executor = Executor(
             pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept_units
         )
-        if header_field(post, "isEntryFunction") != "true":
+        # LLVM fills the list of what is saved behind the whole-wave phase (AMDGPUReserveWWMRegs.cpp).
+        if header_field(post, "isEntryFunction") != "true" and not has_virtual_registers(post):
             self.executor.saved_for_all_threads = whole_wave_keys(post, self.post_lanes)
 
     def _followed_operations(self) -> set[str]:

@@ -20,6 +20,7 @@ from smt_verifier.audit.core.semantics import (
     COPIES,
     EXEC_NAMES,
     INLINE_ASSEMBLY,
+    LANE_RESTORE,
     acts_alone,
     canonical_opcode,
     early_clobbers,
@@ -64,7 +65,8 @@ class MachineRules:
         pre: lanes of the pre-RA side, which knows the classes.
         blocks: post-RA block number for each pre-RA one, by layout position.
         allocatable: units that an allocator may hand out in this function.
-        fixed_targets: physical registers that pre-RA moves write; moves stand on both sides and never pair.
+        fixed_targets: units that pre-RA moves write; moves stand on both sides and never pair.
+        restored: units that must hold at each return what they held at entry, where that is asked for.
         processor: the target's name, by which LLVM's table gives register classes.
         has_agprs: whether the target has one vector register file for VGPRs and AGPRs.
         originals: pre-RA instructions of the pure operations that stand on one side alone somewhere.
@@ -74,7 +76,8 @@ class MachineRules:
     post: LaneMap
     blocks: dict[int, int]
     allocatable: frozenset[int]
-    fixed_targets: frozenset[str]
+    fixed_targets: frozenset[int]
+    restored: frozenset[int]
     processor: str
     has_agprs: bool
     originals: Mapping[str, Sequence[Instruction]]
@@ -300,12 +303,14 @@ class MachineRules:
     def _may_define(self, op: Operand, post: Instruction) -> bool:
         """Whether an added instruction may define a register that is not handed out.
 
-        A move may write what some pre-RA move writes. A pure scalar operation may clobber SCC. A copy of EXEC is
-        printed with ``implicit-def $exec``, which only orders it (SILowerControlFlow.cpp). The values of all these
-        registers are followed, so no value is lost unnoticed.
+        A move may write what some pre-RA move writes, in parts too; lanes may give back what a caller relies on. A pure
+        scalar operation may clobber SCC. A copy of EXEC is printed with ``implicit-def $exec``, which only orders it
+        (SILowerControlFlow.cpp). The values of all these registers are followed, so no value is lost unnoticed.
         """
-        if op.phys in self.fixed_targets and acts_alone(post) and not op.renamable:
-            return True
+        if acts_alone(post) and not op.renamable:
+            allowed = self.fixed_targets | self.restored if post.opcode == LANE_RESTORE else self.fixed_targets
+            if allowed.issuperset(physical_register(op.phys).units):
+                return True
         if not op.implicit:
             return False
         if op.phys == "scc":
@@ -344,7 +349,8 @@ class MachineRules:
             if any(self._reserved(register)):
                 return False
             # A part of a tuple may be repeated into a register of its own, which need not be where the part would be.
-            if not (_like_part(register, wide) if a.sub else is_part_of_member(register, wide, "")):
+            fits = _like_part(register, wide) if a.sub else is_part_of_member(register, wide, "")
+            if not fits and not self._encodable(register, (post.opcode, number)):
                 return False
         return True
 

@@ -5,19 +5,26 @@ LiveRangeEdit.cpp looks at operands that are read only). Each execution may find
 uses of what was one value may differ. Where one execution's result reaches all uses, nothing is wrong; which of the two
 it is, the audit does not decide. It asks once more under the assumption that all executions find the same: if that is
 proved, the answer is UNKNOWN for this reason, else the refutation stands.
+
+A load from an undefined address is one of them. It may be repeated only where it was executed before on the same path;
+that is asked in both audits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from smt_verifier.audit.core.report import Finding, FunctionAudit
-from smt_verifier.audit.core.semantics import is_pure
+from smt_verifier.audit.core.semantics import is_pure, is_scalar_load
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
 RULE = "undefined-input"
 _SAME = Operand("undef", OperandKind.OTHER)
+_SAME_ADDRESS = Operand("$ttmp0_ttmp1", OperandKind.REGISTER, phys="ttmp0_ttmp1")
+"""A register of the trap handler's, which no shader writes. A register it is, for the audit to know where it was read.
+"""
 
 
 def with_equal_undefined_inputs(function: MachineFunction) -> MachineFunction | None:
@@ -34,19 +41,23 @@ def undecided(refuted: FunctionAudit, assumed: FunctionAudit) -> FunctionAudit:
         return refuted
     first = next(f for f in refuted.findings if f.outcome is Outcome.REFUTED)
     message = (
-        "an instruction that reads an undefined register is executed more than once, and each execution may give "
-        f"another value; all else is proved. Without that: {first.message}"
+        "an instruction that reads an undefined register is executed more than once, or elsewhere, and each execution "
+        f"may give another value; all else is proved. Without that: {first.message}"
     )
     finding = replace(first, rule=RULE, outcome=Outcome.UNKNOWN, message=message)
     return replace(refuted, outcome=Outcome.UNKNOWN, findings=(finding,))
 
 
-def rests_on_values(refuted: FunctionAudit) -> bool:
-    """Whether only values are at fault, no rule of the machine."""
-    return refuted.outcome is Outcome.REFUTED and all(_of_value(f) for f in refuted.findings)
+def rests_on_values(refuted: FunctionAudit, post: MachineFunction | None = None) -> bool:
+    """Whether only values are at fault, no rule of the machine; or, of ``post``, loads from undefined addresses."""
+    instructions = (i for b in post.blocks for i in b.instructions) if post is not None else ()
+    loads = {i.line for i in instructions if is_scalar_load(i.opcode) and _undefined(i)}
+    return refuted.outcome is Outcome.REFUTED and all(_of_value(f, loads) for f in refuted.findings)
 
 
-def _of_value(finding: Finding) -> bool:
+def _of_value(finding: Finding, loads: Collection[int]) -> bool:
+    if finding.rule == "instruction-sequence" and finding.post_line in loads:
+        return True
     return finding.rule in ("value", "relation") or finding.outcome is not Outcome.REFUTED
 
 
@@ -60,6 +71,5 @@ def _with_constant(instruction: Instruction) -> Instruction:
     undefined_operands = _undefined(instruction)
     if not undefined_operands:
         return instruction
-    return replace(
-        instruction, operands=tuple(_SAME if op in undefined_operands else op for op in instruction.operands)
-    )
+    same = _SAME_ADDRESS if is_scalar_load(instruction.opcode) else _SAME
+    return replace(instruction, operands=tuple(same if op in undefined_operands else op for op in instruction.operands))

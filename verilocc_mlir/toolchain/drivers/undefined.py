@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import BasicBlock, Instruction, LiveIn, MachineFunction, Operand, OperandKind
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
@@ -21,6 +22,8 @@ from verilocc_mlir.mir.printer import print_mir
 _COMPLAINT = re.compile(r"needs to be live in to|does not have a corresponding definition on every path")
 _PART = re.compile(r"(?:[sva]gpr\d+|vcc_lo|vcc_hi|scc)(?:_lo16|_hi16)?(?=_|$)")
 _HALVES = ("_lo16", "_hi16")
+_RESERVED = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
+"""Header fields that name registers of the frame, which LLVM reserves: it asks for no definition of them."""
 
 
 def is_about_undefined(stderr: str) -> bool:
@@ -37,9 +40,12 @@ def define_everywhere(mir: str, *, wave32: bool, where: str = "") -> str:
 
 def _defined(function: MachineFunction, wave32: bool) -> MachineFunction:
     entering = _live_in(function, wave32)
+    reserved = {
+        unit for field in _RESERVED for unit in _units((header_field(function, field) or "").lstrip("$"), False)
+    }
     blocks: list[BasicBlock] = []
     for block in function.blocks:
-        named = {unit for live in block.liveins for unit in _units(live.reg, False)}
+        named = reserved.union(unit for live in block.liveins for unit in _units(live.reg, False))
         missing = sorted({unit[:-5] for unit in entering[block.number] - named})
         if block is function.blocks[0]:
             definitions = [_implicit_def(register) for register in missing]
