@@ -31,7 +31,7 @@ from verilocc_mlir.toolchain.inputs import load_input
 from verilocc_mlir.toolchain.ir_compat import to_pre_ra
 from verilocc_mlir.toolchain.staged import StagedCompiler
 
-_LLVMS_STEPS = re.compile(r"pre-ra|direct.*|resume-.*|greedy-.*|finish|link")
+_LLVMS_STEPS = re.compile(r"pre-ra|direct.*|resume-.*|greedy-.*|finish|assemble|link")
 _INSTRUCTION = re.compile(r"^\t[a-z]\w+_\w+", re.MULTILINE)
 
 
