@@ -26,7 +26,7 @@ def table() -> str:
     for name, figure in (matrix.FIGURES | flow.FIGURES).items():
         lines.append(_row(name, *_cells(dict.fromkeys(by_target, figure))))
     lines += ["", _row("rule with figures of its own", "source"), _row("---", "---")]
-    lines += [_row(f"`{name}`", _said(source)) for name, source in sorted(RULES.items())]
+    lines += [_row(f"`{name}`", _words(source)) for name, source in sorted(RULES.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -36,14 +36,14 @@ def _cells(by_target: dict[str, Figure]) -> Iterator[str]:
     for cpu, figure in by_target.items():
         sources.setdefault(figure.source, []).append(cpu)
     if len(sources) == 1:
-        yield _said(*sources)
+        yield _words(*sources)
     else:
         yield "; ".join(
-            f"{_WAVES.get(tuple(cpus)) or ', '.join(cpus)} {_said(source)}" for source, cpus in sources.items()
+            f"{_WAVES.get(tuple(cpus)) or ', '.join(cpus)} {_words(source)}" for source, cpus in sources.items()
         )
 
 
-def _said(source: Source) -> str:
+def _words(source: Source) -> str:
     return f"**{source.origin.value}**: {source.detail}"
 
 

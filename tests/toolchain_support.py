@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
 from support import LLVM_DIRECTORIES, TEST_DATA, llc
 
+from verilocc_mlir.errors import ToolchainError
+from verilocc_mlir.toolchain.drivers import triton_probe
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
+from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
 from verilocc_mlir.toolchain.find import Toolchain, find_toolchain
 from verilocc_mlir.toolchain.staged import StagedCompiler
 
@@ -39,3 +43,21 @@ def llvm_directory() -> Path:
     if not directories:
         pytest.skip("no llc 22 at hand: 'make llvm' installs it")
     return directories[0]
+
+
+def tritons() -> TritonTools:
+    """The LLVM of Triton; skips where there is none."""
+    try:
+        return triton_probe.find_triton()
+    except ToolchainError as error:
+        pytest.skip(error.what)
+
+
+def by_triton(cpu: str, name: str = "") -> StagedCompiler:
+    """A fresh compiler over Triton's LLVM."""
+    return StagedCompiler(tritons(), CompileOptions(cpu, timeout=120.0, input_name=name))
+
+
+def instructions(assembly: bytes) -> list[str]:
+    """The instructions of assembly, without comments."""
+    return [line.partition(";")[0].strip() for line in re.findall(r"^\t[a-z]\w+.*", assembly.decode(), re.MULTILINE)]

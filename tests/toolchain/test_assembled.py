@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,16 @@ def sections(obj: bytes) -> dict[str, bytes]:
     return {name: data for name, data in wanted.items() if not name.startswith(".AMDGPU.")}
 
 
+def assembling(cpu: str) -> StagedCompiler:
+    """A compiler; ROCm's llc, for one, may come without llvm-mc."""
+    if tools().mc is None:
+        pytest.skip("no llvm-mc beside llc")
+    return compiler(cpu)
+
+
 @pytest.mark.parametrize("path", each_kernel())
 def test_the_assembled_object_is_llvms_own(path: Path) -> None:
-    staged = compiler(cpu_of(path))
+    staged = assembling(cpu_of(path))
     ir = path.read_text()
     assembled = staged.assemble(staged.direct(ir, "asm"))
     assert assembled is not None
@@ -51,7 +59,7 @@ def test_the_assembled_object_is_llvms_own(path: Path) -> None:
 
 
 def test_the_passes_run_once_for_assembly_and_object() -> None:
-    staged = compiler("gfx942")
+    staged = assembling("gfx942")
     done = staged.direct_after(source("abi.ll"), LlvmPhase.VGPR)
     own = staged.finish(done)
     staged.runs.clear()
@@ -110,7 +118,6 @@ def test_header_fields_that_are_left_out_are_not_taken_for_an_entry_function() -
     assert not goes_on_as_it_is(kernel)
 
 
-def test_the_library_was_built() -> None:
-    """Where there is a C compiler, as on the machines that test this."""
+@pytest.mark.skipif(not (shutil.which("cc") or shutil.which("gcc")), reason="there is no C compiler")
+def test_the_library_is_built_where_there_is_a_c_compiler() -> None:
     assert LIBRARY.is_file()
-    assert tools().mc is not None

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_a_time_out_and_a_job_that_is_given_up_end_it(monkeypatch: pytest.Monkey
     assert all(gone(pid) for pid in pids)
 
 
-def _noting(waiting: threading.Event):  # type: ignore[no-untyped-def]
+def _noting(waiting: threading.Event) -> Callable[..., object]:
     original = os.waitid
 
     def waitid(*arguments: int) -> object:
@@ -169,3 +170,22 @@ def test_few_runs_do_not_load_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for number in range(4):
         assert run_tool([tool, str(number)], loaded_after=2).stdout == b"%d\n" % number
     assert len(pids) == 2
+
+
+def test_a_copy_that_is_late_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another process in its place would write into the same files."""
+    monkeypatch.setattr(loaded_tools, "_START_SECONDS", 1.0)
+    tool = tmp_path / "sh"
+    shutil.copy(shutil.which("sh") or "/bin/sh", tool)
+    run(tool, "-c", "exit 0")
+    pids = copied(monkeypatch)
+    (loaded,) = (
+        known
+        for (name, *_), known in loaded_tools._TOOLS.by_file.items()  # pyright: ignore[reportPrivateUsage]
+        if known is not None and name == str(tool)
+    )
+    pid = loaded._process.pid  # pyright: ignore[reportPrivateUsage]
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)).start()
+    assert run(tool, "-c", "echo once").stdout == b"once\n"
+    assert len(pids) == 1

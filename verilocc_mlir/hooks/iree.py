@@ -170,10 +170,10 @@ def store_of(cache: Path | bool) -> Store | None:
 
 def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[IreeKernel, ...]]:
     dump, first = run.directory / "dump", run.directory / "first.vmfb"
-    sources = run.directory / "sources.mlir"
+    configured = run.directory / "configured.mlir"
     progress(f"iree-compile {run.shown_as}")
-    run.iree_compile(run.source, sources, CONFIGURED, "configured")
-    run.iree_compile(sources, first, [*FROM_CONFIGURED, *dump_flags(dump)], "dump")
+    run.iree_compile(run.source, configured, CONFIGURED, "configured")
+    run.iree_compile(configured, first, [*FROM_CONFIGURED, *dump_flags(dump)], "dump")
     dispatches = read_dispatches(dump, run.kernels.toolchain.version[0])
     _refuse_repeated(dispatches, run.shown_as)
     sources_of_kernels = [d.source for d in dispatches if d.source is not None]
@@ -183,7 +183,7 @@ def _compile(run: _Run, progress: Callable[[str], None]) -> tuple[bytes, tuple[I
     ours = [k for k in kernels if k.proved]
     if ours:
         progress(f"iree-compile {run.shown_as} with {len(ours)} proved code objects")
-        vmfb = _substitute(run, sources, kernels)
+        vmfb = _substitute(run, configured, kernels)
     else:
         vmfb = first.read_bytes()
     faults = accounted(vmfb, {k.executable: k.code_object for k in kernels})
@@ -277,7 +277,7 @@ def interface_differences(ours: bytes, own: bytes) -> list[str]:
     ]
 
 
-def _substitute(run: _Run, sources: Path, kernels: Sequence[IreeKernel]) -> bytes:
+def _substitute(run: _Run, configured: Path, kernels: Sequence[IreeKernel]) -> bytes:
     objects, second = run.directory / "objects", run.directory / "second.vmfb"
     objects.mkdir()
     flags = [*FROM_CONFIGURED, LINK, f"--iree-hal-executable-object-search-path={objects}"]
@@ -285,5 +285,5 @@ def _substitute(run: _Run, sources: Path, kernels: Sequence[IreeKernel]) -> byte
         # Names of executables may hold any character; those of the files hold none that a flag could trip over.
         (objects / f"{number}.hsaco").write_bytes(kernel.code_object)
         flags.append(f"--iree-hal-substitute-executable-object={kernel.executable}={number}.hsaco")
-    run.iree_compile(sources, second, flags, "substitute")
+    run.iree_compile(configured, second, flags, "substitute")
     return second.read_bytes()

@@ -51,14 +51,14 @@ def iree_kernels(
     base = ["--iree-hal-target-device=hip", f"--iree-rocm-target={target}", *flags]
     with tempfile.TemporaryDirectory(prefix="verilocc-") as temporary:
         directory = Path(temporary)
-        sources = directory / "sources.mlir"
+        configured = directory / "configured.mlir"
         progress(f"iree-compile {source}")
-        iree.run(source, sources, [*base, *CONFIGURED], stage="configured", shown_as=str(source))
+        iree.run(source, configured, [*base, *CONFIGURED], stage="configured", shown_as=str(source))
 
         def dump(stop: str) -> dict[str, MachineIrDump]:
             progress(f"iree-compile {source}, up to {stop}")
             stopped = [*base, *FROM_CONFIGURED, f"--stop-before={stop}"]
-            return _dumps(iree, sources, directory / stop, stopped, str(source))
+            return _dumps(iree, configured, directory / stop, stopped, str(source))
 
         dumps = {phase: [dump(stop) for stop in _STOPS[phase]] for phase in ("sgpr", "vgpr")}
         before_vgpr = dumps["vgpr"][0]

@@ -81,6 +81,8 @@ class _Loaded:
             self._socket.settimeout(_START_SECONDS)
             if self._answer() != 0:
                 raise _Gone
+            # From here on without a limit: a copy that is late would write where another process writes as well.
+            self._socket.settimeout(None)
         except _Gone:
             self.close()
             raise
@@ -92,7 +94,7 @@ class _Loaded:
         """Process id of a copy that calls the tool's main function.
 
         Raises:
-            _Gone: there is none.
+            _Gone: there is none, nor will there be: nobody holds the other end of the socket.
         """
         message = b"".join(os.fsencode(word) + b"\0" for word in (os.getcwd(), *argv))
         with self._asking:

@@ -21,17 +21,17 @@ def with_lowered_spills(mir: str) -> frozenset[str]:
     return frozenset(
         function["name"]
         for function in _FUNCTION.finditer(mir)
-        if (said := _FIELD.search(function[0])) is not None
-        and said[2] == "true"
+        if (header := _FIELD.search(function[0])) is not None
+        and header[2] == "true"
         and _LOWERED.search(function[0])
         and not _TO_LOWER.search(function[0])
     )
 
 
-def said_to_spill_scalars(mir: str, functions: frozenset[str], said: bool) -> str:
-    """The text, in which the headers of these functions say so, or not."""
+def with_spill_field(mir: str, functions: frozenset[str], value: bool) -> str:
+    """The text with this value of ``hasSpilledSGPRs`` in the headers of these functions."""
 
     def mended(function: re.Match[str]) -> str:
-        return _FIELD.sub(rf"\g<1>{str(said).lower()}", function[0]) if function["name"] in functions else function[0]
+        return _FIELD.sub(rf"\g<1>{str(value).lower()}", function[0]) if function["name"] in functions else function[0]
 
     return _FUNCTION.sub(mended, mir) if functions else mir

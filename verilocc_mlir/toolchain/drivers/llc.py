@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,15 +25,7 @@ class LlcDriver:
         if options.mattr:
             command.append(f"-mattr={options.mattr}")
         command += [f"-O{options.opt_level}", *options.extra, *_flags(job), "-o", "-", "-"]
-        return run_tool(
-            command,
-            stdin=job.source,
-            timeout=options.timeout,
-            stage=job.stage,
-            where=options.input_name,
-            running=running,
-            loaded_after=0,
-        )
+        return _run(command, job.source, job.stage, options, running, loaded_after=0)
 
     @property
     def assembles(self) -> bool:
@@ -45,29 +38,32 @@ class LlcDriver:
         command = [assembler, f"-triple={TRIPLE}", f"-mcpu={options.cpu}", "-filetype=obj", "-o", "-", "-"]
         if options.mattr:
             command.append(f"-mattr={options.mattr}")
-        return run_tool(
-            command,
-            stdin=assembly,
-            timeout=options.timeout,
-            stage="assemble",
-            where=options.input_name,
-            running=running,
-            loaded_after=SELDOM,
-        )
+        return _run(command, assembly, "assemble", options, running)
 
     def link(self, obj: bytes, options: CompileOptions, running: RunningTools) -> ToolRun:
         """See ``Driver``."""
         # lld wants a file name, and reads its own standard input through /dev/stdin.
         command = [self.tools.lld, "-shared", "--no-undefined", "/dev/stdin", "-o", "-"]
-        return run_tool(
-            command,
-            stdin=obj,
-            timeout=options.timeout,
-            stage="link",
-            where=options.input_name,
-            running=running,
-            loaded_after=SELDOM,
-        )
+        return _run(command, obj, "link", options, running)
+
+
+def _run(
+    command: Sequence[str | Path],
+    stdin: bytes,
+    stage: str,
+    options: CompileOptions,
+    running: RunningTools,
+    loaded_after: int = SELDOM,
+) -> ToolRun:
+    return run_tool(
+        command,
+        stdin=stdin,
+        timeout=options.timeout,
+        stage=stage,
+        where=options.input_name,
+        running=running,
+        loaded_after=loaded_after,
+    )
 
 
 def _flags(job: LlvmJob) -> list[str]:

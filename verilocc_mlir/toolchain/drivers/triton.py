@@ -29,7 +29,7 @@ from verilocc_mlir.toolchain.drivers import triton_worker
 from verilocc_mlir.toolchain.drivers.called_functions import refuse_called_functions
 from verilocc_mlir.toolchain.drivers.inlining import without_marks
 from verilocc_mlir.toolchain.drivers.job import TRIPLE, CompileOptions, LlvmJob
-from verilocc_mlir.toolchain.drivers.lane_spills import said_to_spill_scalars, with_lowered_spills
+from verilocc_mlir.toolchain.drivers.lane_spills import with_lowered_spills, with_spill_field
 from verilocc_mlir.toolchain.drivers.repeated import first_difference
 from verilocc_mlir.toolchain.drivers.triton_library import TritonTools
 from verilocc_mlir.toolchain.drivers.undefined import define_everywhere, is_about_undefined
@@ -88,13 +88,13 @@ class TritonDriver:
         if job.start is None:
             return self._compile(job, running)
         lowered = with_lowered_spills(job.source.decode())
-        job = replace(job, source=said_to_spill_scalars(job.source.decode(), lowered, False).encode())
+        job = replace(job, source=with_spill_field(job.source.decode(), lowered, False).encode())
         check = self._unchanged(job, running)
         run = self._compile(job, running)
         printed = job.stop is not None
         return replace(
             run,
-            stdout=said_to_spill_scalars(run.stdout.decode(), lowered, True).encode() if printed else run.stdout,
+            stdout=with_spill_field(run.stdout.decode(), lowered, True).encode() if printed else run.stdout,
             cpu_seconds=run.cpu_seconds + check.cpu_seconds,
             wall_seconds=run.wall_seconds + check.wall_seconds,
         )
