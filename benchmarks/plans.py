@@ -5,8 +5,8 @@
 
 ``--each`` kernels of every target are compiled with ``-O=fast`` and ``-O=balanced``, every allocation audited; the
 first ``--best`` of every target, where the IR is below ``BEST_BYTES``, also with ``-O=best``, whose searches get
-``BEST_SECONDS`` a phase. They are taken in the order of their digests, at most ``ALIKE`` of one kind
-(``iree-mha-gfx950``), with IR below ``MOST_BYTES``. On the first ``--ablated`` of every target the two effects are
+``BEST_SECONDS`` a phase. They are taken in the order of their digests, at most ``--alike`` of one kind
+(``iree-mha-gfx950``), with IR below ``--most-bytes``. On the first ``--ablated`` of every target the two effects are
 taken apart: registers packed or spread, the default plan or the best of ``balanced``'s, finished without an audit; what
 falls short of LLVM's compile counts as that. Cycles are modelled, of final machine code, with loops that run equally
 often in all codes of a kernel.
@@ -42,15 +42,13 @@ from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, plan_costs, pla
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.target.targets import target
 
-MOST_BYTES = 70_000
 BEST_BYTES = 60_000
 BEST_SECONDS = 5.0
-ALIKE = 2
 PARTS = ("llvm", *(effort.value for effort in Effort))
 _NOT_KEPT = "falls short"
 
 
-def chosen(directory: Path, each: int) -> list[Row]:
+def chosen(directory: Path, each: int, alike: int, most_bytes: int) -> list[Row]:
     """``each`` kernels of every target, the targets in turn."""
     kinds: Counter[str] = Counter()
     by_target: dict[str, list[Row]] = {}
@@ -58,7 +56,7 @@ def chosen(directory: Path, each: int) -> list[Row]:
         cpu, kind = kernel["cell"]["target"], kernel["name"].rpartition("-")[0]
         size = (directory / f"{kernel['name']}.ll").stat().st_size
         taken = by_target.setdefault(cpu, [])
-        if size < MOST_BYTES and kinds[kind] < ALIKE and len(taken) < each:
+        if size < most_bytes and kinds[kind] < alike and len(taken) < each:
             kinds[kind] += 1
             taken.append({"name": kernel["name"], "target": cpu, "rank": len(taken), "bytes": size})
     return [row for rank in range(each) for _, rows in sorted(by_target.items()) for row in rows[rank : rank + 1]]
@@ -197,6 +195,8 @@ def main() -> int:
     parser = options(__doc__, "plans.json", jobs=1)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--each", type=int, default=10, help="kernels of every target")
+    parser.add_argument("--alike", type=int, default=2, help="of one kind")
+    parser.add_argument("--most-bytes", type=int, default=70_000, help="of a kernel's IR")
     parser.add_argument("--best", type=int, default=3, help="of these with -O=best")
     parser.add_argument("--ablated", type=int, default=3, help="of these with the effects taken apart")
     parser.add_argument("--log", type=Path, default=Path("out/plans.jsonl"))
@@ -206,7 +206,7 @@ def main() -> int:
     done: dict[str, Row] = {}
     for row in log.rows():
         done[row["name"]] = {**done.get(row["name"], {}), **row}
-    kernels = chosen(given.directory, given.each)
+    kernels = chosen(given.directory, given.each, given.alike, given.most_bytes)
     left = [(k, what) for k, what in parts(kernels, given.best, given.ablated) if what not in done.get(k["name"], {})]
     with ProcessPoolExecutor(given.jobs) as pool:
         waiting = [pool.submit(measure, *job, str(given.directory)) for job in left if not given.summary]

@@ -14,6 +14,8 @@ from verilocc_model.card import read_card
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
 from verilocc_model.evaluation.journal import EvaluationJournal
 from verilocc_model.plans import evaluate as plans
+from verilocc_model.plans.causal import with_causal
+from verilocc_model.plans.policies import baselines
 from verilocc_model.training import feedback, preferences
 from verilocc_model.training.adapt import ADAPTATION, adapt
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
@@ -88,9 +90,15 @@ def adapt_command(
     return ExitCode.PROVED
 
 
-def evaluate_plans_command(data: Sequence[Path], *, out: Path | None, say: Say) -> int:
+def evaluate_plans_command(data: Sequence[Path], *, causal: bool, out: Path | None, say: Say) -> int:
     """Compare what chooses a plan."""
-    return plans.evaluate_plans(data, out, say)
+    return plans.evaluate_plans(data, out, say, with_causal if causal else baselines)
+
+
+def train_plans_command(data: Sequence[Path], out: Path, *, say: Say) -> int:
+    """Write the labelled kernels that ``-O=learned`` compares a new one with."""
+    say(f"{plans.write_neighbours(data, out)} kernels are in {out}")
+    return ExitCode.PROVED
 
 
 def evaluate_command(

@@ -470,7 +470,7 @@ def source(tmp_path: Path) -> Path:
 def test_a_wrong_level_is_one_error(level: str, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compile", str(source), "-mcpu=gfx1100", f"-O={level}"]) == 2
     shown = capsys.readouterr()
-    assert f"{level!r} is none of 1, 2, 3, fast, balanced, best" in " ".join(shown.err.split())
+    assert f"{level!r} is none of 1, 2, 3, fast, learned, balanced, best" in " ".join(shown.err.split())
     assert "Traceback" not in shown.err
     assert [p.name for p in source.parent.iterdir()] == ["k.ll"]
 

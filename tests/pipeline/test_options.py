@@ -57,6 +57,7 @@ pytestmark = pytest.mark.usefixtures("machine_verifier")
 _VALUES: dict[str, str] = {
     "effort": "best",
     "allocator": "exact",
+    "plans": "2",
     "model_samples": "3",
     "allocator_seconds": "7.5",
     "spill": "false",
@@ -251,10 +252,13 @@ def test_flags_in_mlir_s_text_add_up() -> None:
 
 # What the compilation does with it: one real run for each option.
 
+# So much LDS that few waves hide the wait for the load: another plan could bring something.
 _KERNEL = """target triple = "amdgcn-amd-amdhsa"
+@lds = internal addrspace(3) global [16000 x i32] undef
 define amdgpu_kernel void @k(ptr addrspace(1) %p) {
   %v = load i32, ptr addrspace(1) %p
   %w = add i32 %v, 1
+  store volatile i32 %w, ptr addrspace(3) @lds
   store i32 %w, ptr addrspace(1) %p
   ret void
 }
@@ -266,6 +270,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.efforts: list[Effort] = []
+        self.plans: list[int] = []
         self.samples: list[int | None] = []
         self.seconds: list[float] = []
         self.runners: list[dict[str, Any]] = []
@@ -299,6 +304,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
         monkeypatch.setattr(f"verilocc_mlir.{place}", looking)
 
     look("pipeline.portfolio.variants", lambda effort, *_: _seen.efforts.append(effort))
+    look("pipeline.portfolio.learned_plans", lambda *given: _seen.plans.append(given[3]))
     look("pipeline.runs.PhaseRunner", lambda *_, **given: _seen.runners.append(given))
     look("pipeline.phase.audit_function", lambda *_, timeout_s, **__: _seen.solver.append(timeout_s))
     look("toolchain.drivers.llc.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
@@ -322,6 +328,7 @@ def _llc_commands(seen: _Seen) -> list[list[str]]:
 EFFECTS: dict[str, Callable[[_Seen, set[str]], bool]] = {
     "effort": lambda seen, _: set(seen.efforts) == {Effort.BEST},
     "allocator": lambda _, allocators: allocators == {"exact"},
+    "plans": lambda seen, _: set(seen.plans) == {2},
     "model_samples": lambda seen, _: set(seen.samples) == {3},
     "allocator_seconds": lambda seen, _: set(seen.seconds) == {7.5},
     "spill": lambda seen, _: {given["spills"].spare for given in seen.runners} == {()},
@@ -358,6 +365,8 @@ def test_the_run_does_what_it_says(name: str, seen: _Seen) -> None:
     beside: dict[str, Any] = {}
     if name in ("model_samples", "allocator_seconds"):
         beside["allocator"] = f"model:{REPOSITORY}"
+    if name == "plans":
+        beside["effort"] = "learned"
     if name.startswith("server_"):
         beside["server"] = _VALUES["server"]
     default = with_options(Settings(cpu="gfx942"), beside)

@@ -165,6 +165,14 @@ def preferences_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int
     return _collect("preferences", data, out, asking)
 
 
+@train_command.command("plans", cls=Command, context_settings=HELP)
+@click.option("--out", required=True, type=_FILE, metavar="FILE.json", help="What -O=learned reads.")
+@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+def plans_command(data: tuple[Path, ...], out: Path) -> int:
+    """Make what -O=learned chooses plans by of the labels in DIR (verilocc corpus plans)."""
+    return int(_commands().train_plans_command(data, out, say=_say))
+
+
 @click.command("adapt", cls=Command, context_settings=HELP)
 @click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
 @click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
@@ -188,6 +196,7 @@ def adapt_command(
 @click.option(
     "--plans", is_flag=True, help="DIR has labels of plans (verilocc corpus plans): compare what chooses one."
 )
+@click.option("--causal", is_flag=True, help="With --plans: also a transformer and LoRA adapters, trained on the spot.")
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["masked", "mask-only", "unmasked"]), help="[all]")
 @click.option(
     "--policy",
@@ -216,6 +225,7 @@ def eval_command(
     data: tuple[Path, ...],
     model: Path | None,
     plans: bool,
+    causal: bool,
     modes: tuple[str, ...],
     policies: tuple[str, ...],
     everything: bool,
@@ -230,7 +240,7 @@ def eval_command(
     """
     commands = _commands()
     if plans:
-        return int(commands.evaluate_plans_command(data, out=out, say=_say))
+        return int(commands.evaluate_plans_command(data, causal=causal, out=out, say=_say))
     chosen = {k: v for k, v in (("modes", modes), ("policies", policies)) if v}
     config = commands.EvalConfig(**chosen, **measured)
 

@@ -27,6 +27,26 @@ def promise(cost: KernelCost) -> float:
     return 1 - units / cost.cycles if cost.cycles else 0.0
 
 
+def has_promise(costs: Mapping[str, KernelCost]) -> bool:
+    """Whether another order of the instructions could bring something worth a try in one of these functions."""
+    return any(promise(cost) > LEAST_PROMISE or spill_traffic(cost) for cost in costs.values())
+
+
+WHERE_TIGHT = ("trackers", "iterative-minreg")
+"""Plans that may stand in for the default one where LLVM spills vector registers: their schedulers count registers."""
+NEARLY = 1.25
+"""Times the fewest registers too many, up to which ``balanced`` tries a plan."""
+
+
+def tightest(default: int, others: Mapping[Plan, int]) -> Plan | None:
+    """The plan that is taken for the default one by ``Planned.too_many`` of each; None for the default one itself.
+
+    With equally many, an exact count while scheduling still leaves less to spill.
+    """
+    best = min(others, key=lambda plan: others[plan], default=None)
+    return best if best is not None and others[best] <= default else None
+
+
 _WHERE_SPILLED = ("trackers", "max-ilp", "iterative-minreg", "no-clusters")
 _ELSEWHERE = ("max-ilp", "iterative-ilp", "max-memory-clause", "top-down")
 

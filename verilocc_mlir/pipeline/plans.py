@@ -37,6 +37,8 @@ from verilocc_mlir.pipeline.effort import OURS, Variant
 from verilocc_mlir.pipeline.phase import Shared, same_module
 from verilocc_mlir.pipeline.runs import Runs
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.problem.build import build_problem
+from verilocc_mlir.spilling.relieve import most_too_many
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
@@ -125,6 +127,7 @@ class Planned:
         path: the input's name, for messages.
         allocators: ours, in the order they are tried.
         allow_unproved, recorded: of its runs (``Runs``).
+        known_too_many: answers of ``too_many``.
         promised: what callees leave alone for their callers, in the masks of every plan's text (``callees.py``).
     """
 
@@ -139,6 +142,7 @@ class Planned:
     allow_unproved: bool = False
     recorded: bool = False
     promised: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
+    known_too_many: dict[Plan, int] = field(default_factory=dict[Plan, int])
     _texts: dict[Plan, str] = field(default_factory=dict[Plan, str])
     shared: Shared = field(default_factory=Shared)
     _runs: dict[str, Runs] = field(default_factory=dict[str, Runs])
@@ -175,6 +179,22 @@ class Planned:
     def _compiler(self, plan: Plan) -> StagedCompiler:
         ours = self.compiler
         return replace(ours, of_ir=plan.options) if plan.options else ours
+
+    def too_many(self, plan: Plan) -> int:
+        """Vector registers that a plan's text needs beyond the files, where it needs most, over all functions: an
+        estimate of what will be spilled, before anything is allocated.
+
+        Of nine plans of a kernel that spills, those with the fewest come close to the fewest modelled cycles
+        (docs/results/plan-choice.md).
+
+        Raises:
+            ToolchainError, InputError: as ``pre_ra``. UnsupportedError: the problem cannot be stated.
+        """
+        if plan not in self.known_too_many:
+            file = self.shared.parsed(self.pre_ra(plan), self.path)
+            problems = (build_problem(file, function, self.target, "vgpr") for function in file.functions)
+            self.known_too_many[plan] = sum(map(most_too_many, problems))
+        return self.known_too_many[plan]
 
     def runs(self, plan: Plan) -> Runs:
         """The variants of a plan's text; plans with the same text share them.

@@ -21,12 +21,13 @@ from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
 from verilocc_mlir.pipeline.guard import RESOLUTION, shortfalls, spill_traffic
+from verilocc_mlir.pipeline.learned_plans import learned_plans
 from verilocc_mlir.pipeline.phase import same_module, with_functions
-from verilocc_mlir.pipeline.plan_rules import LEAST_PROMISE, extra_plan, plans_of, promise
-from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
+from verilocc_mlir.pipeline.plan_rules import NEARLY, WHERE_TIGHT, extra_plan, has_promise, plans_of, tightest
+from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, Plan, Planned
 from verilocc_mlir.pipeline.runs import Result
 from verilocc_mlir.pipeline.settings import Effort
-from verilocc_mlir.results.compile import Attempt, PhaseReport
+from verilocc_mlir.results.compile import Attempt, PhaseReport, Resources
 from verilocc_mlir.toolchain.run import ToolFailure
 
 if TYPE_CHECKING:
@@ -74,15 +75,15 @@ class Portfolio:
     Attributes:
         given: the input.
         functions: their names.
-        greedy_costs: gives the cost of LLVM's default compile, by function.
-        greedy_waves: gives its waves, for the functions of which its object says so.
+        greedy_assembly: gives the assembly of LLVM's default compile.
+        greedy_kernels: gives its resources, for the functions of which its object says so.
         notes: is told what was left out, and why.
     """
 
     given: Planned
     functions: Sequence[str]
-    greedy_costs: Callable[[], Costs]
-    greedy_waves: Callable[[], Mapping[str, int]]
+    greedy_assembly: Callable[[], bytes]
+    greedy_kernels: Callable[[], Mapping[str, Resources]]
     notes: list[str]
     _prices: dict[Candidate, Costs] = field(default_factory=dict[Candidate, Costs])
     _results: dict[Candidate, Result] = field(default_factory=dict[Candidate, Result])
@@ -94,7 +95,7 @@ class Portfolio:
     def greedy(self) -> Costs:
         """The cost of LLVM's default compile, by function."""
         if self._greedy is None:
-            self._greedy = self.greedy_costs()
+            self._greedy = self.given.costs(self.greedy_assembly())
         return self._greedy
 
     def kept(self) -> Kept | None:
@@ -128,25 +129,65 @@ class Portfolio:
 
     def _fill(self) -> None:
         settings, ours = self.given.settings, Candidate(DEFAULT, OURS)
-        self._add(ours)
-        if settings.effort is Effort.FAST and self._is_unbeaten(self._prices.get(ours, {})):
+        first = Candidate(self._first_plan(), OURS)
+        if not self._add(first) and first != ours:
+            first = ours
+            self._add(first)
+        if settings.effort.is_quick and self._is_unbeaten(self._prices.get(first, {})):
             # So LLVM's need not be made, nor costed.
-            self._greedy = self._prices[ours]
+            self._greedy = self._prices[first]
             return
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
-        if settings.effort is Effort.FAST:
-            self._add_relieved(ours)
-            plan = extra_plan(self._prices.get(ours, {}), short=self._is_short)
-            self._add_plans(() if plan is None else (plan,))
+        if settings.effort.is_quick:
+            self._add_relieved(first)
+            if first != ours and self._is_short and self._add(ours):
+                self._add_relieved(ours)
+            self._add_plans(self._quick_plans(self._prices.get(first, {})))
             return
-        if self._saves(ours) or ours not in self._prices:
-            self._add(Candidate(DEFAULT, BESIDE))
-        costs = self._prices.get(ours, self.greedy)
-        if self._is_short or any(promise(c) > LEAST_PROMISE or spill_traffic(c) for c in costs.values()):
-            self._add_plans(plans_of(settings.effort, costs))
+        if self._saves(first) or first not in self._prices:
+            self._add(Candidate(first.plan, BESIDE))
+        costs = self._prices.get(first, self.greedy)
+        if self._is_short or has_promise(costs):
+            self._add_plans(self._worth_a_try(plans_of(settings.effort, costs)))
         if settings.effort is Effort.BEST:
+            self._add(ours)
             self._add_searched()
+
+    def _first_plan(self) -> Plan:
+        """The default plan, or the one whose text needs fewer registers where LLVM spills vector registers."""
+        given = self.given
+        if not given.ir or not any(resources.vgpr_spills for resources in self.greedy_kernels().values()):
+            return DEFAULT
+        try:
+            given.too_many(DEFAULT)
+            others = {plan: given.too_many(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
+        except VeriloccError as error:
+            _raise_if_killed(error)
+            return DEFAULT
+        return tightest(given.too_many(DEFAULT), others) or DEFAULT
+
+    def _worth_a_try(self, plans: Sequence[Plan]) -> Sequence[Plan]:
+        """Where the registers do not suffice, those plans of ``balanced`` that need nearly as few as any."""
+        known = self.given.known_too_many
+        least = min(known.values(), default=0)
+        if self.given.settings.effort is Effort.BEST or not least:
+            return plans
+        try:
+            return [plan for plan in self.given.plans(plans) if self.given.too_many(plan) <= NEARLY * least]
+        except VeriloccError as error:
+            _raise_if_killed(error)
+            return plans
+
+    def _quick_plans(self, costs: Costs) -> Sequence[Plan]:
+        """What is tried beside the default plan, whose final code has these costs, where time decides."""
+        given, by_rule = self.given, extra_plan(costs, short=self._is_short)
+        if given.settings.effort is Effort.LEARNED and given.ir and has_promise(costs or self.greedy):
+            count = given.settings.plans or 1
+            learned = learned_plans(self.greedy_assembly(), self.greedy, given.target, count, given.path)
+            if learned:
+                return learned
+        return () if by_rule is None else (by_rule,)
 
     @property
     def _is_short(self) -> bool:
@@ -160,8 +201,8 @@ class Portfolio:
         """
         if not all(n in costs and _is_bound(costs[n]) for n in self.functions):
             return False
-        waves = self.greedy_waves()
-        return all(name in waves and costs[name].occupancy >= waves[name] for name in self.functions)
+        kernels = self.greedy_kernels()
+        return all(name in kernels and costs[name].occupancy >= kernels[name].waves for name in self.functions)
 
     def _add_plans(self, plans: Iterable[Plan]) -> None:
         """Our allocation of each plan's text."""
@@ -395,6 +436,12 @@ class Portfolio:
             self.notes.append(f"LLVM's allocation{of} {whose}: {self._reason_of_file(llvms[0])}")
         if any(c == Candidate(DEFAULT, BESIDE) for c in chosen.values()):
             self.notes.append("what is spilled is loaded beside its use: loaded ahead, it stands worse")
+        first, too_many = next(iter(self._prices)).plan, self.given.known_too_many
+        if first != DEFAULT and first in {c.plan for c in chosen.values()}:
+            self.notes.append(
+                f"the plan {first.name} was tried first: it needs {too_many[first]} vector registers more than there"
+                f" are, the default plan {too_many[DEFAULT]}"
+            )
         if len(self._prices) > 1 and (self.given.settings.effort is not Effort.FAST or self._took_a_plan(chosen)):
             tried = ", ".join(f"{c.name} {sum(x.cycles for x in self._prices[c].values()):.0f}" for c in self._prices)
             names = ", ".join(dict.fromkeys(c.name for c in chosen.values()))

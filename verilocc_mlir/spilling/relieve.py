@@ -196,6 +196,12 @@ class Spiller:
         return result
 
 
+def most_too_many(problem: AllocationProblem) -> int:
+    """Registers that a problem needs beyond its files where it needs most; 0 where there are enough at every point."""
+    files = {live_range.banks for live_range in problem.ranges if live_range.groups}
+    return max((0, *(excess for banks in files for excess in _excess(problem, banks, 0))))
+
+
 def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> list[int]:
     """Registers too many in a set of files at each point (``choose.Excess``)."""
     points = problem.slots // 2

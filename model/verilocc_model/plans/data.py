@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,14 @@ class Labels:
         facts: as ``facts.facts`` gives them.
         llvm: ``cycles``, ``waves`` and ``spills`` of LLVM's default compile.
         plans: the same by plan; a plan without an allocation is missing.
+        cpu: CPU seconds that allocating, finishing and costing took, by plan.
     """
 
     cell: Cell
     facts: Mapping[str, float]
     llvm: Mapping[str, float]
     plans: Mapping[str, Mapping[str, float]]
+    cpu: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def split(self) -> Split:
@@ -80,7 +82,8 @@ def read_labels(directory: Path) -> Iterator[Labels]:
 
 def _labels(data: Mapping[str, Any]) -> Labels:
     plans = {row["plan"]: _figures(row) for row in data["plans"] if "cycles" in row}
-    return Labels(Cell.from_data(data["cell"]), data["facts"], _figures(data["llvm"]), plans)
+    cpu = {row["plan"]: float(row.get("cpu", 0.0)) for row in data["plans"]}
+    return Labels(Cell.from_data(data["cell"]), data["facts"], _figures(data["llvm"]), plans, cpu)
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, float]:

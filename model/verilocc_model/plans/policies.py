@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from verilocc_mlir.target.targets import target
 from verilocc_model.plans.data import DEFAULT, Labels
+from verilocc_model.plans.neighbours import LEAST_GAIN, NEAREST, Example, Neighbours, kind
 
 Array = NDArray[np.float64]
-_TREES, _NEIGHBOURS = 300, 7
+_TREES = 300
 _SHRINK = 3.0
 """Kernels without a gain that each mean is taken together with: few kernels say little."""
 
@@ -61,8 +62,8 @@ class BestByTarget:
         self._means: dict[str, dict[str, float]] = {}
 
     def fit(self, kernels: Sequence[Labels]) -> None:
-        for key in {key for kernel in kernels for key in (kernel.cell.target, _kind(kernel.cell.target))}:
-            of_key = [k for k in kernels if key in (k.cell.target, _kind(k.cell.target))]
+        for key in {key for kernel in kernels for key in (kernel.cell.target, kind(kernel.cell.target))}:
+            of_key = [k for k in kernels if key in (k.cell.target, kind(k.cell.target))]
             plans = dict.fromkeys(plan for kernel in of_key for plan in kernel.plans)
             self._means[key] = {
                 plan: sum(kernel.gain(plan) for kernel in of_key) / (len(of_key) + _SHRINK) for plan in plans
@@ -70,7 +71,7 @@ class BestByTarget:
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
         name = kernel.cell.target
-        return self._means.get(name) or self._means.get(_kind(name), {})
+        return self._means.get(name) or self._means.get(kind(name), {})
 
 
 class _OfFacts:
@@ -87,13 +88,13 @@ class _OfFacts:
         self._names = sorted(kernels[0].facts)
         self._plans = sorted({plan for kernel in kernels for plan in kernel.plans if plan != DEFAULT})
         for kernel in kernels:
-            self._of_kind.setdefault(_kind(kernel.cell.target), set()).update(kernel.plans)
+            self._of_kind.setdefault(kind(kernel.cell.target), set()).update(kernel.plans)
         gains = np.array([[kernel.gain(plan) for plan in self._plans] for kernel in kernels])
         self._fit(np.array([self._row(kernel) for kernel in kernels]), gains)
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
         gains = self._predict(np.array(self._row(kernel)))
-        there = self._of_kind.get(_kind(kernel.cell.target), set())
+        there = self._of_kind.get(kind(kernel.cell.target), set())
         return {plan: float(gain) for plan, gain in zip(self._plans, gains, strict=True) if plan in there}
 
     def _row(self, kernel: Labels) -> list[float]:
@@ -108,19 +109,29 @@ class _OfFacts:
         raise NotImplementedError
 
 
-class Nearest(_OfFacts):
-    """The mean gain over the kernels whose facts are the most alike."""
+class Nearest:
+    """The mean gain over the kernels whose facts are the most alike.
 
-    name = f"{_NEIGHBOURS} nearest neighbours"
+    Args:
+        least: the share of the cycles that a plan has to be expected to save.
+    """
 
-    def _fit(self, facts: Array, gains: Array) -> None:
-        self._mean, self._scale = facts.mean(axis=0), facts.std(axis=0) + 1e-6
-        self._facts, self._gains = (facts - self._mean) / self._scale, gains
+    def __init__(self, least: float = 0.0) -> None:
+        self._least = least
+        self.name = f"{NEAREST} nearest neighbours" + (f", at least {least:.1%}" if least else "")
 
-    def _predict(self, facts: Array) -> Array:
-        distances = np.abs(self._facts - (facts - self._mean) / self._scale).sum(axis=1)
-        nearest = np.argsort(distances, kind="stable")[:_NEIGHBOURS]
-        return self._gains[nearest].sum(axis=0) / (len(nearest) + 1.0)
+    def fit(self, kernels: Sequence[Labels]) -> None:
+        self._neighbours = Neighbours([example(kernel) for kernel in kernels])
+
+    def expected(self, kernel: Labels) -> Mapping[str, float]:
+        gains = self._neighbours.expected(kernel.facts, kernel.cell.target)
+        return {plan: gain for plan, gain in gains.items() if gain <= -self._least}
+
+
+def example(kernel: Labels) -> Example:
+    """A labelled kernel as neighbours are asked about it."""
+    gains = {plan: kernel.gain(plan) for plan in kernel.plans if plan != DEFAULT}
+    return Example(kernel.cell.target, kernel.facts, gains)
 
 
 class Trees(_OfFacts):
@@ -154,9 +165,4 @@ class Oracle:
 
 def baselines() -> list[Policy]:
     """Those that learned policies are compared with."""
-    return [Default(), BestByTarget(), Nearest(), Trees()]
-
-
-def _kind(name: str) -> str:
-    """``CDNA`` or ``RDNA``."""
-    return "CDNA" if name.startswith("gfx9") else "RDNA"
+    return [Default(), BestByTarget(), Nearest(), Nearest(LEAST_GAIN), Trees()]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from verilocc_model.plans.data import Labels
+from verilocc_model.plans.data import DEFAULT, Labels
 from verilocc_model.plans.policies import Array, Oracle, Policy, ranked
 
 TRIED = (1, 2, 4)
@@ -29,6 +29,8 @@ class Score:
         low, high: of ``cycles``, 95 % by resampling kernels.
         share: of the logarithmic gain that the best plan of each kernel brings; None where that is nothing.
         worst: the dearest first choice over the default, were there no guard.
+        cpu: CPU seconds of the default plan and of what is tried beside it, over those of the default plan; without
+            LLVM's own compile and without proofs. None where the labels have none.
     """
 
     policy: str
@@ -39,6 +41,7 @@ class Score:
     high: float
     share: float | None
     worst: float
+    cpu: float | None
 
 
 def scores(policies: Iterable[Policy], test: Sequence[Labels], seed: int = 0) -> list[Score]:
@@ -57,9 +60,15 @@ def _score(policy: Policy, tried: int, test: Sequence[Labels], best: Array, wors
     draws = np.random.default_rng(seed).integers(0, len(gains), (_SAMPLES, len(gains)))
     low, high = (round(float(cycles), 4) for cycles in np.quantile(np.exp(gains[draws].mean(axis=1)), [0.025, 0.975]))
     share = round(float(gains.sum() / best.sum()), 3) if best.sum() else None
-    return Score(
-        policy.name, tried, len(test), round(float(np.exp(gains.mean())), 4), low, high, share, round(worst, 3)
-    )
+    cycles = round(float(np.exp(gains.mean())), 4)
+    cpu = _cpu(policy, test, tried)
+    return Score(policy.name, tried, len(test), cycles, low, high, share, round(worst, 3), cpu)
+
+
+def _cpu(policy: Policy, test: Sequence[Labels], tried: int) -> float | None:
+    default = sum(kernel.cpu.get(DEFAULT, 0.0) for kernel in test)
+    beside = sum(kernel.cpu.get(plan, 0.0) for kernel in test for plan in ranked(policy, kernel)[:tried])
+    return round(1 + beside / default, 2) if default else None
 
 
 def _gain(policy: Policy, kernel: Labels, tried: int) -> float:
@@ -68,13 +77,17 @@ def _gain(policy: Policy, kernel: Labels, tried: int) -> float:
 
 def as_markdown(rows: Sequence[Score]) -> str:
     """The rows as a table."""
-    head = "| policy | plans tried | cycles over the default's | 95 % | share of the oracle's gain | worst unguarded |"
-    lines = [head, "|---|---|---|---|---|---|"]
+    head = (
+        "| policy | plans tried | cycles over the default's | 95 % | share of the oracle's gain | worst unguarded |"
+        " CPU over the default's |"
+    )
+    lines = [head, "|---|---|---|---|---|---|---|"]
     for row in rows:
         share = "" if row.share is None else f"{row.share:.2f}"
+        cpu = "" if row.cpu is None else f"{row.cpu:.2f}"
         lines.append(
             f"| {row.policy} | {row.tried} | {row.cycles:.4f} | {row.low:.4f} to {row.high:.4f} | {share} |"
-            f" {row.worst:.2f} |"
+            f" {row.worst:.2f} | {cpu} |"
         )
     return "\n".join(lines)
 
