@@ -28,6 +28,7 @@ from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import LLVM, variants
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
+from verilocc_mlir.pipeline.plans import Planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
 from verilocc_mlir.results.documents.compile import schema
@@ -104,6 +105,7 @@ def test_fast_loads_beside_the_use_where_loading_ahead_would_lose(monkeypatch: p
 
     monkeypatch.setattr(portfolio, "shortfalls", short)
     monkeypatch.setattr(portfolio, "extra_plan", lambda *_, **__: None)
+    monkeypatch.setattr(portfolio, "WHERE_TIGHT", ())
     done = compiled(ir, "gfx1100", Effort.FAST)
     assert done.report.notes == ("what is spilled is loaded beside its use: loaded ahead, it stands worse",)
     assert done.report.outcome is Outcome.PROVED
@@ -151,13 +153,13 @@ def test_best_packs_exactly_where_only_a_place_was_missing(monkeypatch: pytest.M
     settings = Settings("gfx1100", effort=Effort.BEST, allocator_seconds=20, fallback=False)
     done = compile_module(pressed(48).encode(), "k.ll", settings, allocators=(Clumsy(),))
     assert variant_names(done)[0] == "as it comes"
-    assert variant_names(done)[-1] == "packed exactly"
+    assert variant_names(done)[-1].endswith("packed exactly")
     (function,) = done.report.functions
     assert done.report.outcome is Outcome.PROVED
     assert [(p.allocator, len(p.spills)) for p in function.phases] == [("clumsy", 0), ("exact", 0)]
     # What is spilled for lack of registers is not asked about again.
     again = compile_module(pressed(16).encode(), "k.ll", replace(settings, allocator_seconds=5))
-    assert "packed exactly" not in variant_names(again)
+    assert not any(name.endswith("packed exactly") for name in variant_names(again))
 
 
 @pytest.mark.long
@@ -199,12 +201,49 @@ def test_what_costs_less_is_kept() -> None:
     assert cycles[Effort.BEST] <= cycles[Effort.BALANCED] <= cycles[Effort.FAST]
 
 
+def test_where_llvm_spills_the_plan_that_needs_the_fewest_registers_is_tried_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It costs no more than the default plan, which is not tried then."""
+    first = compiled(pressed(16), "gfx1100", Effort.FAST)
+    assert first.report.notes[0] == (
+        "the plan trackers was tried first: it needs 10 vector registers more than there are, the default plan 13"
+    )
+    assert first.report.functions[0].plan == "trackers"
+    assert first.report.outcome is Outcome.PROVED
+    monkeypatch.setattr(portfolio, "WHERE_TIGHT", ())
+    default = compile_module(pressed(16).encode(), "k.ll", Settings("gfx1100", also=(Emit.ASM,)))
+    cycles = [sum(c.cycles for c in cost(done, "gfx1100").values()) for done in (first, default)]
+    assert cycles[0] <= cycles[1]
+
+
+def test_where_it_is_worse_than_llvms_the_default_plan_is_tried_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = portfolio.Portfolio._shortfalls
+
+    def doomed(self: portfolio.Portfolio, name: str, candidate: portfolio.Candidate) -> list[str]:
+        return ["loses"] if candidate.plan.name == "trackers" else real(self, name, candidate)
+
+    monkeypatch.setattr(portfolio.Portfolio, "_shortfalls", doomed)
+    done = compile_module(pressed(16).encode(), "k.ll", Settings("gfx1100"))
+    assert done.report.outcome is Outcome.PROVED
+    (function,) = done.report.functions
+    assert function.plan == "default"
+
+
+def test_where_llvm_spills_nothing_no_pressure_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: object) -> int:
+        raise AssertionError
+
+    monkeypatch.setattr(Planned, "too_many", asked)
+    assert compile_module(SMALL.encode(), "k.ll", Settings("gfx1100")).report.outcome is Outcome.PROVED
+
+
 @pytest.mark.long
 def test_the_note_says_what_was_tried_and_kept() -> None:
     ir = pressed(16)
-    # The registers are spilled, and there is time to gain.
-    assert variant_names(compiled(ir, "gfx1100", Effort.FAST)) == ["as it comes", "LLVM's", "trackers"]
-    first = ["as it comes", "LLVM's", "loads beside their use"]
+    # LLVM spills, and the text of this plan needs the fewest registers.
+    assert variant_names(compiled(ir, "gfx1100", Effort.FAST)) == ["trackers", "LLVM's"]
+    first = ["trackers", "LLVM's", "trackers + loads beside their use"]
     balanced = variant_names(compiled(ir, "gfx1100", Effort.BALANCED))
     assert balanced[:3] == first
     # A plan whose text is the default plan's is not named.
@@ -216,7 +255,7 @@ def test_the_note_says_what_was_tried_and_kept() -> None:
     }
     best = compiled(ir, "gfx1100", Effort.BEST)
     assert variant_names(best)[:3] == first
-    (note,) = best.report.notes
+    note = best.report.notes[-1]
     assert note.rpartition("; kept: ")[2] in variant_names(best)
     # The figure of the kept one is the figure of the result.
     kept = note.rpartition("; kept: ")[2]
@@ -253,6 +292,8 @@ class Wasteful:
 
 
 SMALL = kernel([*loads(2), *stores(["%v0", "%v1"])], 0)
+NOT_BEST = (Effort.FAST, Effort.LEARNED, Effort.BALANCED)
+"""With ``best`` what is wasted is improved until it is as cheap as LLVM's."""
 
 
 def wasteful(*, fallback: bool = True) -> Compiled:
@@ -314,7 +355,7 @@ def test_what_loses_is_not_audited_unless_what_wins_is_not_proved(
     assert len(audited) == audits
 
 
-@pytest.mark.parametrize("effort", few((Effort.FAST,), Effort))
+@pytest.mark.parametrize("effort", few((Effort.FAST,), NOT_BEST))
 def test_what_is_not_proved_takes_the_place_of_nothing_that_is(monkeypatch: pytest.MonkeyPatch, effort: Effort) -> None:
     """Also where results may be unproved: LLVM's, which would win, is in doubt both times; ours is proved."""
     audit, calls = phase_module.audit_function, count(1)
@@ -365,7 +406,7 @@ def test_where_nothing_of_our_text_is_proved_llvms_of_a_plain_compile_is_kept(
     assert any("plain compile" in note for note in done.report.notes)
 
 
-@pytest.mark.parametrize("effort", few((Effort.FAST,), Effort))
+@pytest.mark.parametrize("effort", few((Effort.FAST,), NOT_BEST))
 def test_a_tool_that_fails_on_what_is_tried_beside_does_not_end_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, effort: Effort
 ) -> None:

@@ -20,7 +20,7 @@ from verilocc_mlir.pipeline import portfolio
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import LLVM, OURS
 from verilocc_mlir.pipeline.guard import shortfalls, spill_traffic
-from verilocc_mlir.pipeline.plan_rules import extra_plan, plans_of, promise
+from verilocc_mlir.pipeline.plan_rules import extra_plan, plans_of, promise, tightest
 from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Planned, planned
 from verilocc_mlir.pipeline.portfolio import Candidate, Portfolio
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
@@ -189,3 +189,11 @@ def test_names_say_the_plan_and_how_its_text_was_allocated() -> None:
     assert Candidate(DEFAULT, LLVM).name == "LLVM's"
     assert MAX_ILP.name == "max-ilp"
     assert Candidate(MAX_ILP.plan, LLVM).name == "max-ilp + LLVM's"
+
+
+def test_the_plan_that_needs_the_fewest_registers_stands_in_for_the_default_one() -> None:
+    trackers, fewest = BY_NAME["trackers"], BY_NAME["iterative-minreg"]
+    assert tightest(10, {trackers: 8, fewest: 5}) is fewest
+    assert tightest(10, {trackers: 10, fewest: 12}) is trackers
+    assert tightest(10, {trackers: 11, fewest: 12}) is None
+    assert tightest(10, {}) is None
