@@ -23,7 +23,7 @@ from verilocc_mlir.allocators import AllocationFailure, Allocator, allocator
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.pipeline import phase as phase_module
-from verilocc_mlir.pipeline import portfolio, runs
+from verilocc_mlir.pipeline import plan_rules, portfolio, runs
 from verilocc_mlir.pipeline.attempt import SPARE_REGISTERS
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.effort import LLVM, variants
@@ -105,7 +105,7 @@ def test_fast_loads_beside_the_use_where_loading_ahead_would_lose(monkeypatch: p
 
     monkeypatch.setattr(portfolio, "shortfalls", short)
     monkeypatch.setattr(portfolio, "extra_plan", lambda *_, **__: None)
-    monkeypatch.setattr(portfolio, "WHERE_TIGHT", ())
+    monkeypatch.setattr(plan_rules, "WHERE_TIGHT", ())
     done = compiled(ir, "gfx1100", Effort.FAST)
     assert done.report.notes == ("what is spilled is loaded beside its use: loaded ahead, it stands worse",)
     assert done.report.outcome is Outcome.PROVED
@@ -211,7 +211,7 @@ def test_where_llvm_spills_the_plan_that_needs_the_fewest_registers_is_tried_fir
     )
     assert first.report.functions[0].plan == "trackers"
     assert first.report.outcome is Outcome.PROVED
-    monkeypatch.setattr(portfolio, "WHERE_TIGHT", ())
+    monkeypatch.setattr(plan_rules, "WHERE_TIGHT", ())
     default = compile_module(pressed(16).encode(), "k.ll", Settings("gfx1100", also=(Emit.ASM,)))
     cycles = [sum(c.cycles for c in cost(done, "gfx1100").values()) for done in (first, default)]
     assert cycles[0] <= cycles[1]

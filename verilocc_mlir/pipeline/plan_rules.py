@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.pipeline.guard import spill_traffic
-from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Plan
+from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Plan, Planned
 from verilocc_mlir.pipeline.settings import Effort
 
 if TYPE_CHECKING:
@@ -36,6 +36,16 @@ WHERE_TIGHT = ("trackers", "iterative-minreg")
 """Plans that may stand in for the default one where LLVM spills vector registers: their schedulers count registers."""
 NEARLY = 1.25
 """Times the fewest registers too many, up to which ``balanced`` tries a plan."""
+
+
+def first_plan(given: Planned) -> Plan:
+    """The plan that is tried first for an input that LLVM's default compile spills vector registers of.
+
+    Raises:
+        VeriloccError: LLVM fails, or an allocation problem cannot be stated.
+    """
+    others = {plan: given.too_many(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
+    return (tightest(given.too_many(DEFAULT), others) if others else None) or DEFAULT
 
 
 def tightest(default: int, others: Mapping[Plan, int]) -> Plan | None:

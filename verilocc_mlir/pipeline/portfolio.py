@@ -23,8 +23,8 @@ from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Va
 from verilocc_mlir.pipeline.guard import RESOLUTION, shortfalls, spill_traffic
 from verilocc_mlir.pipeline.learned_plans import learned_plans
 from verilocc_mlir.pipeline.phase import same_module, with_functions
-from verilocc_mlir.pipeline.plan_rules import NEARLY, WHERE_TIGHT, extra_plan, has_promise, plans_of, tightest
-from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, Plan, Planned
+from verilocc_mlir.pipeline.plan_rules import NEARLY, extra_plan, first_plan, has_promise, plans_of
+from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
 from verilocc_mlir.pipeline.runs import Result
 from verilocc_mlir.pipeline.settings import Effort
 from verilocc_mlir.results.compile import Attempt, PhaseReport, Resources
@@ -160,12 +160,10 @@ class Portfolio:
         if not given.ir or not any(resources.vgpr_spills for resources in self.greedy_kernels().values()):
             return DEFAULT
         try:
-            given.too_many(DEFAULT)
-            others = {plan: given.too_many(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
+            return first_plan(given)
         except VeriloccError as error:
             _raise_if_killed(error)
             return DEFAULT
-        return tightest(given.too_many(DEFAULT), others) or DEFAULT
 
     def _worth_a_try(self, plans: Sequence[Plan]) -> Sequence[Plan]:
         """Where the registers do not suffice, those plans of ``balanced`` that need nearly as few as any."""

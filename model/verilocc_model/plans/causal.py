@@ -70,14 +70,14 @@ class Causal:
         self._base = model.eval()
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
-        """The default plan's log probability less each plan's: below 0 where a plan is the likelier one."""
+        """The first plan's log probability less each plan's: below 0 where a plan is the likelier one."""
         words = self._words
         model = self._models.get(kind(kernel.cell.target), self._base)
         with torch.no_grad():
             ids = torch.tensor([words.sequence(kernel)])
             answers = model(input_ids=ids).logits[0, -1, words.plan_ids].log_softmax(-1)
         chances = dict(zip(words.plans, answers.tolist(), strict=True))
-        return {plan: (chances[DEFAULT] - chance) / _SHARPNESS for plan, chance in chances.items() if plan != DEFAULT}
+        return {plan: (chances[kernel.first] - chance) / _SHARPNESS for plan, chance in chances.items()}
 
     def _config(self) -> LlamaConfig:
         sizes = self._sizes

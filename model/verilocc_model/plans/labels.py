@@ -22,7 +22,8 @@ from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.model import KernelCost, costs
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.pipeline.guard import spill_traffic
-from verilocc_mlir.pipeline.plans import BY_NAME, PLANS, PlanCost, plan_costs, planned
+from verilocc_mlir.pipeline.plan_rules import first_plan
+from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, PlanCost, plan_costs, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
@@ -48,7 +49,13 @@ _DECIDES = (
     "target",
     "toolchain",
 )
-_ALSO = ("pipeline/attempt.py", "pipeline/plans.py", "pipeline/effort.py", "pipeline/guard.py")
+_ALSO = (
+    "pipeline/attempt.py",
+    "pipeline/plans.py",
+    "pipeline/plan_rules.py",
+    "pipeline/effort.py",
+    "pipeline/guard.py",
+)
 
 
 @dataclass(frozen=True)
@@ -137,12 +144,14 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
     if of_dearest.instructions.static > recipe.limits.instructions:
         raise UnsupportedError(f"{of_dearest.instructions.static} instructions are more than are wanted")
     chosen = [BY_NAME[name] for name in recipe.plans]
+    spilled = any(cost.spill_stores.static for cost in by_name.values())
     return json.dumps(
         {
             "cell": cell.to_data(),
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
             "facts": facts(dearest, of_dearest, given.target),
             "llvm": figures(by_name),
+            "first": (first_plan(given) if spilled else DEFAULT).name,
             "plans": [_plan(cost) for cost in plan_costs(given, chosen)],
         },
         sort_keys=True,

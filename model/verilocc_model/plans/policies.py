@@ -37,9 +37,11 @@ class Policy(Protocol):
 
 
 def ranked(policy: Policy, kernel: Labels) -> list[str]:
-    """Plans in the order in which they are tried beside the default, those with an expected gain only."""
+    """Plans in the order in which they are tried beside the first, those with an expected gain only."""
     gains = policy.expected(kernel)
-    return sorted((plan for plan, gain in gains.items() if gain < 0 and plan != DEFAULT), key=lambda plan: gains[plan])
+    return sorted(
+        (plan for plan, gain in gains.items() if gain < 0 and plan != kernel.first), key=lambda plan: gains[plan]
+    )
 
 
 class Default:
@@ -86,7 +88,7 @@ class _OfFacts:
 
     def fit(self, kernels: Sequence[Labels]) -> None:
         self._names = sorted(kernels[0].facts)
-        self._plans = sorted({plan for kernel in kernels for plan in kernel.plans if plan != DEFAULT})
+        self._plans = sorted({plan for kernel in kernels for plan in kernel.plans if plan != kernel.first})
         for kernel in kernels:
             self._of_kind.setdefault(kind(kernel.cell.target), set()).update(kernel.plans)
         gains = np.array([[kernel.gain(plan) for plan in self._plans] for kernel in kernels])
@@ -130,7 +132,7 @@ class Nearest:
 
 def example(kernel: Labels) -> Example:
     """A labelled kernel as neighbours are asked about it."""
-    gains = {plan: kernel.gain(plan) for plan in kernel.plans if plan != DEFAULT}
+    gains = {plan: kernel.gain(plan) for plan in kernel.plans if plan != kernel.first}
     return Example(kernel.cell.target, kernel.facts, gains)
 
 

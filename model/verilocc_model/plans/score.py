@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from verilocc_model.plans.data import DEFAULT, Labels
+from verilocc_model.plans.data import Labels
 from verilocc_model.plans.policies import Array, Oracle, Policy, ranked
 
 TRIED = (1, 2, 4)
-"""Plans that are tried beside the default; the best is kept."""
+"""Plans that are tried beside the first one; the best is kept."""
 
 _SAMPLES = 2000
 
@@ -23,13 +23,13 @@ class Score:
 
     Attributes:
         policy: its name.
-        tried: plans that it may try beside the default plan.
+        tried: plans that it may try beside the first plan.
         kernels: how many.
-        cycles: geometric mean of the kept plan's cycles over the default's.
+        cycles: geometric mean of the kept plan's cycles over the first one's.
         low, high: of ``cycles``, 95 % by resampling kernels.
         share: of the logarithmic gain that the best plan of each kernel brings; None where that is nothing.
-        worst: the dearest first choice over the default, were there no guard.
-        cpu: CPU seconds of the default plan and of what is tried beside it, over those of the default plan; without
+        worst: the dearest choice over the first plan, were there no guard.
+        cpu: CPU seconds of the first plan and of what is tried beside it, over those of the first plan; without
             LLVM's own compile and without proofs. None where the labels have none.
     """
 
@@ -66,9 +66,9 @@ def _score(policy: Policy, tried: int, test: Sequence[Labels], best: Array, wors
 
 
 def _cpu(policy: Policy, test: Sequence[Labels], tried: int) -> float | None:
-    default = sum(kernel.cpu.get(DEFAULT, 0.0) for kernel in test)
+    first = sum(kernel.cpu.get(kernel.first, 0.0) for kernel in test)
     beside = sum(kernel.cpu.get(plan, 0.0) for kernel in test for plan in ranked(policy, kernel)[:tried])
-    return round(1 + beside / default, 2) if default else None
+    return round(1 + beside / first, 2) if first else None
 
 
 def _gain(policy: Policy, kernel: Labels, tried: int) -> float:
@@ -78,8 +78,8 @@ def _gain(policy: Policy, kernel: Labels, tried: int) -> float:
 def as_markdown(rows: Sequence[Score]) -> str:
     """The rows as a table."""
     head = (
-        "| policy | plans tried | cycles over the default's | 95 % | share of the oracle's gain | worst unguarded |"
-        " CPU over the default's |"
+        "| policy | plans tried | cycles over the first's | 95 % | share of the oracle's gain | worst unguarded |"
+        " CPU over the first's |"
     )
     lines = [head, "|---|---|---|---|---|---|---|"]
     for row in rows:
