@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verilocc_mlir.target.targets import target
-from verilocc_model.plans.data import DEFAULT, Labels
+from verilocc_model.plans.data import Labels
 from verilocc_model.plans.neighbours import LEAST_GAIN, NEAREST, Example, Neighbours, kind
 
 Array = NDArray[np.float64]
