@@ -44,6 +44,9 @@ def first_plan(given: Planned) -> Plan:
     Raises:
         VeriloccError: LLVM fails, or an allocation problem cannot be stated.
     """
+    if not given.too_many(DEFAULT):
+        # There are enough at every point: what is spilled found no place. Another order then costs more than it saves.
+        return DEFAULT
     others = {plan: given.too_many(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
     return (tightest(given.too_many(DEFAULT), others) if others else None) or DEFAULT
 
