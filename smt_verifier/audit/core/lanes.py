@@ -37,8 +37,7 @@ _APERTURES = frozenset(
 
 def registers_of(function: MachineFunction) -> Collection[Operand]:
     """The register operands of a function; of those with the same text, one."""
-    every = {op.text: op for b in function.blocks for i in b.instructions for op in i.all_operands}
-    return [op for op in every.values() if op.is_reg]
+    return [op for op in function.distinct_operands if op.is_reg]
 
 
 def uses_halves(*functions: MachineFunction) -> bool:
