@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from heapq import nsmallest
 from itertools import accumulate
 
 from verilocc_mlir.allocators.bounds import Ceiling
@@ -197,15 +196,28 @@ class Placement:
         """The start at which putting the item evicts least, -1 where fixed occupations leave none."""
         best = -1
         least = 0
-        for overlap, start in nsmallest(_CLOSELY, self._overlaps(item, candidates.order)):
+        for overlap, start in sorted(self._overlaps(item, candidates.order))[:_CLOSELY]:
             if best >= 0 and overlap >= least:
                 break  # What is evicted is at least as large as the overlap.
-            price = sum(
-                o.area * (1 + evicted.get(o.members[0][0], 0)) ** 2 for o in self.packing.conflicts(item, start)
-            )
+            price = self._price(item, start, evicted, least if best >= 0 else _NEVER)
             if best < 0 or price < least:
                 best, least = start, price
         return best
+
+    def _price(self, item: Item, start: int, evicted: dict[int, int], most: int) -> int:
+        """What is evicted at a start, those evicted before counted for more; where it is ``most`` or more, some of it
+        that is as much.
+        """
+        price = 0
+        counted: set[int] = set()
+        for other in self.packing.in_the_way(item, start):
+            number = other.members[0][0]
+            if number not in counted:
+                counted.add(number)
+                price += other.area * (1 + evicted.get(number, 0)) ** 2
+                if price >= most:
+                    break
+        return price
 
     def _overlaps(self, item: Item, starts: Candidates) -> Iterator[tuple[int, int]]:
         """How much of the item's room is taken at each start, and the start; without those that are not to be had."""
