@@ -156,6 +156,7 @@ def below(candidates: Candidates, cells: CellMap, ceiling: dict[str, int], reach
         (cells.base[bank], cells.stop[bank], cells.base[bank] + registers * cells.halves)
         for bank, registers in ceiling.items()
     ]
-    return tuple(
-        c for c in candidates if not any(base <= c < stop and c + reach > limit for base, stop, limit in limits)
-    )
+    left = [*candidates]
+    for base, stop, limit in limits:
+        left = [c for c in left if c + reach <= limit or not base <= c < stop]
+    return tuple(left)

@@ -63,8 +63,16 @@ class Starts:
     cells: frozenset[int]
 
 
+KnownStarts = dict[tuple[int, int, bool, int], Starts]
+"""Starts under one ceiling, by what ``Placement.candidates`` is asked for."""
+
+
 class Placement:
-    """A packing under one ceiling, with what is not placed yet."""
+    """A packing under one ceiling, with what is not placed yet.
+
+    Args:
+        known: starts under this ceiling that were looked for before; it grows.
+    """
 
     def __init__(
         self,
@@ -74,6 +82,7 @@ class Placement:
         hints: Hints,
         cells: CellMap,
         ceiling: Ceiling,
+        known: KnownStarts,
     ) -> None:
         self.packing = Packing(fixed)
         self.starts: list[int] = [-1] * len(table.by_range)
@@ -83,17 +92,17 @@ class Placement:
         self._hints = hints
         self._cells = cells
         self.ceiling = ceiling
-        self._cache: dict[tuple[int, int, bool, int], Starts] = {}
+        self._known = known
 
     def candidates(self, item: Item, *, down: bool = False, multiple: int = 1) -> Starts:
         """Where the item may start under the ceiling; ``multiple``: registers whose multiples come first."""
         every = self._table.of(item)
         # The table keeps what it returns: an identity is one's own.
         key = (id(every), item.reach, down, multiple)
-        starts = self._cache.get(key)
+        starts = self._known.get(key)
         if starts is None:
             order = self._ordered(every, item.reach, down, multiple)
-            starts = self._cache[key] = Starts(order, frozenset(order))
+            starts = self._known[key] = Starts(order, frozenset(order))
         return starts
 
     def _ordered(self, every: Candidates, reach: int, down: bool, multiple: int) -> Candidates:

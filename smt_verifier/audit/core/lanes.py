@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import LiveIn, MachineFunction, Operand
@@ -43,11 +44,17 @@ def registers_of(function: MachineFunction) -> Collection[Operand]:
 def uses_halves(*functions: MachineFunction) -> bool:
     """Whether any operand or class of the functions is finer than 32 bits."""
     for function in functions:
-        narrow = {n for n, row in function.registers.items() if _NARROW.search(row.cls)}
+        narrow = {n for n, row in function.registers.items() if _is_narrow(row.cls)}
         for operand in registers_of(function):
             if operand.vreg in narrow or _HALF.search(operand.phys) or _HALF.search(operand.sub):
                 return True
     return False
+
+
+@lru_cache(maxsize=None)
+def _is_narrow(name: str) -> bool:
+    """Whether a register class is one of halves."""
+    return _NARROW.search(name) is not None
 
 
 class LaneMap:
