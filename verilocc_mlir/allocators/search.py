@@ -238,7 +238,7 @@ class Placement:
             offsets.setdefault(mask, []).append(offset - first)
         columns: list[list[int]] = []
         for mask, of in offsets.items():
-            taken = [_NEVER if f & mask else (o & mask).bit_count() for f, o in zip(fixed, occupied, strict=True)]
+            taken = [_NEVER if f and f & mask else (o & mask).bit_count() for f, o in zip(fixed, occupied, strict=True)]
             up_to = [0, *accumulate(taken)]
             # Neighbours are counted at once: each but the last of them is followed by the next.
             ends = [offset + 1 for offset in of if offset + 1 not in of]
