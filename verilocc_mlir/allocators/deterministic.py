@@ -13,7 +13,7 @@ from verilocc_mlir.allocators.bounds import Ceiling, Demand, Room, ceilings, dem
 from verilocc_mlir.allocators.cost import Cost, align_up
 from verilocc_mlir.allocators.items import Item
 from verilocc_mlir.allocators.protocol import AllocationFailure, Partial
-from verilocc_mlir.allocators.search import Placement, Strategy, by_area, by_start, by_width
+from verilocc_mlir.allocators.search import KnownStarts, Placement, Strategy, by_area, by_start, by_width
 from verilocc_mlir.allocators.spread import is_spread, may_grow, spread
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.problem.model import AllocationProblem, Proposal
@@ -142,9 +142,10 @@ class _Search(Tables):
         best: _Answer | None = None
         partial: list[tuple[int, Placement]] = []
         for ceiling in under:
+            known: KnownStarts = {}
             for strategy in self._strategies:
                 items = self.joined if strategy.coalesced else self.singles
-                placement = Placement(items, self.fixed, self.candidates, self.hints, self.cells, ceiling)
+                placement = Placement(items, self.fixed, self.candidates, self.hints, self.cells, ceiling, known)
                 enough = 0 if best is not None else partial[0][0] if partial and not every else None
                 missing = placement.run(strategy, enough)
                 if not placement.waiting:
@@ -155,7 +156,7 @@ class _Search(Tables):
                 elif enough is None or missing < enough:
                     if not every:
                         partial = [(missing, placement)]
-                    elif all(placement.starts != known.starts for _, known in partial):
+                    elif all(placement.starts != other.starts for _, other in partial):
                         partial.append((missing, placement))
         return best, [placement for _, placement in sorted(partial, key=lambda entry: entry[0])]
 

@@ -91,6 +91,13 @@ class Packing:
                 conflicting.update(dict.fromkeys(self._all_owners()[start + offset].of(both)))
         return list(conflicting)
 
+    def in_the_way(self, item: Item, start: int) -> Iterator[Item]:
+        """As ``conflicts``, in any order, and some more than once."""
+        for offset, mask in item.cells:
+            if both := self.occupied[start + offset] & mask:
+                for _, other in self._all_owners()[start + offset].holding(both):
+                    yield other
+
     def _all_owners(self) -> list[_Owners]:
         if self._owners is None:
             self._owners = [_Owners() for _ in self.occupied]
@@ -127,18 +134,20 @@ class _Owners:
 
     def of(self, mask: int) -> list[Item]:
         """Those that hold the cell at some bit of ``mask``, in the order in which they were placed."""
-        holding: dict[int, Item] = {}
+        return [item for _, item in sorted(dict(self.holding(mask)).items())]
+
+    def holding(self, mask: int) -> Iterator[tuple[int, Item]]:
+        """The same in the order of the timeline, each for every stretch, with a number that grows with placing."""
         while mask:
             bit = (mask & -mask).bit_length() - 1
             at = bisect_right(self._starts, bit)
             stop, placed, item = self._rows[at - 1] if at else (0, 0, None)
             if bit < stop and item is not None:
-                holding[placed] = item
+                yield placed, item
             else:
                 # Held by something that is not placed here, up to the next stretch at most.
                 stop = self._starts[at] if at < len(self._starts) else mask.bit_length()
             mask = mask >> stop << stop
-        return [item for _, item in sorted(holding.items())]
 
 
 def below(candidates: Candidates, cells: CellMap, ceiling: dict[str, int], reach: int) -> Candidates:
@@ -147,6 +156,7 @@ def below(candidates: Candidates, cells: CellMap, ceiling: dict[str, int], reach
         (cells.base[bank], cells.stop[bank], cells.base[bank] + registers * cells.halves)
         for bank, registers in ceiling.items()
     ]
-    return tuple(
-        c for c in candidates if not any(base <= c < stop and c + reach > limit for base, stop, limit in limits)
-    )
+    left = [*candidates]
+    for base, stop, limit in limits:
+        left = [c for c in left if c + reach <= limit or not base <= c < stop]
+    return tuple(left)

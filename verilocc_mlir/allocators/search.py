@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from heapq import nsmallest
 from itertools import accumulate
 
 from verilocc_mlir.allocators.bounds import Ceiling
@@ -64,8 +63,16 @@ class Starts:
     cells: frozenset[int]
 
 
+KnownStarts = dict[tuple[int, int, bool, int], Starts]
+"""Starts under one ceiling, by what ``Placement.candidates`` is asked for."""
+
+
 class Placement:
-    """A packing under one ceiling, with what is not placed yet."""
+    """A packing under one ceiling, with what is not placed yet.
+
+    Args:
+        known: starts under this ceiling that were looked for before; it grows.
+    """
 
     def __init__(
         self,
@@ -75,6 +82,7 @@ class Placement:
         hints: Hints,
         cells: CellMap,
         ceiling: Ceiling,
+        known: KnownStarts,
     ) -> None:
         self.packing = Packing(fixed)
         self.starts: list[int] = [-1] * len(table.by_range)
@@ -84,17 +92,17 @@ class Placement:
         self._hints = hints
         self._cells = cells
         self.ceiling = ceiling
-        self._cache: dict[tuple[int, int, bool, int], Starts] = {}
+        self._known = known
 
     def candidates(self, item: Item, *, down: bool = False, multiple: int = 1) -> Starts:
         """Where the item may start under the ceiling; ``multiple``: registers whose multiples come first."""
         every = self._table.of(item)
         # The table keeps what it returns: an identity is one's own.
         key = (id(every), item.reach, down, multiple)
-        starts = self._cache.get(key)
+        starts = self._known.get(key)
         if starts is None:
             order = self._ordered(every, item.reach, down, multiple)
-            starts = self._cache[key] = Starts(order, frozenset(order))
+            starts = self._known[key] = Starts(order, frozenset(order))
         return starts
 
     def _ordered(self, every: Candidates, reach: int, down: bool, multiple: int) -> Candidates:
@@ -197,15 +205,28 @@ class Placement:
         """The start at which putting the item evicts least, -1 where fixed occupations leave none."""
         best = -1
         least = 0
-        for overlap, start in nsmallest(_CLOSELY, self._overlaps(item, candidates.order)):
+        for overlap, start in sorted(self._overlaps(item, candidates.order))[:_CLOSELY]:
             if best >= 0 and overlap >= least:
                 break  # What is evicted is at least as large as the overlap.
-            price = sum(
-                o.area * (1 + evicted.get(o.members[0][0], 0)) ** 2 for o in self.packing.conflicts(item, start)
-            )
+            price = self._price(item, start, evicted, least if best >= 0 else _NEVER)
             if best < 0 or price < least:
                 best, least = start, price
         return best
+
+    def _price(self, item: Item, start: int, evicted: dict[int, int], most: int) -> int:
+        """What is evicted at a start, those evicted before counted for more; where it is ``most`` or more, some of it
+        that is as much.
+        """
+        price = 0
+        counted: set[int] = set()
+        for other in self.packing.in_the_way(item, start):
+            number = other.members[0][0]
+            if number not in counted:
+                counted.add(number)
+                price += other.area * (1 + evicted.get(number, 0)) ** 2
+                if price >= most:
+                    break
+        return price
 
     def _overlaps(self, item: Item, starts: Candidates) -> Iterator[tuple[int, int]]:
         """How much of the item's room is taken at each start, and the start; without those that are not to be had."""
@@ -217,7 +238,7 @@ class Placement:
             offsets.setdefault(mask, []).append(offset - first)
         columns: list[list[int]] = []
         for mask, of in offsets.items():
-            taken = [_NEVER if f & mask else (o & mask).bit_count() for f, o in zip(fixed, occupied, strict=True)]
+            taken = [_NEVER if f and f & mask else (o & mask).bit_count() for f, o in zip(fixed, occupied, strict=True)]
             up_to = [0, *accumulate(taken)]
             # Neighbours are counted at once: each but the last of them is followed by the next.
             ends = [offset + 1 for offset in of if offset + 1 not in of]

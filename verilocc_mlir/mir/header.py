@@ -209,6 +209,7 @@ def section(header: tuple[str, ...], key: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
+@lru_cache(maxsize=32)
 def rows(header: tuple[str, ...], key: str) -> tuple[str, ...]:
     """Rows ``  - { … }`` of a section; LLVM's YAML writer breaks long ones over several lines, which stay joined by
     breaks.
@@ -229,15 +230,21 @@ def virtual_registers(header: tuple[str, ...]) -> dict[int, VirtualRegister]:
     """Rows of ``registers:`` by number. ``_`` (no class yet) is kept as the class name."""
     table: dict[int, VirtualRegister] = {}
     for row in rows(header, "registers"):
-        match = _REGISTER_ROW.match(row)
-        if match is None:
-            raise InputError(f"not a row of 'registers': {row.strip()!r}")
-        flags = tuple(f.strip() for f in match[4].split(",") if f.strip()) if match[4] else ()
-        number = int(match[1])
-        if number in table:
-            raise InputError(f"a second row for the virtual register %{number}")
-        table[number] = VirtualRegister(number, match[2], match[3] or "", flags)
+        register = _virtual_register(row)
+        if register.id in table:
+            raise InputError(f"a second row for the virtual register %{register.id}")
+        table[register.id] = register
     return table
+
+
+@lru_cache(maxsize=1 << 14)
+def _virtual_register(row: str) -> VirtualRegister:
+    """A row of ``registers:``. All texts of a compile, and of the next one, have much the same rows."""
+    match = _REGISTER_ROW.match(row)
+    if match is None:
+        raise InputError(f"not a row of 'registers': {row.strip()!r}")
+    flags = tuple(f.strip() for f in match[4].split(",") if f.strip()) if match[4] else ()
+    return VirtualRegister(int(match[1]), match[2], match[3] or "", flags)
 
 
 def function_liveins(header: tuple[str, ...]) -> tuple[FunctionLiveIn, ...]:
@@ -284,9 +291,5 @@ def header_field(function: MachineFunction, key: str) -> str | None:
 
     ``header_field(f, "frameOffsetReg")`` gives ``"$sgpr33"``. The first line with that key counts.
     """
-    for line in function.header_lines:
-        stripped = line.strip()
-        if stripped.startswith(key) and stripped[len(key) : len(key) + 1] == ":":
-            value = stripped[len(key) + 1 :].strip()
-            return value[1:-1] if len(value) > 1 and value[0] == value[-1] == "'" else value
-    return None
+    value = function.header_values.get(key)
+    return value[1:-1] if value is not None and len(value) > 1 and value[0] == value[-1] == "'" else value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 
 class OperandKind(Enum):
@@ -233,6 +234,27 @@ class MachineFunction:
     fixed_stack: dict[int, StackObject] = field(default_factory=dict[int, StackObject], hash=False)
     first_line: int = 1
     footer: str = "...\n"
+
+    @cached_property
+    def header_values(self) -> dict[str, str]:
+        """What stands behind each word and colon of the header, in whatever section; the first time counts."""
+        values: dict[str, str] = {}
+        for line in self.header_lines:
+            key, colon, value = line.strip().partition(":")
+            if colon and not key.startswith("-"):
+                values.setdefault(key, value.strip())
+        return values
+
+    @cached_property
+    def distinct_operands(self) -> tuple[Operand, ...]:
+        """All operands; of those with the same text, one."""
+        every = {op.text: op for b in self.blocks for i in b.instructions for op in i.all_operands}
+        return tuple(every.values())
+
+    @cached_property
+    def has_virtual_registers(self) -> bool:
+        """Whether any operand is one."""
+        return any(op.vreg >= 0 for op in self.distinct_operands)
 
     @property
     def instruction_count(self) -> int:

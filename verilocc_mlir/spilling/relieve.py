@@ -110,6 +110,8 @@ class Spiller:
         )
         self._candidates = {v: Candidates(g, self._costs) for v, g in known.gaps.items()}
         self._chosen: dict[tuple[int, bool, Tight], _Chosen | None] = {}
+        self._choices: dict[tuple[int, bool, Tight], _Chosen | None] = {}
+        """What one greedy choice came to: one that is asked for with more room is another's first."""
 
     def relieve(
         self, spare: int = 0, *, ahead: bool = True, accumulators: bool = True, tight: Tight = (), leave: int = 0
@@ -130,7 +132,7 @@ class Spiller:
         key = spare, accumulators, tight
         if key not in self._chosen:
             # The choice is greedy: with more room asked for, it may come to less.
-            choices = [self._choose(spare + more, accumulators, tight) for more in (0, *MORE_ROOM)]
+            choices = [self._choice(spare + more, accumulators, tight) for more in (0, *MORE_ROOM)]
             self._chosen[key] = min(filter(None, choices), key=lambda c: c.cost, default=None) if choices[0] else None
         chosen = self._chosen[key]
         if chosen is None:
@@ -142,6 +144,12 @@ class Spiller:
         inserted = insert_spills(self._function, self._cfg, plans, self._target, accumulators=accumulators)
         actions = (_action(p, self._costs.places, chosen.reasons[v], self._costs.constant(v)) for v, p in plans.items())
         return Relieved(inserted, tuple(actions), tuple(excess for _, excess in excesses))
+
+    def _choice(self, spare: int, accumulators: bool, tight: Tight) -> _Chosen | None:
+        key = spare, accumulators, tight
+        if key not in self._choices:
+            self._choices[key] = self._choose(spare, accumulators, tight)
+        return self._choices[key]
 
     def _choose(self, spare: int, accumulators: bool, tight: Tight) -> _Chosen | None:
         """What is spilled, with each load beside its use."""

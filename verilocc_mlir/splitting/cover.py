@@ -45,11 +45,16 @@ class Cover:
         if not depth or not wanted & (wanted - 1):
             return None
         inside = [cut for cut in self._cuts if cut[0] & wanted and cut[1] & wanted]
+        priced = sorted(
+            (sum([weight for left, right, weight in inside if (not left & missing) != (not right & missing)]), missing)
+            for missing in starts_of
+            if missing != wanted
+        )
         ranked: list[tuple[float, int, int, int]] = []
-        for missing, starts in starts_of.items():
-            if missing != wanted:
-                price = sum(weight for left, right, weight in inside if (not left & missing) != (not right & missing))
-                ranked += [(price, self._area(missing), start, missing) for start in sorted(starts)[:_TRIED]]
+        for price, missing in priced:
+            if len(ranked) >= _TRIED and price > ranked[-1][0]:
+                break  # Areas decide between equal prices only.
+            ranked += [(price, self._area(missing), start, missing) for start in sorted(starts_of[missing])[:_TRIED]]
         best: tuple[float, dict[int, int]] | None = None
         tried: set[int] = set()
         for price, _, start, missing in sorted(ranked)[:_TRIED]:

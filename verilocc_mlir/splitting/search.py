@@ -135,14 +135,19 @@ class _Splitting:
         vreg = int(self._ground.problem.ranges[number].name[1:])
         occupied = self._packing.occupied
         taken: dict[int, int] = {}
+        everywhere = -1
         for start in self._candidates_of(item):
-            taken[start] = 0
+            there = 0
             for offset, mask in item.cells:
-                taken[start] |= occupied[start + offset] & mask
+                there |= occupied[start + offset] & mask
+            taken[start] = there
+            everywhere &= there
         for limit in self._ground.weights:
             parts = self._parts_of(item, vreg, limit)
-            starts = parts and Cover(parts, taken).run()
-            if parts and starts:
+            if not parts or any(times & everywhere for times in parts.times):
+                continue  # A part with a time at which no register is free has no start.
+            starts = Cover(parts, taken).run()
+            if starts:
                 self._laid[number] = LaidRange(parts, starts)
                 self._starts[number] = starts[parts.of_access[min(parts.of_access)]]
                 for start in sorted(set(starts.values())):

@@ -46,7 +46,7 @@ def calls_in(function: MachineFunction) -> Iterator[Call]:
     """The calls of a function, in layout order."""
     for block in function.blocks:
         for instruction in block.instructions:
-            masks = tuple(op.text for op in instruction.operands if op.kind is OperandKind.REGMASK)
+            masks = tuple([op.text for op in instruction.operands if op.kind is OperandKind.REGMASK])
             if masks:
                 names = [op.text for op in instruction.operands if op.kind is OperandKind.GLOBAL]
                 callee = unquote(names[0].removeprefix("@")) if len(names) == 1 else ""

@@ -86,6 +86,9 @@ class RegisterClass:
     window: tuple[int, int] | None = None
     derived: frozenset[str] | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def width(self) -> int:
         """Registers of 32 bits that a member covers; 1 for 16-bit classes."""

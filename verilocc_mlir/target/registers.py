@@ -65,6 +65,9 @@ class Bank(Enum):
     TTMP = "ttmp"
     SPECIAL = "special"
 
+    __hash__ = object.__hash__
+    """Enum's own hashes the name anew each time, in Python."""
+
 
 BANK_BASE = {Bank.VGPR: VGPR_BASE, Bank.AGPR: AGPR_BASE, Bank.SGPR: SGPR_BASE, Bank.TTMP: TTMP_BASE}
 _BANK_END = {Bank.VGPR: AGPR_BASE, Bank.AGPR: SGPR_BASE, Bank.SGPR: TTMP_BASE, Bank.TTMP: SPECIAL_BASE}
@@ -96,6 +99,9 @@ class PhysicalRegister:
     bank: Bank
     first: int
     units: tuple[int, ...]
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 @lru_cache(maxsize=None)

@@ -72,6 +72,9 @@ class Target:
     vopd_same_source: bool = False
     cu_mode: bool | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def has_agprs(self) -> bool:
         return self.addressable_agprs > 0

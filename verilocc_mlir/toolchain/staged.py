@@ -281,7 +281,7 @@ def has_wwm_registers(mir: str) -> bool:
 
     They come from SGPR spills and callee-saved SGPRs lowered to VGPR lanes, and from strict whole-wave operations.
     """
-    return "WWM_REG" in mir or "SI_SPILL_S32_TO_VGPR" in mir or bool(re.search(r"^  wwmReservedRegs: *\n", mir, re.M))
+    return "WWM_REG" in mir or "SI_SPILL_S32_TO_VGPR" in mir or bool(re.search(r"\n  wwmReservedRegs: *\n", mir))
 
 
 def goes_on_as_it_is(mir: str) -> bool:

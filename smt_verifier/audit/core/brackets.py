@@ -23,6 +23,8 @@ def without_brackets(function: MachineFunction) -> MachineFunction:
     exec_copy = scratch_register(function, "sgprForEXECCopy")
     if not exec_copy:
         return function
+    if not any(_has_bracket(b.instructions, exec_copy) for b in function.blocks):
+        return function
     blocks = tuple(
         replace(b, instructions=tuple(_fold(b.instructions, exec_copy)))
         if _has_bracket(b.instructions, exec_copy)
@@ -43,7 +45,8 @@ def _has_bracket(instructions: tuple[Instruction, ...], exec_copy: str) -> bool:
 
 def _opens(instruction: Instruction, exec_copy: str) -> bool:
     return (
-        bool(_OPEN.match(instruction.opcode))
+        instruction.opcode.startswith("S_OR_SAVEEXEC_")
+        and bool(_OPEN.match(instruction.opcode))
         and bool(instruction.defs)
         and instruction.defs[0].phys == exec_copy
         and instruction.operands[0].text == "-1"

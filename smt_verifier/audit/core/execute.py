@@ -6,7 +6,6 @@ becomes a goal for the solver. What it does to the state is trusted; what infere
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ from smt_verifier.audit.core.inactive import (
     exec_unclear,
     ignores_exec,
     reach,
-    reads_first_lane,
     reads_inactive_lanes,
 )
 from smt_verifier.audit.core.lanes import key_name
@@ -24,12 +22,12 @@ from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import defines_exec
 from smt_verifier.audit.core.moves import is_whole_wave_move
 from smt_verifier.audit.core.operations import PureArguments
-from smt_verifier.audit.core.partial import addend_of_high_half, is_packed, is_read
+from smt_verifier.audit.core.pairs import Definition, Pair, Use
+from smt_verifier.audit.core.partial import addend_of_high_half
 from smt_verifier.audit.core.semantics import (
     BLENDS,
     INLINE_ASSEMBLY,
     NO_CODE,
-    early_clobbers,
     is_call,
     may_call,
     preserved_by,
@@ -37,10 +35,7 @@ from smt_verifier.audit.core.semantics import (
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, Signature, State
 from smt_verifier.audit.core.steps import Step
 from verilocc_mlir.errors import UnsupportedError
-from verilocc_mlir.mir.model import Instruction, Operand
-
-_Target = tuple[Operand, tuple[int, ...], dict[int, int]]
-"""A definition, its keys, and the table they are in."""
+from verilocc_mlir.mir.model import Instruction
 
 
 @lru_cache(maxsize=None)
@@ -59,6 +54,10 @@ class _Class(NamedTuple):
     post: dict[int, int]
 
 
+def _class(atom: Atom) -> _Class:
+    return _Class("value" if atom.active else "inactive-lanes", atom.missed, atom.pre, atom.post)
+
+
 class Executor(OneSided):
     """Runs steps over a state."""
 
@@ -71,19 +70,20 @@ class Executor(OneSided):
         cells = bool(self.cell_registers(Side.PRE) or self.cell_registers(Side.POST))
         for step in steps:
             self.step = step
-            alone = step.pre is None or step.post is None
-            if alone and any(i is not None and defines_exec(i) for i in (step.pre, step.post)):
+            pre, post = step
+            alone = pre if post is None else post if pre is None else None
+            if alone is not None and defines_exec(alone):
                 self.refute("instruction-sequence", "EXEC is written on one side alone")
-            if step.post is not None and self.saved_for_all_threads is not None:
-                self._spare_callers_threads(step.post, self.saved_for_all_threads, state)
-            if step.pre is None:
-                assert step.post is not None
-                self.post_only(step.post, state)
-            elif step.post is None:
-                self.pre_only(step.pre, state)
+            if post is not None and self.saved_for_all_threads is not None:
+                self._spare_callers_threads(post, self.saved_for_all_threads, state)
+            if pre is None:
+                assert post is not None
+                self.post_only(post, state)
+            elif post is None:
+                self.pre_only(pre, state)
             else:
-                self._pair(step.pre, step.post, state)
-            for instruction, side in ((step.pre, Side.PRE), (step.post, Side.POST)) if cells else ():
+                self._pair(pre, post, state)
+            for instruction, side in ((pre, Side.PRE), (post, Side.POST)) if cells else ():
                 if instruction is not None:
                     self.spoil_cells(instruction, side, state)
 
@@ -104,93 +104,78 @@ class Executor(OneSided):
                 self.refute("callee-saved", message)
 
     def _pair(self, pre: Instruction, post: Instruction, state: State) -> None:
+        pair = self.pairs.of(pre, post)
         if is_ordinary(pre.opcode) and not self.masks.follows(pre):
-            self._compare_reads(pre, post, state, everywhere=False)
-            self._define(pre, post, state, everywhere=False)
+            self._compare_reads(pre, post, pair, state, everywhere=False)
+            self._define(pre, post, pair, state, everywhere=False)
             return
         if exec_unclear(pre) and not all(a.active for a in state.atoms):
             raise UnsupportedError(f"{pre.opcode} while some threads are inactive")
         sources = self.masks.read(pre, state)
         if pre.opcode != "BUNDLE":
             active_only = self.masks.touches_active_only(pre, state)
-            self._compare_reads(pre, post, state, everywhere=reads_inactive_lanes(pre.opcode) and not active_only)
+            self._compare_reads(pre, post, pair, state, everywhere=reads_inactive_lanes(pre.opcode) and not active_only)
             if is_call(pre):
                 self._clobber(preserved_by(pre) | self.kept_units, state)
-            self._define(pre, post, state, everywhere=ignores_exec(pre.opcode) and not active_only)
+            self._define(pre, post, pair, state, everywhere=ignores_exec(pre.opcode) and not active_only)
             self.masks.note_first(pre, state, self.terms.maybe_undefined)
         self.masks.transfer(pre, sources, state)
 
-    def _compare_reads(self, pre: Instruction, post: Instruction, state: State, *, everywhere: bool) -> None:
+    def _compare_reads(
+        self, pre: Instruction, post: Instruction, pair: Pair, state: State, *, everywhere: bool
+    ) -> None:
         if self.goals is None:
             return
-        if reads_first_lane(pre.opcode) and not state.entered and not all(op.undef for op in pre.operands):
+        if pair.finds_first and not state.entered:
             self.leave_open(
                 "inactive-lanes", f"{pre.opcode} may find EXEC 0, and reads lane 0 of a thread that waits then"
             )
-        clobbered = self._early_clobbers(pre, post)
-        blends = pre.opcode in BLENDS
-        addend, packed = addend_of_high_half(pre), is_packed(pre.opcode)
-        reached = [
-            (atom, _Class("value" if atom.active else "inactive-lanes", atom.missed, atom.pre, atom.post))
-            for atom in state.atoms
-            if atom.reached(everywhere)
-        ]
-        wave = [_Class("value", set(), state.pre, state.post)]
         reads = self.real_reads.setdefault(id(post), set())
-        for number, (pre_operand, post_operand) in enumerate(zip(pre.operands, post.operands, strict=False)):
-            if blends and number == BLENDS[pre.opcode].mask:
-                pre_operand, post_operand = replace(pre_operand, undef=False), replace(post_operand, undef=False)
-            if not pre_operand.is_use or pre_operand.undef or not post_operand.is_reg:
-                continue
-            pre_keys, post_keys = self.pre_lanes.keys(pre_operand), self.post_lanes.keys(post_operand)
-            if not pre_keys or not post_keys:  # a constant such as $sgpr_null; the rules compare names and widths
-                continue
-            # All lanes of a register are of one file.
-            vector = self.pre_lanes.is_vector(pre_keys[0])
-            classes = [c for _, c in reached] if vector else wave
-            if vector and blends:
-                apart = [a for a, _ in reached if all(self._blended_away(pre, number, s, state) for s in a.signatures)]
-                classes = [c for a, c in reached if a not in apart]
-            if vector is not self.post_lanes.is_vector(post_keys[0]):
-                classes = []
-            for lane, (pre_key, post_key) in enumerate(zip(pre_keys, post_keys, strict=False)):
-                if packed and vector and not is_read(pre, number, lane, len(pre_keys)):
+        wave = [_Class("value", set(), state.pre, state.post)]
+        reached: list[tuple[Atom, _Class]] | None = None
+        for number, use in pair.uses:
+            classes = wave
+            if use.vector:
+                if reached is None:
+                    reached = [(atom, _class(atom)) for atom in state.atoms if atom.reached(everywhere)]
+                classes = [c for _, c in reached]
+                if pre.opcode in BLENDS:
+                    classes = [
+                        c
+                        for atom, c in reached
+                        if not all(self._blended_away(pre, number, s, state) for s in atom.signatures)
+                    ]
+            self._compare_lanes(use, classes if use.one_file else [], reads, state)
+
+    def _compare_lanes(self, use: Use, classes: list[_Class], reads: set[tuple[int, int]], state: State) -> None:
+        assert self.goals is not None
+        assumed = self.assumed
+        for pre_key, post_key, place, overwritten in use.lanes:
+            if overwritten:
+                self._early_clobber(pre_key, post_key, state)
+            for rule, missed, pre_table, post_table in classes:
+                if pre_key in missed and rule != "value":
                     continue
-                if number == addend and 2 * lane >= len(pre_keys):
+                of, now = pre_table.get(pre_key), post_table.get(post_key)
+                if of is None:
+                    of = self.read(pre_key, pre_table)
+                if now is None:
+                    now = self.read(post_key, post_table)
+                if of == UNDEFINED:
                     continue
-                if clobbered and clobbered.get(post_key, pre_key) != pre_key:
-                    self._early_clobber(pre_key, post_key, state)
-                for rule, missed, pre_table, post_table in classes:
-                    if rule != "value" and pre_key in missed:
-                        continue
-                    of, now = self.read(pre_key, pre_table), self.read(post_key, post_table)
-                    if of == UNDEFINED:
-                        continue
-                    reads.add((post_key, pre_key))
-                    if post_operand.undef:
-                        self.goals(Goal("undef-flag", of, -1, self.step, pre_key, post_key))
-                    elif of == now or (of, now) in self.assumed:
-                        self.literal += 1
-                    else:
-                        self.goals(Goal(rule, of, now, self.step, pre_key, post_key))
+                reads.add(place)
+                if use.undef:
+                    self.goals(Goal("undef-flag", of, -1, self.step, pre_key, post_key))
+                elif of == now or (of, now) in assumed:
+                    self.literal += 1
+                else:
+                    self.goals(Goal(rule, of, now, self.step, pre_key, post_key))
 
     def _blended_away(self, pre: Instruction, number: int, signature: Signature, state: State) -> bool:
         """Whether an operand is one that V_SET_INACTIVE does not read for the threads of a class."""
         blend = BLENDS[pre.opcode]
         selected = self.masks.includes(pre.operands[blend.mask], signature, state)
         return (number == blend.inside and selected is False) or (number == blend.outside and selected is True)
-
-    def _early_clobbers(self, pre: Instruction, post: Instruction) -> dict[int, int]:
-        """Post-RA lanes that are written before the operands are read, with the pre-RA lane each stands for."""
-        clobbered: dict[int, int] = {}
-        numbers = early_clobbers(pre)
-        for number in numbers if pre.opcode == post.opcode else numbers | early_clobbers(post):
-            pre_operand, post_operand = pre.all_operands[number], post.all_operands[number]
-            if pre_operand.is_def and pre_operand.is_reg and post_operand.is_reg:
-                clobbered.update(
-                    zip(self.post_lanes.keys(post_operand), self.pre_lanes.keys(pre_operand), strict=False)
-                )
-        return clobbered
 
     def _early_clobber(self, pre_key: int, post_key: int, state: State) -> None:
         """A read lane that an early-clobber result overwrites must be one the pre-RA side leaves undefined.
@@ -230,46 +215,39 @@ class Executor(OneSided):
         """Before allocation, what a call may overwrite is undefined after it, but for its results."""
         return UNDEFINED if side is Side.PRE else self.terms.fresh("what the call left")
 
-    def _define(self, pre: Instruction, post: Instruction, state: State, *, everywhere: bool) -> None:
-        pre_defs = [op for op in pre.all_operands if op.is_def and op.is_reg]
-        post_defs = self._matching_defs(pre, post)
-        passed_on: set[int] | None = None
-        for op in post.operands:
-            if op.implicit and op.is_def and op.is_reg and not any(op is d for d in post_defs):
-                if passed_on is None:
-                    reads = (o for o in post.operands if o.is_use and o.implicit and not o.undef)
-                    passed_on = {k for o in reads for k in self.post_lanes.keys(o)}
-                for key in self.post_lanes.keys(op):
-                    if key not in passed_on:
-                        self.garbage(key, state, f"nothing (implicit definition by {post})")
+    def _define(self, pre: Instruction, post: Instruction, pair: Pair, state: State, *, everywhere: bool) -> None:
+        if pair.lost:
+            why = f"nothing (implicit definition by {post})"
+            for key in pair.lost:
+                self.garbage(key, state, why)
         scalar_arguments, vector_arguments = self.pure_arguments(pre, post, state)
-        halves_apart = addend_of_high_half(pre) >= 0
-        for number, (pre_operand, post_operand) in enumerate(zip(pre_defs, post_defs, strict=False)):
-            pre_keys, post_keys = self.pre_lanes.keys(pre_operand), self.post_lanes.keys(post_operand)
-            if not pre_keys or not post_keys:
+        halves_apart = pair.addend >= 0
+        for number, defined in enumerate(pair.definitions):
+            if defined is None:
                 continue
-            if not self.pre_lanes.is_vector(pre_keys[0]):
-                row = self.terms.fresh_result(number, pre, len(pre_keys))
-                self._place(row, (pre_operand, pre_keys, state.pre), (post_operand, post_keys, state.post))
+            count = len(defined.pre_keys)
+            if not defined.vector:
+                row = self.terms.fresh_result(number, pre, count)
+                self._place(row, defined, state.pre, state.post)
                 if number == 0 and scalar_arguments is not None:
-                    self.note_results(pre, row, pre_keys, *scalar_arguments)
+                    self.note_results(pre, row, defined.pre_keys, *scalar_arguments)
                 continue
-            self.miss(pre_keys, state, everywhere=everywhere)
+            self.miss(defined.pre_keys, state, everywhere=everywhere)
             rows: dict[PureArguments | None, range] = {}
             for atom in state.atoms:
                 if everywhere or atom.active:
                     if not atom.reached(everywhere):
-                        self._unknown(pre_keys, post_keys, atom)
+                        self._unknown(defined.pre_keys, defined.post_keys, atom)
                         continue
                     arguments = vector_arguments.get(id(atom)) if number == 0 else None
                     # What a half depends on may differ from class to class: it is said of terms of its own.
                     row = None if halves_apart else rows.get(arguments)
                     if row is None:
-                        row = rows[arguments] = self.terms.fresh_result(number, pre, len(pre_keys))
+                        row = rows[arguments] = self.terms.fresh_result(number, pre, count)
                         if arguments is not None:
-                            self.note_results(pre, row, pre_keys, *arguments)
+                            self.note_results(pre, row, defined.pre_keys, *arguments)
                     high = self._high_half(pre, post, row, state, atom) if halves_apart and number == 0 else None
-                    self._place(row, (pre_operand, pre_keys, atom.pre), (post_operand, post_keys, atom.post), high)
+                    self._place(row, defined, atom.pre, atom.post, high)
 
     def _unknown(self, pre_keys: tuple[int, ...], post_keys: tuple[int, ...], atom: Atom) -> None:
         """Results in threads of which nothing is claimed: each side has its own."""
@@ -302,19 +280,17 @@ class Executor(OneSided):
                 self.note(Expression(f"upper half of {pre.opcode}", index, (row[0], *addend), term))
         return terms
 
-    def _place(self, row: range, pre: _Target, post: _Target, high: list[int] | None = None) -> None:
+    def _place(
+        self, row: range, defined: Definition, pre: dict[int, int], post: dict[int, int], high: list[int] | None = None
+    ) -> None:
         """Put one new term a lane into both sides: equal operations on equal inputs give equal outputs.
 
         Classes of threads may share the terms, because no goal compares one class with another; only results of pure
         operations on different arguments must not be shared, because they are equated with their expressions.
         """
-        for side, (operand, keys, table) in ((Side.PRE, pre), (Side.POST, post)):
-            if operand.undef:
-                self.undefine_rest(side, operand, keys, table)
-            terms = high if high is not None and side is Side.POST else row
-            table.update(zip(keys, terms, strict=side is Side.PRE))
-
-    def _matching_defs(self, pre: Instruction, post: Instruction) -> list[Operand]:
-        """Post-RA definitions in the order of the pre-RA ones."""
-        pairs = zip(pre.all_operands, post.all_operands, strict=False)
-        return [b for a, b in pairs if a.is_def and b.is_def and a.is_reg and b.is_reg]
+        if defined.pre.undef:
+            self.undefine_rest(Side.PRE, defined.pre, defined.pre_keys, pre)
+        pre.update(zip(defined.pre_keys, row, strict=True))
+        if defined.post.undef:
+            self.undefine_rest(Side.POST, defined.post, defined.post_keys, post)
+        post.update(zip(defined.post_keys, row if high is None else high, strict=False))

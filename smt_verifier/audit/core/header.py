@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from smt_verifier.audit.core.fields import fields_of, unquoted
 from smt_verifier.audit.core.lanes import LaneMap, key_name
 from smt_verifier.audit.core.moves import cell_registers, is_whole_wave_move, lane_move
-from smt_verifier.audit.core.numbering import frame_indices, without_number
+from smt_verifier.audit.core.numbering import frame_indices, named_objects, without_number
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.semantics import LANE_MOVES, NO_CODE, spill
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.header import rows
-from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
+from verilocc_mlir.mir.model import Instruction, MachineFunction, OperandKind, StackObject
 from verilocc_mlir.target.registers import Bank, physical_register
 
 _FALSE = (
@@ -79,7 +79,7 @@ def _is_lowered(change: Change) -> bool:
 
 def _is_raised_at_the_end(change: Change) -> bool:
     """``false`` may become ``true`` once no virtual register is left."""
-    return _is_raised(change) and not _has_virtual_registers(change.post)
+    return _is_raised(change) and not change.post.has_virtual_registers
 
 
 def _is_for_added_slots(change: Change) -> bool:
@@ -106,7 +106,7 @@ def _is_free_for_exec(change: Change) -> bool:
     if change.before == "''":
         return False
     if change.after == "''":
-        return not _has_virtual_registers(change.post) and not any(map(is_whole_wave_move, _instructions(change.post)))
+        return not change.post.has_virtual_registers and not any(map(is_whole_wave_move, _instructions(change.post)))
     old, new = physical_register(unquoted(change.before)), physical_register(unquoted(change.after))
     units = set(new.units)
     return (
@@ -183,7 +183,7 @@ def compare_headers(pre: MachineFunction, post: MachineFunction, allocatable: fr
 
 def _no_virtual_registers(function: MachineFunction) -> str:
     """What LLVM takes for ``noVRegs`` where it is absent (MIRParserImpl::computeFunctionProperties)."""
-    return "false" if _has_virtual_registers(function) else "true"
+    return "false" if function.has_virtual_registers else "true"
 
 
 def _changed_liveins(pre: MachineFunction, post: MachineFunction) -> Iterable[str]:
@@ -248,17 +248,22 @@ def require_rows(function: MachineFunction) -> None:
     """
     if len(rows(function.header_lines, "liveins")) != len(function.liveins):
         raise InputError("a live-in register is not read")
-    for kind, objects in (("stack", function.stack), ("fixedStack", function.fixed_stack)):
-        if len(rows(function.header_lines, kind)) != len(objects):
+    objects = {"stack": function.stack, "fixed-stack": function.fixed_stack}
+    for kind, of_kind in (("stack", function.stack), ("fixedStack", function.fixed_stack)):
+        if len(rows(function.header_lines, kind)) != len(of_kind):
             raise InputError(f"an object of {kind} occurs twice, or is not read")
-        for number, row in objects.items():
+        for number, row in of_kind.items():
             entries = dict(without_number(row))
             read_back = (entries.get("size", "0"), entries.get("alignment", "1"), entries.get("type", "default"))
             if read_back != (str(row.size), str(row.alignment), row.type):
                 raise InputError(f"object {number} of {kind} is not read as LLVM reads it")
+    texts = [op.text for op in function.distinct_operands if op.kind is OperandKind.FRAME_INDEX]
+    texts += {m for i in _instructions(function) for m in i.memory if "stack." in m}
+    if all(number in objects[kind] for text in texts for kind, number in named_objects(text)):
+        return
     for instruction in _instructions(function):
         for kind, number in frame_indices(instruction):
-            if number not in (function.stack if kind == "stack" else function.fixed_stack):
+            if number not in objects[kind]:
                 raise InputError(f"%{kind}.{number} is mentioned and not among the stack objects: {instruction}")
 
 
@@ -304,6 +309,8 @@ def _shared_reservations(
     and out of its lanes may name it.
     """
     reserved, shifted = (_listed(after.get(k, "")) - _listed(before.get(k, "")) for k in _WHOLE_WAVE_LISTS)
+    if not reserved | shifted:
+        return
     mentioned = [op.phys for i in _instructions(pre) for op in i.all_operands if op.phys and op.is_reg]
     mentioned += [r.reg for r in (*pre.liveins, *(r for b in pre.blocks for r in b.liveins))]
     ordinary = [i for i in _instructions(post) if not (i.opcode in LANE_MOVES | NO_CODE or is_whole_wave_move(i))]
@@ -317,10 +324,6 @@ def _shared_reservations(
 
 def _instructions(function: MachineFunction) -> Iterable[Instruction]:
     return (i for b in function.blocks for i in b.instructions)
-
-
-def _has_virtual_registers(function: MachineFunction) -> bool:
-    return any(op.vreg >= 0 for i in _instructions(function) for op in i.all_operands)
 
 
 def unreserved_cells(post: MachineFunction, lanes: LaneMap) -> list[Finding]:

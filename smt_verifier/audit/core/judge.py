@@ -45,7 +45,7 @@ from smt_verifier.audit.core.masks import Precision
 from smt_verifier.audit.core.module import module_difference
 from smt_verifier.audit.core.numbering import with_numbers_of
 from smt_verifier.audit.core.places import check_places, read_undefined
-from smt_verifier.audit.core.product import Product, has_virtual_registers
+from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.rules import MachineRules
@@ -93,7 +93,7 @@ class Sides:
 
     def rules(self, product: Product) -> MachineRules:
         """The machine's rules for the pairs of a product."""
-        restored = frozenset[int]() if has_virtual_registers(self.post) else self.saved
+        restored = frozenset[int]() if self.post.has_virtual_registers else self.saved
         return MachineRules(
             product.pre_lanes,
             product.post_lanes,
@@ -132,7 +132,7 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
 def judge_structure(sides: Sides, product: Product, rules: MachineRules) -> tuple[int, list[Finding]]:
     """How many steps there are, and what breaks a rule that is not about values."""
     findings: list[Finding] = []
-    if header_field(sides.post, "isEntryFunction") != "true" and not has_virtual_registers(sides.post):
+    if header_field(sides.post, "isEntryFunction") != "true" and not sides.post.has_virtual_registers:
         findings += unreserved_cells(sides.post, product.post_lanes)
     findings += read_undefined(sides.post)
     for number, steps in enumerate(product.steps):
@@ -263,8 +263,9 @@ def _saved_by_callee(
     pointer is PEI's business, and so is the stack pointer.
     """
     convention = function_attributes(file.preamble, pre.name).calling_convention
-    beyond_budget = {u for u in available.reserved_units if u >= SGPR_BASE + 2 * (max(available.sgprs, default=-1) + 1)}
-    units = callee_saved(convention, target) - (available.reserved_units - beyond_budget)
+    beyond_budget = SGPR_BASE + 2 * (max(available.sgprs, default=-1) + 1)
+    saved = callee_saved(convention, target)
+    units = frozenset(u for u in saved if u >= beyond_budget or u not in available.reserved_units)
     for field in ("frameOffsetReg", "stackPtrOffsetReg"):
         register = (header_field(post, field) or "").removeprefix("$")
         if register and register not in ("fp_reg", "sp_reg"):

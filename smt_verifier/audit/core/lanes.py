@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import LiveIn, MachineFunction, Operand
@@ -37,18 +38,23 @@ _APERTURES = frozenset(
 
 def registers_of(function: MachineFunction) -> Collection[Operand]:
     """The register operands of a function; of those with the same text, one."""
-    every = {op.text: op for b in function.blocks for i in b.instructions for op in i.all_operands}
-    return [op for op in every.values() if op.is_reg]
+    return [op for op in function.distinct_operands if op.is_reg]
 
 
 def uses_halves(*functions: MachineFunction) -> bool:
     """Whether any operand or class of the functions is finer than 32 bits."""
     for function in functions:
-        narrow = {n for n, row in function.registers.items() if _NARROW.search(row.cls)}
+        narrow = {n for n, row in function.registers.items() if _is_narrow(row.cls)}
         for operand in registers_of(function):
             if operand.vreg in narrow or _HALF.search(operand.phys) or _HALF.search(operand.sub):
                 return True
     return False
+
+
+@lru_cache(maxsize=None)
+def _is_narrow(name: str) -> bool:
+    """Whether a register class is one of halves."""
+    return _NARROW.search(name) is not None
 
 
 class LaneMap:

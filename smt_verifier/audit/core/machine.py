@@ -9,6 +9,7 @@ from smt_verifier.audit.core.lanes import LaneMap, cell_keys
 from smt_verifier.audit.core.masks import MaskTracker
 from smt_verifier.audit.core.moves import cell_registers, cell_threads, is_whole_wave_move, lane_move
 from smt_verifier.audit.core.operations import Ghosts, PureArguments, arguments_of, operation_name
+from smt_verifier.audit.core.pairs import Pairs
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, Side, State, Terms
 from smt_verifier.audit.core.steps import Step
@@ -72,6 +73,7 @@ class Machine:
         before: a hint, of which the check makes goals.
         """
         self.kept_units = kept_units
+        self.pairs = Pairs(pre_lanes, post_lanes)
         self._cell_registers = {
             Side.PRE: cell_registers(pre, pre_lanes),
             Side.POST: cell_registers(post, post_lanes),

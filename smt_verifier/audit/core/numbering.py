@@ -25,8 +25,13 @@ def frame_indices(instruction: Instruction) -> Iterator[tuple[str, int]]:
     """Stack objects that an instruction names, in operands or as memory it accesses: kind and number."""
     operand_texts = [op.text for op in instruction.operands if not op.is_reg and op.kind is OperandKind.FRAME_INDEX]
     for text in (*operand_texts, *(m for m in instruction.memory if "stack." in m)):
-        for kind, number in _FRAME_INDEX.findall(text):
-            yield kind, int(number)
+        yield from named_objects(text)
+
+
+def named_objects(text: str) -> Iterator[tuple[str, int]]:
+    """Kind and number of each stack object that a text names."""
+    for kind, number in _FRAME_INDEX.findall(text):
+        yield kind, int(number)
 
 
 def with_numbers_of(pre: MachineFunction, post: MachineFunction) -> MachineFunction:

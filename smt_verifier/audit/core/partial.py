@@ -50,7 +50,8 @@ def is_read(instruction: Instruction, number: int, lane: int, lanes: int) -> boo
 
 
 @lru_cache(maxsize=None)
-def _is_wide_mad(opcode: str) -> bool:
+def is_wide_mad(opcode: str) -> bool:
+    """Whether ``addend_of_high_half`` has something to say of an opcode."""
     return bool(_WIDE_MAD.match(opcode))
 
 
@@ -59,7 +60,7 @@ def addend_of_high_half(instruction: Instruction) -> int:
 
     The carry out depends on it too, so it must be dead, or go nowhere.
     """
-    if not _is_wide_mad(instruction.opcode) or len(instruction.defs) != 2:
+    if not is_wide_mad(instruction.opcode) or len(instruction.defs) != 2:
         return -1
     carry = instruction.defs[1]
     if not carry.dead and not carry.phys.startswith("sgpr_null"):

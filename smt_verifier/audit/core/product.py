@@ -81,7 +81,7 @@ class Product:
         for row, a, b in zip(steps, pre.blocks, post.blocks, strict=True):
             require_merge(row, a, b)
         self.order = _reverse_postorder(self.successors)
-        final = bool(callee_saved) and not has_virtual_registers(post)
+        final = bool(callee_saved) and not post.has_virtual_registers
         written = _written(post, self.post_lanes, callee_saved) if final else set[int]()
         self.saved_keys = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
         self.defined = defined_at_exit(pre, self.pre_lanes)
@@ -95,7 +95,7 @@ class Product:
             pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept_units
         )
         # LLVM fills the list of what is saved behind the whole-wave phase (AMDGPUReserveWWMRegs.cpp).
-        if header_field(post, "isEntryFunction") != "true" and not has_virtual_registers(post):
+        if header_field(post, "isEntryFunction") != "true" and not post.has_virtual_registers:
             self.executor.saved_for_all_threads = whole_wave_keys(post, self.post_lanes)
 
     def _followed_operations(self) -> set[str]:
@@ -354,10 +354,6 @@ def _ghosts(originals: dict[str, list[Instruction]], lanes: LaneMap) -> dict[int
             label = keys(lanes.is_vector(k) for k in lanes.keys(instruction.defs[0])[:1])
             ghosts[id(instruction)] = Ghosts(arguments, threads, label)
     return ghosts
-
-
-def has_virtual_registers(function: MachineFunction) -> bool:
-    return any(op.vreg >= 0 for b in function.blocks for i in b.instructions for op in i.all_operands)
 
 
 def _written(function: MachineFunction, lanes: LaneMap, callee_saved: frozenset[int]) -> set[int]:

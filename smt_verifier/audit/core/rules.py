@@ -85,8 +85,10 @@ class MachineRules:
         default_factory=dict[tuple[int, int], tuple[Complaint, ...]]
     )
     """Complaints of pairs of instructions, by ``id``: both are asked about twice."""
-    _members: dict[tuple[str, str, str, bool], bool] = field(default_factory=dict[tuple[str, str, str, bool], bool])
-    """Whether a register is the part of a member of a class, by name, part, class, and whether of either file."""
+    _agreeing: dict[tuple[str, str, bool, bool, bool], bool] = field(
+        default_factory=dict[tuple[str, str, bool, bool, bool], bool]
+    )
+    """Whether two operands agree wherever they stand, by what they are made of, and whether of either file."""
 
     def misfits(self, step: Step) -> bool:
         """Whether a pair of pure instructions has registers that do not go together."""
@@ -150,7 +152,9 @@ class MachineRules:
                 yield from self._reserved(physical_register(extra.phys))
         either = self._in_either_file(pre)
         for number, (a, b) in enumerate(zip(pre_operands, post_operands, strict=False)):
-            if a.text == b.text and a.kind is b.kind and a.kind not in _WITH_NAMES:
+            if (a is b or (a.text == b.text and a.kind is b.kind)) and a.kind not in _WITH_NAMES:
+                continue
+            if self._agree(a, b, either_file=number in either):
                 continue
             for complaint in self._operand(a, b, either_file=number in either, place=(post.opcode, number)):
                 yield complaint._replace(operand=number)
@@ -166,8 +170,17 @@ class MachineRules:
         """
         return either_file_operands(pre.opcode) if self.has_agprs else frozenset()
 
+    def _agree(self, pre: Operand, post: Operand, *, either_file: bool) -> bool:
+        """Whether nothing is wrong with two operands, whichever instruction they stand in."""
+        key = pre.text, post.text, pre.is_def, post.is_def, either_file
+        answer = self._agreeing.get(key)
+        if answer is None:
+            anywhere = self._operand(pre, post, either_file=either_file, place=None)
+            answer = self._agreeing[key] = next(anywhere, None) is None
+        return answer
+
     def _operand(
-        self, pre: Operand, post: Operand, *, either_file: bool, place: tuple[str, int]
+        self, pre: Operand, post: Operand, *, either_file: bool, place: tuple[str, int] | None
     ) -> Iterator[Complaint]:
         if pre.kind is not post.kind:
             yield Complaint("operands", f"operand {pre} became {post}")
@@ -180,14 +193,14 @@ class MachineRules:
         else:
             yield from self._register(pre, post, either_file=either_file, place=place)
 
-    def _encodable(self, register: PhysicalRegister, place: tuple[str, int]) -> bool:
+    def _encodable(self, register: PhysicalRegister, place: tuple[str, int] | None) -> bool:
         """Whether the class that LLVM's table gives an operand, by opcode and number, has the register.
 
         The class of a live range is what all its operands have in common. LLVM widens it where splitting or
         rematerialisation has taken operands away (recomputeRegClass), so that VCC may stand where the text says
         ``sgpr_64``; a physical register only has to suit the instruction it stands in.
         """
-        cls = operand_class(*place, self.processor)
+        cls = None if place is None else operand_class(*place, self.processor)
         return cls is not None and contains(cls, register)
 
     def _may_be_added(self, extra: Operand, operands: Sequence[Operand]) -> bool:
@@ -211,7 +224,7 @@ class MachineRules:
         return f"{head}%bb.{self.blocks[int(digits)]}{number[len(digits) :]}"
 
     def _register(
-        self, pre: Operand, post: Operand, *, either_file: bool, place: tuple[str, int]
+        self, pre: Operand, post: Operand, *, either_file: bool, place: tuple[str, int] | None
     ) -> Iterator[Complaint]:
         if pre.is_def != post.is_def or _kind_flags(pre.flags) != _kind_flags(post.flags):
             yield Complaint("operands", f"operand {pre} became {post}")
@@ -239,19 +252,12 @@ class MachineRules:
                 yield Complaint("register-class", f"%{post.vreg} is not of class {cls.name}")
             return
         register = physical_register(post.phys)
-        if not self._is_member(register, cls, pre.sub, either_file) and not self._encodable(register, place):
+        wide = in_either_file(cls) if either_file else cls
+        if not is_part_of_member(register, wide, pre.sub) and not self._encodable(register, place):
             yield Complaint(
                 "register-class", f"${post.phys} is not {pre.sub + ' of ' if pre.sub else ''}a member of {cls.name}"
             )
         yield from self._reserved(register)
-
-    def _is_member(self, register: PhysicalRegister, cls: RegisterClass, sub: str, either_file: bool) -> bool:
-        key = register.name, sub, cls.name, either_file
-        answer = self._members.get(key)
-        if answer is None:
-            answer = is_part_of_member(register, in_either_file(cls) if either_file else cls, sub)
-            self._members[key] = answer
-        return answer
 
     def _reserved(self, register: PhysicalRegister) -> Iterator[Complaint]:
         if not self.allocatable.issuperset(register.units):
@@ -377,8 +383,10 @@ class MachineRules:
 
     def overlap(self, _pre: Instruction, post: Instruction) -> Iterator[Complaint]:
         """No register is defined twice at once."""
-        written: set[int] = set()
         asm = post.opcode in INLINE_ASSEMBLY
+        if not asm and len(post.defs) < 2:
+            return
+        written: set[int] = set()
         for op in post.all_operands if asm else post.defs:
             # What assembly clobbers is printed as an early-clobber implicit definition; others order parts of a tuple.
             if op.is_reg and op.is_def and (op.early_clobber or not op.implicit):

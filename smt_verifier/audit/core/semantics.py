@@ -84,6 +84,7 @@ _PURE_INPUT = re.compile(
 """Registers whose content the audit follows, or that never changes; others (``src_vccz``, ``src_pops…``) do."""
 
 
+@lru_cache(maxsize=None)
 def spill(opcode: str) -> tuple[str, int, bool] | None:
     """``(kind, bits, is_save)`` of a spill pseudo-instruction (SIInstructions.td, SI_SPILL_*), or None."""
     match = _SPILL.match(opcode)
@@ -111,7 +112,12 @@ def is_move(instruction: Instruction) -> bool:
 
 def acts_alone(instruction: Instruction) -> bool:
     """Moves and instructions that emit nothing: they never pair."""
-    return instruction.opcode in NO_CODE or is_move(instruction)
+    return _may_act_alone(instruction.opcode) and (instruction.opcode in NO_CODE or is_move(instruction))
+
+
+@lru_cache(maxsize=None)
+def _may_act_alone(opcode: str) -> bool:
+    return opcode in NO_CODE | COPIES | WHOLE_WAVE_COPIES | LANE_MOVES or spill(opcode) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,14 +342,20 @@ def ties(instruction: Instruction) -> dict[int, int]:
     the ties of inline assembly and of SDWA stand in the text alone.
     """
     in_text = {number: op.tied for number, op in enumerate(instruction.all_operands) if op.tied >= 0}
+    by_table = _ties_of(instruction.opcode)
     if instruction.opcode in INLINE_ASSEMBLY:
         in_text.update((number, tied) for number, _, tied in asm_operands(instruction) if tied >= 0)
-    return {**in_text, **dict(_ties_of(instruction.opcode))}
+    return {**in_text, **dict(by_table)} if by_table else in_text
 
 
 @lru_cache(maxsize=None)
 def _early_clobbers_of(opcode: str) -> frozenset[int]:
     return frozenset(number for number, row in enumerate(table_of(opcode).operands) if row.early_clobber)
+
+
+def has_early_clobbers(opcode: str) -> bool:
+    """Whether LLVM's table, or the text of inline assembly, may have results that are written before all is read."""
+    return opcode in INLINE_ASSEMBLY or bool(_early_clobbers_of(opcode))
 
 
 def early_clobbers(instruction: Instruction) -> frozenset[int]:

@@ -105,11 +105,13 @@ class Atom:
     its signature names; either all classes of an atom are in EXEC, or none; likewise in ``OUTSIDE``.
 
     Attributes:
+        active: whether these threads are in EXEC.
+        outside: whether these threads were not active at function entry.
         missed: pre-RA lanes last defined, in this block, while these threads were not active.
         untouched: where no lane was asked for since the block's entry.
     """
 
-    __slots__ = ("_post", "_pre", "missed", "signatures", "untouched")
+    __slots__ = ("_post", "_pre", "_signatures", "active", "missed", "outside", "untouched")
 
     def __init__(
         self,
@@ -148,14 +150,16 @@ class Atom:
         self.untouched = None
 
     @property
-    def active(self) -> bool:
-        """Whether these threads are in EXEC."""
-        return bool(next(iter(self.signatures)) & IN_EXEC)
+    def signatures(self) -> set[Signature]:
+        """One for each class."""
+        return self._signatures
 
-    @property
-    def outside(self) -> bool:
-        """Whether these threads were not active at function entry."""
-        return bool(next(iter(self.signatures)) & IN_OUTSIDE)
+    @signatures.setter
+    def signatures(self, signatures: set[Signature]) -> None:
+        self._signatures = signatures
+        flags = next(iter(signatures))
+        self.active = bool(flags & IN_EXEC)
+        self.outside = bool(flags & IN_OUTSIDE)
 
     def reached(self, everywhere: bool) -> bool:
         """Whether an instruction touches these threads; ``everywhere``: it does not ask EXEC.

@@ -46,17 +46,21 @@ def _fault(instruction: Instruction) -> str:
         return ""
     implicit: list[str] = []
     explicit = len(instruction.defs)
-    for op in instruction.all_operands:
+    for op in instruction.defs:
         if op.phys and _is_misaligned(op.phys):
-            return (
-                f"there is no register ${op.phys}: scalar pairs begin at even numbers, wider tuples at multiples of 4"
-            )
+            return _no_register(op.phys)
     for op in instruction.operands:
+        if op.phys and _is_misaligned(op.phys):
+            return _no_register(op.phys)
         if op.implicit:
             implicit.append(f"={op.phys}" if op.is_def else op.phys)
         elif op.kind is not OperandKind.REGMASK:
             explicit += 1
     return _misfit(instruction.opcode, len(instruction.defs), explicit, tuple(implicit))
+
+
+def _no_register(name: str) -> str:
+    return f"there is no register ${name}: scalar pairs begin at even numbers, wider tuples at multiples of 4"
 
 
 @lru_cache(maxsize=None)

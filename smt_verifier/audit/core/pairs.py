@@ -1,0 +1,187 @@
+"""What executing a pair of instructions compares and writes, as far as no state decides it.
+
+A pair is executed several times: by inference, again in loops, and by the check. What is read off its two texts is the
+same each time.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from smt_verifier.audit.core.inactive import reads_first_lane
+from smt_verifier.audit.core.lanes import LaneMap
+from smt_verifier.audit.core.partial import addend_of_high_half, is_packed, is_read, is_wide_mad
+from smt_verifier.audit.core.semantics import BLENDS, early_clobbers, has_early_clobbers
+from verilocc_mlir.mir.model import Instruction, Operand
+
+
+class Lane(NamedTuple):
+    """A lane that is read: its keys on both sides.
+
+    Attributes:
+        place: ``(post, pre)``.
+        overwritten: whether an early-clobber result is written over it before it is read.
+    """
+
+    pre: int
+    post: int
+    place: tuple[int, int]
+    overwritten: bool = False
+
+
+class Use(NamedTuple):
+    """An operand that both sides read.
+
+    Attributes:
+        vector: whether the pre-RA side reads vector lanes.
+        one_file: whether the post-RA side reads lanes of the same kind; else values are not compared.
+        undef: whether the post-RA side says that it may hold anything.
+    """
+
+    vector: bool
+    one_file: bool
+    undef: bool
+    lanes: tuple[Lane, ...]
+
+
+class Definition(NamedTuple):
+    """What both sides define, with its keys."""
+
+    pre: Operand
+    post: Operand
+    pre_keys: tuple[int, ...]
+    post_keys: tuple[int, ...]
+    vector: bool
+
+
+class Pair(NamedTuple):
+    """A pair of instructions.
+
+    Attributes:
+        finds_first: whether it reads a register in the first active thread, or in lane 0 where there is none.
+        uses: the operands whose lanes must agree, by their place right of the opcode.
+        definitions: in order; None for one without lanes.
+        lost: lanes that only the post-RA side defines, implicitly, and does not read.
+        addend: place of the operand that only the upper half of the result depends on (``addend_of_high_half``), or -1.
+    """
+
+    finds_first: bool
+    uses: tuple[tuple[int, Use], ...]
+    definitions: tuple[Definition | None, ...]
+    lost: tuple[int, ...]
+    addend: int
+
+
+@lru_cache(maxsize=None)
+def _reads_all_first(opcode: str) -> bool:
+    """Whether all lanes of all operands are read, and before any result is written, whatever the operands are."""
+    partly = opcode in BLENDS or is_packed(opcode) or is_wide_mad(opcode)
+    return not partly and not has_early_clobbers(opcode)
+
+
+class Pairs:
+    """The pairs of one function, worked out once."""
+
+    def __init__(self, pre: LaneMap, post: LaneMap) -> None:
+        self._pre = pre
+        self._post = post
+        self._pairs: dict[tuple[int, int], Pair] = {}
+        self._uses: dict[tuple[str, str], Use | None] = {}
+        """Operands that are read whole, by their texts."""
+
+    def of(self, pre: Instruction, post: Instruction) -> Pair:
+        """What executing the two together compares and writes."""
+        pair = self._pairs.get((id(pre), id(post)))
+        if pair is None:
+            pair = self._pairs[id(pre), id(post)] = self._pair(pre, post)
+        return pair
+
+    def _pair(self, pre: Instruction, post: Instruction) -> Pair:
+        pre_defs = [op for op in pre.all_operands if op.is_def and op.is_reg]
+        post_defs = [
+            b
+            for a, b in zip(pre.all_operands, post.all_operands, strict=False)
+            if a.is_def and b.is_def and a.is_reg and b.is_reg
+        ]
+        if _reads_all_first(pre.opcode) and pre.opcode == post.opcode and not any(d.early_clobber for d in pre_defs):
+            uses = [
+                (number, use)
+                for number, (a, b) in enumerate(zip(pre.operands, post.operands, strict=False))
+                if a.is_use and (use := self._use(a, b)) is not None
+            ]
+            addend = -1
+        else:
+            addend = addend_of_high_half(pre)
+            uses = self._uses_in_part(pre, post, addend)
+        return Pair(
+            reads_first_lane(pre.opcode) and not all(op.undef for op in pre.operands),
+            tuple(uses),
+            tuple([self._definition(a, b) for a, b in zip(pre_defs, post_defs, strict=False)]),
+            self._lost(post, post_defs),
+            addend,
+        )
+
+    def _definition(self, pre: Operand, post: Operand) -> Definition | None:
+        pre_keys, post_keys = self._pre.keys(pre), self._post.keys(post)
+        if not pre_keys or not post_keys:
+            return None
+        return Definition(pre, post, pre_keys, post_keys, self._pre.is_vector(pre_keys[0]))
+
+    def _use(self, pre: Operand, post: Operand) -> Use | None:
+        """Two operands of which every lane is read; None where there is none that the pre-RA side defines."""
+        texts = pre.text, post.text
+        if texts not in self._uses:
+            self._uses[texts] = None if pre.undef or not post.is_reg else self._use_of(pre, post)
+        return self._uses[texts]
+
+    def _use_of(self, pre: Operand, post: Operand) -> Use | None:
+        pre_keys, post_keys = self._pre.keys(pre), self._post.keys(post)
+        if not pre_keys or not post_keys:  # a constant such as $sgpr_null; the rules compare names and widths
+            return None
+        # All lanes of a register are of one file.
+        vector = self._pre.is_vector(pre_keys[0])
+        one_file = vector is self._post.is_vector(post_keys[0])
+        lanes = tuple([Lane(a, b, (b, a)) for a, b in zip(pre_keys, post_keys, strict=False)])
+        return Use(vector, one_file, post.undef, lanes)
+
+    def _uses_in_part(self, pre: Instruction, post: Instruction, addend: int) -> list[tuple[int, Use]]:
+        """As ``_use``, without the lanes that are not read, and with what is overwritten before."""
+        clobbered = self._early_clobbers(pre, post)
+        packed, blend = is_packed(pre.opcode), BLENDS.get(pre.opcode)
+        uses: list[tuple[int, Use]] = []
+        for number, (a, b) in enumerate(zip(pre.operands, post.operands, strict=False)):
+            selects = blend is not None and number == blend.mask
+            if not a.is_use or (a.undef and not selects) or not b.is_reg or (use := self._use_of(a, b)) is None:
+                continue
+            width = len(self._pre.keys(a))
+            lanes = [
+                lane._replace(overwritten=clobbered.get(lane.post, lane.pre) != lane.pre)
+                for n, lane in enumerate(use.lanes)
+                if not (packed and use.vector and not is_read(pre, number, n, width))
+                and not (number == addend and 2 * n >= width)
+            ]
+            uses.append((number, use._replace(lanes=tuple(lanes), undef=b.undef and not selects)))
+        return uses
+
+    def _early_clobbers(self, pre: Instruction, post: Instruction) -> dict[int, int]:
+        """Post-RA lanes that are written before the operands are read, with the pre-RA lane each stands for."""
+        clobbered: dict[int, int] = {}
+        numbers = early_clobbers(pre)
+        for number in numbers if pre.opcode == post.opcode else numbers | early_clobbers(post):
+            a, b = pre.all_operands[number], post.all_operands[number]
+            if a.is_def and a.is_reg and b.is_reg:
+                clobbered.update(zip(self._post.keys(b), self._pre.keys(a), strict=False))
+        return clobbered
+
+    def _lost(self, post: Instruction, post_defs: list[Operand]) -> tuple[int, ...]:
+        extra = [
+            op
+            for op in post.operands
+            if op.is_def and op.implicit and op.is_reg and not any(op is d for d in post_defs)
+        ]
+        if not extra:
+            return ()
+        reads = (o for o in post.operands if o.is_use and o.implicit and not o.undef)
+        passed_on = {k for o in reads for k in self._post.keys(o)}
+        return tuple([key for op in extra for key in self._post.keys(op) if key not in passed_on])
