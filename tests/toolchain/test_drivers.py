@@ -225,6 +225,7 @@ def test_an_error_beside_a_result_is_a_failure() -> None:
     assert caught.value.status == 1
 
 
+@pytest.mark.long
 def test_two_programs_at_once(tmp_path: Path) -> None:
     tritons()
     path = next(p for p in kernel_paths() if p.name.startswith("gemm_mma_lds.") and cpu_of(p) == "gfx90a")
