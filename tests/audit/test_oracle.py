@@ -50,6 +50,7 @@ def test_llvms_allocation_makes_no_difference(text: str) -> None:
             agree(subject)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", few([p for p in KERNELS if "lds" in p.name], KERNELS), ids=[p.stem for p in KERNELS])
 def test_kernels_make_no_difference(path) -> None:
     for pair in phases_of_kernel(path):

@@ -124,6 +124,7 @@ def test_damaged_entries_are_compiled_again(batch: Batch, damage: Any) -> None:
     assert batch.origins() == {"k3": "cache"}
 
 
+@pytest.mark.long
 def test_a_pipe_and_a_wrong_result_in_the_store_are_warnings_and_made_again(batch: Batch) -> None:
     """The wrong result has the right code: somebody with the key made it."""
     kernels(batch.source, 3)

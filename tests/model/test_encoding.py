@@ -74,7 +74,7 @@ def test_an_assignment_is_told_and_heard_again(name: str, phase: Phase) -> None:
         assert replay(problem, answers) == proposal.registers
 
 
-@pytest.mark.parametrize("seed", few(range(2, 40, 5), range(40)))
+@pytest.mark.parametrize("seed", few(range(2, 27, 5), range(40)))
 def test_random_assignments_are_told_and_heard_again(seed: int) -> None:
     problem = random_problem(seed, halves=seed % 2 == 1, phase="sgpr" if seed % 3 == 0 else "vgpr")
     try:

@@ -156,7 +156,7 @@ def write_set(directory: Path, count: int) -> None:
 
 def test_eval_prints_a_table_for_each_part_and_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("sklearn")
-    write_set(tmp_path / "set", 60)
+    write_set(tmp_path / "set", 30)
     assert verilocc(["eval", "--plans", str(tmp_path / "set"), "--out", str(tmp_path / "out.json")]) == 0
     shown = capsys.readouterr().err
     assert "folds of all kernels" in shown

@@ -207,7 +207,10 @@ def test_a_broken_promise_ends_in_calls_by_the_convention() -> None:
     assert "CustomRegMask" not in result.data.decode()
 
 
-@pytest.mark.parametrize(("convention", "masks"), [((0, 9.0), False), ((1, 8.0), False), ((1, 9.0), True)])
+@pytest.mark.parametrize(
+    ("convention", "masks"),
+    few([((1, 8.0), False), ((1, 9.0), True)], [((0, 9.0), False), ((1, 8.0), False), ((1, 9.0), True)]),
+)
 def test_what_falls_short_is_compared_with_calls_by_the_convention(convention: tuple[int, float], masks: bool) -> None:
     with patch.object(Portfolio, "standing", side_effect=[(1, 9.0), convention]):
         result = compiled(CONVENTION, "gfx942", emit=Emit.MIR)
