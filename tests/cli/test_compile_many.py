@@ -81,7 +81,7 @@ def test_results_are_those_of_compile(batch: Batch, tmp_path: Path, capsys: pyte
 
 
 def test_the_second_run_has_nothing_to_do_and_without_its_journal_takes_all_from_the_cache(batch: Batch) -> None:
-    kernels(batch.source, 3)
+    kernels(batch.source, 2)
     assert set(batch.origins("--reports").values()) == {"compiled"}
     first = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in batch.out.iterdir()}
     assert set(batch.origins("--reports").values()) == {"journal"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from corpus_support import first_cell, needs
+from support import long
 
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import InputError, UnsupportedError
@@ -110,7 +111,7 @@ def two_kinds(count: int) -> list[Labels]:
     ]
 
 
-@pytest.mark.parametrize("policy", [Nearest(), Trees()], ids=lambda policy: policy.name)
+@pytest.mark.parametrize("policy", [Nearest(), *long(Trees())], ids=lambda policy: policy.name)
 def test_a_policy_of_facts_tells_the_kinds_apart_and_a_single_plan_cannot(policy: Policy) -> None:
     if isinstance(policy, Trees):
         pytest.importorskip("sklearn")

@@ -87,6 +87,7 @@ def test_llvm_s_other_allocators(regalloc: str, llvm: LlvmTools) -> None:
     assert ":sreg" not in scalar.partition("\n---\nname:")[2].partition("body:")[2]
 
 
+@pytest.mark.parametrize("llvm", ["llc", *long("triton")], indirect=True)
 def test_what_cannot_be_read_is_the_input_s_fault_with_its_place(llvm: LlvmTools) -> None:
     driven = staged(llvm, "gfx942", "k.ll")
     ir = source("mmra.ll")
