@@ -63,6 +63,7 @@ def test_a_kernel_that_is_too_large_is_left_out_with_the_reason() -> None:
         labelled(first_cell("mlir", "conv", "gfx942"), small)
 
 
+@pytest.mark.long
 def test_a_data_set_goes_on_where_it_was_and_refuses_labels_of_other_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,7 @@ def write_set(directory: Path, count: int) -> None:
     writer.add(lines, [{"cell": str(n), "records": [{"outcome": "kept"}]} for n in range(count)])
 
 
+@pytest.mark.long
 def test_eval_prints_a_table_for_each_part_and_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("sklearn")
     write_set(tmp_path / "set", 30)

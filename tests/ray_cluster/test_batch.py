@@ -32,6 +32,7 @@ def executor(seconds: float = 60) -> RayExecutor:
     return RayExecutor("local", 0, seconds, versions(find_toolchain()))
 
 
+@pytest.mark.long
 @needs_ray
 def test_compile_many_writes_what_it_writes_without_ray(cluster: Cluster, tmp_path: Path) -> None:
     kernels(tmp_path / "in", 6)
