@@ -5,6 +5,7 @@
 #   make train-smoke  train a small model from scratch and measure it, in minutes
 #   make lint      ruff, pyright, import-linter
 #   make docs      the pages and the API as a site in out/site
+#   make venv      this project in .venv, without the front ends
 #   make llvm      an llc of LLVM 22 or newer by apt-get; without one, the LLVM 24 in Triton's package is used
 #   make doctor    what is found, what is missing, and the command that mends it
 #   make clean     remove out/ and caches; .venv stays (make distclean removes it too)
@@ -16,7 +17,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(JOBS)
 
 .PHONY: help tools demo test test-all train-smoke lint docs doctor clean distclean llvm venv venv-dev
 help:
-	@sed -n '1,11s/^#  *//p' Makefile
+	@sed -n '1,12s/^#  *//p' Makefile
 
 tools:
 	@scripts/bootstrap tools

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,18 @@ def few(chosen: Collection[Any], values: Iterable[Any]) -> list[ParameterSet]:
         )
         for value in every
     ]
+
+
+def late(module: str) -> Any:
+    """A module that is loaded when a test first uses it: every process of xdist collects all tests."""
+
+    class Late:
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # pytest looks at everything in a test module
+                raise AttributeError(name)
+            return getattr(import_module(module), name)
+
+    return Late()
 
 
 def cpu_of(path: Path) -> str:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from model_support import answered
+from support import late
 
 from verilocc_mlir.problem.schema import to_json
 from verilocc_model.training.config import TrainConfig
-from verilocc_model.training.run import train_base
+
+training = late("verilocc_model.training.run")
 
 SMALL = TrainConfig(
     hidden=64, layers=2, heads=2, kv_heads=2, inner=128, window=512, batch_tokens=2048, learning_rate=3e-3, warmup=10,
@@ -38,4 +40,4 @@ def train_small(data: Path, out: Path) -> None:
     for name in LEARNED_FROM:
         for phase in PHASES:
             write_labelled(data, name, phase)
-    assert train_base([data], SMALL, out, lambda line: None)
+    assert training.train_base([data], SMALL, out, lambda line: None)

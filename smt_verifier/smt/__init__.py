@@ -4,7 +4,6 @@ from smt_verifier.smt.obligation import (
     Obligation,
     Verdict,
     conjunction,
-    quoted_symbol,
     to_smtlib,
     without_sorts,
 )
@@ -19,7 +18,6 @@ __all__ = [
     "Z3Solver",
     "conjunction",
     "default_solver",
-    "quoted_symbol",
     "to_smtlib",
     "without_sorts",
 ]

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 from smt_verifier.outcome import Outcome
 
-_SIMPLE_SYMBOL = re.compile(r"[A-Za-z~!@$%^&*_+=<>.?/-][A-Za-z0-9~!@$%^&*_+=<>.?/-]*\Z")
-
 
 @dataclass(frozen=True)
 class Obligation:
@@ -42,28 +40,6 @@ class Verdict:
     outcome: Outcome
     violated: tuple[str, ...] = ()
     reason: str = ""
-
-
-def quoted_symbol(name: str) -> str:
-    """``name`` as an SMT-LIB symbol, between bars where it needs them.
-
-    Raises:
-        ValueError: the name has a bar, a backslash or a character that is not printable, which no quoting admits.
-    """
-    if _SIMPLE_SYMBOL.match(name) and name not in (
-        "_",
-        "!",
-        "as",
-        "let",
-        "exists",
-        "forall",
-        "match",
-        "par",
-    ):
-        return name
-    if "|" in name or "\\" in name or not name.isprintable() or not name.isascii():
-        raise ValueError(f"{name!r} cannot be an SMT-LIB symbol")
-    return f"|{name}|"
 
 
 def conjunction(terms: Sequence[str]) -> str:

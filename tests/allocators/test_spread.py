@@ -126,7 +126,7 @@ class TestWhatIsPutOff:
 
 
 class TestNothingIsGivenAway:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=25, deadline=None)
     @given(seed=st.integers(0, 10**6), halves=st.booleans(), tight=st.booleans(), grows=st.booleans())
     def test_of_random_problems(self, seed: int, halves: bool, tight: bool, grows: bool) -> None:
         question = random_problem(seed, halves=halves, tight=tight)

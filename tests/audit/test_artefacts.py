@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,6 +96,8 @@ class Folder:
     def __init__(self, directory: Path) -> None:
         self.pair = phases_of_ir(DIVERGENT, "gfx942")[1]
         self.smt, self.before, self.after = directory / "smt", directory / "before.mir", directory / "after.mir"
+
+    def record(self) -> None:
         self.before.write_text(self.pair.pre)
         self.after.write_text(self.pair.post)
         assert recorded(self.pair, self.smt) is Outcome.PROVED
@@ -128,8 +131,17 @@ class Folder:
         return self.recheck(str(self.before), str(self.after))
 
 
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The proof as it was recorded."""
+    directory = tmp_path_factory.mktemp("honest")
+    Folder(directory).record()
+    return directory
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
+def folder(honest: Path, tmp_path: Path) -> Folder:
+    shutil.copytree(honest, tmp_path, dirs_exist_ok=True)
     return Folder(tmp_path)
 
 

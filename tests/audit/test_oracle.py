@@ -43,13 +43,14 @@ def agree(subject: Subject, runs: int = 15) -> None:
     assert not answer.differs, (answer.where, answer.path)
 
 
-@pytest.mark.parametrize("text", [STRAIGHT, DIVERGENT, MIXED, CALLS])
+@pytest.mark.parametrize("text", [MIXED, CALLS, *long(STRAIGHT, DIVERGENT)])
 def test_llvms_allocation_makes_no_difference(text: str) -> None:
     for pair in phases_of_ir(text, "gfx942"):
         for subject in subjects_of(pair):
             agree(subject)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", few([p for p in KERNELS if "lds" in p.name], KERNELS), ids=[p.stem for p in KERNELS])
 def test_kernels_make_no_difference(path) -> None:
     for pair in phases_of_kernel(path):

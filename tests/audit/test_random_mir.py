@@ -175,7 +175,7 @@ def test_what_llvm_allocates_is_proved(seed: int, switch: str, allocator: str) -
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("allocator", ["greedy", "basic", "fast"])
+@pytest.mark.parametrize("allocator", ["greedy", *long("basic", "fast")])
 def test_everything_together_is_proved(allocator: str, seed: int) -> None:
     cpu = TARGETS[seed % len(TARGETS)]
     text = random_mir(seed, cpu, replace(Features(), size=25))

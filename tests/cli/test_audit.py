@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import DEMO_KERNELS, REPOSITORY, llc, run_llc
+from support import DEMO_KERNELS, REPOSITORY, llc, long, run_llc
 
 from verilocc_mlir.cli.main import run
 from verilocc_mlir.errors import ToolchainError
@@ -151,7 +151,7 @@ def test_machine_ir_written_by_hand_is_taken_as_llvm_prints_it(capsys: pytest.Ca
     assert "VGPR: proved" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("regalloc", ["greedy", "basic", "fast"])
+@pytest.mark.parametrize("regalloc", ["basic", *long("greedy", "fast")])
 def test_llvms_other_allocators(regalloc: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("two.ll").write_text(TWO)
     assert run(["audit", "--llvm", "two.ll", f"--regalloc={regalloc}"]) == 0

@@ -81,7 +81,7 @@ def test_results_are_those_of_compile(batch: Batch, tmp_path: Path, capsys: pyte
 
 
 def test_the_second_run_has_nothing_to_do_and_without_its_journal_takes_all_from_the_cache(batch: Batch) -> None:
-    kernels(batch.source, 3)
+    kernels(batch.source, 2)
     assert set(batch.origins("--reports").values()) == {"compiled"}
     first = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in batch.out.iterdir()}
     assert set(batch.origins("--reports").values()) == {"journal"}
@@ -124,6 +124,7 @@ def test_damaged_entries_are_compiled_again(batch: Batch, damage: Any) -> None:
     assert batch.origins() == {"k3": "cache"}
 
 
+@pytest.mark.long
 def test_a_pipe_and_a_wrong_result_in_the_store_are_warnings_and_made_again(batch: Batch) -> None:
     """The wrong result has the right code: somebody with the key made it."""
     kernels(batch.source, 3)

@@ -59,6 +59,7 @@ def test_a_known_fault_is_found_grouped_reduced_and_reported(capsys: pytest.Capt
     assert "1 groups of faults" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_what_llvm_s_verifier_refuses_is_a_group_of_its_own() -> None:
     source = LLVM_FAULTS / "early_result_over_own_input.mir"
     assert run(["hunt", str(source), "--variants=default", "--verify", "-j1"]) == 1
@@ -67,6 +68,7 @@ def test_what_llvm_s_verifier_refuses_is_a_group_of_its_own() -> None:
     assert "%1:vgpr_32 = IMPLICIT_DEF" in next(Path("hunt").glob("rejected-*/before.mir")).read_text()
 
 
+@pytest.mark.long
 def test_a_fault_of_one_allocator_has_its_name_in_the_smallest_options() -> None:
     assert run(["hunt", str(LLVM_FAULTS / "fast_drops_lane_copy.mir"), "--variants=basic,fast", "-j1"]) == 1
     (group,) = hunted()["groups"]
@@ -100,6 +102,7 @@ def test_what_is_in_the_journal_is_not_done_again(tmp_path: Path) -> None:
     assert len(Path("hunt/hunt.jsonl").read_text().splitlines()) == 7  # what was not proved
 
 
+@pytest.mark.long
 def test_an_interrupted_hunt_goes_on() -> None:
     command = [
         sys.executable,
@@ -186,6 +189,7 @@ def test_a_kernel_of_triton_s_cache_is_for_the_gpu_that_its_options_name(tmp_pat
     assert row["case"]["cpu"] == "gfx90a"
 
 
+@pytest.mark.long
 def test_the_dispatches_of_a_module_are_inputs() -> None:
     pytest.importorskip("iree.compiler")
     module = REPOSITORY / "examples" / "iree_attention.mlir"

@@ -19,7 +19,7 @@ import crew_workers
 import pytest
 from crew_workers import cut, echo, failing, too_long
 from process_support import children, descendants, gone
-from support import HEARING, REPOSITORY
+from support import HEARING, REPOSITORY, long
 
 from verilocc_mlir.crew.crew import Crew
 from verilocc_mlir.crew.frames import Message, frame, receive
@@ -290,7 +290,7 @@ with crew.worker() as worker:
 
 
 @pytest.mark.parametrize("forks", [False, True])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *long(signal.SIGINT, signal.SIGTERM)])
 def test_nothing_outlives_its_parent(number: signal.Signals, forks: bool, tmp_path: Path) -> None:
     note = tmp_path / "pids"
     code = PARENT.format(paths=[str(REPOSITORY), str(REPOSITORY / "tests")], forks=forks)

@@ -124,6 +124,7 @@ def test_gemms_compute_the_product(package: str, target: str) -> None:
         run(package, config)
 
 
+@pytest.mark.long
 @needs_bindings
 @pytest.mark.parametrize("target", ["gfx942", *long(*(t for t in TARGETS if t != "gfx942"))])
 def test_attentions_compute_the_softmax_of_the_scores(package: str, target: str) -> None:
@@ -150,6 +151,7 @@ def test_a_wrong_kernel_is_seen(package: str, old: str, new: str, monkeypatch: p
         run(package, config)
 
 
+@pytest.mark.long
 @needs_bindings
 def test_a_fragment_from_another_place_is_seen(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {"staging": "registers", "element": "f16", "instruction": instructions("gfx1201", "f16")[0]}

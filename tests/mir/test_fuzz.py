@@ -49,7 +49,7 @@ def check_bytes(data: bytes) -> None:
 BYTES = st.binary(max_size=2000) | st.text(max_size=2000).map(str.encode)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(BYTES)
 @example(b"")
 @example(b"---\n")

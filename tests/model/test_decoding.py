@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from allocators_support import random_problem, violations
 from model_support import Hashed, OneByOne, answered, disguised
-from support import few
+from support import few, long
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -59,7 +59,7 @@ def test_whatever_answers_the_first_decode_is_proved(name: str, phase: Phase, sc
     assert prove(problem, proposal).outcome is Outcome.PROVED
 
 
-@pytest.mark.parametrize("seed", few(range(2, 60, 5), range(60)))
+@pytest.mark.parametrize("seed", few(range(2, 32, 5), range(60)))
 def test_random_problems_are_answered_wherever_there_is_a_witness(seed: int) -> None:
     problem = random_problem(seed, halves=seed % 2 == 1, tight=seed % 3 == 0, phase="sgpr" if seed % 5 == 0 else "vgpr")
     try:
@@ -73,7 +73,7 @@ def test_random_problems_are_answered_wherever_there_is_a_witness(seed: int) -> 
 
 
 @pytest.mark.parametrize(("name", "phase"), KERNELS)
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("temperature", [0.7, *long(0.0)])
 def test_drafting_ahead_gives_what_one_at_a_time_gives(name: str, phase: Phase, temperature: float) -> None:
     problem, _ = answered(name, phase)
     table = Table(canonical(problem).problem)

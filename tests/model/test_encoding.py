@@ -53,7 +53,7 @@ def replay(problem: AllocationProblem, answers: list[str]) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(("name", "phase"), KERNELS)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *long(2)])
 def test_names_and_block_order_leave_the_canonical_form(name: str, phase: Phase, seed: int) -> None:
     one, other, _ = disguised(name, phase, seed)
     assert nameless(canonical(one).problem) == nameless(canonical(other).problem)
@@ -74,7 +74,7 @@ def test_an_assignment_is_told_and_heard_again(name: str, phase: Phase) -> None:
         assert replay(problem, answers) == proposal.registers
 
 
-@pytest.mark.parametrize("seed", few(range(2, 40, 5), range(40)))
+@pytest.mark.parametrize("seed", few(range(2, 27, 5), range(40)))
 def test_random_assignments_are_told_and_heard_again(seed: int) -> None:
     problem = random_problem(seed, halves=seed % 2 == 1, phase="sgpr" if seed % 3 == 0 else "vgpr")
     try:

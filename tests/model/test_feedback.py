@@ -14,6 +14,7 @@ import pytest
 from allocators_support import violations
 from click.testing import CliRunner
 from model_support import answered
+from support import late
 from training_support import PHASES, SMALL, write_labelled
 
 from smt_verifier.outcome import Outcome
@@ -22,7 +23,6 @@ from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.pipeline.regenerate import refutation_of
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
-from verilocc_model import lm
 from verilocc_model.card import read_card
 from verilocc_model.decoding.decoder import decode
 from verilocc_model.decoding.scorer import RandomChoice
@@ -35,8 +35,10 @@ from verilocc_model.price import Price, price_of
 from verilocc_model.training import entries as written
 from verilocc_model.training.data import encoded, plans
 from verilocc_model.training.entries import entries, write_file
-from verilocc_model.training.loop import Trainer
-from verilocc_model.training.run import train_base
+
+lm = late("verilocc_model.lm")
+loop = late("verilocc_model.training.loop")
+training = late("verilocc_model.training.run")
 
 
 def poisoned(name: str) -> list[str]:
@@ -131,11 +133,11 @@ def test_refuted_answers_are_collected_and_trained_on(trained: Path, tmp_path: P
     # A run goes on from the model, its words included.
     config = replace(SMALL, init=str(trained / "model"), tokens=2000, seed=3)
     lines: list[str] = []
-    assert train_base([data, tmp_path / "refuted"], config, tmp_path / "second", lines.append)
+    assert training.train_base([data, tmp_path / "refuted"], config, tmp_path / "second", lines.append)
     assert read_card(tmp_path / "second" / "model")["init"] == read_card(trained / "model")["name"]
     loss = json.loads((tmp_path / "second" / "metrics.json").read_text())["rows"][-1]["loss"]
     scratch = replace(config, init="")
-    assert train_base([data, tmp_path / "refuted"], scratch, tmp_path / "scratch", lines.append)
+    assert training.train_base([data, tmp_path / "refuted"], scratch, tmp_path / "scratch", lines.append)
     assert loss < json.loads((tmp_path / "scratch" / "metrics.json").read_text())["rows"][-1]["loss"]
 
 
@@ -178,16 +180,16 @@ def test_preferences_are_between_proved_assignments_and_trained_on(trained: Path
         SMALL, init=str(trained / "model"), tokens=20 * sum(len(w.tokens) for w in windows), learning_rate=1e-3
     )
     first = lm.load_model(trained / "model")
-    before = Trainer(first, config, tmp_path, print, reference=lambda: first).validate(windows)
+    before = loop.Trainer(first, config, tmp_path, print, reference=lambda: first).validate(windows)
     assert before["preferences"].loss == pytest.approx(math.log(2))
-    assert train_base([found], config, tmp_path / "second", lambda line: None)
-    moved = Trainer(
+    assert training.train_base([found], config, tmp_path / "second", lambda line: None)
+    moved = loop.Trainer(
         lm.load_model(tmp_path / "second" / "model"), config, tmp_path, print, reference=lambda: first
     ).validate(windows)  # fmt: skip
     assert moved["preferences"].loss < before["preferences"].loss
     assert moved["preferences"].accuracy >= before["preferences"].accuracy
     with pytest.raises(InputError, match="for a model that is there already"):
-        train_base([found], replace(config, init=""), tmp_path / "scratch", lambda line: None)
+        training.train_base([found], replace(config, init=""), tmp_path / "scratch", lambda line: None)
 
 
 def test_a_preference_that_does_not_fit_is_refused(tmp_path: Path) -> None:

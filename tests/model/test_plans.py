@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from builders import WAITING
 from corpus_support import first_cell, needs
+from support import long
 
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run as verilocc
@@ -69,6 +70,7 @@ def test_a_kernel_that_is_too_large_is_left_out_with_the_reason() -> None:
         labelled(first_cell("mlir", "conv", "gfx942"), small)
 
 
+@pytest.mark.long
 def test_a_data_set_goes_on_where_it_was_and_refuses_labels_of_other_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +119,7 @@ def two_kinds(count: int) -> list[Labels]:
     ]
 
 
-@pytest.mark.parametrize("policy", [Nearest(), Trees()], ids=lambda policy: policy.name)
+@pytest.mark.parametrize("policy", [Nearest(), *long(Trees())], ids=lambda policy: policy.name)
 def test_a_policy_of_facts_tells_the_kinds_apart_and_a_single_plan_cannot(policy: Policy) -> None:
     if isinstance(policy, Trees):
         pytest.importorskip("sklearn")
@@ -161,9 +163,10 @@ def write_set(directory: Path, count: int) -> None:
     writer.add(lines, [{"cell": str(n), "records": [{"outcome": "kept"}]} for n in range(count)])
 
 
+@pytest.mark.long
 def test_eval_prints_a_table_for_each_part_and_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("sklearn")
-    write_set(tmp_path / "set", 60)
+    write_set(tmp_path / "set", 30)
     assert verilocc(["eval", "--plans", str(tmp_path / "set"), "--out", str(tmp_path / "out.json")]) == 0
     shown = capsys.readouterr().err
     assert "folds of all kernels" in shown

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from model_support import answered, kernel
-from support import few
+from support import few, late
 from training_support import SMALL
 
 from smt_verifier.outcome import Outcome
@@ -23,7 +23,6 @@ from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
 from verilocc_model import allocator as module
-from verilocc_model import lm
 from verilocc_model.allocator import AGAIN_TEMPERATURE, ModelAllocator
 from verilocc_model.card import CARD
 from verilocc_model.decoding.decoder import Decoded, OutOfTime, Sampling, decode
@@ -35,6 +34,7 @@ from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
 from verilocc_model.price import Price, price_of
 
+lm = late("verilocc_model.lm")
 KERNELS: list[tuple[str, Phase]] = [("gemm_mma_lds.gfx1100", "vgpr"), ("gemm_mma_lds.gfx942", "sgpr")]
 
 

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from model_support import Hashed, OneByOne, answered, kernel
-from support import few
+from support import few, late
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from training_support import SMALL, write_labelled
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -26,7 +25,6 @@ from verilocc_mlir.cli.main import cli
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.problem.build import Phase
 from verilocc_mlir.problem.model import PROBLEM_VERSION, Proposal
-from verilocc_model import lm
 from verilocc_model.allocator import ModelAllocator
 from verilocc_model.card import CARD, read_card
 from verilocc_model.decoding.choice import choice_of
@@ -38,12 +36,14 @@ from verilocc_model.encoding.examples import cells_of, explained_turns, windows_
 from verilocc_model.encoding.table import Table
 from verilocc_model.encoding.text import Text, answers
 from verilocc_model.encoding.vocabulary import VOCABULARY_VERSION
-from verilocc_model.training.adapt import adapt
 from verilocc_model.training.config import load_config
 from verilocc_model.training.data import batches, encoded, plans
 from verilocc_model.training.entries import entries
-from verilocc_model.training.run import train_adapter, train_base
 
+adapting = late("verilocc_model.training.adapt")
+lm = late("verilocc_model.lm")
+training = late("verilocc_model.training.run")
+transformers = late("transformers")
 KERNELS: list[tuple[str, Phase]] = [("gemm_mma_lds.gfx942", "sgpr"), ("gemm_mma_lds.gfx1100", "vgpr")]
 
 
@@ -197,12 +197,12 @@ def test_without_a_mask_any_answer_is_taken() -> None:
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small Qwen2 with random weights and a tokenizer, as a hub would have it."""
     out = tmp_path_factory.mktemp("hub") / "tiny-qwen2"
-    shape = Qwen2Config(
+    shape = transformers.Qwen2Config(
         vocab_size=tokenizer().get_vocab_size(), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=1024,
     )  # fmt: skip
     lm.torch.manual_seed(0)
-    Qwen2ForCausalLM(shape).save_pretrained(out)
+    transformers.Qwen2ForCausalLM(shape).save_pretrained(out)
     tokenizer().save(str(out / "tokenizer.json"))
     return out
 
@@ -235,7 +235,7 @@ def test_a_model_that_was_never_trained_for_it_answers_under_the_mask(
 @pytest.mark.long
 def test_a_pretrained_model_goes_on_training_with_its_own_tokens(pretrained: Path, data: Path, tmp_path: Path) -> None:
     config = replace(SMALL, tokens=150_000, start=str(pretrained), encoding="text")
-    assert train_base([data], config, tmp_path / "run", lambda line: None)
+    assert training.train_base([data], config, tmp_path / "run", lambda line: None)
     model = tmp_path / "run" / "model"
     card = read_card(model)
     assert (card["encoding"], card["start"]) == ("text", str(pretrained))
@@ -256,14 +256,14 @@ def test_a_pretrained_model_goes_on_training_with_its_own_tokens(pretrained: Pat
 @pytest.mark.long
 def test_an_adapter_on_a_pretrained_model(pretrained: Path, data: Path, tmp_path: Path) -> None:
     config = replace(SMALL, tokens=4000, rank=4)
-    assert train_adapter(pretrained, [data], config, tmp_path / "run", lambda line: None)
+    assert training.train_adapter(pretrained, [data], config, tmp_path / "run", lambda line: None)
     model = tmp_path / "run" / "model"
     card = read_card(model)
     assert (card["kind"], card["encoding"], card["base"]) == ("adapter", "text", "tiny-qwen2")
     found = ModelAllocator(model)
     assert found.version == f"tiny-qwen2+{card['name']}"
     assert_proved(found, "gemm_mma_lds.gfx942", "sgpr")
-    adapted = adapt("gfx1201", pretrained, [data], tmp_path / "out", lambda line: None, config=config)
+    adapted = adapting.adapt("gfx1201", pretrained, [data], tmp_path / "out", lambda line: None, config=config)
     assert_proved(ModelAllocator(adapted), "gemm_mma_lds.gfx1201", "sgpr")
     assert ModelAllocator(adapted).version.startswith("tiny-qwen2+")
 
@@ -282,7 +282,7 @@ def test_errors_say_what_is_wrong(pretrained: Path, data: Path, tmp_path: Path) 
     with pytest.raises(InputError, match="cannot tell"):
         Text(lambda text: [len(text)])
     with pytest.raises(InputError, match="text is for pretrained models"):
-        train_base([data], replace(SMALL, encoding="text"), tmp_path / "a", lambda line: None)
+        training.train_base([data], replace(SMALL, encoding="text"), tmp_path / "a", lambda line: None)
     with pytest.raises(InputError, match="encoding is 'prose', not one of words, text"):
         load_config(None, {"encoding": "prose"})
     bare = tmp_path / "bare"
@@ -292,7 +292,7 @@ def test_errors_say_what_is_wrong(pretrained: Path, data: Path, tmp_path: Path) 
     with pytest.raises(InputError, match="has no allocation model"):
         ModelAllocator(bare)
     with pytest.raises(InputError, match="has no tokenizer"):
-        train_base([data], replace(SMALL, encoding="text", start=str(bare)), tmp_path / "b", lambda line: None)
+        training.train_base([data], replace(SMALL, encoding="text", start=str(bare)), tmp_path / "b", lambda line: None)
     (bare / CARD).write_text(
         json.dumps({"name": "x", "vocabulary": VOCABULARY_VERSION, "window": 512, "encoding": "prose"})
     )
@@ -327,9 +327,9 @@ def test_smollm2_is_a_start(encoding: str, data: Path, tmp_path: Path) -> None:
     if encoding == "words":
         # New embeddings need a step of their own before there is something to adapt.
         begun = replace(config, start=str(start), tokens=500)
-        assert train_base([data], begun, tmp_path / "begun", lambda line: None)
+        assert training.train_base([data], begun, tmp_path / "begun", lambda line: None)
         base = tmp_path / "begun" / "model"
-    assert train_adapter(base, [data], config, tmp_path / "run", lambda line: None)
+    assert training.train_adapter(base, [data], config, tmp_path / "run", lambda line: None)
     found = ModelAllocator(tmp_path / "run" / "model")
     assert read_card(tmp_path / "run" / "model")["encoding"] == encoding
     assert_proved(found, "gemm_mma_lds.gfx942", "sgpr")

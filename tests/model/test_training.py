@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from model_support import answered, disguised, kernel
+from support import late
 from training_support import PHASES, SMALL, write_labelled
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from smt_verifier.outcome import Outcome
 from smt_verifier.prove import prove
@@ -25,7 +25,6 @@ from verilocc_mlir.remote.allocator import RemoteAllocator
 from verilocc_mlir.remote.client import Client
 from verilocc_mlir.service.inprocess import serving
 from verilocc_mlir.service.jobs import WITH_MODEL
-from verilocc_model import lm
 from verilocc_model.advice import guidance_of
 from verilocc_model.allocator import ModelAllocator, family_of
 from verilocc_model.card import CARD, read_card
@@ -37,12 +36,14 @@ from verilocc_model.encoding.vocabulary import words
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, pass_at, summary
 from verilocc_model.evaluation.journal import EvaluationJournal
 from verilocc_model.price import Price
-from verilocc_model.training.adapt import adapt
 from verilocc_model.training.config import load_config
 from verilocc_model.training.data import encoded, plans
 from verilocc_model.training.entries import Labelled, entries, read_file
-from verilocc_model.training.run import train_base
 
+adapting = late("verilocc_model.training.adapt")
+lm = late("verilocc_model.lm")
+training = late("verilocc_model.training.run")
+transformers = late("transformers")
 TESTED_ON = ("gemm_mma_lds.gfx1100", "gemm_mma_lds.gfx950", "attn_d64.gfx950")
 
 
@@ -135,7 +136,7 @@ def test_a_model_is_adapted_to_a_gpu_that_the_base_may_not_see(trained: Path, tm
     assert seen.target == "gfx942"
     lines: list[str] = []
     config = replace(SMALL, tokens=4000, rank=4)
-    model = adapt("gfx1201", trained / "model", [data], tmp_path / "out", lines.append, config=config)
+    model = adapting.adapt("gfx1201", trained / "model", [data], tmp_path / "out", lines.append, config=config)
     assert "1 of 1 problems" in " ".join(lines)
     found = ModelAllocator(model)
     assert found.version.count("+") == 1
@@ -159,35 +160,35 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     write_labelled(data, "gemm_mma_lds.gfx942", "sgpr")
     out = tmp_path / "run"
     brief = load_config(None, {**SMALL.to_data(), "tokens": 30_000, "minutes": 1e-6})
-    assert not train_base([data], brief, out, lambda line: None)
+    assert not training.train_base([data], brief, out, lambda line: None)
     steps = json.loads((out / "checkpoint" / "progress.json").read_text())["step"]
     assert steps == 1
     lines: list[str] = []
-    assert train_base([data], load_config(None, {**SMALL.to_data(), "tokens": 30_000}), out, lines.append)
+    assert training.train_base([data], load_config(None, {**SMALL.to_data(), "tokens": 30_000}), out, lines.append)
     assert "going on from" in lines[0]
     assert json.loads((out / "checkpoint" / "progress.json").read_text())["step"] > steps
     with pytest.raises(InputError, match="another seed"):
-        train_base([data], load_config(None, {**SMALL.to_data(), "seed": 9}), out, lines.append)
+        training.train_base([data], load_config(None, {**SMALL.to_data(), "seed": 9}), out, lines.append)
 
 
 @pytest.mark.long
 def test_another_language_model_takes_the_bases_place(tmp_path: Path) -> None:
-    shape = Qwen2Config(
+    shape = transformers.Qwen2Config(
         vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=1, max_position_embeddings=1024,
     )  # fmt: skip
-    Qwen2ForCausalLM(shape).save_pretrained(tmp_path / "qwen")
+    transformers.Qwen2ForCausalLM(shape).save_pretrained(tmp_path / "qwen")
     data = tmp_path / "data"
     data.mkdir()
     write_labelled(data, "gemm_mma_lds.gfx942", "sgpr")
     config = load_config(None, {**SMALL.to_data(), "tokens": 3000, "start": str(tmp_path / "qwen")})
-    assert train_base([data], config, tmp_path / "run", lambda line: None)
+    assert training.train_base([data], config, tmp_path / "run", lambda line: None)
     assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["model_type"] == "qwen2"
     problem, _ = answered("gemm_mma_lds.gfx942", "sgpr")
     proposal = ModelAllocator(tmp_path / "run" / "model").allocate(problem)
     assert prove(problem, proposal).outcome is Outcome.PROVED
     with pytest.raises(InputError, match="no model that can be loaded"):
-        train_base([data], replace(config, start=str(tmp_path / "none")), tmp_path / "run2", lambda line: None)
+        training.train_base([data], replace(config, start=str(tmp_path / "none")), tmp_path / "run2", lambda line: None)
 
 
 def test_refutations_become_facts() -> None:

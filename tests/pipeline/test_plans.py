@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import pytest
 from allocation import with_attributes
-from support import DEMO_KERNELS
+from support import DEMO_KERNELS, long
 
 from verilocc_mlir.cost.model import cost_of_assembly, same_loops
 from verilocc_mlir.mir.parser import parse_mir
@@ -58,7 +58,7 @@ def test_attributes_guide_the_scheduler_and_leave_the_module_as_it_was() -> None
     assert parse_mir(text, "").preamble == parse_mir(gemm().pre, "").preamble
 
 
-@pytest.mark.parametrize("name", ["max-ilp", "iterative-ilp", "trackers", "top-down"])
+@pytest.mark.parametrize("name", ["max-ilp", "trackers", *long("iterative-ilp", "top-down")])
 def test_what_llvm_does_after_the_text_does_not_depend_on_the_options(name: str) -> None:
     """So it does not matter to the result that they are not given again."""
     plan, compiler = BY_NAME[name], gemm().compiler

@@ -82,6 +82,7 @@ def test_functions_of_one_file_take_what_is_best_for_each(monkeypatch: pytest.Mo
     assert "plan: max-ilp, as it comes; twin" in text
 
 
+@pytest.mark.long
 def test_a_plan_that_leaves_another_module_is_for_one_function_alone(monkeypatch: pytest.MonkeyPatch, two: str) -> None:
     monkeypatch.setattr(portfolio, "same_module", lambda *_: False)
     monkeypatch.setattr(portfolio, "extra_plan", lambda *_, **__: MAX_ILP.plan)

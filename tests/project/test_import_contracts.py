@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy, deepcopy
 from functools import lru_cache
 from importlib import import_module
@@ -248,32 +248,49 @@ LOADERS = {"import_module", "__import__", "find_spec", "spec_from_file_location"
 
 
 @lru_cache(maxsize=1)
-def _modules() -> tuple[tuple[str, ast.Module], ...]:
-    return tuple(_parsed())
+def _modules() -> tuple[tuple[str, tuple[ast.AST, ...]], ...]:
+    """The nodes of each module that may hold what is looked for."""
+    return tuple((module, tuple(ast.walk(tree))) for module, tree in _parsed())
 
 
 def _parsed() -> Iterator[tuple[str, ast.Module]]:
     for package, place in PACKAGES.items():
         for path in sorted((REPOSITORY / place).rglob("*.py")):
             parts = path.relative_to(REPOSITORY / place).with_suffix("").parts
-            yield ".".join((package, *parts)).removesuffix(".__init__"), ast.parse(path.read_text())
+            text = path.read_text()
+            if _may_name(text):
+                yield ".".join((package, *parts)).removesuffix(".__init__"), ast.parse(text)
 
 
-def _prose(tree: ast.Module) -> set[ast.AST]:
+def _may_name(text: str) -> bool:
+    """Whether a module has anything beside plain imports that these tests look for. To parse all of them takes long."""
+    beside = re.sub(r"^ *(?:import|from) .*$", "", text, flags=re.MULTILINE)
+    return "-m" in beside or any(word in beside for word in LOADERS) or OURS.search(beside) is not None
+
+
+def _called(call: ast.Call) -> str:
+    """``a.b`` for ``a.b(…)``; what is called otherwise has no name here."""
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return f"{function.value.id if isinstance(function.value, ast.Name) else ''}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _prose(nodes: Iterable[ast.AST]) -> set[ast.AST]:
     """Strings that load nothing: docstrings, names of loggers, and what errors and help say."""
     prose: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             prose.add(node.value)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("logging.getLogger", "SystemExit"):
+        elif isinstance(node, ast.Call) and _called(node) in ("logging.getLogger", "SystemExit"):
             prose.update(node.args)
     return prose
 
 
-def _names(tree: ast.Module) -> set[str]:
+def _names(nodes: Sequence[ast.AST]) -> set[str]:
     """Modules of ours that strings name; what follows the module in ``module.attribute`` is cut off."""
-    prose = _prose(tree)
-    texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and n not in prose]
+    prose = _prose(nodes)
+    texts = [n.value for n in nodes if isinstance(n, ast.Constant) and n not in prose]
     return {_module(name) for text in texts if isinstance(text, str) for name in OURS.findall(text)}
 
 
@@ -301,8 +318,8 @@ def _configured() -> dict[str, Any]:
 
 def test_names_in_strings_are_the_listed_ones() -> None:
     named = {
-        module: sorted(n for n in _names(tree) if ("." in n and _own(n) != _own(module)) or n == "verilocc_model")
-        for module, tree in _modules()
+        module: sorted(n for n in _names(nodes) if ("." in n and _own(n) != _own(module)) or n == "verilocc_model")
+        for module, nodes in _modules()
     }
     assert {module: names for module, names in named.items() if names} == _configured()["loaded-by-name"]
 
@@ -310,11 +327,11 @@ def test_names_in_strings_are_the_listed_ones() -> None:
 def test_modules_that_load_what_they_compute_are_the_listed_ones() -> None:
     computing = {
         module
-        for module, tree in _modules()
-        for node in ast.walk(tree)
+        for module, nodes in _modules()
+        for node in nodes
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func).rpartition(".")[2] in LOADERS
-        and ast.unparse(node.func) != "import_module"  # of torch_import, a function of ours
+        and _called(node).rpartition(".")[2] in LOADERS
+        and _called(node) != "import_module"  # of torch_import, a function of ours
         and not (node.args and isinstance(node.args[0], ast.Constant))
     }
     listed = [module for modules in _configured()["computed-names"].values() for module in modules]
@@ -323,7 +340,7 @@ def test_modules_that_load_what_they_compute_are_the_listed_ones() -> None:
 
 def test_nothing_runs_a_module_by_a_flag() -> None:
     """``python -m`` would start what no contract sees."""
-    flags = [m for m, t in _modules() for n in ast.walk(t) if isinstance(n, ast.Constant) and n.value == "-m"]
+    flags = [m for m, nodes in _modules() for n in nodes if isinstance(n, ast.Constant) and n.value == "-m"]
     assert flags == []
 
 

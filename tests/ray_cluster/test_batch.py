@@ -32,6 +32,7 @@ def executor(seconds: float = 60) -> RayExecutor:
     return RayExecutor("local", 0, seconds, versions(find_toolchain()))
 
 
+@pytest.mark.long
 @needs_ray
 def test_compile_many_writes_what_it_writes_without_ray(cluster: Cluster, tmp_path: Path) -> None:
     kernels(tmp_path / "in", 6)
@@ -48,6 +49,7 @@ def test_compile_many_writes_what_it_writes_without_ray(cluster: Cluster, tmp_pa
     assert stored[0] == stored[1]
 
 
+@pytest.mark.long
 @needs_ray
 def test_a_tool_that_is_killed_while_a_node_is_looked_at_is_asked_again(cluster: Cluster, tmp_path: Path) -> None:
     llc = tmp_path / "llc"

@@ -189,6 +189,7 @@ def test_an_application_that_is_there_is_not_replaced(caller: Client, cluster: C
     assert allocate(caller).functions[0].outcome == verdict_pb2.OUTCOME_PROVED
 
 
+@pytest.mark.long
 @needs_ray
 def test_no_other_machine_reaches_a_replica(caller: Client, held: Path) -> None:
     with ThreadPoolExecutor(1) as pool:

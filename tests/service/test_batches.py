@@ -143,6 +143,7 @@ def test_a_batch_from_start_to_end(tmp_path: Path) -> None:
         check_statuses(served)
 
 
+@pytest.mark.long
 def test_a_killed_server_loses_nothing(tmp_path: Path) -> None:
     """SIGKILL in the middle of the work; the next server goes on without being asked to."""
     options = _with_allocators(tmp_path)

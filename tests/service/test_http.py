@@ -352,6 +352,7 @@ def test_tls(tmp_path: Path) -> None:
             assert b"SERVING" not in received(plain)
 
 
+@pytest.mark.long
 def test_a_drain_finishes_what_was_accepted(tmp_path: Path) -> None:
     environment = {"VERILOCC_TEST_DIRECTORY": str(tmp_path)}
     with serving_terms(f"unix:{tmp_path}/s", environment=environment, http="127.0.0.1:0") as served, raw(served) as one:

@@ -6,7 +6,7 @@ import pytest
 from smt_support import EQUAL, obligation, pigeons
 
 from smt_verifier.outcome import Outcome
-from smt_verifier.smt import Obligation, Z3Solver, conjunction, quoted_symbol, to_smtlib
+from smt_verifier.smt import Obligation, Z3Solver, conjunction, to_smtlib
 
 
 def test_goals_that_follow_are_proved() -> None:
@@ -94,17 +94,6 @@ def test_two_goals_of_one_name_are_invalid() -> None:
 @pytest.mark.parametrize(("count", "text"), [(0, "true"), (1, "p0"), (2, "(and\n p0\n p1)")])
 def test_conjunctions_of_any_length(count: int, text: str) -> None:
     assert conjunction([f"p{k}" for k in range(count)]) == text
-
-
-@pytest.mark.parametrize(("name", "symbol"), [("x1", "x1"), ("1x", "|1x|"), ("a b", "|a b|"), ("let", "|let|")])
-def test_symbols_are_quoted_where_they_need_it(name: str, symbol: str) -> None:
-    assert quoted_symbol(name) == symbol
-
-
-@pytest.mark.parametrize("name", ["a|b", "a\\b", "a\nb", "ä"])
-def test_names_that_no_symbol_can_have(name: str) -> None:
-    with pytest.raises(ValueError, match="cannot be an SMT-LIB symbol"):
-        quoted_symbol(name)
 
 
 def test_a_file_stands_on_its_own() -> None:

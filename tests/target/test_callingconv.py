@@ -44,7 +44,7 @@ def preserved(mask: str, cpu: str, agprs: int, stack: str, exec_copy: str) -> tu
     return set(names), set(names) - undefined_uses(file.preamble, function, cpu, names, before)
 
 
-@pytest.mark.parametrize("mask", few(("csr_amdgpu", "csr_amdgpu_si_gfx"), REGMASKS))
+@pytest.mark.parametrize("mask", few(("csr_amdgpu_si_gfx",), REGMASKS))
 def test_named_masks(mask: str) -> None:
     """Every register under every named mask, on a target with AGPRs and on one with all SGPRs."""
     for cpu, agprs in (("gfx90a", 256), ("gfx1100", 0)):

@@ -15,7 +15,6 @@ from verilocc_mlir.target.occupancy import (
     extra_sgprs,
     max_vectors,
     min_vectors,
-    register_granules,
     waves,
     waves_by_vectors,
     waves_by_work_group,
@@ -81,12 +80,6 @@ def test_lds_and_work_group_limits() -> None:
     cu_mode = with_features(target("gfx1100"), {"+cumode"})
     assert waves_by_work_group(cu_mode, 32768, (64, 64))[1] == 2
     assert waves_by_work_group(target("gfx1100"), 32768, (64, 64))[1] == 2
-
-
-def test_granules() -> None:
-    assert register_granules(target("gfx90a")).vector == 8
-    assert register_granules(target("gfx90a")).agpr_start == 4
-    assert register_granules(target("gfx1201")).vector == 24
 
 
 @pytest.mark.parametrize("cpu", TARGETS)

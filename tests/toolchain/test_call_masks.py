@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from support import TEST_DATA, few, run_llc
+from support import TEST_DATA, few, long, run_llc
 from toolchain_support import TARGETS, compiler
 
 from verilocc_mlir.mir.parser import parse_mir
@@ -103,7 +103,7 @@ body:             |
 """
 
 
-@pytest.mark.parametrize("cpu", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("cpu", ["gfx942", *long("gfx1100")])
 @pytest.mark.parametrize("name", ["callees/two_levels.ll", "callees/by_convention.ll", "toolchain/callee_saved.ll"])
 def test_the_object_of_the_code_behind_the_last_pass_is_the_one_that_is_finished(name: str, cpu: str) -> None:
     staged = compiler(cpu, name)

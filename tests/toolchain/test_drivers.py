@@ -87,6 +87,7 @@ def test_llvm_s_other_allocators(regalloc: str, llvm: LlvmTools) -> None:
     assert ":sreg" not in scalar.partition("\n---\nname:")[2].partition("body:")[2]
 
 
+@pytest.mark.parametrize("llvm", ["llc", *long("triton")], indirect=True)
 def test_what_cannot_be_read_is_the_input_s_fault_with_its_place(llvm: LlvmTools) -> None:
     driven = staged(llvm, "gfx942", "k.ll")
     ir = source("mmra.ll")
@@ -225,6 +226,7 @@ def test_an_error_beside_a_result_is_a_failure() -> None:
     assert caught.value.status == 1
 
 
+@pytest.mark.long
 def test_two_programs_at_once(tmp_path: Path) -> None:
     tritons()
     path = next(p for p in kernel_paths() if p.name.startswith("gemm_mma_lds.") and cpu_of(p) == "gfx90a")

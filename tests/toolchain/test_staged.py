@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support import cpu_of, each_kernel, few
+from support import cpu_of, each_kernel, few, long
 from toolchain_support import TARGETS, compiler, source, tools
 
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
@@ -53,7 +53,7 @@ def test_every_kernel_comes_through_and_equals_a_direct_compile(path: Path) -> N
 
 
 @pytest.mark.parametrize("cpu", few(("gfx942",), TARGETS))
-@pytest.mark.parametrize("name", ["abi.ll", "callee_saved.ll", "sgpr_spills.ll", "wwm.ll"])
+@pytest.mark.parametrize("name", ["abi.ll", "wwm.ll", *long("callee_saved.ll", "sgpr_spills.ll")])
 def test_three_phases_one_by_one(name: str, cpu: str) -> None:
     staged = compiler(cpu, name)
     pre = staged.to_pre_ra(source(name))

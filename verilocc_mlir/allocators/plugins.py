@@ -97,14 +97,14 @@ def _package(entry: metadata.EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown package"
 
 
-def _fault(made: object, name: str) -> str:
-    """What keeps ``made`` from being an allocator called ``name``; ``""`` where nothing does."""
-    kind = type(made).__name__
-    if not callable(getattr(made, "allocate", None)):
+def _fault(given: object, name: str) -> str:
+    """What keeps ``given`` from being an allocator called ``name``; ``""`` where nothing does."""
+    kind = type(given).__name__
+    if not callable(getattr(given, "allocate", None)):
         return f"it returned no allocator: {kind} has no method 'allocate'"
-    if getattr(made, "name", None) != name:
-        return f"its 'name' is {getattr(made, 'name', None)!r}, not {name!r}"
-    version = getattr(made, "version", None)
+    if getattr(given, "name", None) != name:
+        return f"its 'name' is {getattr(given, 'name', None)!r}, not {name!r}"
+    version = getattr(given, "version", None)
     if not isinstance(version, str) or not version:
         return f"its 'version' is {version!r}, not a text"
     return ""

@@ -150,13 +150,13 @@ def make_command(
         KernelLimits(most_instructions, kernel_seconds),
     )  # fmt: skip
 
-    def show(row: Any, left: int) -> None:
+    def show(row: Any, remaining: int) -> None:
         if not quiet:
             outcome = row["failure"] or ", ".join(
                 f"{record['phase']} {record['ranges']} ranges {record['outcome']}, {len(record['ranks'])} labels"
                 for record in row["records"]
             )
-            click.echo(f"{left} left  {row['cell']} {row['seconds']:.1f} s: {outcome}", err=True)
+            click.echo(f"{remaining} left  {row['cell']} {row['seconds']:.1f} s: {outcome}", err=True)
 
     journal = _made(make, recipe, out, jobs, cluster, store_path, show)
     if journal is None:
@@ -222,9 +222,9 @@ def plans_command(
         PlanLimits(most_instructions, kernel_seconds), tuple(wanted),
     )  # fmt: skip
 
-    def show(row: Any, left: int) -> None:
+    def show(row: Any, remaining: int) -> None:
         if not quiet:
-            click.echo(f"{left} left  {row['cell']} {row['seconds']:.1f} s {row['failure']}".rstrip(), err=True)
+            click.echo(f"{remaining} left  {row['cell']} {row['seconds']:.1f} s {row['failure']}".rstrip(), err=True)
 
     journal = _made(make_labels, recipe, out, jobs, cluster, store_path, show)
     if journal is None:

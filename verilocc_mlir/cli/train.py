@@ -133,10 +133,10 @@ def _asking(samples: int) -> Any:
     return decorate
 
 
-def _collect(kind: str, data: tuple[Path, ...], out: Path, found: dict[str, Any]) -> int:
+def _collect(kind: str, data: tuple[Path, ...], out: Path, options: dict[str, Any]) -> int:
     commands = _commands()
-    model, targets, limit = found.pop("model"), found.pop("targets"), found.pop("limit")
-    asking = commands.Asking(**found)
+    model, targets, limit = options.pop("model"), options.pop("targets"), options.pop("limit")
+    asking = commands.Asking(**options)
     return _resumable(
         out,
         lambda: commands.collect_command(

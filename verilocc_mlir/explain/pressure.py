@@ -9,7 +9,7 @@ from verilocc_mlir.analysis.cfg import control_flow
 from verilocc_mlir.analysis.loops import find_loops
 from verilocc_mlir.explain.boxes import Box
 from verilocc_mlir.mir.model import MachineFunction
-from verilocc_mlir.problem.model import AllocationProblem, LiveRange
+from verilocc_mlir.problem.model import AllocationProblem, LiveRange, united
 from verilocc_mlir.target.occupancy import waves_by_sgprs, waves_by_vectors
 from verilocc_mlir.target.registers import BANK_BASE, Bank
 from verilocc_mlir.target.targets import Target
@@ -36,7 +36,7 @@ def demand_of_bank(problem: AllocationProblem, bank: Bank) -> Curve:
     for fixed in problem.fixed:
         for unit in {unit & ~1 for unit in fixed.units} & free:
             held.setdefault(unit, []).extend(fixed.segments)
-    parts += [(start, end, 1) for segments in held.values() for start, end in _union(segments)]
+    parts += [(start, end, 1) for segments in held.values() for start, end in united(segments)]
     return _sum(parts)
 
 
@@ -57,7 +57,7 @@ def in_use(boxes: Iterable[Box]) -> Curve:
             for k in range(box.registers):
                 by_register.setdefault(box.unit + 2 * k, []).append((box.start, box.end))
     for segments in by_register.values():
-        for start, end in _union(segments):
+        for start, end in united(segments):
             halves[start, end] = halves.get((start, end), 0) + 1
     return _sum([*whole, *((start, end, count) for (start, end), count in halves.items())])
 
@@ -111,23 +111,13 @@ def _needs(ranges: Iterable[LiveRange]) -> Iterator[tuple[int, int, int]]:
         # Halves of one register that are live at different times.
         for part in range(live.width):
             segments = [segment for group in live.groups if group.lanes >> 2 * part & 3 for segment in group.segments]
-            for start, end in _union(segments):
+            for start, end in united(segments):
                 yield start, end, 1
 
 
 def registers_of_lanes(lanes: int) -> int:
     """32-bit registers that a mask of 16-bit lanes touches."""
     return sum(1 for k in range(0, lanes.bit_length(), 2) if lanes >> k & 3)
-
-
-def _union(segments: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    union: list[tuple[int, int]] = []
-    for start, end in sorted(segments):
-        if union and start <= union[-1][1]:
-            union[-1] = (union[-1][0], max(end, union[-1][1]))
-        else:
-            union.append((start, end))
-    return union
 
 
 def _sum(parts: Iterable[tuple[int, int, int]]) -> Curve:

@@ -211,7 +211,7 @@ def _live_registers(live: LiveRange, slot: int) -> int:
 def _definition(live: LiveRange, slot: int) -> int | None:
     """The last instruction up to a slot that defines a live range; else, around a loop, the last one."""
     definitions = [point.slot for point in live.points if point.kind != "use"]
-    before = [made for made in definitions if made <= slot]
+    before = [definition for definition in definitions if definition <= slot]
     return max(before or definitions) // 4 if definitions else None
 
 

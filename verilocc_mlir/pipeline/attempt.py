@@ -249,8 +249,8 @@ class _Splits:
                 problem = build_problem(self.file, relieved.function, self.target, self.phase)
             # Nothing has a place yet: what the allocator found is of another text.
             nowhere = replace(last.partial, registers=("",) * len(problem.ranges))
-            asked = replace(candidate, proposed=(replace(last, partial=nowhere),), problem=problem)
-            again = self.after(asked, relieved.function)
+            without_places = replace(candidate, proposed=(replace(last, partial=nowhere),), problem=problem)
+            again = self.after(without_places, relieved.function)
             if again.function is not None:
                 return again, relieved
         return candidate, first

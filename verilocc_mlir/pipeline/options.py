@@ -11,7 +11,7 @@ Processor, features, level and form of the result are not among them: with a fro
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import isfinite
 from pathlib import Path
@@ -268,8 +268,3 @@ def options_in(words: Iterable[str], others: Collection[str] = ()) -> tuple[dict
         else:
             values[setting.name] = value
     return values, other_values
-
-
-def fields_set_by_no_option() -> frozenset[str]:
-    """Fields of ``Settings`` that the front end, or the command that compiles one file, decides."""
-    return frozenset(f.name for f in fields(Settings)) - {o.field for o in OPTIONS if not o.of_access} - {"access"}

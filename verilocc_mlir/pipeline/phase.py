@@ -329,10 +329,10 @@ class PhaseRunner:
                 continue
             self._audit(file, function, printed)
 
-    def _audit(self, file: MirFile, function: _Function, found: MachineFunction) -> None:
+    def _audit(self, file: MirFile, function: _Function, after: MachineFunction) -> None:
         with function.clock.measure("audit"):
             function.audit = audit_function(
-                file, function.before, found, self.target, timeout_s=self.solver_seconds, solver=function.solver
+                file, function.before, after, self.target, timeout_s=self.solver_seconds, solver=function.solver
             )
         function.attempts[-1] = audited(function.attempts[-1], audit_verdict(function.audit))
 

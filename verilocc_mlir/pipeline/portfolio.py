@@ -300,18 +300,18 @@ class Portfolio:
         """Of those that fall short in least, and are as cheap as the cheapest by what the model can tell apart, the one
         that spills least; ours and the default plan first.
         """
-        left = [c for c, costs in self._prices.items() if name in costs and (name, c) not in self._refused]
-        if not left:
+        best = [c for c, costs in self._prices.items() if name in costs and (name, c) not in self._refused]
+        if not best:
             return None
-        lacking = {c: len(self._shortfalls(name, c)) for c in left}
-        left = [c for c in left if lacking[c] == min(lacking.values())]
-        limit = (1 + RESOLUTION) * min(self._prices[c][name].cycles for c in left)
+        lacking = {c: len(self._shortfalls(name, c)) for c in best}
+        best = [c for c in best if lacking[c] == min(lacking.values())]
+        limit = (1 + RESOLUTION) * min(self._prices[c][name].cycles for c in best)
 
         def price(candidate: Candidate) -> tuple[float, float, bool]:
             cost = self._prices[candidate][name]
             return spill_traffic(cost), cost.cycles, candidate.variant.llvm
 
-        return min((c for c in left if self._prices[c][name].cycles <= limit), key=price)
+        return min((c for c in best if self._prices[c][name].cycles <= limit), key=price)
 
     # What is proved.
 

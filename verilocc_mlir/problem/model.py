@@ -17,6 +17,7 @@ may define into the register it reads, unless that definition is early-clobber a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -225,3 +226,14 @@ class Proposal:
     version: int
     allocator: str
     registers: tuple[str, ...]
+
+
+def united(segments: Iterable[Segment]) -> list[Segment]:
+    """The same slots as segments that neither overlap nor touch, in their order."""
+    union: list[Segment] = []
+    for start, end in sorted(segments):
+        if union and start <= union[-1][1]:
+            union[-1] = union[-1][0], max(end, union[-1][1])
+        else:
+            union.append((start, end))
+    return union

@@ -87,10 +87,10 @@ class RetryPolicy:
     first_seconds: float = 0.1
     most_seconds: float = 5.0
 
-    def wait(self, tried: int, told: float | None) -> float:
+    def wait(self, tried: int, server_seconds: float | None) -> float:
         """Seconds to wait after ``tried`` calls; no less than the server said."""
         backoff = min(self.first_seconds * 2 ** (tried - 1), self.most_seconds) * random.uniform(0.5, 1.0)
-        return backoff if told is None else max(backoff, told * random.uniform(1.0, 1.1))
+        return backoff if server_seconds is None else max(backoff, server_seconds * random.uniform(1.0, 1.1))
 
     def again(self, error: RemoteError, tried: int, left: float) -> float | None:
         """Seconds to wait before the next call; None where there is none: it is no use, or ``left`` is not enough."""

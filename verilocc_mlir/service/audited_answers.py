@@ -72,59 +72,59 @@ def question(data: bytes, path: str, cpu: str, phase: Phase) -> Question:
     return Question(path, source.text.encode(), parse_mir(source.text, path), target(source.cpu), phase)
 
 
-def judge(asked: Question, answer: allocation.AllocateResponse | RemoteError) -> Judged:
+def judge(question: Question, answer: allocation.AllocateResponse | RemoteError) -> Judged:
     if isinstance(answer, RemoteError):
         outcome = Outcome.INVALID if answer.exit_code == ExitCode.BAD_INPUT else Outcome.UNKNOWN
-        return _without(asked, outcome, f"{answer.where}: {answer.what}")
-    names = [f.name for f in asked.file.functions]
+        return _without(question, outcome, f"{answer.where}: {answer.what}")
+    names = [f.name for f in question.file.functions]
     if [f.function for f in answer.functions] != names:
-        return _without(asked, Outcome.UNKNOWN, "the server answered for other functions than those of the text")
+        return _without(question, Outcome.UNKNOWN, "the server answered for other functions than those of the text")
     try:
         text = answer.mir.decode()
-        after = parse_mir(text, f"{asked.path} after {asked.phase}")
+        after = parse_mir(text, f"{question.path} after {question.phase}")
     except (UnicodeDecodeError, VeriloccError) as error:
         reason = error.render() if isinstance(error, VeriloccError) else str(error)
-        return _without(asked, Outcome.UNKNOWN, f"the server's text is no machine IR: {printable(reason)}")
-    if after.preamble != asked.file.preamble or [f.name for f in after.functions] != names:
-        return _without(asked, Outcome.REFUTED, "the server changed the IR module, or which functions there are")
-    report = audit(asked.file, after, asked.machine, timeout_s=DEFAULT_SOLVER_SECONDS)
+        return _without(question, Outcome.UNKNOWN, f"the server's text is no machine IR: {printable(reason)}")
+    if after.preamble != question.file.preamble or [f.name for f in after.functions] != names:
+        return _without(question, Outcome.REFUTED, "the server changed the IR module, or which functions there are")
+    report = audit(question.file, after, question.machine, timeout_s=DEFAULT_SOLVER_SECONDS)
     functions = tuple(
-        _function(asked, *each)
-        for each in zip(asked.file.functions, after.functions, answer.functions, report.functions, strict=True)
+        _function(question, *each)
+        for each in zip(question.file.functions, after.functions, answer.functions, report.functions, strict=True)
     )
     outcomes = [f.outcome for f in functions]
     outcome = Outcome.REFUTED if Outcome.REFUTED in outcomes else combine(outcomes)
-    judged = AllocatedFile(asked.path, _digest(asked), functions, outcome)
+    judged = AllocatedFile(question.path, _digest(question), functions, outcome)
     return Judged(judged, answer.mir if outcome is Outcome.PROVED else None)
 
 
 def _function(
-    asked: Question,
+    question: Question,
     before: MachineFunction,
     after: MachineFunction,
-    said: allocation.FunctionAllocation,
+    claim: allocation.FunctionAllocation,
     audited: FunctionAudit,
 ) -> AllocatedFunction:
     attempts = tuple(
         ServerAttempt(printable(a.allocator), printable(a.version), printable(a.ended), printable(a.reason))
-        for a in said.attempts
+        for a in claim.attempts
     )
-    claimed = _OUTCOMES.get(said.outcome, Outcome.UNKNOWN)
+    claimed = _OUTCOMES.get(claim.outcome, Outcome.UNKNOWN)
     if claimed is not Outcome.PROVED:
-        reason = printable(said.reason) or "the server does not say why"
+        reason = printable(claim.reason) or "the server does not say why"
         return AllocatedFunction(before.name, claimed, attempts=attempts, reason=reason)
     proved = audited.outcome is Outcome.PROVED
     highest = {bank: _highest(after, bank) if proved else 0 for bank in ("sgpr", "vgpr", "agpr")}
     findings = tuple(" ".join(render(f).splitlines()[0].split()) for f in audited.findings)
     outcome, reason = audited.outcome, findings[0] if findings else ""
-    leftover = _left(before, after, asked.phase)
+    leftover = _left(before, after, question.phase)
     if leftover and proved:
         outcome, reason = Outcome.REFUTED, f"{leftover} is still, or newly, a virtual register after the phase"
     return AllocatedFunction(
         before.name,
         outcome,
         audited.obligations,
-        printable(said.allocator),
+        printable(claim.allocator),
         highest["sgpr"],
         highest["vgpr"],
         highest["agpr"],
@@ -153,12 +153,12 @@ def _highest(function: MachineFunction, bank: str) -> int:
     return max((r.first + -(-len(r.units) // 2) for r in registers if r.first >= 0), default=0)
 
 
-def _without(asked: Question, outcome: Outcome, reason: str) -> Judged:
-    return Judged(AllocatedFile(asked.path, _digest(asked), (), outcome, reason))
+def _without(question: Question, outcome: Outcome, reason: str) -> Judged:
+    return Judged(AllocatedFile(question.path, _digest(question), (), outcome, reason))
 
 
-def _digest(asked: Question) -> str:
-    return hashlib.sha256(asked.data).hexdigest()
+def _digest(question: Question) -> str:
+    return hashlib.sha256(question.data).hexdigest()
 
 
 def server_version(answers: Sequence[allocation.AllocateResponse | RemoteError]) -> str:

@@ -158,9 +158,9 @@ class Book:
         Raises:
             ServiceError: there is none.
         """
-        if (found := self._find(owner, name)) is None:
+        if (row := self._find(owner, name)) is None:
             raise ServiceError(StatusCode.NOT_FOUND, "UNKNOWN_BATCH", "this caller has no such batch")
-        return found
+        return row
 
     def cancel(self, owner: str, name: str) -> BatchRow:
         """Have no more of it worked on, unless it is done."""

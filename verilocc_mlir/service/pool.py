@@ -264,12 +264,12 @@ class WorkerPool:
         reaping.add_done_callback(self._reaping.discard)
 
 
-def _ask(worker: JobWorker, question: Mapping[str, object], left: float, payload: bytes) -> Message:
+def _ask(worker: JobWorker, question: Mapping[str, object], seconds: float, payload: bytes) -> Message:
     """Ask a worker. One that failed is ended here: no other thread may close the pipe that this one reads."""
     try:
-        if left <= 0:
+        if seconds <= 0:
             raise Late
-        return worker.ask(question, left + _GRACE_SECONDS, payload)
+        return worker.ask(question, seconds + _GRACE_SECONDS, payload)
     finally:
         # The log has lines of one form only, and nothing of requests.
         if words := worker.words():

@@ -17,7 +17,7 @@ MAX_FINDINGS = 64
 _STATUS = {Outcome.PROVED: "unsat", Outcome.REFUTED: "sat"}
 
 
-def verdict_of_proof(proof: ProofResult, asked: Iterable[verdict_pb2.Obligation]) -> verdict_pb2.Verdict:
+def verdict_of_proof(proof: ProofResult, obligations: Iterable[verdict_pb2.Obligation]) -> verdict_pb2.Verdict:
     findings = [
         verdict_pb2.Finding(
             rule=v.rule, outcome=verdict_pb2.OUTCOME_REFUTED, message=v.message, registers=v.names, free=v.free
@@ -27,10 +27,10 @@ def verdict_of_proof(proof: ProofResult, asked: Iterable[verdict_pb2.Obligation]
     outcome = OUTCOMES[proof.outcome]
     if proof.reason:
         findings.append(verdict_pb2.Finding(rule="prove", outcome=outcome, message=proof.reason))
-    return verdict_pb2.Verdict(outcome=outcome, checked=proof.obligations, findings=findings, obligations=asked)
+    return verdict_pb2.Verdict(outcome=outcome, checked=proof.obligations, findings=findings, obligations=obligations)
 
 
-def verdict_of_audit(audit: FunctionAudit, asked: Iterable[verdict_pb2.Obligation]) -> verdict_pb2.Verdict:
+def verdict_of_audit(audit: FunctionAudit, obligations: Iterable[verdict_pb2.Obligation]) -> verdict_pb2.Verdict:
     messages = [
         verdict_pb2.Finding(
             rule=f.rule,
@@ -46,7 +46,7 @@ def verdict_of_audit(audit: FunctionAudit, asked: Iterable[verdict_pb2.Obligatio
         outcome=OUTCOMES[audit.outcome],
         checked=audit.obligations,
         findings=messages,
-        obligations=asked,
+        obligations=obligations,
         literal_goals=audit.goals.literal,
         decided_goals=audit.goals.decided,
     )

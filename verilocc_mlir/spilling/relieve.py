@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import MachineFunction
-from verilocc_mlir.problem.model import AllocationProblem
+from verilocc_mlir.problem.model import AllocationProblem, united
 from verilocc_mlir.spilling.actions import SpillAction
 from verilocc_mlir.spilling.choose import Candidates, Excess, choose, load_ahead
 from verilocc_mlir.spilling.ground import ground
@@ -239,7 +239,7 @@ def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> l
             occupied.setdefault(unit, []).extend(fixed.segments)
     for segments in occupied.values():
         # A call may both take a register as an argument and clobber it: that counts once.
-        add(_merged(segments), 1)
+        add(united(segments), 1)
     total = len(usable) - 2 * spare
     excesses: list[int] = []
     live = 0
@@ -248,17 +248,6 @@ def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> l
         # Two lanes are a register.
         excesses.append(-(-(live - total) // 2))
     return excesses
-
-
-def _merged(segments: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same stretches of time without overlaps."""
-    merged: list[tuple[int, int]] = []
-    for start, stop in sorted(segments):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
-        else:
-            merged.append((start, stop))
-    return merged
 
 
 def _point(slot: int) -> int:

@@ -7,8 +7,6 @@ AMDGPUSubtarget.cpp (getOccupancyWithWorkGroupSizes, getEffectiveWavesPerEU). Al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from verilocc_mlir.target.targets import Target
 
 MAX_FLAT_WORK_GROUP = 1024
@@ -27,27 +25,6 @@ def align_up(value: int, to: int) -> int:
 
 def align_down(value: int, to: int) -> int:
     return value // to * to
-
-
-@dataclass(frozen=True, slots=True)
-class Granules:
-    """Steps in which registers cost waves.
-
-    Attributes:
-        vector: granule of the vector file; of VGPRs and AGPRs together where the file is unified.
-        agpr_start: VGPRs are rounded up to this before AGPRs follow (``.amdhsa_accum_offset``); 1 where there are none.
-        scalar: granule of SGPRs; equal to the file where they cost nothing (gfx10 and later).
-    """
-
-    vector: int
-    agpr_start: int
-    scalar: int
-
-
-def register_granules(target: Target) -> Granules:
-    """Allocation granules of ``target`` (IsaInfo::getVGPRAllocGranule, getSGPRAllocGranule)."""
-    scalar = _SGPR_GRANULE_GFX9 if target.major < 10 else target.addressable_sgprs
-    return Granules(target.vgpr_granule, 4 if target.unified_vgpr else 1, scalar)
 
 
 def vector_registers(target: Target, vgprs: int, agprs: int) -> int:

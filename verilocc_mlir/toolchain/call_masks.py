@@ -35,8 +35,8 @@ def shorten_masks(mir: str) -> str:
 def _closed(mask: str) -> str:
     names = _names(mask)
     whole = {bank: {n for n in range(1024) if f"${bank}{n}" in names} for bank in _BANKS}
-    made = dict.fromkeys(name for bank in _BANKS for name in _made_of(bank, whole[bank]))
-    return f"CustomRegMask({','.join([*names, *(name for name in made if name not in names)])})"
+    implied = dict.fromkeys(name for bank in _BANKS for name in _made_of(bank, whole[bank]))
+    return f"CustomRegMask({','.join([*names, *(name for name in implied if name not in names)])})"
 
 
 @lru_cache(maxsize=64)
