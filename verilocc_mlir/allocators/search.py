@@ -71,7 +71,7 @@ class Placement:
     """A packing under one ceiling, with what is not placed yet.
 
     Args:
-        known: starts under this ceiling that were looked for before; it grows.
+        known: starts under this ceiling that were looked for before; it grows. None: none were.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Placement:
         hints: Hints,
         cells: CellMap,
         ceiling: Ceiling,
-        known: KnownStarts,
+        known: KnownStarts | None = None,
     ) -> None:
         self.packing = Packing(fixed)
         self.starts: list[int] = [-1] * len(table.by_range)
@@ -92,7 +92,7 @@ class Placement:
         self._hints = hints
         self._cells = cells
         self.ceiling = ceiling
-        self._known = known
+        self._known = {} if known is None else known
 
     def candidates(self, item: Item, *, down: bool = False, multiple: int = 1) -> Starts:
         """Where the item may start under the ceiling; ``multiple``: registers whose multiples come first."""
