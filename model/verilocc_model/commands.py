@@ -95,12 +95,6 @@ def evaluate_plans_command(data: Sequence[Path], *, causal: bool, out: Path | No
     return plans.evaluate_plans(data, out, say, with_causal if causal else baselines)
 
 
-def train_plans_command(data: Sequence[Path], out: Path, *, say: Say) -> int:
-    """Write the labelled kernels that ``-O=learned`` compares a new one with."""
-    say(f"{plans.write_neighbours(data, out)} kernels are in {out}")
-    return ExitCode.PROVED
-
-
 def evaluate_command(
     data: Sequence[Path],
     *,

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from builders import WAITING
 from corpus_support import first_cell, needs
 from support import long
 
-from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.pipeline import learned_plans, portfolio
-from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.plans import BY_NAME, plan_costs, planned
-from verilocc_mlir.pipeline.settings import Effort, Settings
+from verilocc_mlir.pipeline.settings import Settings
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.shards import ShardWriter, read_lines
-from verilocc_model.plans import chooser
 from verilocc_model.plans import labels as labels_module
 from verilocc_model.plans.data import DEFAULT, Labels, read_labels
 from verilocc_model.plans.labels import PlanLimits, PlanRecipe, figures, labelled, make_labels
-from verilocc_model.plans.neighbours import Example, Neighbours, load, save
-from verilocc_model.plans.policies import BestByTarget, Default, Nearest, Oracle, Policy, Trees, example, ranked
+from verilocc_model.plans.policies import BestByTarget, Default, Nearest, Oracle, Policy, Trees, ranked
 from verilocc_model.plans.score import scores
 
 pytest.importorskip("numpy")
@@ -198,67 +191,3 @@ def test_the_transformer_tells_the_kinds_apart_and_an_untrained_one_does_not() -
     assert share_of(Causal(sizes), train, test) == pytest.approx(1.0)
     assert share_of(Causal(sizes, adapted=True), train, test) == pytest.approx(1.0)
     assert share_of(Causal(sizes, trained=False), train, test) < 0.9
-
-
-def neighbours_of(kernels: list[Labels]) -> Neighbours:
-    return Neighbours([example(one) for one in kernels])
-
-
-def test_what_is_saved_answers_alike(tmp_path: Path) -> None:
-    before = neighbours_of(two_kinds(20))
-    save(before, tmp_path / "plans.json", {"labels": "here"})
-    after = load(tmp_path / "plans.json")
-    for one in two_kinds(4):
-        assert after.expected(one.facts, "gfx942") == pytest.approx(before.expected(one.facts, "gfx942"), abs=1e-4)
-        assert after.best(one.facts, "gfx942", 1) == ranked(Oracle(), one)[:1]
-
-
-def test_a_plan_is_worth_a_try_from_one_hundredth_on() -> None:
-    def best(cycles: float) -> list[str]:
-        kernels = [kernel({"max-ilp": changed(cycles=cycles)}, n, size=float(n)) for n in range(10)]
-        return neighbours_of(kernels).best({"size": 3.0}, "gfx942", 2)
-
-    assert best(97.0) == ["max-ilp"]
-    assert best(99.5) == []
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"version": 2, "kernels": []}', '{"version": 1, "kernels": []}'])
-def test_a_file_of_another_form_is_one_error(text: str, tmp_path: Path) -> None:
-    (tmp_path / "plans.json").write_text(text)
-    with pytest.raises(InputError, match=r"plans\.json"):
-        load(tmp_path / "plans.json")
-
-
-def test_the_plans_of_the_package_are_of_llvm() -> None:
-    plans = {plan for one in load().examples for plan in one.gains}
-    assert plans <= BY_NAME.keys()
-    assert len(load().examples) >= 50
-
-
-def test_learned_tries_what_the_labels_say_and_proves_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = [Example("gfx90a", one.facts, {"max-ilp": -0.2}) for one in load().examples]
-    monkeypatch.setattr(chooser, "_neighbours", lambda: Neighbours(said))
-    tried: list[str] = []
-    real = portfolio.Portfolio._add_plans
-    monkeypatch.setattr(
-        portfolio.Portfolio, "_add_plans", lambda self, plans: (tried.extend(p.name for p in plans), real(self, plans))
-    )
-    done = compile_module(WAITING.encode(), "k.ll", Settings("gfx90a", effort=Effort.LEARNED))
-    assert tried == ["max-ilp"]
-    assert done.report.outcome is Outcome.PROVED
-    assert done.data is not None
-
-
-def test_without_the_models_package_learned_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "verilocc_model.plans.chooser", None)
-    with pytest.raises(UnsupportedError, match="-O=learned needs the package of the model"):
-        learned_plans.chooser()
-
-
-def test_train_plans_writes_what_learned_reads(tmp_path: Path) -> None:
-    write_set(tmp_path / "set", 20)
-    assert verilocc(["train", "plans", "--out", str(tmp_path / "plans.json"), str(tmp_path / "set")]) == 0
-    assert len(load(tmp_path / "plans.json").examples) == 20
-    write_set(tmp_path / "few", 4)
-    assert verilocc(["train", "plans", "--out", str(tmp_path / "no.json"), str(tmp_path / "few")]) == 2
-    assert not (tmp_path / "no.json").exists()

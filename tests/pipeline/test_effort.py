@@ -292,7 +292,7 @@ class Wasteful:
 
 
 SMALL = kernel([*loads(2), *stores(["%v0", "%v1"])], 0)
-NOT_BEST = (Effort.FAST, Effort.LEARNED, Effort.BALANCED)
+NOT_BEST = (Effort.FAST, Effort.BALANCED)
 """With ``best`` what is wasted is improved until it is as cheap as LLVM's."""
 
 
@@ -511,7 +511,7 @@ def source(tmp_path: Path) -> Path:
 def test_a_wrong_level_is_one_error(level: str, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compile", str(source), "-mcpu=gfx1100", f"-O={level}"]) == 2
     shown = capsys.readouterr()
-    assert f"{level!r} is none of 1, 2, 3, fast, learned, balanced, best" in " ".join(shown.err.split())
+    assert f"{level!r} is none of 1, 2, 3, fast, balanced, best" in " ".join(shown.err.split())
     assert "Traceback" not in shown.err
     assert [p.name for p in source.parent.iterdir()] == ["k.ll"]
 

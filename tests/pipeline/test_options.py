@@ -57,7 +57,6 @@ pytestmark = pytest.mark.usefixtures("machine_verifier")
 _VALUES: dict[str, str] = {
     "effort": "best",
     "allocator": "exact",
-    "plans": "2",
     "model_samples": "3",
     "allocator_seconds": "7.5",
     "spill": "false",
@@ -258,7 +257,6 @@ class _Seen:
 
     def __init__(self) -> None:
         self.efforts: list[Effort] = []
-        self.plans: list[int] = []
         self.samples: list[int | None] = []
         self.seconds: list[float] = []
         self.runners: list[dict[str, Any]] = []
@@ -292,7 +290,6 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
         monkeypatch.setattr(f"verilocc_mlir.{place}", looking)
 
     look("pipeline.portfolio.variants", lambda effort, *_: _seen.efforts.append(effort))
-    look("pipeline.portfolio.learned_plans", lambda *given: _seen.plans.append(given[3]))
     look("pipeline.runs.PhaseRunner", lambda *_, **given: _seen.runners.append(given))
     look("pipeline.phase.audit_function", lambda *_, timeout_s, **__: _seen.solver.append(timeout_s))
     look("toolchain.drivers.llc.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
@@ -316,7 +313,6 @@ def _llc_commands(seen: _Seen) -> list[list[str]]:
 EFFECTS: dict[str, Callable[[_Seen, set[str]], bool]] = {
     "effort": lambda seen, _: set(seen.efforts) == {Effort.BEST},
     "allocator": lambda _, allocators: allocators == {"exact"},
-    "plans": lambda seen, _: set(seen.plans) == {2},
     "model_samples": lambda seen, _: set(seen.samples) == {3},
     "allocator_seconds": lambda seen, _: set(seen.seconds) == {7.5},
     "spill": lambda seen, _: {given["spills"].spare for given in seen.runners} == {()},
@@ -353,8 +349,6 @@ def test_the_run_does_what_it_says(name: str, seen: _Seen) -> None:
     beside: dict[str, Any] = {}
     if name in ("model_samples", "allocator_seconds"):
         beside["allocator"] = f"model:{REPOSITORY}"
-    if name == "plans":
-        beside["effort"] = "learned"
     if name.startswith("server_"):
         beside["server"] = _VALUES["server"]
     default = with_options(Settings(cpu="gfx942"), beside)

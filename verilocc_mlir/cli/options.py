@@ -88,7 +88,7 @@ _TARGET = (
         multiple=True,
         metavar="LEVEL",
         callback=_checked_levels,
-        help="1, 2, 3: llc's level [default: 3]; fast, learned, balanced, best: how much is tried [default: fast].",
+        help="1, 2, 3: llc's level [default: 3]; fast, balanced, best: how many allocations are tried [default: fast].",
     ),
     click.option("--emit", type=click.Choice([e.value for e in Emit]), default=Emit.HSACO.value, show_default=True),
 )
@@ -98,7 +98,7 @@ _EFFORT = click.option(
     multiple=True,
     metavar="EFFORT",
     callback=_checked_efforts,
-    help="fast, learned, balanced, best: how many allocations are tried. [default: fast]",
+    help="fast, balanced, best: how many allocations are tried. [default: fast]",
 )
 _ALLOCATION = (
     click.option(

@@ -165,14 +165,6 @@ def preferences_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int
     return _collect("preferences", data, out, asking)
 
 
-@train_command.command("plans", cls=Command, context_settings=HELP)
-@click.option("--out", required=True, type=_FILE, metavar="FILE.json", help="What -O=learned reads.")
-@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
-def plans_command(data: tuple[Path, ...], out: Path) -> int:
-    """Make what -O=learned chooses plans by of the labels in DIR (verilocc corpus plans)."""
-    return int(_commands().train_plans_command(data, out, say=_say))
-
-
 @click.command("adapt", cls=Command, context_settings=HELP)
 @click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
 @click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")

@@ -42,7 +42,7 @@ allocator then spills nothing, or has no answer in its time."""
 
 def variants(effort: Effort, target: Target, waves: int) -> tuple[Variant, ...]:
     """What is tried beside ``OURS``, which has ``waves`` waves; 0: it came to nothing."""
-    if effort.is_quick:
+    if effort is Effort.FAST:
         return ()
     result = [BESIDE, LLVM]
     if effort is Effort.BEST:

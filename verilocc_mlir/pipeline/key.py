@@ -19,7 +19,6 @@ from verilocc_mlir import version
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.registry import MODEL, model_is_there, plugin_called
 from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
-from verilocc_mlir.pipeline.learned_plans import chooser
 from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.toolchain.find import LlvmTools
 
@@ -76,8 +75,6 @@ def allocator_versions(settings: Settings) -> dict[str, str]:
         return {}
     versions = {chosen.name: _version(settings.allocator, chosen)}
     best = settings.effort is Effort.BEST
-    if settings.effort is Effort.LEARNED:
-        versions["plans"] = chooser().version()
     if best and not settings.server and chosen.name != MODEL and model_is_there():
         versions[MODEL] = allocator(MODEL, samples=settings.model_samples).version
     if (best or chosen.name == "exact") and find_spec("ortools") is not None:

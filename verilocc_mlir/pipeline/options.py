@@ -32,7 +32,7 @@ class Kind(Enum):
     SECONDS = "a number of seconds above 0"
     COUNT = "a whole number of at least 1"
     PATH = "a path"
-    EFFORT = "fast, learned, balanced or best"
+    EFFORT = "fast, balanced or best"
     TOOLCHAIN = "auto, llc or triton"
     FLAGS = "a flag, or a list of flags"
 
@@ -153,7 +153,6 @@ OPTIONS = (
         "or one that a package adds: verilocc doctor lists them.",
         "allocator", "NAME",
     ),
-    Option("plans", Kind.COUNT, "With learned: plans tried beside the default one. [default: 1]", "plans", "N"),
     Option(
         "model_samples", Kind.COUNT,
         "Answers of the model that are compared; the cheapest is proved and kept. [default: 1]", "model_samples", "N",

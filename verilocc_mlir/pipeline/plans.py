@@ -38,7 +38,6 @@ from verilocc_mlir.pipeline.phase import Shared, same_module
 from verilocc_mlir.pipeline.runs import Runs
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.problem.build import build_problem
-from verilocc_mlir.spilling.relieve import most_too_many
 from verilocc_mlir.target.targets import Target, target
 from verilocc_mlir.toolchain.choose import choose_tools
 from verilocc_mlir.toolchain.drivers.job import CompileOptions
@@ -190,6 +189,9 @@ class Planned:
         Raises:
             ToolchainError, InputError: as ``pre_ra``. UnsupportedError: the problem cannot be stated.
         """
+        # Few files spill.
+        from verilocc_mlir.spilling.relieve import most_too_many
+
         if plan not in self.known_too_many:
             file = self.shared.parsed(self.pre_ra(plan), self.path)
             problems = (build_problem(file, function, self.target, "vgpr") for function in file.functions)

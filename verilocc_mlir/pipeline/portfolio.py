@@ -21,7 +21,6 @@ from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
 from verilocc_mlir.pipeline.guard import RESOLUTION, shortfalls, spill_traffic
-from verilocc_mlir.pipeline.learned_plans import learned_plans
 from verilocc_mlir.pipeline.phase import same_module, with_functions
 from verilocc_mlir.pipeline.plan_rules import NEARLY, extra_plan, first_plan, has_promise, plans_of
 from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned
@@ -75,14 +74,14 @@ class Portfolio:
     Attributes:
         given: the input.
         functions: their names.
-        greedy_assembly: gives the assembly of LLVM's default compile.
+        greedy_costs: gives the cost of LLVM's default compile, by function.
         greedy_kernels: gives its resources, for the functions of which its object says so.
         notes: is told what was left out, and why.
     """
 
     given: Planned
     functions: Sequence[str]
-    greedy_assembly: Callable[[], bytes]
+    greedy_costs: Callable[[], Costs]
     greedy_kernels: Callable[[], Mapping[str, Resources]]
     notes: list[str]
     _prices: dict[Candidate, Costs] = field(default_factory=dict[Candidate, Costs])
@@ -95,7 +94,7 @@ class Portfolio:
     def greedy(self) -> Costs:
         """The cost of LLVM's default compile, by function."""
         if self._greedy is None:
-            self._greedy = self.given.costs(self.greedy_assembly())
+            self._greedy = self.greedy_costs()
         return self._greedy
 
     def kept(self) -> Kept | None:
@@ -133,17 +132,18 @@ class Portfolio:
         if not self._add(first) and first != ours:
             first = ours
             self._add(first)
-        if settings.effort.is_quick and self._is_unbeaten(self._prices.get(first, {})):
+        if settings.effort is Effort.FAST and self._is_unbeaten(self._prices.get(first, {})):
             # So LLVM's need not be made, nor costed.
             self._greedy = self._prices[first]
             return
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
-        if settings.effort.is_quick:
+        if settings.effort is Effort.FAST:
             self._add_relieved(first)
             if first != ours and self._is_short and self._add(ours):
                 self._add_relieved(ours)
-            self._add_plans(self._quick_plans(self._prices.get(first, {})))
+            plan = extra_plan(self._prices.get(first, {}), short=self._is_short)
+            self._add_plans(() if plan is None else (plan,))
             return
         if self._saves(first) or first not in self._prices:
             self._add(Candidate(first.plan, BESIDE))
@@ -176,16 +176,6 @@ class Portfolio:
         except VeriloccError as error:
             _raise_if_killed(error)
             return plans
-
-    def _quick_plans(self, costs: Costs) -> Sequence[Plan]:
-        """What is tried beside the default plan, whose final code has these costs, where time decides."""
-        given, by_rule = self.given, extra_plan(costs, short=self._is_short)
-        if given.settings.effort is Effort.LEARNED and given.ir and has_promise(costs or self.greedy):
-            count = given.settings.plans or 1
-            learned = learned_plans(self.greedy_assembly(), self.greedy, given.target, count, given.path)
-            if learned:
-                return learned
-        return () if by_rule is None else (by_rule,)
 
     @property
     def _is_short(self) -> bool:

@@ -39,14 +39,8 @@ class Effort(Enum):
     """How much is done for a good allocation (``pipeline/effort.py``)."""
 
     FAST = "fast"
-    LEARNED = "learned"
     BALANCED = "balanced"
     BEST = "best"
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether time decides: no machine verifier after each pass, few steps of spilling."""
-        return self in (Effort.FAST, Effort.LEARNED)
 
 
 @dataclass(frozen=True)
@@ -62,11 +56,10 @@ class Settings:
         model_samples: answers of a model that are compared by price for one phase of one function; None: what
             ``$VERILOCC_MODEL_SAMPLES`` says, else one.
         also: further forms of it that are wanted.
-        plans: how many plans ``Effort.LEARNED`` tries at most beside the default one; None: one.
         spill: spill where registers do not suffice; without it such a function is LLVM's, or a failure.
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
         verify: run llc's machine verifier after every pass of what is resumed, not only as it reads it; None: unless
-            the effort is a quick one (``verifies``).
+            the effort is FAST (``verifies``).
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
         llc_options: further options for llc, given to every stage and to the direct compile alike.
         toolchain: which LLVM does the work.
@@ -87,7 +80,6 @@ class Settings:
     emit: Emit = Emit.HSACO
     also: tuple[Emit, ...] = ()
     effort: Effort = Effort.FAST
-    plans: int | None = None
     spill: bool = True
     fallback: bool = True
     verify: bool | None = None
@@ -105,7 +97,7 @@ class Settings:
         """Whether llc's machine verifier runs after every pass; ``$VERILOCC_VERIFY`` has it run with any effort."""
         if self.verify is not None:
             return self.verify
-        return not self.effort.is_quick or bool(os.environ.get(VERIFY_VARIABLE))
+        return self.effort is not Effort.FAST or bool(os.environ.get(VERIFY_VARIABLE))
 
     def to_data(self) -> dict[str, Any]:
         """Every field as JSON values, by name."""

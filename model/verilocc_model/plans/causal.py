@@ -19,8 +19,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from verilocc_model.plans.data import DEFAULT, Labels
-from verilocc_model.plans.neighbours import kind
-from verilocc_model.plans.policies import Policy, baselines
+from verilocc_model.plans.policies import Policy, baselines, kind
 
 _PARTS = 8
 _SHARPNESS = 50.0

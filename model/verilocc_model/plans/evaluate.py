@@ -11,8 +11,7 @@ from verilocc_mlir.errors import ExitCode, InputError
 from verilocc_mlir.files import write_whole
 from verilocc_model.corpus.shards import read_manifest
 from verilocc_model.plans.data import Labels, read_labels
-from verilocc_model.plans.neighbours import Neighbours, save
-from verilocc_model.plans.policies import Policy, baselines, example
+from verilocc_model.plans.policies import Policy, baselines
 from verilocc_model.plans.score import Score, as_data, as_markdown, scores
 
 FOLDS = 5
@@ -51,33 +50,15 @@ def evaluate_plans(data: Sequence[Path], out: Path | None, say: Say, policies: P
     return ExitCode.PROVED
 
 
-def write_neighbours(data: Sequence[Path], out: Path) -> int:
-    """Write what ``-O=learned`` reads, of all labels that may be learned from; returns the number of kernels.
-
-    Raises:
-        InputError: no data set of plans is there, or it has too few kernels to learn from.
-    """
-    kernels = [kernel for directory in data for kernel in read_labels(directory)]
-    if len(kernels) < _LEAST:
-        raise _too_few(len(kernels), ", ".join(map(str, data)))
-    made_with = [read_manifest(directory)["made_with"] for directory in data]
-    save(Neighbours([example(kernel) for kernel in kernels]), out, {"labels": made_with})
-    return len(kernels)
-
-
-def _too_few(count: int, where: str) -> InputError:
-    return InputError(
-        f"{count} kernels to learn from are fewer than {_LEAST}",
-        where=where,
-        hint="label more kernels: verilocc corpus plans --kernels=N",
-    )
-
-
 def _parts(kernels: Sequence[Labels], policies: Policies, where: str) -> Iterable[tuple[str, list[Score]]]:
     """Scores by part: the test part and what is held out, by policies fitted to the train part; then by folds."""
     train = [kernel for kernel in kernels if kernel.split == "train" and not kernel.held_out]
     if len(train) < _LEAST:
-        raise _too_few(len(train), where)
+        raise InputError(
+            f"{len(train)} kernels to learn from are fewer than {_LEAST}",
+            where=where,
+            hint="label more kernels: verilocc corpus plans --kernels=N",
+        )
     fitted = _fitted(policies, train)
     tests = {
         f"test part, fitted to {len(train)} kernels": [k for k in kernels if k.split != "train" and not k.held_out],

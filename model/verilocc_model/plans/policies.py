@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from verilocc_mlir.target.targets import target
 from verilocc_model.plans.data import Labels
-from verilocc_model.plans.neighbours import LEAST_GAIN, NEAREST, Example, Neighbours, kind
 
 Array = NDArray[np.float64]
-_TREES = 300
+_TREES, _NEIGHBOURS = 300, 7
 _SHRINK = 3.0
 """Kernels without a gain that each mean is taken together with: few kernels say little."""
 
@@ -111,7 +110,7 @@ class _OfFacts:
         raise NotImplementedError
 
 
-class Nearest:
+class Nearest(_OfFacts):
     """The mean gain over the kernels whose facts are the most alike.
 
     Args:
@@ -119,21 +118,21 @@ class Nearest:
     """
 
     def __init__(self, least: float = 0.0) -> None:
+        super().__init__()
         self._least = least
-        self.name = f"{NEAREST} nearest neighbours" + (f", at least {least:.1%}" if least else "")
-
-    def fit(self, kernels: Sequence[Labels]) -> None:
-        self._neighbours = Neighbours([example(kernel) for kernel in kernels])
+        self.name = f"{_NEIGHBOURS} nearest neighbours" + (f", at least {least:.1%}" if least else "")
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
-        gains = self._neighbours.expected(kernel.facts, kernel.cell.target)
-        return {plan: gain for plan, gain in gains.items() if gain <= -self._least}
+        return {plan: gain for plan, gain in super().expected(kernel).items() if gain <= -self._least}
 
+    def _fit(self, facts: Array, gains: Array) -> None:
+        self._mean, self._scale = facts.mean(axis=0), facts.std(axis=0) + 1e-6
+        self._facts, self._gains = (facts - self._mean) / self._scale, gains
 
-def example(kernel: Labels) -> Example:
-    """A labelled kernel as neighbours are asked about it."""
-    gains = {plan: kernel.gain(plan) for plan in kernel.plans if plan != kernel.first}
-    return Example(kernel.cell.target, kernel.facts, gains)
+    def _predict(self, facts: Array) -> Array:
+        distances = np.abs(self._facts - (facts - self._mean) / self._scale).sum(axis=1)
+        nearest = np.argsort(distances, kind="stable")[:_NEIGHBOURS]
+        return self._gains[nearest].sum(axis=0) / (len(nearest) + 1.0)
 
 
 class Trees(_OfFacts):
@@ -167,4 +166,9 @@ class Oracle:
 
 def baselines() -> list[Policy]:
     """Those that learned policies are compared with."""
-    return [Default(), BestByTarget(), Nearest(), Nearest(LEAST_GAIN), Trees()]
+    return [Default(), BestByTarget(), Nearest(), Nearest(0.01), Trees()]
+
+
+def kind(name: str) -> str:
+    """``CDNA`` or ``RDNA``."""
+    return "CDNA" if name.startswith("gfx9") else "RDNA"
