@@ -150,8 +150,9 @@ class Portfolio:
         costs = self._prices.get(first, self.greedy)
         if self._is_short or has_promise(costs):
             self._add_plans(self._worth_a_try(plans_of(settings.effort, costs)))
-        if settings.effort is Effort.BEST:
+        if self._is_short or settings.effort is Effort.BEST:
             self._add(ours)
+        if settings.effort is Effort.BEST:
             self._add_searched()
 
     def _first_plan(self) -> Plan:
