@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from allocators_support import random_problem, violations
 from builders import live, problem
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import DEMO_KERNELS
 
@@ -126,6 +126,8 @@ class TestWhatIsPutOff:
 
 
 class TestNothingIsGivenAway:
+    # There are fewer VGPRs than the waves leave.
+    @example(seed=1882, halves=False, tight=False, grows=True)
     @settings(max_examples=25, deadline=None)
     @given(seed=st.integers(0, 10**6), halves=st.booleans(), tight=st.booleans(), grows=st.booleans())
     def test_of_random_problems(self, seed: int, halves: bool, tight: bool, grows: bool) -> None:
@@ -216,7 +218,8 @@ def test_matrix_operations_are_chained() -> None:
 def test_of_final_code_loads_are_no_longer_waited_for() -> None:
     """Fewer modelled cycles in as many waves, with as many copies and spills."""
     ir = (DEMO_KERNELS / "attn_d64.gfx1201.opt.ll").read_bytes()
-    settings = Settings("gfx1201", emit=Emit.ASM)
+    # Where a unit binds both, LLVM's allocation may be kept instead.
+    settings = Settings("gfx1201", emit=Emit.ASM, fallback=False)
 
     def compiled(chosen: Allocator) -> KernelCost:
         done = compile_module(ir, "k.ll", settings, allocators=(chosen,))

@@ -74,7 +74,8 @@ def most_registers(tables: Tables, starts: Sequence[int]) -> Ceiling:
     # VGPRs are what matrix operands and loads need; AGPRs hold accumulators, which live long.
     agprs = used["agpr"]
     vgprs = (total - agprs) // 4 * 4 if agprs and problem.occupancy.unified else total
-    return {"vgpr": max(used["vgpr"], min(vgprs, _GROUP)), "agpr": agprs}
+    # Cells beyond the last VGPR are those of AGPRs.
+    return {"vgpr": max(used["vgpr"], min(vgprs, _GROUP, top["vgpr"])), "agpr": agprs}
 
 
 class _Spread:
