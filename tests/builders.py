@@ -269,16 +269,3 @@ define amdgpu_kernel void @second(ptr addrspace(1) %p) #0 {
 }
 attributes #0 = { "target-cpu"="gfx942" }
 """
-
-
-WAITING = """target triple = "amdgcn-amd-amdhsa"
-@lds = internal addrspace(3) global [16000 x i32] undef
-define amdgpu_kernel void @k(ptr addrspace(1) %p) {
-  %v = load i32, ptr addrspace(1) %p
-  %w = add i32 %v, 1
-  store volatile i32 %w, ptr addrspace(3) @lds
-  store i32 %w, ptr addrspace(1) %p
-  ret void
-}
-"""
-"""So much LDS that few waves hide the wait for the load: another plan could bring something."""

@@ -14,8 +14,6 @@ from verilocc_model.card import read_card
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
 from verilocc_model.evaluation.journal import EvaluationJournal
 from verilocc_model.plans import evaluate as plans
-from verilocc_model.plans.causal import with_causal
-from verilocc_model.plans.policies import baselines
 from verilocc_model.training import feedback, preferences
 from verilocc_model.training.adapt import ADAPTATION, adapt
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
@@ -91,8 +89,12 @@ def adapt_command(
 
 
 def evaluate_plans_command(data: Sequence[Path], *, causal: bool, out: Path | None, say: Say) -> int:
-    """Compare what chooses a plan."""
-    return plans.evaluate_plans(data, out, say, with_causal if causal else baselines)
+    """Compare what chooses a plan; with ``causal`` also a transformer, which is trained for it."""
+    if causal:
+        from verilocc_model.plans.causal import with_causal
+
+        return plans.evaluate_plans(data, out, say, with_causal)
+    return plans.evaluate_plans(data, out, say)
 
 
 def evaluate_command(

@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 import pytest
-from builders import WAITING
 from click.testing import CliRunner
 from support import REPOSITORY, llc
 
@@ -251,6 +250,15 @@ def test_flags_in_mlir_s_text_add_up() -> None:
 
 # What the compilation does with it: one real run for each option.
 
+_KERNEL = """target triple = "amdgcn-amd-amdhsa"
+define amdgpu_kernel void @k(ptr addrspace(1) %p) {
+  %v = load i32, ptr addrspace(1) %p
+  %w = add i32 %v, 1
+  store i32 %w, ptr addrspace(1) %p
+  ret void
+}
+"""
+
 
 class _Seen:
     """What the run handed on."""
@@ -354,7 +362,7 @@ def test_the_run_does_what_it_says(name: str, seen: _Seen) -> None:
     default = with_options(Settings(cpu="gfx942"), beside)
 
     def run(settings: Settings) -> set[str]:
-        report = compile_module(WAITING.encode(), "k.ll", settings).report
+        report = compile_module(_KERNEL.encode(), "k.ll", settings).report
         assert report.outcome is Outcome.PROVED
         return {attempt.allocator for f in report.functions for p in f.phases for attempt in p.attempts}
 

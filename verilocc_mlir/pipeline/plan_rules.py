@@ -48,7 +48,7 @@ def first_plan(given: Planned) -> Plan:
         # There are enough at every point: what is spilled found no place. Another order then costs more than it saves.
         return DEFAULT
     others = {plan: given.too_many(plan) for plan in given.plans(BY_NAME[name] for name in WHERE_TIGHT)}
-    return (tightest(given.too_many(DEFAULT), others) if others else None) or DEFAULT
+    return tightest(given.too_many(DEFAULT), others) or DEFAULT
 
 
 def tightest(default: int, others: Mapping[Plan, int]) -> Plan | None:

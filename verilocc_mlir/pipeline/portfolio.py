@@ -89,6 +89,7 @@ class Portfolio:
     _refused: set[tuple[str, Candidate]] = field(default_factory=set[tuple[str, Candidate]])
     _failures: dict[Candidate, str] = field(default_factory=dict[Candidate, str])
     _greedy: Costs | None = None
+    _first: Plan = DEFAULT
 
     @property
     def greedy(self) -> Costs:
@@ -132,6 +133,7 @@ class Portfolio:
         if not self._add(first) and first != ours:
             first = ours
             self._add(first)
+        self._first = first.plan
         if settings.effort is Effort.FAST and self._is_unbeaten(self._prices.get(first, {})):
             # So LLVM's need not be made, nor costed.
             self._greedy = self._prices[first]
@@ -291,18 +293,18 @@ class Portfolio:
         """Of those that fall short in least, and are as cheap as the cheapest by what the model can tell apart, the one
         that spills least; ours and the default plan first.
         """
-        best = [c for c, costs in self._prices.items() if name in costs and (name, c) not in self._refused]
-        if not best:
+        candidates = [c for c, costs in self._prices.items() if name in costs and (name, c) not in self._refused]
+        if not candidates:
             return None
-        lacking = {c: len(self._shortfalls(name, c)) for c in best}
-        best = [c for c in best if lacking[c] == min(lacking.values())]
-        limit = (1 + RESOLUTION) * min(self._prices[c][name].cycles for c in best)
+        lacking = {c: len(self._shortfalls(name, c)) for c in candidates}
+        candidates = [c for c in candidates if lacking[c] == min(lacking.values())]
+        limit = (1 + RESOLUTION) * min(self._prices[c][name].cycles for c in candidates)
 
         def price(candidate: Candidate) -> tuple[float, float, bool]:
             cost = self._prices[candidate][name]
             return spill_traffic(cost), cost.cycles, candidate.variant.llvm
 
-        return min((c for c in best if self._prices[c][name].cycles <= limit), key=price)
+        return min((c for c in candidates if self._prices[c][name].cycles <= limit), key=price)
 
     # What is proved.
 
@@ -425,11 +427,11 @@ class Portfolio:
             self.notes.append(f"LLVM's allocation{of} {whose}: {self._reason_of_file(llvms[0])}")
         if any(c == Candidate(DEFAULT, BESIDE) for c in chosen.values()):
             self.notes.append("what is spilled is loaded beside its use: loaded ahead, it stands worse")
-        first, too_many = next(iter(self._prices)).plan, self.given.known_too_many
-        if first != DEFAULT and first in {c.plan for c in chosen.values()}:
+        if self._first != DEFAULT and self._first in {c.plan for c in chosen.values()}:
+            too_many = self.given.known_too_many
             self.notes.append(
-                f"the plan {first.name} was tried first: it needs {too_many[first]} vector registers more than there"
-                f" are, the default plan {too_many[DEFAULT]}"
+                f"the plan {self._first.name} was tried first: it needs {too_many[self._first]} vector registers more"
+                f" than there are, the default plan {too_many[DEFAULT]}"
             )
         if len(self._prices) > 1 and (self.given.settings.effort is not Effort.FAST or self._took_a_plan(chosen)):
             tried = ", ".join(f"{c.name} {sum(x.cycles for x in self._prices[c].values()):.0f}" for c in self._prices)

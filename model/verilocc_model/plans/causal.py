@@ -9,6 +9,7 @@ without one being compiled.
 from __future__ import annotations
 
 import bisect
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from verilocc_model.plans.data import DEFAULT, Labels
@@ -23,16 +25,21 @@ from verilocc_model.plans.policies import Policy, baselines, kind
 
 _PARTS = 8
 _SHARPNESS = 50.0
-"""By how much a plan is more likely than one that takes 1 % more cycles: e to the power of half of this hundredth."""
+"""A plan that takes a share x of the cycles less than another deserves to be e**(_SHARPNESS * x) times as likely:
+1.65 times for 1 %."""
 _BATCH = 16
 KINDS = ("CDNA", "RDNA")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the model and of its training.
+    """Of the model (``LlamaConfig``) and of its training.
 
     Attributes:
+        hidden, layers, heads: width, layers and attention heads; the inner width is three times ``hidden``.
+        epochs: passes over all kernels.
+        rate: the highest learning rate, of the base and of the adapters.
+        rank: of the adapters.
         dropped: share of the facts that are hidden at random in training.
         adapter_epochs: of the adapters, which are trained after the base on the kernels of their kind alone.
     """
@@ -69,7 +76,9 @@ class Causal:
         self._base = model.eval()
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
-        """The first plan's log probability less each plan's: below 0 where a plan is the likelier one."""
+        """By plan the logarithm of its cycles over the first one's, as probabilities say it: the first one's log
+        probability less the plan's, over ``_SHARPNESS``.
+        """
         words = self._words
         model = self._models.get(kind(kernel.cell.target), self._base)
         with torch.no_grad():
@@ -95,10 +104,6 @@ class Causal:
 
     def _of_kind(self, base: Any, name: str, kernels: Sequence[Labels]) -> Any:
         """The base with an adapter, trained on the kernels of that kind; the base where there are none."""
-        import copy
-
-        from peft import LoraConfig, get_peft_model
-
         own = [kernel for kernel in kernels if kind(kernel.cell.target) == name]
         if not own:
             return base
@@ -109,16 +114,16 @@ class Causal:
 
 
 class Words:
-    """The words of facts, targets and plans, as the training kernels have them."""
+    """The words of facts, kinds of targets and plans, as the training kernels have them; ``names`` are of the facts."""
 
     def __init__(self, kernels: Sequence[Labels]) -> None:
-        self._names = sorted(kernels[0].facts)
+        self.names = sorted(kernels[0].facts)
         shares = np.arange(1, _PARTS) / _PARTS
         self._limits = {
-            name: np.quantile([kernel.facts[name] for kernel in kernels], shares).tolist() for name in self._names
+            name: np.quantile([kernel.facts[name] for kernel in kernels], shares).tolist() for name in self.names
         }
         self.plans = [DEFAULT, *sorted({p for kernel in kernels for p in kernel.plans if p != DEFAULT})]
-        words = ["?", *KINDS, *(f"{name} {part}" for name in self._names for part in range(_PARTS)), *self.plans]
+        words = ["?", *KINDS, *(f"{name} {part}" for name in self.names for part in range(_PARTS)), *self.plans]
         self.ids = {word: number for number, word in enumerate(words)}
         self.plan_ids = [self.ids[plan] for plan in self.plans]
 
@@ -126,7 +131,7 @@ class Words:
         """The kernel's kind, its facts, and the question; ``?`` for facts that are hidden."""
         facts = (
             "?" if name in hidden else f"{name} {bisect.bisect_right(self._limits[name], kernel.facts[name])}"
-            for name in self._names
+            for name in self.names
         )
         return [self.ids[word] for word in (kind(kernel.cell.target), *facts, "?")]
 
@@ -139,7 +144,7 @@ class Words:
 
 
 def _train(model: Any, words: Words, kernels: Sequence[Labels], sizes: Sizes, epochs: int, rate: float) -> None:
-    """Train in place; batches and hidden facts are drawn from torch's generator."""
+    """Train in place, on one core; batches and hidden facts are drawn from torch's generator."""
     torch.set_num_threads(1)
     model.train()
     parameters: Iterable[Any] = (p for p in model.parameters() if p.requires_grad)
@@ -147,13 +152,12 @@ def _train(model: Any, words: Words, kernels: Sequence[Labels], sizes: Sizes, ep
     steps = epochs * -(-len(kernels) // _BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rate, total_steps=steps)
     deserved = torch.tensor([words.deserved(kernel) for kernel in kernels])
-    names = sorted(kernels[0].facts)
     for _ in range(epochs):
         for batch in torch.randperm(len(kernels)).split(_BATCH):
             rows: list[list[int]] = []
             for k in batch.tolist():
-                drawn = torch.rand(len(names)).tolist()
-                hidden = frozenset(n for n, x in zip(names, drawn, strict=True) if x < sizes.dropped)
+                drawn = torch.rand(len(words.names)).tolist()
+                hidden = frozenset(n for n, x in zip(words.names, drawn, strict=True) if x < sizes.dropped)
                 rows.append(words.sequence(kernels[k], hidden))
             answers = model(input_ids=torch.tensor(rows)).logits[:, -1, words.plan_ids].log_softmax(-1)
             loss = -(deserved[batch] * answers).sum(-1).mean()

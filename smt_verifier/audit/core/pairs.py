@@ -86,16 +86,17 @@ class Pairs:
     def __init__(self, pre: LaneMap, post: LaneMap) -> None:
         self._pre = pre
         self._post = post
-        self._pairs: dict[tuple[int, int], Pair] = {}
+        self._pairs: dict[tuple[int, int], tuple[Pair, Instruction, Instruction]] = {}
+        """By ``id``; the instructions are kept, so that their identities stay their own."""
         self._uses: dict[tuple[str, str], Use | None] = {}
         """Operands that are read whole, by their texts."""
 
     def of(self, pre: Instruction, post: Instruction) -> Pair:
         """What executing the two together compares and writes."""
-        pair = self._pairs.get((id(pre), id(post)))
-        if pair is None:
-            pair = self._pairs[id(pre), id(post)] = self._pair(pre, post)
-        return pair
+        known = self._pairs.get((id(pre), id(post)))
+        if known is None:
+            known = self._pairs[id(pre), id(post)] = (self._pair(pre, post), pre, post)
+        return known[0]
 
     def _pair(self, pre: Instruction, post: Instruction) -> Pair:
         pre_defs = [op for op in pre.all_operands if op.is_def and op.is_reg]
