@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from smt_verifier.artefacts import RecordingSolver
-from smt_verifier.audit import FunctionAudit, MoveCounts, audit_function
+from smt_verifier.audit import FunctionAudit, audit_function
 from smt_verifier.outcome import Outcome
+from smt_verifier.smt import Solver
 from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
 from verilocc_mlir.errors import ToolchainError, UnsupportedError, VeriloccError
@@ -330,20 +331,38 @@ class PhaseRunner:
             self._audit(file, function, printed)
 
     def _audit(self, file: MirFile, function: _Function, after: MachineFunction) -> None:
-        with function.clock.measure("audit"):
-            function.audit = audit_function(
-                file, function.before, after, self.target, timeout_s=self.solver_seconds, solver=function.solver
-            )
+        function.audit = audit_within(
+            self.solver_seconds, file, function.before, after, self.target, function.clock, function.solver
+        )
         function.attempts[-1] = audited(function.attempts[-1], audit_verdict(function.audit))
 
     def _report(self, function: _Function, phase: Phase) -> PhaseReport:
         fallback = bool(self.allocators) and function.attempts[-1].allocator == LLVM_ALLOCATOR
-        counts = function.audit.moves if function.audit else MoveCounts()
-        moves = Moves(counts.copies_before, counts.copies_after, counts.saves, counts.reloads, counts.rematerialised)
+        moves = moves_of(function.audit) if function.audit else Moves()
         # The reason of our last attempt. A server that was asked before it has a line of its own.
         reason = function.attempts[-2].reason if fallback else ""
         seconds = dict(function.clock.seconds)
         return PhaseReport(phase, tuple(function.attempts), fallback, reason, moves, seconds, function.spills)
+
+
+def audit_within(
+    solver_seconds: float,
+    file: MirFile,
+    before: MachineFunction,
+    after: MachineFunction,
+    target: Target,
+    clock: Clock,
+    solver: Solver | None = None,
+) -> FunctionAudit:
+    """The audit of one function of ``file``; ``clock`` takes its time."""
+    with clock.measure("audit"):
+        return audit_function(file, before, after, target, timeout_s=solver_seconds, solver=solver)
+
+
+def moves_of(audit: FunctionAudit) -> Moves:
+    """The audit's counts in the report's form."""
+    counts = audit.moves
+    return Moves(counts.copies_before, counts.copies_after, counts.saves, counts.reloads, counts.rematerialised)
 
 
 def with_functions(text: str, other: str, names: Collection[str], path: str) -> str:

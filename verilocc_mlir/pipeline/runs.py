@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.registry import MODEL
@@ -15,6 +16,7 @@ from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import FAST_STEPS, LLVM, OURS, Variant
 from verilocc_mlir.pipeline.phase import Draft, NoAllocation, PhaseRunner, Shared
 from verilocc_mlir.pipeline.settings import Effort, Settings
+from verilocc_mlir.pipeline.whole import WWM_REASON, WholeAudit
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import LAST_PHASE, PhaseReport, Resources
 from verilocc_mlir.target.targets import Target
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from verilocc_mlir.pipeline.recording import Recording
 
 _PHASES: dict[Phase, LlvmPhase] = {"sgpr": LlvmPhase.SGPR, "wwm": LlvmPhase.WWM, "vgpr": LlvmPhase.VGPR}
-_WWM_REASON = "MIR does not say which registers whole-wave values may take"
 
 
 @dataclass
@@ -98,10 +99,19 @@ class Runs:
         default_factory=dict[tuple[Variant, str], tuple[PhaseRunner, Draft]]
     )
     _resumed: dict[str, str] = field(default_factory=dict[str, str])
+    _lowered: set[str] = field(default_factory=set[str])
+    """Texts before the vector phase that LLVM's passes between the phases changed."""
     _plain: list[tuple[Phase, str, str]] | None = None
+    _plain_text: str | None = None
+    _known: dict[tuple[str, str, str], tuple[FunctionAudit, float]] = field(
+        default_factory=dict[tuple[str, str, str], tuple[FunctionAudit, float]]
+    )
 
     def plain(self, names: Collection[str] | None = None) -> Result:
         """LLVM's allocation of a plain compile of the IR, proved or not; audited for the functions named alone."""
+        whole = None if self.recorded else self._plain_at_once(names)
+        if whole is not None:
+            return whole
         recording = self._new_recording()
         result = Result(LLVM, recording=recording)
         runner = self._runner((), LLVM.spills, recording)
@@ -109,7 +119,14 @@ class Runs:
         for phase, before, after in phases:
             _keep(result, runner.audit_llvm(before, after, self.path, phase, "", names).reports)
         result.text = phases[-1][2]
-        return result
+        return self._judged(result)
+
+    def _plain_at_once(self, names: Collection[str] | None) -> Result | None:
+        """The same in one audit a function; None where that proves not all of them."""
+        text = self.plain_text()
+        between: list[Phase] = ["wwm"] if has_wwm_registers(text) else []
+        reports = self._whole(()).of_llvm(self.pre, text, self.path, ["sgpr", *between, "vgpr"], names)
+        return None if reports is None else Result(LLVM, text, reports)
 
     def llvms(self) -> list[tuple[str, Callable[[Collection[str]], Result]]]:
         """LLVM's allocations, the better one first, each with a name for it; the functions asked for are audited."""
@@ -118,7 +135,9 @@ class Runs:
 
     def plain_text(self) -> str:
         """What a plain compile of the IR has after its last phase."""
-        return self._direct_phases()[-1][2]
+        if self._plain_text is None:
+            self._plain_text = self.compiler.direct_after(self.ir, LlvmPhase.VGPR)
+        return self._plain_text
 
     def _direct_phases(self) -> list[tuple[Phase, str, str]]:
         """Name, text before and text after each phase of a plain compile."""
@@ -133,7 +152,7 @@ class Runs:
             ends = self.compiler.direct_before, self.compiler.direct_after
             before, after = (end(self.ir, LlvmPhase.WWM) for end in ends)
             phases.append(("wwm", before, after))
-        return [*phases, ("vgpr", vector, self.compiler.direct_after(self.ir, LlvmPhase.VGPR))]
+        return [*phases, ("vgpr", vector, self.plain_text())]
 
     def draft(self, variant: Variant) -> str | None:
         """The text that ``run`` will have for one of our variants if every audit proves it; None where our allocators
@@ -172,17 +191,24 @@ class Runs:
     def _resume(self, scalar: str) -> str:
         """From scalar registers rewritten to before the vector phase."""
         if scalar not in self._resumed:
-            self._resumed[scalar] = self.compiler.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
+            text = self._resumed[scalar] = self.compiler.resume(scalar, done=LlvmPhase.SGPR, until=LlvmPhase.VGPR)
+            if text != scalar:
+                self._lowered.add(text)
         return self._resumed[scalar]
 
     def run(self, variant: Variant) -> Result:
         """All phases in one way; no text if what is not proved ends the run (``_goes_on``).
 
-        What is before the vector phase is done once for all of ours: variants differ in vector registers alone.
+        Where ours has registers for every function, all phases are audited at once. Where that proves not all, and for
+        LLVM's allocation of our text, each phase is audited alone; what is before the vector phase is then done once
+        for all of ours: variants differ in vector registers alone.
 
         Raises:
             ToolchainError: a tool failed. InputError: a text cannot be read.
         """
+        whole = None if variant.llvm or self.recorded else self._at_once(variant)
+        if whole is not None:
+            return whole
         if variant.llvm not in self._scalar:
             self._scalar[variant.llvm] = self._before_vectors(LLVM if variant.llvm else OURS)
         first = self._scalar[variant.llvm]
@@ -196,11 +222,38 @@ class Runs:
             vector = runner.settle(draft)
             if self._goes_on(result, vector.reports):
                 result.text = vector.text
+            if first.text in self._lowered:
+                result = self._judged(result)
         except NoAllocation as stopped:
             _keep(result, stopped.reports)
         except ToolchainError:
             self._must_be_for_lack_of_proof(result)
         return result
+
+    def _at_once(self, variant: Variant) -> Result | None:
+        """All phases in one audit a function; None where that is no way, is no gain, or proves not all of them."""
+        try:
+            text = self.draft(variant)
+        except ToolchainError:
+            return None  # The first of the phases that LLVM cannot go on from says so.
+        _, scalar = self._drafted(OURS, self.pre, "sgpr")
+        if text is None or scalar.result is not None:
+            return None
+        entering = self._resume(scalar.after)
+        _, vector = self._drafted(variant, entering, "vgpr")
+        whole = self._whole(self._allocators(variant))
+        reports = whole.of_ours(scalar, vector, whole_wave=has_wwm_registers(entering))
+        return None if reports is None else Result(variant, vector.after, reports)
+
+    def _whole(self, allocators: tuple[Allocator, ...]) -> WholeAudit:
+        seconds = self.settings.solver_seconds
+        return WholeAudit(allocators, self.target, seconds, self.clock, self.shared, self._known)
+
+    def _judged(self, result: Result) -> Result:
+        """Phases audited alone, with LLVM between them: what all phases at once refute is refuted."""
+        if result.text is None:
+            return result
+        return replace(result, phases=self._whole(()).judged(self.pre, result.text, self.path, result.phases))
 
     def _before_vectors(self, variant: Variant) -> Result:
         """The phases before that of the vector registers; the text as it enters that one."""
@@ -214,7 +267,7 @@ class Runs:
             text = self._resume(scalar.text)
             if has_wwm_registers(text):
                 whole_wave = self.compiler.wwm_phase(scalar.text)
-                audited_phase = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", _WWM_REASON)
+                audited_phase = runner.audit_llvm(whole_wave.before, whole_wave.after, self.path, "wwm", WWM_REASON)
                 if not self._goes_on(result, audited_phase.reports):
                     return result
             result.text = text

@@ -11,7 +11,7 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import ExitCode
 from verilocc_mlir.spilling.actions import SpillAction
 
-REPORT_VERSION = 5
+REPORT_VERSION = 6
 """Version of the JSON form; raised whenever ``schema.json`` changes."""
 
 LAST_PHASE = "vgpr"
@@ -100,7 +100,8 @@ class Moves:
 @dataclass(frozen=True, slots=True)
 class PhaseReport:
     """One phase (``sgpr``, ``wwm``, ``vgpr``) of one function. The last attempt is the one whose text was used;
-    ``spills`` is what it took to make room for it.
+    ``spills`` is what it took to make room for it. ``audited_with``: the later phase with which it was audited at once,
+    where obligations and moves of both are counted; None where it was audited alone.
     """
 
     phase: str
@@ -110,6 +111,7 @@ class PhaseReport:
     moves: Moves
     seconds: dict[str, float] = field(default_factory=dict[str, float], hash=False)
     spills: tuple[SpillAction, ...] = ()
+    audited_with: str | None = None
 
     @property
     def allocator(self) -> str:

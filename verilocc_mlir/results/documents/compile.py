@@ -87,6 +87,10 @@ class PhaseForm(Form):
     moves: MovesForm
     spills: list[SpillForm]
     cpu_seconds: dict[str, Amount]
+    audited_with: Annotated[
+        Literal["vgpr"] | None,
+        about("the later phase with which it was audited at once; obligations and moves of both are counted there"),
+    ]
 
 
 class ResourcesForm(Form):
