@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from verilocc_mlir.allocators.items import Candidates, Item, make_item
-from verilocc_mlir.allocators.packing import below
+from verilocc_mlir.allocators.packing import below, fitting
 from verilocc_mlir.allocators.protocol import Partial
 from verilocc_mlir.allocators.search import by_start, by_width
 from verilocc_mlir.allocators.spread import spread_proposal
@@ -203,9 +203,7 @@ class _Splitting:
         """Put the item where it drives out others, which are put elsewhere, whole or in parts."""
         packing = self._packing
         ranked: list[tuple[int, int]] = []
-        for start in self._known.candidates(item):
-            if any(self._tables.fixed[start + o] & m for o, m in item.cells):
-                continue
+        for start in fitting(self._tables.fixed, item, self._known.candidates(item)):
             ranked.append((sum((packing.occupied[start + o] & m).bit_count() for o, m in item.cells), start))
         singles = self._tables.singles
         for _, start in sorted(ranked)[: _EVICTIONS[len(stay)]]:
