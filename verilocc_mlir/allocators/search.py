@@ -234,7 +234,7 @@ class Placement:
         return price
 
     def overlaps(self, item: Item, starts: Candidates) -> list[tuple[int, int]]:
-        """How much of a single range's room is taken at each start, and the start; not those that something fixed bars."""
+        """How much of a single range's room is taken at each start, and the start; none that something fixed bars."""
         first, last = min(starts), max(starts)
         # Lanes of a tuple are mostly live at the same times: each cell is looked at once for them.
         offsets: dict[int, list[int]] = {}
