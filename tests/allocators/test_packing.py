@@ -52,6 +52,29 @@ def test_who_stands_in_the_way_is_known_whatever_was_placed_and_removed(seed: in
     assert packing.occupied == tables.fixed
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.booleans())
+def test_overlaps_are_counted_anew_where_something_moved(seed: int, halves: bool) -> None:
+    chance = random.Random(seed)
+    tables = Tables(random_problem(seed, halves=halves, tight=True))
+    everywhere = dict(tables.cells.stop)
+    placement = Placement((), tables.fixed, tables.candidates, tables.hints, tables.cells, everywhere)
+    packing = placement.packing
+    for _ in range(80):
+        item = chance.choice(tables.singles)
+        starts = placement.candidates(item).order
+        if not starts or not item.cells:
+            continue
+        free = [s for s in starts if not any(tables.fixed[s + o] & m for o, m in item.cells)]
+        assert sorted(placement.overlaps(item, starts)) == sorted(
+            (sum((packing.occupied[s + o] & m).bit_count() for o, m in item.cells), s) for s in free
+        )
+        if packing.placed and chance.random() < 0.4:
+            packing.remove(chance.choice([*packing.placed]))
+        if item not in packing.placed and (fitting := [s for s in free if packing.fits(item, s)]):
+            packing.place(item, chance.choice(fitting))
+
+
 def answer(question: AllocationProblem) -> tuple[str, ...] | str:
     try:
         return DeterministicAllocator().allocate(question).registers

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import sub
 
 from verilocc_mlir.allocators.bounds import Ceiling
 from verilocc_mlir.allocators.cells import CellMap
 from verilocc_mlir.allocators.hints import Hints
 from verilocc_mlir.allocators.items import Candidates, CandidateTable, Item
-from verilocc_mlir.allocators.packing import Packing, below
+from verilocc_mlir.allocators.packing import Packing, below, fitting
 
 Order = Callable[[Item], tuple[int, ...]]
 """Sort key: items are placed in ascending order of it."""
@@ -93,6 +94,10 @@ class Placement:
         self._cells = cells
         self.ceiling = ceiling
         self._known = {} if known is None else known
+        self._open: dict[Item, Candidates] = {}
+        """Starts at which nothing fixed is in the way."""
+        self._columns: dict[tuple[int, int, int], tuple[list[int], list[int]]] = {}
+        """By mask and range of cells: what they held when last counted, and how much of that is in the mask."""
 
     def candidates(self, item: Item, *, down: bool = False, multiple: int = 1) -> Starts:
         """Where the item may start under the ceiling; ``multiple``: registers whose multiples come first."""
@@ -205,7 +210,7 @@ class Placement:
         """The start at which putting the item evicts least, -1 where fixed occupations leave none."""
         best = -1
         least = 0
-        for overlap, start in sorted(self._overlaps(item, candidates.order))[:_CLOSELY]:
+        for overlap, start in sorted(self.overlaps(item, candidates.order))[:_CLOSELY]:
             if best >= 0 and overlap >= least:
                 break  # What is evicted is at least as large as the overlap.
             price = self._price(item, start, evicted, least if best >= 0 else _NEVER)
@@ -228,23 +233,46 @@ class Placement:
                     break
         return price
 
-    def _overlaps(self, item: Item, starts: Candidates) -> Iterator[tuple[int, int]]:
-        """How much of the item's room is taken at each start, and the start; without those that are not to be had."""
-        first, stop = min(starts), max(starts) + item.reach
-        fixed, occupied = self._fixed[first:stop], self.packing.occupied[first:stop]
+    def overlaps(self, item: Item, starts: Candidates) -> list[tuple[int, int]]:
+        """How much of a single range's room is taken at each start, and the start; none that something fixed bars."""
+        first, last = min(starts), max(starts)
         # Lanes of a tuple are mostly live at the same times: each cell is looked at once for them.
         offsets: dict[int, list[int]] = {}
         for offset, mask in item.cells:
-            offsets.setdefault(mask, []).append(offset - first)
-        columns: list[list[int]] = []
+            offsets.setdefault(mask, []).append(offset)
+        columns: list[Iterable[int]] = []
+        count = last + 1 - first
         for mask, of in offsets.items():
-            taken = [_NEVER if f and f & mask else (o & mask).bit_count() for f, o in zip(fixed, occupied, strict=True)]
-            up_to = [0, *accumulate(taken)]
-            # Neighbours are counted at once: each but the last of them is followed by the next.
+            taken = self._column(mask, first, last + item.reach)
             ends = [offset + 1 for offset in of if offset + 1 not in of]
             begins = [offset for offset in of if offset - 1 not in of]
-            columns += [
-                [up_to[at + end] - up_to[at + begin] for at in starts] for begin, end in zip(begins, ends, strict=True)
+            # Neighbours are counted at once: each but the last of them is followed by the next.
+            up_to = [0, *accumulate(taken)] if len(begins) < len(of) else []
+            for begin, end in zip(begins, ends, strict=True):
+                if end - begin == 1:
+                    columns.append(taken[begin : begin + count])
+                else:
+                    columns.append(map(sub, up_to[end : end + count], up_to[begin : begin + count]))
+        overlaps = [*map(sum, zip(*columns, strict=True))]
+        return [(overlaps[start - first], start) for start in self._open_starts(item, starts)]
+
+    def _column(self, mask: int, first: int, stop: int) -> list[int]:
+        """How much of the mask is taken in each of these cells."""
+        occupied = self.packing.occupied[first:stop]
+        key = mask, first, stop
+        known = self._columns.get(key)
+        if known is None:
+            taken = [(there & mask).bit_count() for there in occupied]
+        else:
+            # The same items come again and again, and most cells still hold what they held.
+            taken = [
+                count if there is before else (there & mask).bit_count()
+                for there, before, count in zip(occupied, *known, strict=True)
             ]
-        overlaps = map(sum, zip(*columns, strict=True))
-        return ((overlap, start) for overlap, start in zip(overlaps, starts, strict=True) if overlap < _NEVER)
+        self._columns[key] = occupied, taken
+        return taken
+
+    def _open_starts(self, item: Item, starts: Candidates) -> Candidates:
+        if item not in self._open:
+            self._open[item] = tuple(fitting(self._fixed, item, starts))
+        return self._open[item]

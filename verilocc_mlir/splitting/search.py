@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from verilocc_mlir.allocators.items import Candidates, Item, make_item
-from verilocc_mlir.allocators.packing import below
+from verilocc_mlir.allocators.packing import below, fitting
 from verilocc_mlir.allocators.protocol import Partial
 from verilocc_mlir.allocators.search import by_start, by_width
 from verilocc_mlir.allocators.spread import spread_proposal
 from verilocc_mlir.allocators.tables import Tables
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.spilling.ground import Ground
-from verilocc_mlir.splitting.cover import Cover
-from verilocc_mlir.splitting.parts import Parts, parts
+from verilocc_mlir.splitting.cover import Cover, Links
+from verilocc_mlir.splitting.parts import parts
 from verilocc_mlir.splitting.places import Places
 from verilocc_mlir.splitting.write import LaidRange, Split, Writing
 
@@ -53,18 +53,47 @@ def split(ground: Ground, partial: Partial) -> Split | Stuck:
     anew, in program order, where that is no way.
     """
     tables = Tables(ground.problem)
+    known = _Known(ground, tables, partial.ceiling)
     starts = [tables.cells.cells_of(name)[0] if name else -1 for name in partial.registers]
     wanted = [i for i in tables.singles if starts[i.members[0][0]] < 0]
     if len(wanted) <= _LEFT_OUT:
-        result = _Splitting(ground, tables, starts, partial.ceiling).run(sorted(wanted, key=by_width))
+        result = _Splitting(known, starts).run(sorted(wanted, key=by_width))
         if isinstance(result, Split):
             return result
     nowhere = [-1] * len(starts)
     # Wide ones first, so that only narrow ones need be split; then in program order, so that those live are in the way.
-    result = _Splitting(ground, tables, nowhere, partial.ceiling).run(sorted(tables.singles, key=by_width))
+    result = _Splitting(known, nowhere).run(sorted(tables.singles, key=by_width))
     if isinstance(result, Split):
         return result
-    return _Splitting(ground, tables, nowhere, partial.ceiling).run(sorted(tables.singles, key=by_start))
+    return _Splitting(known, nowhere).run(sorted(tables.singles, key=by_start))
+
+
+class _Known:
+    """What is the same for all tries: where the ranges may start under the ceiling, and the parts they fall into."""
+
+    def __init__(self, ground: Ground, tables: Tables, ceiling: Mapping[str, int]) -> None:
+        self.ground = ground
+        self.tables = tables
+        self._ceiling = dict(ceiling)
+        self._candidates: dict[tuple[Candidates, int], Candidates] = {}
+        self._links: dict[tuple[int, float], Links | None] = {}
+
+    def candidates(self, item: Item) -> Candidates:
+        every = self.tables.candidates.of(item)
+        key = every, item.reach
+        if key not in self._candidates:
+            self._candidates[key] = below(every, self.tables.cells, self._ceiling, item.reach)
+        return self._candidates[key]
+
+    def links(self, item: Item, limit: float) -> Links | None:
+        """The parts of a range, cut in blocks of at most ``limit`` estimated executions; None where there is no cut."""
+        number = item.members[0][0]
+        key = number, limit
+        if key not in self._links:
+            gaps = self.ground.gaps.get(int(self.ground.problem.ranges[number].name[1:]))
+            cut = gaps and parts(gaps, item, self.tables.timeline.boundaries, self.ground, limit)
+            self._links[key] = Links(cut) if cut else None
+        return self._links[key]
 
 
 class _Splitting:
@@ -74,10 +103,10 @@ class _Splitting:
         starts: first cell of each range that is in a place, -1 for the others.
     """
 
-    def __init__(self, ground: Ground, tables: Tables, starts: Sequence[int], ceiling: Mapping[str, int]) -> None:
-        self._ground = ground
-        self._tables = tables
-        self._ceiling = dict(ceiling)
+    def __init__(self, known: _Known, starts: Sequence[int]) -> None:
+        self._known = known
+        self._ground = known.ground
+        self._tables = tables = known.tables
         self._packing = Places(tables.fixed)
         self._starts = [*starts]
         self._laid: dict[int, LaidRange] = {}
@@ -86,8 +115,6 @@ class _Splitting:
         for item, start in zip(tables.singles, starts, strict=True):
             if start >= 0:
                 self._packing.place(item, start)
-        self._candidates: dict[tuple[Candidates, int], Candidates] = {}
-        self._parts: dict[tuple[int, float], Parts | None] = {}
         self._covers = _COVERS
 
     def run(self, items: Iterable[Item]) -> Split | Stuck:
@@ -103,15 +130,8 @@ class _Splitting:
             return True
         return len(stay) < len(_EVICTIONS) and self._in_place_of_others(item, stay)
 
-    def _candidates_of(self, item: Item) -> Candidates:
-        every = self._tables.candidates.of(item)
-        key = every, item.reach
-        if key not in self._candidates:
-            self._candidates[key] = below(every, self._tables.cells, self._ceiling, item.reach)
-        return self._candidates[key]
-
     def _whole(self, item: Item) -> bool:
-        candidates = self._candidates_of(item)
+        candidates = self._known.candidates(item)
         for start in self._tables.hints.starts(item, self._starts):
             if start in candidates and self._packing.fits(item, start):
                 break
@@ -132,28 +152,34 @@ class _Splitting:
             return False
         self._covers -= 1
         number = item.members[0][0]
-        vreg = int(self._ground.problem.ranges[number].name[1:])
-        occupied = self._packing.occupied
-        taken: dict[int, int] = {}
+        taken = self._taken(item)
         everywhere = -1
-        for start in self._candidates_of(item):
-            there = 0
-            for offset, mask in item.cells:
-                there |= occupied[start + offset] & mask
-            taken[start] = there
+        for there in taken.values():
             everywhere &= there
         for limit in self._ground.weights:
-            parts = self._parts_of(item, vreg, limit)
-            if not parts or any(times & everywhere for times in parts.times):
+            links = self._known.links(item, limit)
+            if links is None or links.times & everywhere:
                 continue  # A part with a time at which no register is free has no start.
-            starts = Cover(parts, taken).run()
+            starts = Cover(links, taken).run()
             if starts:
+                parts = links.parts
                 self._laid[number] = LaidRange(parts, starts)
                 self._starts[number] = starts[parts.of_access[min(parts.of_access)]]
                 for start in sorted(set(starts.values())):
                     self._place_parts(item, [parts.times[p] for p, s in starts.items() if s == start], start)
                 return True
         return False
+
+    def _taken(self, item: Item) -> dict[int, int]:
+        """For each start, the times of the range at which something else is there."""
+        occupied = self._packing.occupied
+        taken: dict[int, int] = {}
+        for start in self._known.candidates(item):
+            there = 0
+            for offset, mask in item.cells:
+                there |= occupied[start + offset] & mask
+            taken[start] = there
+        return taken
 
     def _place_parts(self, item: Item, times: Iterable[int], start: int) -> None:
         union = 0
@@ -177,9 +203,7 @@ class _Splitting:
         """Put the item where it drives out others, which are put elsewhere, whole or in parts."""
         packing = self._packing
         ranked: list[tuple[int, int]] = []
-        for start in self._candidates_of(item):
-            if any(self._tables.fixed[start + o] & m for o, m in item.cells):
-                continue
+        for start in fitting(self._tables.fixed, item, self._known.candidates(item)):
             ranked.append((sum((packing.occupied[start + o] & m).bit_count() for o, m in item.cells), start))
         singles = self._tables.singles
         for _, start in sorted(ranked)[: _EVICTIONS[len(stay)]]:
@@ -197,11 +221,3 @@ class _Splitting:
             packing.occupied, packing.placed, packing.residents = kept
             self._starts, self._laid, self._pieces = state
         return False
-
-    def _parts_of(self, item: Item, vreg: int, limit: float) -> Parts | None:
-        key = vreg, limit
-        if key not in self._parts:
-            gaps = self._ground.gaps.get(vreg)
-            known = gaps and parts(gaps, item, self._tables.timeline.boundaries, self._ground, limit)
-            self._parts[key] = known or None
-        return self._parts[key]
