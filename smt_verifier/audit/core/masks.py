@@ -152,7 +152,11 @@ class MaskTracker:
         """
         self._scc = lanes.register_keys("scc")[0]
         self._flowing = self._flow_into(function, defines_exec)
-        self._followed = self._flowing | self._flow_into(function, lambda i: takes_lane(i.opcode))
+        self._followed = self._flowing | (
+            self._flow_into(function, lambda i: takes_lane(i.opcode))
+            if any(map(takes_lane, function.opcodes))
+            else frozenset[int]()
+        )
 
     def _flow_into(self, function: MachineFunction, reaches: Callable[[Instruction], bool]) -> frozenset[int]:
         """Identities of the instructions whose scalar result may reach one of those, through mask operations and moves.
