@@ -95,13 +95,17 @@ class _Edge:
         assumed = self.executor.assumed
         compared: set[tuple[int, int]] = set()
         for key, places in relation.places.items():
-            term = self.executor.read(key, pre)
+            term = pre.get(key)
+            if term is None:
+                term = self.executor.read(key, pre)
             if key not in relation.maybe and (term == UNDEFINED or term in terms.maybe_undefined):
                 self.unmet.append(f"{key_name(key, self.product.pre_lanes.grain)} may be undefined here")
             elif term != UNDEFINED and (term, id(places)) not in compared:
                 compared.add((term, id(places)))
                 for place in places:
-                    now = self.executor.read(place, post)
+                    now = post.get(place)
+                    if now is None:
+                        now = self.executor.read(place, post)
                     if term == now or (term, now) in assumed:
                         self.executor.literal += 1
                     else:
