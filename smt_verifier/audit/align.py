@@ -20,7 +20,7 @@ from smt_verifier.audit.core.semantics import (
     result_depends_on_exec,
 )
 from smt_verifier.audit.core.steps import Step
-from verilocc_mlir.mir.model import Instruction
+from verilocc_mlir.mir.model import Instruction, OperandKind
 
 Key = tuple[object, ...]
 
@@ -30,6 +30,21 @@ _EXACT = 1_000_000
 
 def anchor_key(instruction: Instruction) -> Key:
     return (canonical_opcode(instruction.opcode), len(instruction.defs), explicit_shape(instruction.operands))
+
+
+def _same_key(pre: Instruction, post: Instruction) -> bool:
+    """Whether two instructions have the same key: mostly the operands that are no registers are shared objects."""
+    if (
+        pre.opcode == post.opcode
+        and len(pre.defs) == len(post.defs)
+        and len(pre.operands) == len(post.operands)
+        and all(
+            a is b or (a.kind is b.kind is OperandKind.REGISTER and a.implicit is b.implicit)
+            for a, b in zip(pre.operands, post.operands, strict=True)
+        )
+    ):
+        return True
+    return anchor_key(pre) == anchor_key(post)
 
 
 def align(
@@ -46,11 +61,13 @@ def align(
     post_code = [i for i in post if i.opcode not in DEBUG]
     pre_at = [k for k, i in enumerate(pre_code) if not acts_alone(i)]
     post_at = [k for k, i in enumerate(post_code) if not acts_alone(i)]
-    pre_keys = [anchor_key(pre_code[k]) for k in pre_at]
-    post_keys = [anchor_key(post_code[k]) for k in post_at]
-    if pre_keys == post_keys:
+    if len(pre_at) == len(post_at) and all(
+        _same_key(pre_code[a], post_code[b]) for a, b in zip(pre_at, post_at, strict=True)
+    ):
         pairs = list(zip(pre_at, post_at, strict=True))
     else:
+        pre_keys = [anchor_key(pre_code[k]) for k in pre_at]
+        post_keys = [anchor_key(post_code[k]) for k in post_at]
         pairs = _common(pre_code, post_code, pre_at, post_at, pre_keys, post_keys)
         if later:
             pairs = _moved(pairs, pre_code, post_code, later)

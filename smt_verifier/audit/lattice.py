@@ -16,7 +16,7 @@ _UNITED_ABOVE = 8
 
 def meet_relations(one: Relation, other: Relation) -> Relation:
     """What both claim; a lane that is undefined on one side keeps the other side's places."""
-    if one is other:
+    if one is other or one == other:
         return one
     result = Relation(facts=one.facts & other.facts)
     both: dict[tuple[int, int], frozenset[int]] = {}

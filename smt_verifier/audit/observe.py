@@ -62,7 +62,11 @@ def _of_lanes(claimed: Relation, lanes: Container[int]) -> Relation:
 def _relation(pre: dict[int, int], post: dict[int, int], live: Container[int], terms: Terms) -> Relation:
     holders: dict[int, list[int]] = {}
     for key, term in post.items():
-        holders.setdefault(term, []).append(key)
+        row = holders.get(term)
+        if row is None:
+            holders[term] = [key]
+        else:
+            row.append(key)
     relation = Relation()
     by_term: dict[int, frozenset[int]] = {}
     equal_places: dict[int, list[int]] = {}

@@ -246,6 +246,11 @@ class MachineFunction:
         return values
 
     @cached_property
+    def opcodes(self) -> frozenset[str]:
+        """All opcodes, debug ones included."""
+        return frozenset([i.opcode for b in self.blocks for i in b.instructions])
+
+    @cached_property
     def distinct_operands(self) -> tuple[Operand, ...]:
         """All operands; of those with the same text, one."""
         every = {op.text: op for b in self.blocks for i in b.instructions for op in i.all_operands}

@@ -20,10 +20,10 @@ _CLOSE = re.compile(r"S_MOV_B(?:32|64)\Z")
 
 def without_brackets(function: MachineFunction) -> MachineFunction:
     """The function with its brackets folded, if nothing else uses the register that keeps EXEC; else as it is."""
-    exec_copy = scratch_register(function, "sgprForEXECCopy")
-    if not exec_copy:
+    if not any(map(_OPEN.match, function.opcodes)):
         return function
-    if not any(_has_bracket(b.instructions, exec_copy) for b in function.blocks):
+    exec_copy = scratch_register(function, "sgprForEXECCopy")
+    if not exec_copy or not any(_has_bracket(b.instructions, exec_copy) for b in function.blocks):
         return function
     blocks = tuple(
         replace(b, instructions=tuple(_fold(b.instructions, exec_copy)))

@@ -16,7 +16,7 @@ from smt_verifier.audit.core.lanes import key_name
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.question import Form, Question
-from smt_verifier.audit.core.relation import Claims, Relation, pre_term
+from smt_verifier.audit.core.relation import Claims, Relation, pre_term, projection
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.state import UNDEFINED, Atom, Expression, State, Terms
 from smt_verifier.audit.core.steps import Step
@@ -68,12 +68,13 @@ class _Edge:
 
     def require(self, claims: Claims) -> None:
         """What a successor assumes must hold now."""
-        if not claims.masks_hold(self.executor, self.state):
+        names = claims.names(claims.masks, self.executor, self.state.pre)
+        renamed = projection(names, self.executor, self.state)
+        if not claims.masks_hold(names, renamed, self.executor, self.state):
             self.unmet.append("a thread mask the successor knows is not known here")
         self.relation(claims.scalar, None)
-        projected = claims.projection(self.executor, self.state).only
         for atom in self.state.atoms:
-            relations = [claims.classes.get(projected(signature)) for signature in atom.signatures]
+            relations = [claims.classes.get(renamed.only(signature)) for signature in atom.signatures]
             if None in relations:
                 self.unmet.append("a class of threads the successor does not know")
             # Classes of which the same is claimed share the object.
@@ -95,13 +96,17 @@ class _Edge:
         assumed = self.executor.assumed
         compared: set[tuple[int, int]] = set()
         for key, places in relation.places.items():
-            term = self.executor.read(key, pre)
+            term = pre.get(key)
+            if term is None:
+                term = self.executor.read(key, pre)
             if key not in relation.maybe and (term == UNDEFINED or term in terms.maybe_undefined):
                 self.unmet.append(f"{key_name(key, self.product.pre_lanes.grain)} may be undefined here")
             elif term != UNDEFINED and (term, id(places)) not in compared:
                 compared.add((term, id(places)))
                 for place in places:
-                    now = self.executor.read(place, post)
+                    now = post.get(place)
+                    if now is None:
+                        now = self.executor.read(place, post)
                     if term == now or (term, now) in assumed:
                         self.executor.literal += 1
                     else:

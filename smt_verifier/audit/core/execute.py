@@ -6,6 +6,7 @@ becomes a goal for the solver. What it does to the state is trusted; what infere
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -49,9 +50,12 @@ class _Class(NamedTuple):
     """Where the lanes are that an operand is compared in: the rule, the lanes missed, and the tables of both sides."""
 
     rule: str
-    missed: set[int]
+    missed: Collection[int]
     pre: dict[int, int]
     post: dict[int, int]
+
+
+_NONE: frozenset[int] = frozenset()
 
 
 def _class(atom: Atom) -> _Class:
@@ -131,20 +135,19 @@ class Executor(OneSided):
                 "inactive-lanes", f"{pre.opcode} may find EXEC 0, and reads lane 0 of a thread that waits then"
             )
         reads = self.real_reads.setdefault(id(post), set())
-        wave = [_Class("value", set(), state.pre, state.post)]
-        reached: list[tuple[Atom, _Class]] | None = None
+        wave: list[_Class] | None = None
+        reached: list[_Class] | None = None
         for number, use in pair.uses:
-            classes = wave
-            if use.vector:
+            if not use.vector:
+                classes = wave = wave or [_Class("value", _NONE, state.pre, state.post)]
+            elif pre.opcode in BLENDS:
+                atoms = [a for a in state.atoms if a.reached(everywhere)]
+                gone = [all(self._blended_away(pre, number, s, state) for s in a.signatures) for a in atoms]
+                classes = [_class(a) for a, blended_away in zip(atoms, gone, strict=True) if not blended_away]
+            else:
                 if reached is None:
-                    reached = [(atom, _class(atom)) for atom in state.atoms if atom.reached(everywhere)]
-                classes = [c for _, c in reached]
-                if pre.opcode in BLENDS:
-                    classes = [
-                        c
-                        for atom, c in reached
-                        if not all(self._blended_away(pre, number, s, state) for s in atom.signatures)
-                    ]
+                    reached = [_class(a) for a in state.atoms if a.active or a.reached(everywhere)]
+                classes = reached
             self._compare_lanes(use, classes if use.one_file else [], reads, state)
 
     def _compare_lanes(self, use: Use, classes: list[_Class], reads: set[tuple[int, int]], state: State) -> None:
@@ -226,6 +229,9 @@ class Executor(OneSided):
             if defined is None:
                 continue
             count = len(defined.pre_keys)
+            if defined.vector and not (everywhere or vector_arguments or halves_apart):
+                self._define_in_active(number, pre, defined, state)
+                continue
             if not defined.vector:
                 row = self.terms.fresh_result(number, pre, count)
                 self._place(row, defined, state.pre, state.post)
@@ -248,6 +254,18 @@ class Executor(OneSided):
                             self.note_results(pre, row, defined.pre_keys, *arguments)
                     high = self._high_half(pre, post, row, state, atom) if halves_apart and number == 0 else None
                     self._place(row, defined, atom.pre, atom.post, high)
+
+    def _define_in_active(self, number: int, pre: Instruction, defined: Definition, state: State) -> None:
+        """One result for all active classes; the others miss it (``miss``)."""
+        row: range | None = None
+        for atom in state.atoms:
+            if not atom.active:
+                atom.missed.update(defined.pre_keys)
+                continue
+            if atom.missed:
+                atom.missed.difference_update(defined.pre_keys)
+            row = row or self.terms.fresh_result(number, pre, len(defined.pre_keys))
+            self._place(row, defined, atom.pre, atom.post)
 
     def _unknown(self, pre_keys: tuple[int, ...], post_keys: tuple[int, ...], atom: Atom) -> None:
         """Results in threads of which nothing is claimed: each side has its own."""
@@ -288,9 +306,13 @@ class Executor(OneSided):
         Classes of threads may share the terms, because no goal compares one class with another; only results of pure
         operations on different arguments must not be shared, because they are equated with their expressions.
         """
+        _, _, pre_keys, post_keys, _ = defined
         if defined.pre.undef:
-            self.undefine_rest(Side.PRE, defined.pre, defined.pre_keys, pre)
-        pre.update(zip(defined.pre_keys, row, strict=True))
+            self.undefine_rest(Side.PRE, defined.pre, pre_keys, pre)
         if defined.post.undef:
-            self.undefine_rest(Side.POST, defined.post, defined.post_keys, post)
-        post.update(zip(defined.post_keys, row if high is None else high, strict=False))
+            self.undefine_rest(Side.POST, defined.post, post_keys, post)
+        if len(row) == 1 and high is None:
+            pre[pre_keys[0]] = post[post_keys[0]] = row[0]
+            return
+        pre.update(zip(pre_keys, row, strict=True))
+        post.update(zip(post_keys, row if high is None else high, strict=False))

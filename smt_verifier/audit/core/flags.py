@@ -141,8 +141,9 @@ class Liveness:
                     live.setdefault(place, set()).update(carried)
         effects = self._effects.get(block)
         if effects is None:
-            rows = (self._effect(step) for step in reversed(self.steps[block]))
+            rows = [self._effect(step) for step in reversed(self.steps[block])]
             effects = self._effects[block] = [row for row in rows if row is not None]
+        read_for = _ReadFor(effects, live)
         for effect in effects:
             if effect.flagged is not None:
                 self._check_flags(effect.flagged, live)
@@ -157,8 +158,10 @@ class Liveness:
                     live[place] = {key}
                 else:
                     keys.add(key)
+                if key in read_for.lanes:
+                    read_for.note(place, key)
             if effect.ended:
-                _end(effect.ended, live)
+                read_for.end(effect.ended, live)
         return live
 
     def _effect(self, step: Step) -> Effect | None:
@@ -167,7 +170,7 @@ class Liveness:
         post = step.post
         if post is None or post.opcode in DEBUG or post.opcode == "BUNDLE":
             return Effect(None, (), (), (), ended) if ended else None
-        flagged = post if any((op.killed or op.dead) and op.phys for op in post.all_operands) else None
+        flagged = post if _has_flags(post) else None
         if post.opcode == "KILL":
             return Effect(flagged, (), (), (), ended)
         moves = self._moves(post) if self.follow_moves else None
@@ -249,14 +252,39 @@ class Liveness:
         return defined
 
 
-def _end(ended: dict[int, int | None], live: Live) -> None:
-    for place in [p for p, keys in live.items() if not keys.isdisjoint(ended)]:
-        keys = live[place]
-        now = {k for k in keys if k not in ended} | {s for k in keys if (s := ended.get(k)) is not None}
-        if now:
+def _has_flags(instruction: Instruction) -> bool:
+    return any(True for op in instruction.all_operands if (op.killed or op.dead) and op.phys)
+
+
+class _ReadFor:
+    """Where the pre-RA lanes that begin in a block are read from: of all that is live, few are read for those."""
+
+    def __init__(self, effects: Iterable[Effect], live: Live) -> None:
+        self.lanes = frozenset(lane for effect in effects for lane in effect.ended)
+        self._places: dict[int, list[int]] = {}
+        """At least the live places that are read for each of these lanes, where it has not begun yet."""
+        if self.lanes:
+            for place, keys in live.items():
+                for lane in self.lanes.intersection(keys):
+                    self.note(place, lane)
+
+    def note(self, place: int, lane: int) -> None:
+        """``place`` is read for ``lane``, one of these."""
+        self._places.setdefault(lane, []).append(place)
+
+    def end(self, ended: dict[int, int | None], live: Live) -> None:
+        """Of what is live, no place is read for these lanes any more, but for what each of them comes from."""
+        places = {p for lane in ended for p in self._places.pop(lane, ()) if p in live and lane in live[p]}
+        for place in places:
+            keys = live[place]
+            sources = {s for k in keys if (s := ended.get(k)) is not None}
+            now = {k for k in keys if k not in ended} | sources
+            if not now:
+                del live[place]
+                continue
             live[place] = now
-        else:
-            del live[place]
+            for source in self.lanes.intersection(sources):
+                self.note(place, source)
 
 
 def _carried(keys: set[int], defined: Container[int]) -> set[int]:

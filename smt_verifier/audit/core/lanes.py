@@ -46,7 +46,9 @@ def uses_halves(*functions: MachineFunction) -> bool:
     for function in functions:
         narrow = {n for n, row in function.registers.items() if _is_narrow(row.cls)}
         for operand in registers_of(function):
-            if operand.vreg in narrow or _HALF.search(operand.phys) or _HALF.search(operand.sub):
+            if operand.vreg in narrow:
+                return True
+            if "16" in operand.text and (_HALF.search(operand.phys) or _HALF.search(operand.sub)):
                 return True
     return False
 

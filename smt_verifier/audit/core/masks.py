@@ -18,7 +18,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable
 from enum import Enum
+from functools import lru_cache
 from itertools import islice, product
+from typing import NamedTuple
 
 from smt_verifier.audit.core.active import (
     FIRST_SET_BIT,
@@ -97,6 +99,23 @@ _OPERATIONS: dict[str, Callable[[Truth, Truth], Truth]] = {
 }
 
 
+class _Form(NamedTuple):
+    """What an opcode does to masks: the operation of ``binary`` or ``save``, where it is such, and other kinds."""
+
+    binary: str
+    save: str
+    moves: bool
+    compares: bool
+    finds_first_bit: bool
+
+
+@lru_cache(maxsize=None)
+def _form(opcode: str) -> _Form:
+    binary, save = _BINARY.match(opcode), _SAVE.match(opcode)
+    others = [bool(form.match(opcode)) for form in (_MOVE, _COMPARE, FIRST_SET_BIT)]
+    return _Form(binary[1] if binary else "", save[1] if save else "", *others)
+
+
 _Value = Callable[[Signature | None], Truth]
 
 
@@ -152,7 +171,11 @@ class MaskTracker:
         """
         self._scc = lanes.register_keys("scc")[0]
         self._flowing = self._flow_into(function, defines_exec)
-        self._followed = self._flowing | self._flow_into(function, lambda i: takes_lane(i.opcode))
+        self._followed = self._flowing | (
+            self._flow_into(function, lambda i: takes_lane(i.opcode))
+            if any(map(takes_lane, function.opcodes))
+            else frozenset[int]()
+        )
 
     def _flow_into(self, function: MachineFunction, reaches: Callable[[Instruction], bool]) -> frozenset[int]:
         """Identities of the instructions whose scalar result may reach one of those, through mask operations and moves.
@@ -198,7 +221,8 @@ class MaskTracker:
         opcode = instruction.opcode
         if takes_lane(opcode):
             return [(written, frozenset(self._scalar_keys(instruction.operands[LANE_OPERAND])))], written
-        if not any(form.match(opcode) for form in (_BINARY, _SAVE, _MOVE, FIRST_SET_BIT)):
+        form = _form(opcode)
+        if not (form.binary or form.save or form.moves or form.finds_first_bit):
             return [], written
         sources = frozenset(k for op in instruction.operands if op.is_use for k in self._scalar_keys(op))
         return [(written, sources)], written
@@ -217,7 +241,7 @@ class MaskTracker:
         """
         if id(instruction) not in self._followed:
             return []
-        if _COMPARE.match(instruction.opcode):
+        if _form(instruction.opcode).compares:
             return [Source(name=EXEC if self._equals_first(instruction, state) else None)]
         return [self._source(op, state) for op in instruction.operands[:2]]
 
@@ -253,18 +277,19 @@ class MaskTracker:
         still_inhabited = self._learn(instruction, sources, target, state)
         if id(instruction) not in self._flowing:
             return
-        if match := _SAVE.match(opcode):
-            self._save_exec(opcode, _OPERATIONS[match[1]], sources[0], target, state)
+        form = _form(opcode)
+        if form.save:
+            self._save_exec(opcode, _OPERATIONS[form.save], sources[0], target, state)
         elif opcode == _ENTER_WHOLE_WAVE:
             self._save_exec(opcode, lambda _a, _b: True, Source(), target, state)
-        elif (match := _BINARY.match(opcode)) and target is not None:
-            a, b, operation = sources[0], sources[1], _OPERATIONS[match[1]]
+        elif form.binary and target is not None:
+            a, b, operation = sources[0], sources[1], _OPERATIONS[form.binary]
             in_a, in_b = _membership(a, state), _membership(b, state)
             self._assign_or_bound(target, lambda of: operation(in_a(of), in_b(of)), state)
-        elif _MOVE.match(opcode) and target is not None:
+        elif form.moves and target is not None:
             if opcode != "COPY" or EXEC in (target, sources[0].name):
                 self._assign(target, _membership(sources[0], state), state)
-        elif _COMPARE.match(opcode) and target is not None and not writes_exec:
+        elif form.compares and target is not None and not writes_exec:
             self._assign_or_bound(target, _compared, state)
         elif opcode.startswith("V_CMPX_"):
             self._assign(EXEC, _compared, state)
@@ -279,29 +304,29 @@ class MaskTracker:
         Returns:
             Whether it writes EXEC, and some thread that was active still is.
         """
-        opcode, known_traits = instruction.opcode, state.known_traits
+        form, known_traits = _form(instruction.opcode), state.known_traits
         if state.entered:
             known_traits = known_traits | {(Trait.NOT_EMPTY, EXEC), (Trait.FIRST_THREAD, EXEC)}
         facts: set[Trait] = set()
         saves, grown = False, False
-        if FIRST_SET_BIT.match(opcode):
+        if form.finds_first_bit:
             if all(sources[0].has(f, known_traits) for f in (Trait.NOT_EMPTY, Trait.PART_OF_EXEC)):
                 state.known_traits.add((Trait.ACTIVE_THREAD, self._scalar(instruction.defs[0], state)))
             return False
-        if _MOVE.match(opcode):
+        if form.moves:
             facts = facts_of_move(sources[0], known_traits)
-        elif _COMPARE.match(opcode):
+        elif form.compares:
             facts = {Trait.PART_OF_EXEC} | (facts_of_move(sources[0], known_traits) & {Trait.FIRST_THREAD})
-        elif match := _BINARY.match(opcode) or _SAVE.match(opcode):
-            saves = match.re is _SAVE
+        elif operation := form.binary or form.save:
+            saves = not form.binary
             operands = [sources[0], Source(name=EXEC)] if saves else sources
-            facts = facts_of_result(match[1], operands, known_traits)
-            grown = match[1] == "OR" and any(s.name == EXEC for s in operands)
-        elif opcode == _ENTER_WHOLE_WAVE:
+            facts = facts_of_result(operation, operands, known_traits)
+            grown = operation == "OR" and any(s.name == EXEC for s in operands)
+        elif instruction.opcode == _ENTER_WHOLE_WAVE:
             saves, grown = True, True
         if not defines_exec(instruction):
             state.known_traits |= {(f, target) for f in facts if target is not None}
-            tests = _BINARY.match(opcode) and any(op.is_def and op.phys == "scc" for op in instruction.operands)
+            tests = form.binary and any(op.is_def and op.phys == "scc" for op in instruction.operands)
             if target is not None and tests:
                 state.tests[state.pre[self._scc]] = target
             return False

@@ -12,7 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smt_verifier.audit.core.lanes import LaneMap, cell_keys, stack_keys
-from smt_verifier.audit.core.semantics import LANE_RESTORE, LANE_SAVE, WHOLE_WAVE_COPIES, SpillSlot, is_copy, spill_slot
+from smt_verifier.audit.core.semantics import (
+    LANE_MOVES,
+    LANE_RESTORE,
+    LANE_SAVE,
+    WHOLE_WAVE_COPIES,
+    SpillSlot,
+    is_copy,
+    may_move,
+    spill_slot,
+)
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand, OperandKind
 
@@ -89,6 +98,8 @@ def scalar_moves(
 
     ``threads``: the lanes that hold scalars somewhere in the function; whole-wave moves carry those along.
     """
+    if not may_move(instruction.opcode):
+        return None
     move = lane_move(instruction)
     if move is not None:
         scalar, cells = lanes.keys(move.scalar), lane_cells(move, lanes)
@@ -106,6 +117,8 @@ def scalar_moves(
 
 def cell_threads(function: MachineFunction) -> frozenset[int]:
     """Lanes that hold scalars, in any register, anywhere in a function."""
+    if LANE_MOVES.isdisjoint(function.opcodes):
+        return frozenset()
     moves = (lane_move(i) for b in function.blocks for i in b.instructions)
     return frozenset(m.lane for m in moves if m is not None)
 
@@ -121,6 +134,8 @@ def really_written(instruction: Instruction) -> tuple[Operand, ...]:
 
 def cell_registers(function: MachineFunction, lanes: LaneMap) -> frozenset[int]:
     """First keys of the vector registers and spill slots that hold scalars in some lane, anywhere in a function."""
+    if LANE_MOVES.isdisjoint(function.opcodes):
+        return frozenset()
     containers: set[int] = set()
     whole_wave_moves: list[tuple[int, int]] = []
     for block in function.blocks:

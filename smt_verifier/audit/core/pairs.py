@@ -15,19 +15,10 @@ from smt_verifier.audit.core.partial import addend_of_high_half, is_packed, is_r
 from smt_verifier.audit.core.semantics import BLENDS, early_clobbers, has_early_clobbers
 from verilocc_mlir.mir.model import Instruction, Operand
 
-
-class Lane(NamedTuple):
-    """A lane that is read: its keys on both sides.
-
-    Attributes:
-        place: ``(post, pre)``.
-        overwritten: whether an early-clobber result is written over it before it is read.
-    """
-
-    pre: int
-    post: int
-    place: tuple[int, int]
-    overwritten: bool = False
+Lane = tuple[int, int, tuple[int, int], bool]
+"""A lane that is read: its keys before and after allocation, both the other way round, and whether an early-clobber
+result is written over it before it is read.
+"""
 
 
 class Use(NamedTuple):
@@ -105,7 +96,8 @@ class Pairs:
             for a, b in zip(pre.all_operands, post.all_operands, strict=False)
             if a.is_def and b.is_def and a.is_reg and b.is_reg
         ]
-        if _reads_all_first(pre.opcode) and pre.opcode == post.opcode and not any(d.early_clobber for d in pre_defs):
+        clobbers = any(d.early_clobber for d in pre_defs)
+        if not clobbers and pre.opcode == post.opcode and _reads_all_first(pre.opcode):
             uses = [
                 (number, use)
                 for number, (a, b) in enumerate(zip(pre.operands, post.operands, strict=False))
@@ -143,7 +135,7 @@ class Pairs:
         # All lanes of a register are of one file.
         vector = self._pre.is_vector(pre_keys[0])
         one_file = vector is self._post.is_vector(post_keys[0])
-        lanes = tuple([Lane(a, b, (b, a)) for a, b in zip(pre_keys, post_keys, strict=False)])
+        lanes = tuple([(a, b, (b, a), False) for a, b in zip(pre_keys, post_keys, strict=False)])
         return Use(vector, one_file, post.undef, lanes)
 
     def _uses_in_part(self, pre: Instruction, post: Instruction, addend: int) -> list[tuple[int, Use]]:
@@ -157,8 +149,8 @@ class Pairs:
                 continue
             width = len(self._pre.keys(a))
             lanes = [
-                lane._replace(overwritten=clobbered.get(lane.post, lane.pre) != lane.pre)
-                for n, lane in enumerate(use.lanes)
+                (pre_key, post_key, place, clobbered.get(post_key, pre_key) != pre_key)
+                for n, (pre_key, post_key, place, _) in enumerate(use.lanes)
                 if not (packed and use.vector and not is_read(pre, number, n, width))
                 and not (number == addend and 2 * n >= width)
             ]

@@ -45,6 +45,8 @@ def read_undefined(post: MachineFunction) -> Iterator[Finding]:
     An undefined value counts as a definition; one that is marked dead does not, and a read marked as the last one ends
     it (MachineVerifier, checkLiveness: "defs don't dominate all uses", "using a killed virtual register").
     """
+    if not post.has_virtual_registers:
+        return
     place = {b.number: n for n, b in enumerate(post.blocks)}
     defined = [0] * len(post.blocks)
     ended = [0] * len(post.blocks)

@@ -26,6 +26,7 @@ from smt_verifier.audit.core.semantics import (
     is_return,
     preserved_by,
     result_depends_on_exec,
+    spill,
     spill_slot,
 )
 from smt_verifier.audit.core.state import IN_EXEC, IN_OUTSIDE, UNDEFINED, Atom, MaskBits, Side, State, Trait
@@ -228,7 +229,8 @@ class Product:
         """Scalar and vector pre-RA keys that are undefined at function entry, and the physical ones of both sides."""
         scalar: dict[int, None] = {}
         vector: dict[int, None] = {}
-        for slot in (spill_slot(i) for b in self.pre.blocks for i in b.instructions):
+        spilled = (i for b in self.pre.blocks for i in b.instructions if spill(i.opcode) is not None)
+        for slot in map(spill_slot, spilled if any(map(spill, self.pre.opcodes)) else ()):
             if slot is not None:
                 table = scalar if slot.kind == "S" else vector
                 table.update(dict.fromkeys(slot_keys(slot, self.pre_lanes)))

@@ -84,9 +84,9 @@ class Claims:
         """A state in which exactly the claims hold; ``assume(pre term, post term)`` receives each hypothesis."""
         scalar_pre, scalar_post = _tables(self.scalar, executor, assume)
         bits = MaskBits(executor.masks.variables.taken)
+        names = self.names(self.masks, executor, scalar_pre)
         renamed = Renaming(
-            (bit := executor.masks.variables.of(variable), bits.adopt(name, bit))
-            for variable, name in self.names(self.masks, executor, scalar_pre).items()
+            (bit := executor.masks.variables.of(variable), bits.adopt(name, bit)) for variable, name in names.items()
         )
         grouped = self._grouped()
         atoms = [
@@ -95,8 +95,7 @@ class Claims:
         bounded = set(self.names(self.bounded, executor, scalar_pre).values())
         known = self._known(executor, scalar_pre)
         inhabited = {frozenset(map(renamed.of, classes)) for classes in self.inhabited}
-        masks = set(self.names(self.masks, executor, scalar_pre).values())
-        state = State(scalar_pre, scalar_post, atoms, masks, bounded, known, inhabited, bits=bits)
+        state = State(scalar_pre, scalar_post, atoms, set(names.values()), bounded, known, inhabited, bits=bits)
         for table, relation in [
             (None, self.scalar),
             *((a, r) for a, (_, r) in zip(atoms, grouped, strict=True)),
@@ -106,20 +105,20 @@ class Claims:
                 executor.note(Expression(operation, index, tuple(terms[1:]), terms[0]), (key, keys))
         return state
 
-    def masks_hold(self, executor: Executor, state: State) -> bool:
-        """Whether all claims about masks hold in ``state``: known, bounded, traits, and classes with a thread."""
-        masks, bounded = (self.names(v, executor, state.pre).values() for v in (self.masks, self.bounded))
+    def masks_hold(self, names: dict[Variable, Mask], projected: Renaming, executor: Executor, state: State) -> bool:
+        """Whether all claims about masks hold in ``state``: known, bounded, traits, and classes with a thread.
+
+        Args:
+            names: of the known masks, in this state.
+            projected: from the bits of the state to those of these masks.
+        """
+        bounded = self.names(self.bounded, executor, state.pre).values()
         if not state.known_traits >= self._known(executor, state.pre):
             return False
-        projected = self.projection(executor, state).only
-        established = [set(map(projected, classes)) for classes in state.inhabited]
+        established = [set(map(projected.only, classes)) for classes in state.inhabited]
         if not all(any(classes <= claimed for classes in established) for claimed in self.inhabited):
             return False
-        return state.masks.issuperset(masks) and (state.masks | state.bounded).issuperset(bounded)
-
-    def projection(self, executor: Executor, state: State) -> Renaming:
-        """From the bits of ``state`` to those of the claims' masks."""
-        return projection(self.names(self.masks, executor, state.pre), executor, state)
+        return state.masks.issuperset(names.values()) and (state.masks | state.bounded).issuperset(bounded)
 
     def _known(self, executor: Executor, scalar_pre: dict[int, int]) -> set[Known]:
         names = self.names(frozenset(variable for _, variable in self.known), executor, scalar_pre)
@@ -128,7 +127,12 @@ class Claims:
     @staticmethod
     def names(masks: frozenset[Variable], executor: Executor, scalar_pre: dict[int, int]) -> dict[Variable, Mask]:
         """For each mask, the terms of its keys in a state."""
-        return {variable: tuple(executor.read(k, scalar_pre) for k in variable) for variable in masks}
+        names: dict[Variable, Mask] = {}
+        for variable in masks:
+            known = [scalar_pre.get(k) for k in variable]
+            terms = zip(variable, known, strict=True)
+            names[variable] = tuple([executor.read(k, scalar_pre) if term is None else term for k, term in terms])
+        return names
 
     def _grouped(self) -> list[tuple[list[Signature], Relation]]:
         """Classes that form one atom: equal claims, and all of them active or all frozen."""

@@ -7,7 +7,7 @@ goals of ``execute.py``; kill flags, dead flags and block live-ins are checked i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from smt_verifier.audit.core.semantics import (
     either_file_operands,
     is_plain_load,
     is_pure,
+    may_be_tied,
     reads_matrices,
     spill_slot,
     ties,
@@ -89,6 +90,12 @@ class MachineRules:
         default_factory=dict[tuple[str, str, bool, bool, bool], bool]
     )
     """Whether two operands agree wherever they stand, by what they are made of, and whether of either file."""
+    _suiting: dict[tuple[str, str, str, bool, bool], bool] = field(
+        default_factory=dict[tuple[str, str, str, bool, bool], bool]
+    )
+    """Whether a register suits a class: the class, the part of it, the register, whether that is implicit, and whether
+    it may be of either file.
+    """
 
     def misfits(self, step: Step) -> bool:
         """Whether a pair of pure instructions has registers that do not go together."""
@@ -106,6 +113,8 @@ class MachineRules:
             complaints = self._dropped(step.pre) if step.pre is not None else ()
         else:
             complaints = self._added(step.post) if step.pre is None else self._of_pair(step.pre, step.post)
+            if not complaints:
+                return []
         return [
             Finding(
                 complaint.rule,
@@ -126,7 +135,7 @@ class MachineRules:
         return complaints
 
     def _pair(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
-        if canonical_opcode(pre.opcode) != canonical_opcode(post.opcode):
+        if pre.opcode != post.opcode and canonical_opcode(pre.opcode) != canonical_opcode(post.opcode):
             yield Complaint("instruction-sequence", f"{pre.opcode} became {post.opcode}")
             return
         if pre.flags != post.flags and set(pre.flags) != set(post.flags):
@@ -154,7 +163,10 @@ class MachineRules:
         for number, (a, b) in enumerate(zip(pre_operands, post_operands, strict=False)):
             if (a is b or (a.text == b.text and a.kind is b.kind)) and a.kind not in _WITH_NAMES:
                 continue
-            if self._agree(a, b, either_file=number in either):
+            if a.vreg >= 0 and b.phys and _alike(a, b):
+                if self._suits(a, b, either_file=number in either):
+                    continue
+            elif self._agree(a, b, either_file=number in either):
                 continue
             for complaint in self._operand(a, b, either_file=number in either, place=(post.opcode, number)):
                 yield complaint._replace(operand=number)
@@ -169,6 +181,18 @@ class MachineRules:
         an ``av_`` class for them, and for C and D of an MFMA that of the form at hand (``mfma_form``).
         """
         return either_file_operands(pre.opcode) if self.has_agprs else frozenset()
+
+    def _suits(self, pre: Operand, post: Operand, *, either_file: bool) -> bool:
+        """Whether a physical register suits, in any instruction, a virtual one that is ``_alike``.
+
+        Of the two operands ``_register`` looks at nothing else then: the classes of registers are few.
+        """
+        key = self.pre.class_of(pre.vreg).name, pre.sub, post.phys, post.implicit, either_file
+        answer = self._suiting.get(key)
+        if answer is None:
+            anywhere = self._register(pre, post, either_file=either_file, place=None)
+            answer = self._suiting[key] = next(anywhere, None) is None
+        return answer
 
     def _agree(self, pre: Operand, post: Operand, *, either_file: bool) -> bool:
         """Whether nothing is wrong with two operands, whichever instruction they stand in."""
@@ -335,7 +359,7 @@ class MachineRules:
 
     def _fits(self, original: Instruction, post: Instruction) -> bool:
         """Whether a repeated instruction has registers of the kinds that the original has."""
-        if next(self.tied(original, post), None) is not None:
+        if any(True for _ in self.tied(original, post)):
             return False
         either = self._in_either_file(original)
         for number, (a, b) in enumerate(zip(original.all_operands, post.all_operands, strict=False)):
@@ -360,20 +384,26 @@ class MachineRules:
                 return False
         return True
 
-    def mfma_form(self, _pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+    def mfma_form(self, _pre: Instruction, post: Instruction) -> Iterable[Complaint]:
         """The AGPR form of an MFMA has C and D in AGPRs, the ``_vgprcd`` form in VGPRs (VOP3PInstructions.td)."""
-        if not self.has_agprs or not reads_matrices(post.opcode):
-            return
+        return self._wrong_file(post) if self.has_agprs and reads_matrices(post.opcode) else ()
+
+    def _wrong_file(self, post: Instruction) -> Iterator[Complaint]:
         bank = Bank.VGPR if "_vgprcd" in post.opcode else Bank.AGPR
         registers = [op for op in (*post.defs, *post.operands) if op.is_reg and not op.implicit]
         for op in (registers[0], registers[3] if len(registers) > 3 else None):
             if op is not None and op.phys and physical_register(op.phys).bank is not bank:
                 yield Complaint("register-class", f"{post.opcode} needs {op} in {bank.value}s")
 
-    def tied(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+    def tied(self, pre: Instruction, post: Instruction) -> Iterable[Complaint]:
         """What LLVM ties is one register, lanes that nothing defined included."""
-        operands = post.all_operands
-        tied = ties(post) if pre.opcode == post.opcode and not _ties_in_text(pre) else {**ties(pre), **ties(post)}
+        return (
+            self._untied({**ties(pre), **ties(post)}, post.all_operands)
+            if may_be_tied(pre) or may_be_tied(post)
+            else ()
+        )
+
+    def _untied(self, tied: Mapping[int, int], operands: Sequence[Operand]) -> Iterator[Complaint]:
         for number, definition in tied.items():
             if max(number, definition) >= len(operands) or not operands[definition].is_def:
                 yield Complaint("tied-operand", f"operand {number} is tied to operand {definition}, which is no result")
@@ -381,11 +411,12 @@ class MachineRules:
                 message = f"{operands[definition]} must be the register of {operands[number]}"
                 yield Complaint("tied-operand", message, number)
 
-    def overlap(self, _pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+    def overlap(self, _pre: Instruction, post: Instruction) -> Iterable[Complaint]:
         """No register is defined twice at once."""
         asm = post.opcode in INLINE_ASSEMBLY
-        if not asm and len(post.defs) < 2:
-            return
+        return self._defined_twice(post, asm) if asm or len(post.defs) > 1 else ()
+
+    def _defined_twice(self, post: Instruction, asm: bool) -> Iterator[Complaint]:
         written: set[int] = set()
         for op in post.all_operands if asm else post.defs:
             # What assembly clobbers is printed as an early-clobber implicit definition; others order parts of a tuple.
@@ -400,7 +431,7 @@ class MachineRules:
                 written.update(keys)
 
 
-PairRule = Callable[[MachineRules, Instruction, Instruction], Iterator[Complaint]]
+PairRule = Callable[[MachineRules, Instruction, Instruction], Iterable[Complaint]]
 PAIR_RULES: tuple[PairRule, ...] = (MachineRules.mfma_form, MachineRules.tied, MachineRules.overlap)
 """Rules of an instruction before and after allocation that agree in opcode, flags and operands, in order."""
 
@@ -420,7 +451,17 @@ def operand_class(opcode: str, number: int, processor: str) -> RegisterClass | N
     return register_class(table.operands[number].register_class)
 
 
+def _alike(pre: Operand, post: Operand) -> bool:
+    """Whether two operands differ, if at all, in the register, its part, and how long it lives."""
+    return pre.is_def is post.is_def and pre.tied == post.tied and _alike_flags(pre.flags, post.flags)
+
+
 @lru_cache(maxsize=None)
+def _alike_flags(pre: tuple[str, ...], post: tuple[str, ...]) -> bool:
+    same_clobber = ("early-clobber" in pre) is ("early-clobber" in post)
+    return same_clobber and _kind_flags(pre) == _kind_flags(post)
+
+
 @lru_cache(maxsize=None)
 def _kind_flags(flags: tuple[str, ...]) -> frozenset[str]:
     """What an operand is to the instruction, whatever register it is and how long that lives."""
@@ -442,11 +483,6 @@ def marks(marked: Instruction) -> list[str]:
 
 def _is_special(op: Operand) -> bool:
     return bool(op.phys) and not op.phys.startswith("vcc") and physical_register(op.phys).bank is Bank.SPECIAL
-
-
-def _ties_in_text(i: Instruction) -> bool:
-    """Whether the text of an instruction may tie what LLVM's table does not."""
-    return i.opcode in INLINE_ASSEMBLY or any(op.tied >= 0 for op in i.operands)
 
 
 def _same_register(a: Operand, b: Operand) -> bool:

@@ -73,7 +73,7 @@ _DEBUG_LOCATION = re.compile(r",? debug-location !(?:\d+|DILocation\([^()]*\))")
 _MFMA_FORM = re.compile(r"(V_(?:MFMA|SMFMAC)_\w+?)(?:_vgprcd)?_e64\Z")
 _NO_PLACES = frozenset({"scc", "src_vccz", "src_execz", "src_scc", "src_pops_exiting_wave_id"})
 """Registers that do not keep what is copied into them, or change by themselves."""
-_ALIASES = frozenset({"src_vccz", "src_execz", "src_scc"})
+ALIASES = frozenset({"src_vccz", "src_execz", "src_scc"})
 """Registers that show the state of another one; LLVM's code generator reads none of them."""
 _ORDINARY = re.compile(r"[vsa]gpr\d")
 _PURE_RESULT = re.compile(r"[vsa]gpr\d|vcc(?:_lo|_hi)?\Z")
@@ -105,6 +105,12 @@ def is_copy(instruction: Instruction) -> bool:
     return target not in _NO_PLACES and target not in EXEC_NAMES and source not in _NO_PLACES
 
 
+@lru_cache(maxsize=None)
+def may_move(opcode: str) -> bool:
+    """Whether it ``is_move``, or may be one, as its operands are."""
+    return opcode in COPIES | WHOLE_WAVE_COPIES | LANE_MOVES or spill(opcode) is not None
+
+
 def is_move(instruction: Instruction) -> bool:
     """Whether it moves values and computes none: copies, spill code, scalars into and out of vector lanes."""
     return is_copy(instruction) or instruction.opcode in LANE_MOVES or spill(instruction.opcode) is not None
@@ -117,7 +123,7 @@ def acts_alone(instruction: Instruction) -> bool:
 
 @lru_cache(maxsize=None)
 def _may_act_alone(opcode: str) -> bool:
-    return opcode in NO_CODE | COPIES | WHOLE_WAVE_COPIES | LANE_MOVES or spill(opcode) is not None
+    return opcode in NO_CODE or may_move(opcode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +326,7 @@ def may_raise(opcode: str) -> bool:
 
 def is_followed(instruction: Instruction) -> bool:
     """Whether no operand shows the state of another register, and control leaves at terminators only (no asm goto)."""
-    return instruction.opcode != "INLINEASM_BR" and _ALIASES.isdisjoint([op.phys for op in instruction.operands])
+    return instruction.opcode != "INLINEASM_BR" and ALIASES.isdisjoint([op.phys for op in instruction.operands])
 
 
 @lru_cache(maxsize=None)
@@ -346,6 +352,13 @@ def ties(instruction: Instruction) -> dict[int, int]:
     if instruction.opcode in INLINE_ASSEMBLY:
         in_text.update((number, tied) for number, _, tied in asm_operands(instruction) if tied >= 0)
     return {**in_text, **dict(by_table)} if by_table else in_text
+
+
+def may_be_tied(instruction: Instruction) -> bool:
+    """Whether its text, or LLVM's table, may tie an operand."""
+    if instruction.opcode in INLINE_ASSEMBLY or _ties_of(instruction.opcode):
+        return True
+    return any(op.tied >= 0 for op in instruction.all_operands)
 
 
 @lru_cache(maxsize=None)

@@ -35,14 +35,14 @@ class _Slots:
 
 def wrong_spills(pre: MachineFunction, post: MachineFunction, stack_pointer: str) -> list[Finding]:
     """Findings of rule ``spill-slot`` about what a spill says; what it moves is ``alone.py``'s business."""
+    if not any(map(spill, post.opcodes)):
+        return []
     spills = [
         (at, instruction, slot)
         for at, block in enumerate(post.blocks)
         for instruction in block.instructions
         if (slot := spill_slot(instruction)) is not None
     ]
-    if not spills:
-        return []
     otherwise = {
         number
         for function in (pre, post)

@@ -44,6 +44,8 @@ class Trait(Enum):
     ACTIVE_THREAD = "the number of an active thread"
     FIRST_THREAD = "holds the first active thread"
 
+    __hash__ = object.__hash__  # an enumeration's own is a function of Python's, and facts are kept in sets
+
 
 Known = tuple[Trait, Mask]
 

@@ -5,11 +5,11 @@ A text that breaks this means something else to LLVM than what is read here, or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import DEBUG, is_followed, table_of
+from smt_verifier.audit.core.semantics import ALIASES, DEBUG, is_followed, table_of
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.header import header_field
@@ -28,11 +28,14 @@ def malformed(function: MachineFunction) -> Iterator[Finding]:
     """
     if header_field(function, "tracksRegLiveness") != "true":
         yield _invalid("tracksRegLiveness is not true: LLVM would not know what is live", -1, None)
+    names = {op.phys for op in function.distinct_operands if op.phys}
+    misaligned = frozenset(filter(_is_misaligned, names))
+    all_followed = ALIASES.isdisjoint(names) and "INLINEASM_BR" not in function.opcodes
     for position, block in enumerate(function.blocks):
         for instruction in block.instructions:
-            if not is_followed(instruction):
+            if not all_followed and not is_followed(instruction):
                 raise UnsupportedError(f"{instruction} reads another register's state, or is an asm goto")
-            if fault := _fault(instruction):
+            if fault := _fault(instruction, misaligned):
                 yield _invalid(f"{instruction}: {fault}", position, instruction)
 
 
@@ -41,17 +44,15 @@ def _invalid(message: str, block: int, instruction: Instruction | None) -> Findi
     return Finding("unsupported", Outcome.INVALID, message, block, post_line=line, instruction=text)
 
 
-def _fault(instruction: Instruction) -> str:
+def _fault(instruction: Instruction, misaligned: Collection[str]) -> str:
     if instruction.opcode in DEBUG:
         return ""
+    for op in instruction.all_operands if misaligned else ():
+        if op.phys in misaligned:
+            return _no_register(op.phys)
     implicit: list[str] = []
     explicit = len(instruction.defs)
-    for op in instruction.defs:
-        if op.phys and _is_misaligned(op.phys):
-            return _no_register(op.phys)
     for op in instruction.operands:
-        if op.phys and _is_misaligned(op.phys):
-            return _no_register(op.phys)
         if op.implicit:
             implicit.append(f"={op.phys}" if op.is_def else op.phys)
         elif op.kind is not OperandKind.REGMASK:
