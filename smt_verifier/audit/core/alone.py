@@ -84,9 +84,6 @@ class OneSided(Machine):
         lanes = self.lanes(side)
         target, source = instruction.defs[0], instruction.operands[0]
         to = lanes.keys(target)
-        if self._copies_plainly(instruction, to, lanes.keys(source), side):
-            self._copy_plainly(to, lanes.keys(source), side, state)
-            return
         of = _low_half(to, lanes.keys(source))
         upper = to[1:] if len(to) == 2 and len(of) == 1 else ()
         to = to[:1] if upper else to
@@ -113,25 +110,6 @@ class OneSided(Machine):
             table.update(zip(to, terms, strict=True))
         if is_whole_wave_move(instruction):
             self._carry_cells(to, of, side, state)
-
-    def _copies_plainly(self, copy: Instruction, to: tuple[int, ...], of: tuple[int, ...], side: Side) -> bool:
-        """Whether a copy moves whole lanes of active threads and nothing else happens: a special case of ``_copy``."""
-        if len(copy.operands) != 1 or len(to) != len(of) or not to or self.pre_lanes.grain == 1:
-            return False
-        if copy.defs[0].undef or copy.operands[0].undef or is_whole_wave_move(copy):
-            return False
-        lanes = self.lanes(side)
-        return lanes.is_vector(to[0]) or not lanes.is_vector(of[0])
-
-    def _copy_plainly(self, to: tuple[int, ...], of: tuple[int, ...], side: Side, state: State) -> None:
-        lanes = self.lanes(side)
-        to_vector, from_vector = lanes.is_vector(to[0]), lanes.is_vector(of[0])
-        if side is Side.PRE and to_vector:
-            self.miss(to, state)
-        for table in self.tables(side, state, to_vector):
-            origin = table if from_vector else side.scalars(state)
-            terms = [self.read(k, origin) for k in of]
-            table.update(zip(to, terms, strict=True))
 
     def _beside_halves(
         self, instruction: Instruction, to: tuple[int, ...], upper: tuple[int, ...], side: Side, state: State
