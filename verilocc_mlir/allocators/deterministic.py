@@ -40,7 +40,7 @@ OTHER_REPAIR_STEPS = 400
 """Evictions allowed there for each further placement."""
 
 HURRIED_REPAIR_STEPS = 40
-"""Evictions allowed where the caller can spill and ask again: of 321 such repairs of 33 kernels, the seven that succeed do
+"""Evictions allowed where the caller can spill and ask again. Of 321 such repairs of 33 kernels, seven succeed, all
 within 35 (docs/results/time.md).
 """
 
