@@ -7,6 +7,7 @@ is its proof. Where it refutes one, nothing else proves it. Where it is undecide
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR
+from verilocc_mlir.mir.model import MachineFunction, MirFile
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.pipeline.attempt import audit_verdict, audited
 from verilocc_mlir.pipeline.clock import Clock
@@ -34,13 +36,14 @@ _ELSEWHERE = CheckResult(Outcome.PROVED, 0)
 """The verdict of a phase whose obligations are counted in the last one."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class WholeAudit:
     """The audits of one file.
 
     Attributes:
         allocators: ours, in the order they are tried.
         known: audits and their CPU seconds by the texts before and after and by function; it grows.
+        known_after: the text after the last phase that was parsed last.
     """
 
     allocators: tuple[Allocator, ...]
@@ -49,6 +52,7 @@ class WholeAudit:
     clock: Clock
     shared: Shared
     known: dict[tuple[str, str, str], tuple[FunctionAudit, float]]
+    known_after: tuple[str, MirFile] | None = None
 
     def of_ours(self, scalar: Draft, vector: Draft, *, whole_wave: bool) -> Reports | None:
         """Our allocation of the scalar and of the vector phase; None where not every function is proved.
@@ -66,15 +70,18 @@ class WholeAudit:
             middle = [_by_llvm("wwm", _ELSEWHERE, self._attempts(WWM_REASON), WWM_REASON)] if whole_wave else []
             clock = last.clock.since({})
             clock.add("audit", seconds)
+            again = sum(len(spill.reloads) for spill in first.spills if spill.kind == "rematerialise")
+            moves = _moves(first.before, first.chosen or first.before, again)
             reports[name] = [
                 PhaseReport(
-                    scalar.phase, _with(first.attempts, _ELSEWHERE), fallback=False, fallback_reason="", moves=Moves(),
+                    scalar.phase, _with(first.attempts, _ELSEWHERE), fallback=False, fallback_reason="", moves=moves,
                     seconds=dict(first.clock.seconds), spills=first.spills, audited_with=LAST_PHASE,
                 ),
                 *middle,
                 PhaseReport(
                     vector.phase, _with(last.attempts, audit_verdict(verdict)), fallback=False, fallback_reason="",
-                    moves=moves_of(verdict), seconds=clock.seconds, spills=last.spills,
+                    moves=_moves(last.before, last.chosen or last.before, verdict.moves.rematerialised - again),
+                    seconds=clock.seconds, spills=last.spills,
                 ),
             ]  # fmt: skip
         return reports
@@ -86,10 +93,12 @@ class WholeAudit:
         audits = self.audits(before, after, path, names)
         if not _all_proved(audits):
             return None
-        *earlier, last = phases
+        scalar, *middle, last = phases
+        lanes = {function.name: _in_lanes(function) for function in self._parsed_after(after, path).functions}
         return {
             name: [
-                *(_by_llvm(phase, _ELSEWHERE) for phase in earlier),
+                replace(_by_llvm(scalar, _ELSEWHERE), moves=lanes[name]),
+                *(_by_llvm(phase, _ELSEWHERE) for phase in middle),
                 replace(_by_llvm(last, audit_verdict(a)), moves=moves_of(a), seconds={"audit": seconds}),
             ]
             for name, (a, seconds) in audits.items()
@@ -110,7 +119,7 @@ class WholeAudit:
         """
         with self.clock.measure("parse"):
             file = self.shared.parsed(before, path)
-            allocated = self.shared.files.get(after) or parse_mir(after, f"{path} after {LAST_PHASE}")
+            allocated = self._parsed_after(after, path)
         partners = {function.name: function for function in allocated.functions}
         audits: Audits = {}
         for function in file.functions:
@@ -128,8 +137,32 @@ class WholeAudit:
                 break
         return audits
 
+    def _parsed_after(self, after: str, path: str) -> MirFile:
+        if self.known_after is None or self.known_after[0] != after:
+            self.known_after = after, self.shared.files.get(after) or parse_mir(after, f"{path} after {LAST_PHASE}")
+        return self.known_after[1]
+
     def _attempts(self, reason: str) -> tuple[Attempt, ...]:
         return tuple(Attempt(allocator.name, "build", reason) for allocator in self.allocators[:1])
+
+
+def _moves(before: MachineFunction, after: MachineFunction, rematerialised: int) -> Moves:
+    """Copies and spill code of one phase."""
+    opcodes = Counter(i.opcode for b in after.blocks for i in b.instructions)
+    spills = [(opcode, count) for opcode, count in opcodes.items() if opcode.startswith("SI_SPILL_")]
+    return Moves(
+        sum(1 for b in before.blocks for i in b.instructions if i.opcode == "COPY"),
+        opcodes["COPY"],
+        sum(count for opcode, count in spills if opcode.endswith("_SAVE")),
+        sum(count for opcode, count in spills if opcode.endswith("_RESTORE")),
+        rematerialised,
+    )
+
+
+def _in_lanes(function: MachineFunction) -> Moves:
+    """Scalars saved to lanes of vector registers: what is left of the scalar phase's spill code after the last one."""
+    opcodes = Counter(i.opcode for b in function.blocks for i in b.instructions)
+    return Moves(saves=opcodes["SI_SPILL_S32_TO_VGPR"], reloads=opcodes["SI_RESTORE_S32_FROM_VGPR"])
 
 
 def _all_proved(audits: Audits) -> bool:

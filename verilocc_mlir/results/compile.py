@@ -101,7 +101,7 @@ class Moves:
 class PhaseReport:
     """One phase (``sgpr``, ``wwm``, ``vgpr``) of one function. The last attempt is the one whose text was used;
     ``spills`` is what it took to make room for it. ``audited_with``: the later phase with which it was audited at once,
-    where obligations and moves of both are counted; None where it was audited alone.
+    where the obligations of the audit are counted; None where it was audited alone.
     """
 
     phase: str

@@ -89,7 +89,7 @@ class PhaseForm(Form):
     cpu_seconds: dict[str, Amount]
     audited_with: Annotated[
         Literal["vgpr"] | None,
-        about("the later phase with which it was audited at once; obligations and moves of both are counted there"),
+        about("the later phase with which it was audited at once; the audit is counted there"),
     ]
 
 
