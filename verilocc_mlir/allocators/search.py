@@ -273,6 +273,7 @@ class Placement:
         return taken
 
     def _open_starts(self, item: Item, starts: Candidates) -> Candidates:
+        """Those of ``starts`` that nothing fixed bars; an item has the same starts each time, under this ceiling."""
         if item not in self._open:
             self._open[item] = tuple(fitting(self._fixed, item, starts))
         return self._open[item]

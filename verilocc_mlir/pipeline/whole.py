@@ -1,8 +1,9 @@
 """All phases of a file in one audit of each function: the text before the first against the text after the last.
 
 That costs less than an audit a phase, and includes what LLVM does between the phases. Where it proves a function, that
-is its proof. Where it refutes one, nothing else proves it. Where it is undecided, each phase may still be proved alone
-(``phase.py``).
+is its proof. Else each phase is audited alone (``phase.py``). That stands where the audit of all is undecided, or LLVM
+changed nothing in between, so that the proofs of the phases compose. Where LLVM did, and all at once is refuted, the
+function is refuted.
 """
 
 from __future__ import annotations
@@ -70,8 +71,10 @@ class WholeAudit:
             middle = [_by_llvm("wwm", _ELSEWHERE, self._attempts(WWM_REASON), WWM_REASON)] if whole_wave else []
             clock = last.clock.since({})
             clock.add("audit", seconds)
+            all_again = verdict.moves.rematerialised
             again = sum(len(spill.reloads) for spill in first.spills if spill.kind == "rematerialise")
-            moves = _moves(first.before, first.chosen or first.before, again)
+            scalars_again = min(again, all_again)  # What was planned; the audit may pair some of it.
+            moves = _moves(first.before, first.chosen or first.before, scalars_again)
             reports[name] = [
                 PhaseReport(
                     scalar.phase, _with(first.attempts, _ELSEWHERE), fallback=False, fallback_reason="", moves=moves,
@@ -80,7 +83,7 @@ class WholeAudit:
                 *middle,
                 PhaseReport(
                     vector.phase, _with(last.attempts, audit_verdict(verdict)), fallback=False, fallback_reason="",
-                    moves=_moves(last.before, last.chosen or last.before, verdict.moves.rematerialised - again),
+                    moves=_moves(last.before, last.chosen or last.before, all_again - scalars_again),
                     seconds=clock.seconds, spills=last.spills,
                 ),
             ]  # fmt: skip
