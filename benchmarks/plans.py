@@ -33,12 +33,13 @@ from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly, loops_of, same_loops
 from verilocc_mlir.errors import VeriloccError
+from verilocc_mlir.pipeline.candidates import Candidate, candidate_costs
 from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.effort import BESIDE, OURS
 from verilocc_mlir.pipeline.guard import shortfalls
 from verilocc_mlir.pipeline.key import source_digest
 from verilocc_mlir.pipeline.plan_rules import plans_of
-from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, plan_costs, planned
+from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.target.targets import target
 
@@ -94,10 +95,9 @@ def least(given: Planned, llvm: KernelCost, plans: Sequence[Plan]) -> Row:
     """The cheapest under some plans that does not fall short of LLVM's compile, else LLVM's; nothing is audited."""
     start = cpu_seconds()
     found: dict[str, KernelCost] = {}
-    for variant in (OURS, BESIDE):
-        for cost in plan_costs(given, plans, variant):
-            if cost.costs and not shortfalls(one(cost.costs), llvm):
-                found.setdefault(cost.plan.name, one(cost.costs))
+    for cost in candidate_costs(given, [Candidate(plan, variant) for variant in (OURS, BESIDE) for plan in plans]):
+        if cost.costs and not shortfalls(one(cost.costs), llvm):
+            found.setdefault(cost.candidate.plan.name, one(cost.costs))
     name = min(found, key=lambda n: found[n].cycles, default=_NOT_KEPT)
     return {"plan": name, **figures(found.get(name, llvm), cpu_seconds() - start)}
 

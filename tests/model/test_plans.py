@@ -13,7 +13,9 @@ from support import long
 
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.pipeline.plans import BY_NAME, plan_costs, planned
+from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.candidates import candidate_costs
+from verilocc_mlir.pipeline.plans import planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.ir import ir
@@ -48,9 +50,9 @@ def test_a_kernel_has_the_cost_of_each_plan_and_the_same_facts_as_any_other() ->
     assert rows[0]["facts"].keys() == rows[1]["facts"].keys()
     assert all(isinstance(fact, float) and math.isfinite(fact) for row in rows for fact in row["facts"].values())
     given = planned(ir(cells[0]).encode(), "k.ll", Settings("gfx942"))
-    expected = plan_costs(given, [BY_NAME[name] for name in RECIPE.plans])
+    expected = candidate_costs(given, [Answer.parse(name).candidate for name in RECIPE.plans])
     for row, cost in zip(rows[0]["plans"], expected, strict=True):
-        assert row["plan"] == cost.plan.name
+        assert Answer.parse(row["plan"]).candidate == cost.candidate
         assert cost.costs is not None
         assert {name: row[name] for name in ("cycles", "waves", "spills")} == figures(cost.costs)
     assert rows[0]["llvm"] == figures(given.direct_cost())

@@ -12,7 +12,9 @@ from support import DEMO_KERNELS, long
 
 from verilocc_mlir.cost.model import cost_of_assembly, same_loops
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Plan, Planned, plan_costs, planned
+from verilocc_mlir.pipeline.candidates import Candidate, candidate_costs
+from verilocc_mlir.pipeline.effort import OURS
+from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.target.targets import target
 from verilocc_mlir.toolchain.choice import ToolchainChoice
@@ -70,10 +72,10 @@ def test_what_llvm_does_after_the_text_does_not_depend_on_the_options(name: str)
 def test_costs_are_the_same_every_time_and_one_text_is_costed_once() -> None:
     twin = Plan("twin", ("-amdgpu-sched-strategy=max-occupancy",))
     plans = (DEFAULT, BY_NAME["max-ilp"], twin)
-    first = plan_costs(gemm(), plans)
-    again = plan_costs(planned(GEMM.encode(), "gemm.ll", Settings("gfx942")), plans)
-    assert [(c.plan, c.costs, c.same_as) for c in first] == [(c.plan, c.costs, c.same_as) for c in again]
-    assert [c.same_as for c in first] == ["", "", "default"]
+    first = candidate_costs(gemm(), map(Candidate, plans))
+    again = candidate_costs(planned(GEMM.encode(), "gemm.ll", Settings("gfx942")), map(Candidate, plans))
+    assert [(c.candidate, c.costs, c.same_as) for c in first] == [(c.candidate, c.costs, c.same_as) for c in again]
+    assert [c.same_as for c in first] == ["", "", OURS.name]
     assert first[2].cycles == first[0].cycles > 0
 
 
@@ -99,7 +101,7 @@ def test_loops_run_equally_often_in_all_codes_that_are_compared() -> None:
 
 
 def test_an_option_that_llvm_does_not_have_is_a_reason() -> None:
-    (cost,) = plan_costs(gemm(), (Plan("none", ("-amdgpu-no-such-thing=1",)),))
+    (cost,) = candidate_costs(gemm(), (Candidate(Plan("none", ("-amdgpu-no-such-thing=1",))),))
     assert cost.costs is None
     assert "no-such-thing" in cost.reason
 

@@ -64,6 +64,10 @@ class DeterministicAllocator:
         """The same allocator, which gives up sooner."""
         return DeterministicAllocator(HURRIED_REPAIR_STEPS, packed=self._packed)
 
+    def packing(self) -> DeterministicAllocator:
+        """The same allocator, which takes the fewest registers."""
+        return DeterministicAllocator(self._repair_steps, packed=True)
+
     def allocate(self, problem: AllocationProblem) -> Proposal:
         """Place every live range, or say why not.
 

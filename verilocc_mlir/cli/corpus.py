@@ -173,12 +173,13 @@ def make_command(
 @click.option("--list", "list_path", type=click.Path(path_type=Path), metavar="FILE.json",
               help="Take the kernels of a list, such as benchmarks/kernel_corpus.json.")  # fmt: skip
 @click.option(
-    "--plan", "plans", multiple=True, metavar="NAME", help="Only this one beside the default; again for more."
+    "--plan", "plans", multiple=True, metavar="WORDS", help="Only this answer beside the default; again for more."
 )
 @click.option("--most-instructions", type=click.IntRange(1), default=4000, show_default=True,
               help="Of LLVM's code of a kernel.")  # fmt: skip
 @click.option("--kernel-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True,
-              help="For all plans of one kernel; then it is left out.")  # fmt: skip
+              help="For all answers of one kernel; then it is left out.")  # fmt: skip
+@click.option("--spilled", is_flag=True, help="Only kernels that LLVM spills registers of.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=None, metavar="N",
               help="Kernels at once. [default: 1; with --ray one a CPU]")  # fmt: skip
 @ray_options
@@ -186,8 +187,8 @@ def make_command(
 @_store_option
 def plans_command(
     out: Path, kernels: int, list_path: Path | None, plans: tuple[str, ...], most_instructions: int,
-    kernel_seconds: float, jobs: int | None, ray: bool, ray_address: str, quiet: bool, store_path: Path | None,
-    seed: int, targets: tuple[str, ...], sources: tuple[str, ...], families: tuple[str, ...],
+    kernel_seconds: float, spilled: bool, jobs: int | None, ray: bool, ray_address: str, quiet: bool,
+    store_path: Path | None, seed: int, targets: tuple[str, ...], sources: tuple[str, ...], families: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Label kernels with what each plan costs, or go on with it. Nothing is proved.
 
@@ -196,15 +197,13 @@ def plans_command(
     """
     cluster = cluster_address(ray, ray_address)
 
-    from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS
+    from verilocc_mlir.pipeline.answers import LABELLED, Answer
     from verilocc_model.corpus.cells import SOURCES, TARGETS
     from verilocc_model.corpus.kernel_list import read_list
     from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels
 
     _cells(seed, targets, sources, families)
-    for name in plans:
-        if name not in BY_NAME:
-            raise InputError(f"there is no plan {name!r}", hint=f"choose of: {', '.join(BY_NAME)}")
+    answers = [Answer.parse(name) for name in plans]
     listed = [kernel.cell for kernel in read_list(list_path)] if list_path else []
     wanted = [
         cell
@@ -216,10 +215,10 @@ def plans_command(
     if listed and not wanted:
         raise InputError("the list has no such kernel", where=str(list_path))
     random.Random(seed).shuffle(wanted)
-    names = tuple(dict.fromkeys((DEFAULT.name, *plans))) if plans else tuple(plan.name for plan in PLANS)
+    names = tuple(dict.fromkeys(map(str, (Answer(), *answers) if answers else LABELLED)))
     recipe = PlanRecipe(
         kernels, seed, targets or TARGETS, sources or SOURCES, families or None, names,
-        PlanLimits(most_instructions, kernel_seconds), tuple(wanted),
+        PlanLimits(most_instructions, kernel_seconds, spilled), tuple(wanted),
     )  # fmt: skip
 
     def show(row: Any, remaining: int) -> None:

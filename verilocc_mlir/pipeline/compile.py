@@ -17,13 +17,14 @@ from verilocc_mlir.allocators import Allocator
 from verilocc_mlir.errors import InputError, ToolchainError, VeriloccError
 from verilocc_mlir.mir.model import MirFile
 from verilocc_mlir.pipeline.callees import BrokenPromiseError, Promises, callees_first, check_promises
+from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of, checked_allocator
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.finish import Finisher
 from verilocc_mlir.pipeline.phase import with_functions
 from verilocc_mlir.pipeline.plans import DEFAULT, Planned
-from verilocc_mlir.pipeline.portfolio import Candidate, Kept, Portfolio
+from verilocc_mlir.pipeline.portfolio import Kept, Portfolio
 from verilocc_mlir.pipeline.resources import device_resources, kernel_resources
 from verilocc_mlir.pipeline.runs import Result, Runs
 from verilocc_mlir.pipeline.settings import Emit, Settings

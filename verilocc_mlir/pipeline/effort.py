@@ -21,6 +21,7 @@ class Variant:
         improved: the allocator's answers are improved before they are proved.
         packed: the exact allocator's answer, which needs OR-Tools.
         model: the language model's answer, which needs its packages; ours where it has none.
+        spread: registers that no wave needs put off reuse (``allocators/spread.py``); else the fewest are taken.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Variant:
     improved: bool = False
     packed: bool = False
     model: bool = False
+    spread: bool = True
     spills: SpillLimits = field(default_factory=SpillLimits)
 
 

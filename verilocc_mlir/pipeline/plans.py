@@ -2,7 +2,7 @@
 
 What LLVM does before allocation, above all the order in which its scheduler leaves the instructions, decides more of a
 kernel's cycles than which registers are taken. A ``Plan`` is one setting of that, as data. ``Planned`` holds one input
-and makes the pre-RA text of any plan; ``plan_costs`` allocates them and says what the final code costs, unproved.
+and makes the pre-RA text of any plan. What the final code of each costs: ``candidates.py``.
 
 Three rules:
 
@@ -27,12 +27,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from verilocc_mlir.allocators import Allocator
-from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.pipeline.callees import with_masks
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of
-from verilocc_mlir.pipeline.clock import Clock, cpu_seconds
+from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import OURS, Variant
 from verilocc_mlir.pipeline.phase import Shared, same_module
 from verilocc_mlir.pipeline.runs import Runs
@@ -269,59 +268,3 @@ def planned(data: bytes, path: str, settings: Settings) -> Planned:
     compiler = StagedCompiler(toolchain, options)
     pre = to_pre_ra(compiler, given.text)
     return Planned(compiler, target(given.cpu), pre.ir, pre.mir, path, settings, tuple(allocators_of(settings)))
-
-
-@dataclass(frozen=True)
-class PlanCost:
-    """What came of one plan.
-
-    Attributes:
-        costs: by function; None where there is no allocation, and ``reason`` says why.
-        same_as: the first plan that makes the same pre-RA text, ``""`` for a plan with a text of its own.
-        cpu_seconds: of our process and of the tools together.
-    """
-
-    plan: Plan
-    costs: Mapping[str, KernelCost] | None
-    reason: str = ""
-    same_as: str = ""
-    cpu_seconds: float = 0.0
-
-    @property
-    def cycles(self) -> float:
-        """Modelled, of all functions together; infinite without an allocation."""
-        return sum(c.cycles for c in self.costs.values()) if self.costs is not None else float("inf")
-
-
-def plan_costs(given: Planned, plans: Iterable[Plan] = PLANS, variant: Variant = OURS) -> list[PlanCost]:
-    """The cost of the final code of each plan with our allocation, without any proof, in the order of the plans.
-
-    Plans that LLVM does not have for the input are left out. Equal inputs get equal costs.
-    """
-    first: dict[str, PlanCost] = {}
-    result: list[PlanCost] = []
-    for plan in given.plans(plans):
-        before = _cpu_seconds(given)
-        text, costs, reason = "", None, ""
-        try:
-            text = given.pre_ra(plan)
-            if text not in first:
-                costs = given.cost(plan, variant)
-                reason = "" if costs is not None else "our allocators have no allocation of some function"
-                if costs is not None and not given.is_whole(costs):
-                    costs, reason = None, "the loops of some function are others, so that costs do not compare"
-        except VeriloccError as error:
-            reason = error.what
-        if text in first:
-            earlier = first[text]
-            done = replace(earlier, plan=plan, same_as=earlier.plan.name, cpu_seconds=_cpu_seconds(given) - before)
-        else:
-            done = PlanCost(plan, costs, reason, cpu_seconds=_cpu_seconds(given) - before)
-            if text:
-                first[text] = done
-        result.append(done)
-    return result
-
-
-def _cpu_seconds(given: Planned) -> float:
-    return cpu_seconds() + sum(run.cpu_seconds for run in given.compiler.runs)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL, model_is_there
 from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
+from verilocc_mlir.pipeline.candidates import Candidate
 from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
 from verilocc_mlir.pipeline.guard import RESOLUTION, shortfalls, spill_traffic
 from verilocc_mlir.pipeline.phase import same_module, with_functions
@@ -37,20 +38,6 @@ _ALIKE = ("mfma", "lds", "memory")
 """Units that do the same work in every allocation without spills; copies are work of the VALU and SALU."""
 RESUMED = Variant("LLVM's of our text", llvm=True)
 """LLVM's allocation of the text that we allocate. It spills more than in a plain compile, so it comes last."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One way to compile a file."""
-
-    plan: Plan
-    variant: Variant
-
-    @property
-    def name(self) -> str:
-        if self.plan == DEFAULT:
-            return self.variant.name
-        return self.plan.name if self.variant == OURS else f"{self.plan.name} + {self.variant.name}"
 
 
 @dataclass(frozen=True)

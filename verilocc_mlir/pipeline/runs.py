@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from smt_verifier.audit import FunctionAudit
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.allocators import Allocator, allocator
+from verilocc_mlir.allocators.deterministic import DeterministicAllocator
 from verilocc_mlir.allocators.registry import MODEL
 from verilocc_mlir.errors import ToolchainError
 from verilocc_mlir.pipeline.attempt import SpillLimits
@@ -318,6 +319,8 @@ class Runs:
             from verilocc_mlir.allocators.improve import Improving
 
             return tuple(Improving(a, self.settings.allocator_seconds) for a in self.allocators)
+        if not variant.spread:
+            return tuple(a.packing() if isinstance(a, DeterministicAllocator) else a for a in self.allocators)
         return self.allocators
 
     def _goes_on(self, result: Result, reports: Mapping[str, PhaseReport]) -> bool:

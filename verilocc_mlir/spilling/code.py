@@ -36,11 +36,15 @@ def kind_of(cls: RegisterClass) -> str:
     return ("A" if Bank.AGPR in cls.banks else "") + ("V" if Bank.VGPR in cls.banks else "")
 
 
-def runs(parts: int, *, even: bool) -> list[tuple[int, int]]:
+def runs(parts: int, cls: RegisterClass, *, even: bool) -> list[tuple[int, int]]:
     """The parts in a mask as pieces for which a tuple exists, each ``(first part, how many)``.
 
+    Scalar pairs start at an even part and wider ones at a multiple of four, as they do in registers
+    (SIRegisterInfo.td, SGPR_64, SGPR_96 and wider).
+
     Args:
-        even: tuples start at an even part, because tuples in registers do (``_align2`` classes).
+        cls: of the whole register.
+        even: tuples of vector registers start at an even part, because they do in registers (``_align2`` classes).
     """
     pieces: list[tuple[int, int]] = []
     part = 0
@@ -51,12 +55,18 @@ def runs(parts: int, *, even: bool) -> list[tuple[int, int]]:
         length = 1
         while parts >> (part + length) & 1:
             length += 1
-        if even and part % 2:
-            length = 1
-        size = next(s for s in _SIZES if s <= length)
+        size = next(s for s in _SIZES if s <= length and part % _alignment(s, cls, even) == 0)
         pieces.append((part, size))
         part += size
     return pieces
+
+
+def _alignment(size: int, cls: RegisterClass, even: bool) -> int:
+    if size == 1:
+        return 1
+    if cls.is_scalar:
+        return 2 if size == 2 else 4
+    return 2 if even else 1
 
 
 def subregister(first: int, size: int, width: int) -> str:

@@ -214,7 +214,7 @@ class _Insertion:
         if not parts:
             return []
         target = self._target
-        together = runs(parts, even=False)
+        together = runs(parts, target.classes[vreg], even=False)
         whole = len(masks) == 1 and len(together) == 1
         if not target.classes[vreg].is_scalar and (target.offsets or whole):
             first = together[0][0]
@@ -242,7 +242,8 @@ class _Insertion:
         pieces: list[tuple[int, int, Slot]] = []
         for slot in slots:
             inside = self._stored(vreg, parts) & ((1 << slot.size) - 1) << slot.first
-            pieces += [(first, size, slot) for first, size in runs(inside, even=self._target.even)]
+            cls = self._target.classes[vreg]
+            pieces += [(first, size, slot) for first, size in runs(inside, cls, even=self._target.even)]
         return pieces
 
 

@@ -206,8 +206,15 @@ class Spiller:
 
 def most_too_many(problem: AllocationProblem) -> int:
     """Registers that a problem needs beyond its files where it needs most; 0 where there are enough at every point."""
+    return max((0, *pressures(problem)))
+
+
+def pressures(problem: AllocationProblem) -> list[int]:
+    """Registers that a problem needs beyond its files at each point, negative where some are free: the most of any set
+    of files that a range may be in. Two points an instruction, reads then writes; empty for a problem without ranges.
+    """
     files = {live_range.banks for live_range in problem.ranges if live_range.groups}
-    return max((0, *(excess for banks in files for excess in _excess(problem, banks, 0))))
+    return [max(of_point) for of_point in zip(*(_excess(problem, banks, 0) for banks in files), strict=True)]
 
 
 def _excess(problem: AllocationProblem, banks: tuple[str, ...], spare: int) -> list[int]:

@@ -84,7 +84,7 @@ class Writing:
                 continue
             code = [
                 copy((names[target], sub), (names[source], sub))
-                for first, size in runs(cut.live, even=self._ground.even)
+                for first, size in runs(cut.live, cls, even=self._ground.even)
                 for sub in (subregister(first, size, cls.width),)
             ]
             cells = [frozenset(range(s, s + self._tables.singles[number].reach)) for s in (source, target)]

@@ -6,7 +6,6 @@ bounds the kernel, and how far its registers are from the next count of waves.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from verilocc_mlir.cost.assembly import Block, Function
@@ -16,6 +15,7 @@ from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.cost.trips import find_trips
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import Target
+from verilocc_model.plans.scale import log, share
 
 _KINDS = (Kind.VALU, Kind.MFMA, Kind.WMMA, Kind.SALU, Kind.SMEM, Kind.LDS, Kind.VMEM, Kind.WAIT, Kind.BARRIER)
 _STALLS = ("waits", "dependencies", "busy", "hazards", "branches")
@@ -34,18 +34,18 @@ def facts(function: Function, cost: KernelCost, target: Target) -> dict[str, flo
     times = executions(flow, trips)
     hot = max(range(len(times)), key=lambda k: times[k] * len(function.blocks[k].instructions))
     return {
-        "blocks": _log(len(function.blocks)),
-        "loops": _log(len(flow.loops.loops)),
+        "blocks": log(len(function.blocks)),
+        "loops": log(len(flow.loops.loops)),
         "depth": float(max(flow.loops.depths, default=0)),
-        "instructions": _log(cost.instructions.static),
-        "executed": _log(cost.instructions.weighted),
-        "hot share": _share(times[hot] * len(function.blocks[hot].instructions), cost.instructions.weighted),
+        "instructions": log(cost.instructions.static),
+        "executed": log(cost.instructions.weighted),
+        "hot share": share(times[hot] * len(function.blocks[hot].instructions), cost.instructions.weighted),
         **_hot_block(function.blocks[hot]),
-        **{f"bound {name}": _share(cycles, cost.cycles) for name, cycles in cost.bounds.items()},
-        **{f"stalled {name}": _share(getattr(cost, name), cost.latency) for name in _STALLS},
-        **{name: _share(getattr(cost, name).weighted, cost.instructions.weighted) for name in _EVENTS},
-        "spills": _log(cost.spills.weighted),
-        "cycles": _log(cost.cycles),
+        **{f"bound {name}": share(cycles, cost.cycles) for name, cycles in cost.bounds.items()},
+        **{f"stalled {name}": share(getattr(cost, name), cost.latency) for name in _STALLS},
+        **{name: share(getattr(cost, name).weighted, cost.instructions.weighted) for name in _EVENTS},
+        "spills": log(cost.spills.weighted),
+        "cycles": log(cost.cycles),
         **_registers(cost, target),
     }
 
@@ -57,11 +57,11 @@ def _hot_block(block: Block) -> dict[str, float]:
     loads = [k for k, i in enumerate(code) if i.kind in (Kind.VMEM, Kind.LDS) and not i.is_store and i.defs]
     distances = [_first_use(code, k) - k for k in loads]
     return {
-        "hot instructions": _log(len(code)),
-        **{f"hot {kind.name.lower()}": _share(count, len(code)) for kind, count in counts.items()},
-        "hot loads": _log(len(loads)),
-        "hot load to use": _log(sum(distances) / len(distances)) if distances else 0.0,
-        "hot results": _log(len({register for i in code if i.kind in (Kind.MFMA, Kind.WMMA) for register in i.defs})),
+        "hot instructions": log(len(code)),
+        **{f"hot {kind.name.lower()}": share(count, len(code)) for kind, count in counts.items()},
+        "hot loads": log(len(loads)),
+        "hot load to use": log(sum(distances) / len(distances)) if distances else 0.0,
+        "hot results": log(len({register for i in code if i.kind in (Kind.MFMA, Kind.WMMA) for register in i.defs})),
     }
 
 
@@ -76,20 +76,12 @@ def _registers(cost: KernelCost, target: Target) -> dict[str, float]:
     fewer = max_vectors(target, more) if more <= target.max_waves else 0
     return {
         "waves": float(cost.occupancy),
-        "waves share": _share(cost.occupancy, target.max_waves),
-        "vectors": _log(cost.vectors),
-        "agprs": _log(cost.agprs),
-        "sgprs": _log(cost.sgprs),
-        "over the next step": _log(max(cost.vectors - fewer, 0)) if fewer else 0.0,
-        "below the last step": _log(max(max_vectors(target, cost.occupancy) - cost.vectors, 0)),
-        "lds": _log(cost.lds_bytes),
+        "waves share": share(cost.occupancy, target.max_waves),
+        "vectors": log(cost.vectors),
+        "agprs": log(cost.agprs),
+        "sgprs": log(cost.sgprs),
+        "over the next step": log(max(cost.vectors - fewer, 0)) if fewer else 0.0,
+        "below the last step": log(max(max_vectors(target, cost.occupancy) - cost.vectors, 0)),
+        "lds": log(cost.lds_bytes),
         "unified": float(target.unified_vgpr),
     }
-
-
-def _share(part: float, whole: float) -> float:
-    return round(part / whole, 4) if whole else 0.0
-
-
-def _log(number: float) -> float:
-    return round(math.log2(1.0 + number), 3)

@@ -1,4 +1,4 @@
-"""What each plan costs on each kernel: modelled cycles of final code with our allocation, nothing proved.
+"""What each answer costs on each kernel: modelled cycles of final code with our allocation, nothing proved.
 
 A data set is made as that of ``verilocc corpus make``: the same kernels, the same parts, resumable, on Ray too. Its
 manifest names LLVM and a digest of the code that decides a label: cost model, allocators, spilling. Labels of other
@@ -20,10 +20,12 @@ from typing import Any
 import verilocc_mlir
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.model import KernelCost, costs
-from verilocc_mlir.errors import UnsupportedError
+from verilocc_mlir.errors import UnsupportedError, VeriloccError
+from verilocc_mlir.pipeline.answers import LABELLED, Answer
+from verilocc_mlir.pipeline.candidates import CandidateCost, candidate_costs
 from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.plan_rules import first_plan
-from verilocc_mlir.pipeline.plans import BY_NAME, DEFAULT, PLANS, PlanCost, plan_costs, planned
+from verilocc_mlir.pipeline.plans import DEFAULT, Plan, Planned, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
@@ -35,6 +37,7 @@ from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
 from verilocc_model.plans.facts import facts
+from verilocc_model.plans.texts import text_facts
 
 _DECIDES = (
     "allocators",
@@ -50,7 +53,9 @@ _DECIDES = (
     "toolchain",
 )
 _ALSO = (
+    "pipeline/answers.py",
     "pipeline/attempt.py",
+    "pipeline/candidates.py",
     "pipeline/plans.py",
     "pipeline/plan_rules.py",
     "pipeline/effort.py",
@@ -60,10 +65,17 @@ _ALSO = (
 
 @dataclass(frozen=True)
 class PlanLimits:
-    """Limits of one kernel: instructions in LLVM's own code, elapsed seconds for all of its plans."""
+    """Which kernels are labelled.
+
+    Attributes:
+        instructions: at most, in LLVM's own code.
+        seconds: elapsed, for all answers of one kernel.
+        spilled: only those that LLVM's default compile spills registers of.
+    """
 
     instructions: int = 4000
     seconds: float = 300.0
+    spilled: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,8 +85,9 @@ class PlanRecipe:
     Attributes:
         kernels: number of kernels of the stream; of ``listed``, where that is given.
         families: None for all.
-        plans: names of ``pipeline.plans.PLANS``.
+        plans: answers as text (``pipeline.answers``).
         listed: these kernels instead of the stream's.
+        asked: by a kernel's name, the answers that it is labelled with instead: those that a policy proposed.
     """
 
     kernels: int
@@ -82,15 +95,19 @@ class PlanRecipe:
     targets: tuple[str, ...] = TARGETS
     sources: tuple[str, ...] = SOURCES
     families: tuple[str, ...] | None = None
-    plans: tuple[str, ...] = tuple(plan.name for plan in PLANS)
+    plans: tuple[str, ...] = tuple(map(str, LABELLED))
     limits: PlanLimits = field(default_factory=PlanLimits)
     listed: tuple[Cell, ...] = ()
+    asked: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def parameters(self) -> dict[str, Any]:
         """JSON values; ``kernels`` is left out: a data set may be made longer."""
-        data = {name: value for name, value in asdict(self).items() if name not in ("kernels", "listed")}
-        listed = hashlib.sha256("".join(cell.name for cell in self.listed).encode()).hexdigest() if self.listed else ""
-        return {**data, "listed": listed}
+        data = {name: value for name, value in asdict(self).items() if name not in ("kernels", "listed", "asked")}
+        return {
+            **data,
+            "listed": _digest("".join(cell.name for cell in self.listed)) if self.listed else "",
+            **({"asked": _digest(json.dumps(self.asked, sort_keys=True))} if self.asked else {}),
+        }
 
     def cells(self) -> list[Cell]:
         """The kernels in order."""
@@ -143,16 +160,18 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
     of_dearest = by_name[dearest.name]
     if of_dearest.instructions.static > recipe.limits.instructions:
         raise UnsupportedError(f"{of_dearest.instructions.static} instructions are more than are wanted")
-    chosen = [BY_NAME[name] for name in recipe.plans]
+    answers = [Answer.parse(name) for name in recipe.asked.get(cell.name, recipe.plans)]
     spilled = any(cost.spill_stores.static for cost in by_name.values())
+    if recipe.limits.spilled and not spilled:
+        raise UnsupportedError("LLVM spills nothing of it")
     return json.dumps(
         {
             "cell": cell.to_data(),
-            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "sha256": _digest(text),
             "facts": facts(dearest, of_dearest, given.target),
             "llvm": figures(by_name),
             "first": (first_plan(given) if spilled else DEFAULT).name,
-            "plans": [_plan(cost) for cost in plan_costs(given, chosen)],
+            "plans": _rows(given, answers, dearest.name),
         },
         sort_keys=True,
     )
@@ -168,10 +187,38 @@ def figures(by_name: Mapping[str, KernelCost]) -> dict[str, float]:
     }
 
 
-def _plan(cost: PlanCost) -> dict[str, Any]:
-    row: dict[str, Any] = {"plan": cost.plan.name, "cpu": round(cost.cpu_seconds, 2)}
-    if cost.same_as:
-        row["same_as"] = cost.same_as
+def _rows(given: Planned, answers: Sequence[Answer], function: str) -> list[dict[str, Any]]:
+    """What came of each answer; facts of the text stand at the first of those that share it."""
+    by_candidate = {answer.candidate: answer for answer in answers}
+    names = {candidate.name: str(answer) for candidate, answer in by_candidate.items()}
+    costs = candidate_costs(given, by_candidate)
+    seen: dict[str, str] = {}
+    rows: list[dict[str, Any]] = []
+    for cost in costs:
+        answer = by_candidate[cost.candidate]
+        row = _row(answer, cost)
+        if cost.same_as:
+            row["same_as"] = names[cost.same_as]
+        if cost.costs is not None:
+            text = given.pre_ra(cost.candidate.plan)
+            if text in seen:
+                row["text_of"] = seen[text]
+            else:
+                seen[text], row["text"] = str(answer), _text_facts(given, cost.candidate.plan, function)
+        rows.append(row)
+    return rows
+
+
+def _text_facts(given: Planned, plan: Plan, name: str) -> dict[str, float] | None:
+    file = given.shared.parsed(given.pre_ra(plan), given.path)
+    try:
+        return next(text_facts(file, function, given.target) for function in file.functions if function.name == name)
+    except (VeriloccError, StopIteration):
+        return None
+
+
+def _row(answer: Answer, cost: CandidateCost) -> dict[str, Any]:
+    row: dict[str, Any] = {"plan": str(answer), "cpu": round(cost.cpu_seconds, 2)}
     return {**row, **figures(cost.costs)} if cost.costs else {**row, "reason": cost.reason[:200]}
 
 
@@ -189,6 +236,10 @@ def _entry(done: Done[Cell]) -> tuple[dict[str, Any], list[str]]:
         "records": [] if done.result is None else [{"outcome": "kept"}],
     }
     return row, [] if done.result is None else [done.result]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache

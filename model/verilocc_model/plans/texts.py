@@ -1,0 +1,178 @@
+"""What the machine IR of a plan shows before it is allocated: numbers that a critic ranks plans by.
+
+The text has the order in which the scheduler left the instructions, so what they wait for can be estimated from it
+alone: instructions issue in order, each when what it reads is there (``cost/rates.py`` has the figures; waits, copies
+and spill code are not in the text yet). How many registers are live says what will be spilled.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from verilocc_mlir.analysis.cfg import control_flow
+from verilocc_mlir.analysis.loops import find_loops
+from verilocc_mlir.cost.instructions import Kind, decode
+from verilocc_mlir.cost.memory import dwords
+from verilocc_mlir.cost.rates import rates
+from verilocc_mlir.cost.simulate import work_of
+from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile
+from verilocc_mlir.mir.model import Instruction as MachineInstruction
+from verilocc_mlir.problem.build import build_problem, frequency
+from verilocc_mlir.spilling.relieve import pressures
+from verilocc_mlir.target.targets import Target
+from verilocc_model.plans.scale import log, share
+
+_FORM = re.compile(r"_(?:vgprcd|mac|saddr|vaddr|svs|addr64|offset|offen|bothen|idxen|exact|imm|sgpr|rtn)(?=_|$)")
+_NOTHING = ("COPY", "IMPLICIT_DEF", "KILL", "BUNDLE", "PHI", "DBG_", "CFI_", "SI_", "S_WAITCNT", "REG_SEQUENCE")
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """What an opcode takes, in cycles: of its unit, until it may be read, and which unit."""
+
+    kind: Kind
+    issue: float
+    latency: float
+
+
+def text_facts(file: MirFile, function: MachineFunction, target: Target) -> dict[str, float]:
+    """Numbers by name; the same names for every text. Counts are ``log2(1 + n)``, shares are of their whole.
+
+    Raises:
+        UnsupportedError: the allocation problem cannot be stated.
+    """
+    problem = build_problem(file, function, target, "vgpr")
+    flow = control_flow(function)
+    depths = find_loops(flow).depths
+    times = [frequency(depth) for depth in depths]
+    hot = max(range(len(times)), key=lambda k: times[k] * len(function.blocks[k].instructions))
+    cycles, waiting, vector = 0.0, 0.0, 0.0
+    for block, count in zip(function.blocks, times, strict=True):
+        one = simulated(block, target)
+        cycles += count * one.cycles
+        waiting += count * one.waiting
+        vector += count * max(one.busy)
+    points = pressures(problem)
+    first, stop = 2 * flow.first[hot], 2 * flow.first[hot + 1]
+    in_hot = points[first:stop] or [0]
+    alone = simulated(function.blocks[hot], target)
+    return {
+        "text instructions": log(function.instruction_count),
+        "text executed": log(sum(n * len(b.instructions) for n, b in zip(times, function.blocks, strict=True))),
+        "text cycles": log(cycles),
+        "text waiting": share(waiting, cycles),
+        "text unit": share(vector, cycles),
+        "text over": _signed(max(points, default=0)),
+        "text over hot": _signed(max(in_hot)),
+        "text over hot mean": _signed(sum(in_hot) / len(in_hot)),
+        "text over often": share(sum(excess > 0 for excess in points), len(points)),
+        "text hot cycles": log(alone.cycles),
+        "text hot waiting": share(alone.waiting, alone.cycles),
+        "text hot unit": share(max(alone.busy), alone.cycles),
+        "text hot loads": log(alone.loads),
+        "text hot distance": log(alone.distance),
+    }
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """One execution of a block by itself, in cycles.
+
+    Attributes:
+        cycles: from the first issue to the last.
+        waiting: of them, those in which nothing issues because a result is not there.
+        busy: of each unit in ``_UNITS``.
+        loads: from memory and LDS.
+        distance: instructions from a load to its first reader, on average.
+    """
+
+    cycles: float
+    waiting: float
+    busy: tuple[float, ...]
+    loads: int
+    distance: float
+
+
+_UNITS = (Kind.VALU, Kind.MFMA, Kind.LDS, Kind.VMEM)
+
+
+def simulated(block: BasicBlock, target: Target) -> Simulated:
+    """A block whose first execution has filled its registers: the second one is counted, as in a loop."""
+    slot = float(rates(target).slot)
+    ready: dict[int | str, float] = {}
+    free = [0.0] * len(Kind)
+    busy = [0.0] * len(Kind)
+    now = begin = waiting = 0.0
+    loaded: dict[int | str, int] = {}
+    distances: list[int] = []
+    loads = 0
+    code = [i for i in block.instructions if not i.opcode.startswith(_NOTHING)]
+    for again in (False, True):
+        if again:
+            begin, waiting, loads, busy = now, 0.0, 0, [0.0] * len(Kind)
+            distances.clear()
+            loaded.clear()
+        for k, instruction in enumerate(code):
+            timed = _timed(instruction.opcode, target)
+            reads, writes = _registers(instruction)
+            there = max((ready.get(r, 0.0) for r in reads), default=0.0)
+            waiting += max(there - now, 0.0)
+            now = max(now, there, free[timed.kind]) + slot
+            free[timed.kind] = now - slot + timed.issue
+            busy[timed.kind] += timed.issue
+            for register in reads:
+                if register in loaded:
+                    distances.append(k - loaded.pop(register))
+            is_load = timed.kind in (Kind.LDS, Kind.VMEM) and bool(writes)
+            loads += is_load
+            done = now + timed.latency
+            for register in writes:
+                ready[register] = max(done, ready.get(register, 0.0)) if is_load else done
+                if is_load:
+                    loaded[register] = k
+    distances += [len(code) - k for k in loaded.values()]
+    units = (busy[Kind.VALU], busy[Kind.MFMA] + busy[Kind.WMMA], busy[Kind.LDS], busy[Kind.VMEM])
+    return Simulated(now - begin, waiting, units, loads, sum(distances) / len(distances) if distances else 0.0)
+
+
+def _registers(instruction: MachineInstruction) -> tuple[list[int | str], list[int | str]]:
+    reads: list[int | str] = []
+    writes: list[int | str] = []
+    for operand in instruction.all_operands:
+        if operand.is_reg and operand.phys not in ("exec", "mode"):
+            name = operand.vreg if operand.vreg >= 0 else operand.phys
+            if operand.is_def:
+                writes.append(name)
+            elif not operand.undef:
+                reads.append(name)
+    return reads, writes
+
+
+@lru_cache(maxsize=1 << 14)
+def _timed(opcode: str, target: Target) -> _Timed:
+    speed = rates(target)
+    name = _FORM.sub("", opcode.lower())
+    one = decode(name, target.major)
+    if one.kind is Kind.VALU:
+        return _Timed(one.kind, speed.valu_issue[one.rate], speed.valu_latency[one.rate])
+    if one.kind in (Kind.MFMA, Kind.WMMA):
+        busy = float(work_of(one, target).matrix or 16)
+        return _Timed(one.kind, busy, busy + speed.slot)
+    if one.kind is Kind.SALU:
+        return _Timed(one.kind, speed.slot, speed.salu_latency)
+    if one.kind is Kind.SMEM:
+        return _Timed(one.kind, 0.0, speed.smem_latency)
+    if one.kind is Kind.LDS:
+        return _Timed(one.kind, max(4 * dwords(one.base) * target.wave_size / speed.lds_bytes_per_cycle, 1.0),
+                      speed.lds_latency)  # fmt: skip
+    if one.kind is Kind.VMEM:
+        return _Timed(one.kind, max(4 * dwords(one.base) * target.wave_size / speed.vmem_bytes_per_cycle, 1.0),
+                      speed.vmem_latency)  # fmt: skip
+    return _Timed(one.kind, 0.0, 0.0)
+
+
+def _signed(registers: float) -> float:
+    """Registers beyond what there is, or below it where negative, as a logarithm."""
+    return log(registers) if registers >= 0 else -log(-registers)
