@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -88,13 +89,62 @@ def adapt_command(
     return ExitCode.PROVED
 
 
-def evaluate_plans_command(data: Sequence[Path], *, causal: bool, out: Path | None, say: Say) -> int:
-    """Compare what chooses a plan; with ``causal`` also a transformer, which is trained for it."""
-    if causal:
-        from verilocc_model.plans.causal import with_causal
+def train_plans(data: Sequence[Path], out: Path, *, settings: dict[str, Any], seed: int, say: Say) -> int:
+    """Train what states a plan, with adapters for CDNA and RDNA."""
+    from verilocc_model.plans.causal import Causal, Sizes
 
-        return plans.evaluate_plans(data, out, say, with_causal)
-    return plans.evaluate_plans(data, out, say)
+    try:
+        sizes = replace(Sizes(), **settings)
+    except TypeError as error:
+        raise InputError(f"a setting is none of {', '.join(asdict(Sizes()))}: {error}") from error
+    kernels = plans.to_learn_from(plans.labels_of(data), data)
+    model = Causal(sizes, adapted=True, seed=seed)
+    say(f"training on {len(kernels)} kernels")
+    model.fit(kernels)
+    model.save(out)
+    say(f"the model is in {out}")
+    return ExitCode.PROVED
+
+
+def adapt_plans(target: str, base: Path, data: Sequence[Path], out: Path, *, kernels: int, say: Say) -> int:
+    """Train an adapter for a target; it is the one that the model then takes for it."""
+    from verilocc_model.plans.causal import Causal
+
+    mine = [k for k in plans.labels_of(data) if k.cell.target == target and k.split == "train"]
+    chosen = plans.to_learn_from(mine[:kernels] if kernels else mine, data, held_out=True)
+    model = Causal.load(base)
+    say(f"adapting to {target} on {len(chosen)} kernels")
+    model.adapt(target, chosen)
+    model.save(out)
+    say(f"the model is in {out}")
+    return ExitCode.PROVED
+
+
+def ask_for_plans(data: Sequence[Path], out: Path, *, model: Path, samples: int, seed: int, say: Say) -> int:
+    """Answers of a model that no label has, by kernel, as JSON."""
+    from verilocc_model.plans.causal import Causal
+
+    loaded = Causal.load(model)
+    asked: dict[str, Any] = {}
+    kernels = plans.to_learn_from(plans.labels_of(data), data)
+    for number, kernel in enumerate(kernels):
+        stated = {str(answer) for answer in loaded.stated(kernel, samples, seed=seed + number) if answer is not None}
+        new = sorted(stated - kernel.plans.keys())
+        if new:
+            asked[kernel.cell.name] = {"cell": kernel.cell.to_data(), "answers": [kernel.first, *new]}
+    write_whole(out, (json.dumps(asked, indent=1) + "\n").encode())
+    count = sum(len(one["answers"]) - 1 for one in asked.values())
+    say(f"{count} new answers for {len(asked)} of {len(kernels)} kernels: {out}")
+    return ExitCode.PROVED
+
+
+def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, out: Path | None, say: Say) -> int:
+    """Compare what chooses a plan; with a model that states plans, that one too: its base alone, and with adapters."""
+    if model is None:
+        return plans.evaluate_plans(data, out, say)
+    from verilocc_model.plans.causal import Causal
+
+    return plans.evaluate_plans(data, out, say, trained=Causal.load(model).both())
 
 
 def evaluate_command(

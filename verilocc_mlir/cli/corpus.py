@@ -179,6 +179,8 @@ def make_command(
               help="Of LLVM's code of a kernel.")  # fmt: skip
 @click.option("--kernel-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True,
               help="For all answers of one kernel; then it is left out.")  # fmt: skip
+@click.option("--asked", "asked_path", type=click.Path(path_type=Path), metavar="FILE.json",
+              help="These kernels, each with the answers there (verilocc train answers).")  # fmt: skip
 @click.option("--spilled", is_flag=True, help="Only kernels that LLVM spills registers of.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=None, metavar="N",
               help="Kernels at once. [default: 1; with --ray one a CPU]")  # fmt: skip
@@ -187,8 +189,9 @@ def make_command(
 @_store_option
 def plans_command(
     out: Path, kernels: int, list_path: Path | None, plans: tuple[str, ...], most_instructions: int,
-    kernel_seconds: float, spilled: bool, jobs: int | None, ray: bool, ray_address: str, quiet: bool,
-    store_path: Path | None, seed: int, targets: tuple[str, ...], sources: tuple[str, ...], families: tuple[str, ...],
+    kernel_seconds: float, asked_path: Path | None, spilled: bool, jobs: int | None, ray: bool, ray_address: str,
+    quiet: bool, store_path: Path | None, seed: int, targets: tuple[str, ...], sources: tuple[str, ...],
+    families: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Label kernels with what each plan costs, or go on with it. Nothing is proved.
 
@@ -200,11 +203,12 @@ def plans_command(
     from verilocc_mlir.pipeline.answers import LABELLED, Answer
     from verilocc_model.corpus.cells import SOURCES, TARGETS
     from verilocc_model.corpus.kernel_list import read_list
-    from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels
+    from verilocc_model.plans.labels import PlanLimits, PlanRecipe, make_labels, read_asked
 
     _cells(seed, targets, sources, families)
     answers = [Answer.parse(name) for name in plans]
-    listed = [kernel.cell for kernel in read_list(list_path)] if list_path else []
+    asked = read_asked(asked_path) if asked_path else {}
+    listed = [kernel.cell for kernel in read_list(list_path)] if list_path else [*asked]
     wanted = [
         cell
         for cell in listed
@@ -219,6 +223,7 @@ def plans_command(
     recipe = PlanRecipe(
         kernels, seed, targets or TARGETS, sources or SOURCES, families or None, names,
         PlanLimits(most_instructions, kernel_seconds, spilled), tuple(wanted),
+        {cell.name: answers for cell, answers in asked.items()},
     )  # fmt: skip
 
     def show(row: Any, remaining: int) -> None:

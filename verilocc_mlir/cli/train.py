@@ -165,17 +165,44 @@ def preferences_command(data: tuple[Path, ...], out: Path, **asking: Any) -> int
     return _collect("preferences", data, out, asking)
 
 
+@train_command.command("plans", cls=Command, context_settings=HELP)
+@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="One size (plans/causal.py, Sizes).")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="The model.")
+@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+def plans_command(data: tuple[Path, ...], out: Path, pairs: tuple[str, ...], seed: int) -> int:
+    """Train what states a plan, with adapters for CDNA and RDNA, on the labels of verilocc corpus plans in DIR."""
+    return int(_commands().train_plans(data, out, settings=_settings(pairs), seed=seed, say=_say))
+
+
+@train_command.command("answers", cls=Command, context_settings=HELP)
+@click.option("--model", required=True, type=_DIRECTORY, metavar="DIR", help="What verilocc train plans wrote.")
+@click.option("--samples", type=click.IntRange(1), default=8, show_default=True, help="Answers for each kernel.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--out", required=True, type=_FILE, metavar="FILE.json", help="For verilocc corpus plans --asked.")
+@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+def answers_command(data: tuple[Path, ...], out: Path, model: Path, samples: int, seed: int) -> int:
+    """Ask the model of plans for answers that no label in DIR has, for the kernels that it may be trained on.
+
+    Label them next (verilocc corpus plans --asked), and train on DIR and those: a round of expert iteration.
+    """
+    return int(_commands().ask_for_plans(data, out, model=model, samples=samples, seed=seed, say=_say))
+
+
 @click.command("adapt", cls=Command, context_settings=HELP)
 @click.option("--target", required=True, metavar="GPU", help="gfx1201, for example.")
+@click.option("--plans", is_flag=True, help="BASE states plans, and DIR has labels of plans (verilocc corpus plans).")
 @click.option("--base", required=True, type=_DIRECTORY, metavar="DIR", help="The model to adapt.")
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="At most.")
 @click.option("--kernels", type=click.IntRange(1), default=None, help="Train on this many at most. [all]")
 @click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="OUT/model is the adapted model.")
 @click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
 def adapt_command(
-    target: str, base: Path, minutes: float, kernels: int | None, out: Path, data: tuple[Path, ...]
+    target: str, plans: bool, base: Path, minutes: float, kernels: int | None, out: Path, data: tuple[Path, ...]
 ) -> int:
     """Adapt a model to a GPU that it has not seen, with the labelled problems for it in DIR."""
+    if plans:
+        return int(_commands().adapt_plans(target, base, data, out, kernels=kernels or 0, say=_say))
     code = _commands().adapt_command(target, base, data, out, minutes=minutes, kernels=kernels or 0, say=_say)
     return int(code)
 
@@ -188,7 +215,6 @@ def adapt_command(
 @click.option(
     "--plans", is_flag=True, help="DIR has labels of plans (verilocc corpus plans): compare what chooses one."
 )
-@click.option("--causal", is_flag=True, help="With --plans: also a transformer and LoRA adapters, trained on the spot.")
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["masked", "mask-only", "unmasked"]), help="[all]")
 @click.option(
     "--policy",
@@ -217,7 +243,6 @@ def eval_command(
     data: tuple[Path, ...],
     model: Path | None,
     plans: bool,
-    causal: bool,
     modes: tuple[str, ...],
     policies: tuple[str, ...],
     everything: bool,
@@ -232,7 +257,7 @@ def eval_command(
     """
     commands = _commands()
     if plans:
-        return int(commands.evaluate_plans_command(data, causal=causal, out=out, say=_say))
+        return int(commands.evaluate_plans_command(data, model=model, out=out, say=_say))
     chosen = {k: v for k, v in (("modes", modes), ("policies", policies)) if v}
     config = commands.EvalConfig(**chosen, **measured)
 

@@ -64,7 +64,7 @@ def candidate_costs(given: Planned, candidates: Iterable[Candidate]) -> list[Can
         before = _cpu_seconds(given)
         done = CandidateCost(candidate, None)
         try:
-            key = given.pre_ra(candidate.plan), _effective(given, candidate)
+            key = given.pre_ra(candidate.plan), effective(given, candidate)
             if key in first:
                 done = replace(first[key], candidate=candidate, same_as=first[key].candidate.name)
             else:
@@ -75,7 +75,7 @@ def candidate_costs(given: Planned, candidates: Iterable[Candidate]) -> list[Can
     return result
 
 
-def _effective(given: Planned, candidate: Candidate) -> Variant:
+def effective(given: Planned, candidate: Candidate) -> Variant:
     """The variant, or ``OURS`` where it differs from that only in how registers are spilled, and none is."""
     variant = candidate.variant
     alike = replace(variant, name=OURS.name, spills=OURS.spills) == OURS and not variant.spills.always

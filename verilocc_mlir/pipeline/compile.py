@@ -282,8 +282,7 @@ class _Compilation:
         """What stands best of all that is tried, proved and finished; None where some function has nothing like it."""
         names = [function.name for function in self.file.functions]
         portfolio = Portfolio(
-            given, names, lambda: given.costs(llvm("asm").result()),
-            lambda: self._kernels(greedy.result()), self.notes,
+            given, names, lambda: llvm("asm").result(), lambda: self._kernels(greedy.result()), self.notes,
         )  # fmt: skip
         while (kept := portfolio.kept()) is not None:
             assert kept.result.text is not None

@@ -19,6 +19,7 @@ from verilocc_mlir import version
 from verilocc_mlir.allocators import Allocator, allocator
 from verilocc_mlir.allocators.registry import MODEL, model_is_there, plugin_called
 from verilocc_mlir.pipeline.chosen_allocators import checked_allocator
+from verilocc_mlir.pipeline.learned import model_version
 from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.toolchain.find import LlvmTools
 
@@ -74,6 +75,8 @@ def allocator_versions(settings: Settings) -> dict[str, str]:
     if chosen is None:
         return {}
     versions = {chosen.name: _version(settings.allocator, chosen)}
+    if settings.effort is Effort.LEARNED:
+        versions["plans"] = model_version(settings.plan_model)
     best = settings.effort is Effort.BEST
     if best and not settings.server and chosen.name != MODEL and model_is_there():
         versions[MODEL] = allocator(MODEL, samples=settings.model_samples).version

@@ -32,7 +32,7 @@ class Kind(Enum):
     SECONDS = "a number of seconds above 0"
     COUNT = "a whole number of at least 1"
     PATH = "a path"
-    EFFORT = "fast, balanced or best"
+    EFFORT = "fast, balanced, best or learned"
     TOOLCHAIN = "auto, llc or triton"
     FLAGS = "a flag, or a list of flags"
 
@@ -147,6 +147,8 @@ _CONVERSIONS: dict[Kind, Callable[[object], Any]] = {
 
 OPTIONS = (
     Option("effort", Kind.EFFORT, "How many allocations are tried.", "effort"),
+    Option("plans", Kind.COUNT, "With learned: how many of its plans are tried. [default: 1]", "plans", "N"),
+    Option("plan_model", Kind.PATH, "With learned: its model. [default: the installed one]", "plan_model", "DIR"),
     Option(
         "allocator", Kind.TEXT,
         "deterministic; exact: the fewest waves lost, then copies, by CP-SAT; model, model:DIR; llvm: LLVM's, audited; "

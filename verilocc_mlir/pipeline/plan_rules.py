@@ -70,10 +70,12 @@ def plans_of(effort: Effort, costs: Mapping[str, KernelCost]) -> tuple[Plan, ...
     """
     if effort is Effort.BEST:
         return tuple(plan for plan in PLANS if plan != DEFAULT)
-    if effort is Effort.BALANCED:
-        spilled = any(map(spill_traffic, costs.values()))
-        return tuple(BY_NAME[name] for name in (_WHERE_SPILLED if spilled else _ELSEWHERE))
-    return ()
+    return balanced_plans(spilled=any(map(spill_traffic, costs.values()))) if effort is Effort.BALANCED else ()
+
+
+def balanced_plans(*, spilled: bool) -> tuple[Plan, ...]:
+    """The four of ``balanced``, where registers are spilled under the first plan or not."""
+    return tuple(BY_NAME[name] for name in (_WHERE_SPILLED if spilled else _ELSEWHERE))
 
 
 def extra_plan(costs: Mapping[str, KernelCost], *, short: bool) -> Plan | None:

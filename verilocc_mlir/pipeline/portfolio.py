@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from verilocc_mlir.allocators.registry import LLVM_ALLOCATOR, MODEL, model_is_there
 from verilocc_mlir.errors import ToolchainError, VeriloccError
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.pipeline.candidates import Candidate
+from verilocc_mlir.pipeline.candidates import Candidate, effective
 from verilocc_mlir.pipeline.effort import BESIDE, LLVM, MODELS, OURS, PACKED, Variant, variants
 from verilocc_mlir.pipeline.guard import RESOLUTION, shortfalls, spill_traffic
 from verilocc_mlir.pipeline.phase import same_module, with_functions
@@ -61,14 +61,14 @@ class Portfolio:
     Attributes:
         given: the input.
         functions: their names.
-        greedy_costs: gives the cost of LLVM's default compile, by function.
+        greedy_code: gives the assembly of LLVM's default compile.
         greedy_kernels: gives its resources, for the functions of which its object says so.
         notes: is told what was left out, and why.
     """
 
     given: Planned
     functions: Sequence[str]
-    greedy_costs: Callable[[], Costs]
+    greedy_code: Callable[[], bytes]
     greedy_kernels: Callable[[], Mapping[str, Resources]]
     notes: list[str]
     _prices: dict[Candidate, Costs] = field(default_factory=dict[Candidate, Costs])
@@ -82,7 +82,7 @@ class Portfolio:
     def greedy(self) -> Costs:
         """The cost of LLVM's default compile, by function."""
         if self._greedy is None:
-            self._greedy = self.greedy_costs()
+            self._greedy = self.given.costs(self.greedy_code())
         return self._greedy
 
     def kept(self) -> Kept | None:
@@ -121,18 +121,20 @@ class Portfolio:
             first = ours
             self._add(first)
         self._first = first.plan
-        if settings.effort is Effort.FAST and self._is_unbeaten(self._prices.get(first, {})):
+        if settings.effort.is_quick and self._is_unbeaten(self._prices.get(first, {})):
             # So LLVM's need not be made, nor costed.
             self._greedy = self._prices[first]
             return
         if self._llvm_is_wanted:
             self._add(Candidate(DEFAULT, LLVM))
-        if settings.effort is Effort.FAST:
+        if settings.effort.is_quick:
             self._add_relieved(first)
             if first != ours and self._is_short and self._add(ours):
                 self._add_relieved(ours)
             plan = extra_plan(self._prices.get(first, {}), short=self._is_short)
             self._add_plans(() if plan is None else (plan,))
+            if settings.effort is Effort.LEARNED:
+                self._add_stated()
             return
         if self._saves(first) or first not in self._prices:
             self._add(Candidate(first.plan, BESIDE))
@@ -192,6 +194,38 @@ class Portfolio:
         """The same with loads beside their use, where it saves registers and falls short: fewer are saved then."""
         if self._saves(candidate) and any(self._shortfalls(name, candidate) for name in self.functions):
             self._add(Candidate(candidate.plan, BESIDE))
+
+    def _add_stated(self) -> None:
+        """What the model of plans states, as many answers as are wanted; nothing where no order promises anything."""
+        from verilocc_mlir.pipeline.learned import stated
+
+        given = self.given
+        costs = self._prices.get(Candidate(self._first), self.greedy)
+        if not given.ir or not (self._is_short or has_promise(costs)):
+            return
+        said = stated(given, self._first, self.greedy_code())
+        seen = {key for tried in self._prices if (key := self._key(tried)) is not None}
+        chosen: list[str] = []
+        for answer in said.answers:
+            if len(chosen) == given.settings.plans:
+                break
+            key = self._key(answer.candidate)
+            if key is None or key in seen:
+                continue
+            seen.add(key)
+            chosen.append(str(answer))
+            self._add(answer.candidate)
+        self.notes.append(f"{said.model} stated {len(chosen)} plans to try: {', '.join(chosen) or 'none'}")
+
+    def _key(self, candidate: Candidate) -> tuple[str, Variant] | None:
+        """The same for candidates that are allocated alike; None for one that the input cannot have."""
+        if candidate.variant.llvm or candidate.plan not in self.given.plans((candidate.plan,)):
+            return None
+        try:
+            return self.given.pre_ra(candidate.plan), effective(self.given, candidate)
+        except VeriloccError as error:
+            _raise_if_killed(error)
+            return None
 
     def _add_searched(self) -> None:
         """What takes a search, for the default plan and for the plan that stands best."""

@@ -16,7 +16,7 @@ from verilocc_mlir.pipeline.attempt import SpillLimits
 from verilocc_mlir.pipeline.clock import Clock
 from verilocc_mlir.pipeline.effort import FAST_STEPS, LLVM, OURS, Variant
 from verilocc_mlir.pipeline.phase import Draft, NoAllocation, PhaseRunner, Shared
-from verilocc_mlir.pipeline.settings import Effort, Settings
+from verilocc_mlir.pipeline.settings import Settings
 from verilocc_mlir.pipeline.whole import WWM_REASON, WholeAudit
 from verilocc_mlir.problem.model import Phase
 from verilocc_mlir.results.compile import LAST_PHASE, PhaseReport, Resources
@@ -304,7 +304,7 @@ class Runs:
         if not self.settings.spill:
             return SpillLimits(spare=())
         # A step costs as much as an allocation, and seldom helps where much is spilled.
-        return replace(spills, steps=FAST_STEPS) if self.settings.effort is Effort.FAST else spills
+        return replace(spills, steps=FAST_STEPS) if self.settings.effort.is_quick else spills
 
     def _allocators(self, variant: Variant) -> tuple[Allocator, ...]:
         if variant.llvm:

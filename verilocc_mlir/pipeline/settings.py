@@ -41,6 +41,12 @@ class Effort(Enum):
     FAST = "fast"
     BALANCED = "balanced"
     BEST = "best"
+    LEARNED = "learned"
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether one allocation is made where it stands as well as LLVM's, and what a model states beside it."""
+        return self in (Effort.FAST, Effort.LEARNED)
 
 
 @dataclass(frozen=True)
@@ -53,13 +59,15 @@ class Settings:
         opt_level: llc's ``-O``.
         allocator: a name of ``verilocc_mlir.allocators``, or ``llvm``.
         allocator_seconds: for one phase of one function, where the allocator searches as long as it is let (``exact``).
+        plans: answers of the model of plans that are tried, where the effort is LEARNED.
+        plan_model: its directory; None: what ``$VERILOCC_PLAN_MODEL`` says, else the one that is installed.
         model_samples: answers of a model that are compared by price for one phase of one function; None: what
             ``$VERILOCC_MODEL_SAMPLES`` says, else one.
         also: further forms of it that are wanted.
         spill: spill where registers do not suffice; without it such a function is LLVM's, or a failure.
         fallback: take LLVM's allocation where ours fails; without it the failure is the verdict.
         verify: run llc's machine verifier after every pass of what is resumed, not only as it reads it; None: unless
-            the effort is FAST (``verifies``).
+            the effort is FAST or LEARNED (``verifies``).
         solver_seconds: limit for one question to the solver; UNKNOWN after that.
         llc_options: further options for llc, given to every stage and to the direct compile alike.
         toolchain: which LLVM does the work.
@@ -80,6 +88,8 @@ class Settings:
     emit: Emit = Emit.HSACO
     also: tuple[Emit, ...] = ()
     effort: Effort = Effort.FAST
+    plans: int = 1
+    plan_model: Path | None = None
     spill: bool = True
     fallback: bool = True
     verify: bool | None = None
@@ -97,7 +107,7 @@ class Settings:
         """Whether llc's machine verifier runs after every pass; ``$VERILOCC_VERIFY`` has it run with any effort."""
         if self.verify is not None:
             return self.verify
-        return self.effort is not Effort.FAST or bool(os.environ.get(VERIFY_VARIABLE))
+        return not self.effort.is_quick or bool(os.environ.get(VERIFY_VARIABLE))
 
     def to_data(self) -> dict[str, Any]:
         """Every field as JSON values, by name."""

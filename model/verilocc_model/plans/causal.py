@@ -1,34 +1,37 @@
-"""A causal transformer that reads a kernel's facts as words and answers with a plan; LoRA adapters for CDNA and RDNA.
+"""A causal transformer that reads a kernel's facts as words and states an answer; LoRA adapters for CDNA and RDNA.
 
-It is compared with the baselines (``verilocc eval --plans --causal``). A fact becomes a word of its name and of how
-many of the training kernels have less of it, in ``_PARTS`` equal parts. The answer is one word, a plan. It is trained
-towards all plans at once: each has the probability that its cycles deserve (``_SHARPNESS``). So the model ranks plans
-without one being compiled.
+``words.py`` says how facts and answers are spelt. The model is trained towards all labelled answers at once: each is
+shown as often as its cycles deserve (``_SHARPNESS``). The probability of an answer then ranks it, and nothing is
+compiled for that. This module trains and saves; ``stater.py`` answers, without torch.
 """
 
 from __future__ import annotations
 
-import bisect
 import copy
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from verilocc_model.plans.data import DEFAULT, Labels
-from verilocc_model.plans.policies import Policy, baselines, kind
+from verilocc_mlir.errors import InputError
+from verilocc_mlir.files import write_whole
+from verilocc_mlir.pipeline.answers import SLOTS, Answer
+from verilocc_model.plans.data import Labels
+from verilocc_model.plans.policies import kind
+from verilocc_model.plans.words import KINDS, WORDS, Words
 
-_PARTS = 8
 _SHARPNESS = 50.0
-"""A plan that takes a share x of the cycles less than another deserves to be e**(_SHARPNESS * x) times as likely:
-1.65 times for 1 %."""
+"""An answer that takes a share x of the cycles less than another deserves to be shown e**(_SHARPNESS * x) times as
+often: 1.65 times for 1 %."""
 _BATCH = 16
-KINDS = ("CDNA", "RDNA")
+_SHOWN = 2
+"""Answers shown of a kernel in one pass."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,14 @@ class Sizes:
         adapter_epochs: of the adapters, which are trained after the base on the kernels of their kind alone.
     """
 
-    hidden: int = 96
-    layers: int = 3
+    hidden: int = 128
+    layers: int = 4
     heads: int = 4
-    epochs: int = 60
+    epochs: int = 16
     rate: float = 1e-3
     dropped: float = 0.2
-    rank: int = 4
-    adapter_epochs: int = 20
+    rank: int = 8
+    adapter_epochs: int = 8
 
 
 class Causal:
@@ -62,111 +65,167 @@ class Causal:
         trained: False leaves the weights as they are drawn, which the tests compare with.
     """
 
+    reads_texts = False
+
     def __init__(self, sizes: Sizes = Sizes(), *, adapted: bool = False, trained: bool = True, seed: int = 0) -> None:
         self._sizes, self._adapted, self._trained, self._seed = sizes, adapted, trained, seed
         self.name = "causal transformer" + (", adapters for CDNA and RDNA" if adapted else "")
+        self._models: dict[str, Any] = {}
 
     def fit(self, kernels: Sequence[Labels]) -> None:
         torch.manual_seed(self._seed)
-        self._words = Words(kernels)
-        model: Any = LlamaForCausalLM(self._config())
+        self.words = Words.of(kernels)
+        model: Any = LlamaForCausalLM(_config(self._sizes, self.words))
         if self._trained:
-            _train(model, self._words, kernels, self._sizes, self._sizes.epochs, self._sizes.rate)
-        self._models = {name: self._of_kind(model, name, kernels) for name in KINDS} if self._adapted else {}
+            train(model, self.words, kernels, self._sizes.epochs, self._sizes)
         self._base = model.eval()
+        if self._adapted:
+            for name in KINDS:
+                self.adapt(name, [kernel for kernel in kernels if kind(kernel.cell.target) == name])
+
+    def adapt(self, name: str, kernels: Sequence[Labels]) -> None:
+        """Train an adapter for a kind or a target, on kernels of it; none where there are none."""
+        if not kernels:
+            return
+        rank = self._sizes.rank
+        lora = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=["q_proj", "v_proj", "up_proj", "down_proj"])
+        model: Any = get_peft_model(copy.deepcopy(self._base), lora)
+        train(model, self.words, kernels, self._sizes.adapter_epochs, self._sizes)
+        self._models[name] = model.eval()
+
+    def model_for(self, target: str) -> tuple[str, Any]:
+        """The adapter's name and model for a target: its own, else that of its kind, else the base, ``""``."""
+        for name in (target, kind(target)):
+            if name in self._models:
+                return name, self._models[name]
+        return "", self._base
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
-        """By plan the logarithm of its cycles over the first one's, as probabilities say it: the first one's log
-        probability less the plan's, over ``_SHARPNESS``.
+        """By answer the logarithm of its cycles over the first plan's, as probabilities say it: the first one's log
+        probability less the answer's, over ``_SHARPNESS``. Answers are those that labels had (``Words.answers``).
         """
-        words = self._words
-        model = self._models.get(kind(kernel.cell.target), self._base)
-        with torch.no_grad():
-            ids = torch.tensor([words.sequence(kernel)])
-            answers = model(input_ids=ids).logits[0, -1, words.plan_ids].log_softmax(-1)
-        chances = dict(zip(words.plans, answers.tolist(), strict=True))
+        answers = self.words.ranked(kernel.cell.target)
+        chances = dict(zip(map(str, answers), self.chances(kernel, answers), strict=True))
         return {plan: (chances[kernel.first] - chance) / _SHARPNESS for plan, chance in chances.items()}
 
-    def _config(self) -> LlamaConfig:
-        sizes = self._sizes
-        return LlamaConfig(
-            vocab_size=-(-len(self._words.ids) // 64) * 64,
-            hidden_size=sizes.hidden,
-            intermediate_size=3 * sizes.hidden,
-            num_hidden_layers=sizes.layers,
-            num_attention_heads=sizes.heads,
-            num_key_value_heads=sizes.heads,
-            max_position_embeddings=256,
-            tie_word_embeddings=True,
-            bos_token_id=None,
-            eos_token_id=None,
-        )
+    def chances(self, kernel: Labels, answers: Sequence[Answer]) -> list[float]:
+        """The logarithm of each answer's probability."""
+        _, model = self.model_for(kernel.cell.target)
+        facts = self.words.facts(kernel.facts, kernel.cell.target)
+        rows = torch.tensor([[*facts, *self.words.answer(answer)] for answer in answers])
+        with torch.no_grad():
+            logits = self._masked(model(input_ids=rows[:, :-1]).logits[:, len(facts) - 1 :], kernel.cell.target)
+        spelt = rows[:, len(facts) :]
+        return logits.log_softmax(-1).gather(2, spelt[:, :, None]).squeeze(2).sum(1).tolist()
 
-    def _of_kind(self, base: Any, name: str, kernels: Sequence[Labels]) -> Any:
-        """The base with an adapter, trained on the kernels of that kind; the base where there are none."""
-        own = [kernel for kernel in kernels if kind(kernel.cell.target) == name]
-        if not own:
-            return base
-        lora = LoraConfig(r=self._sizes.rank, lora_alpha=2 * self._sizes.rank, target_modules=["q_proj", "v_proj"])
-        model: Any = get_peft_model(copy.deepcopy(base), lora)
-        _train(model, self._words, own, self._sizes, self._sizes.adapter_epochs, self._sizes.rate)
-        return model.eval()
+    def stated(self, kernel: Labels, count: int, *, seed: int = 0, masked: bool = True) -> list[Answer | None]:
+        """Answers drawn word by word; None for one that is not well-formed, which no mask leaves.
+
+        Args:
+            masked: only words of the slot that is asked, and only those that the target has.
+        """
+        _, model = self.model_for(kernel.cell.target)
+        generator = torch.Generator().manual_seed(seed)
+        rows = torch.tensor([self.words.facts(kernel.facts, kernel.cell.target)] * count)
+        with torch.no_grad():
+            for place in range(len(SLOTS)):
+                logits = model(input_ids=rows).logits[:, -1:]
+                if masked:
+                    logits = self._masked(logits, kernel.cell.target, place)
+                drawn = torch.multinomial(logits[:, 0].softmax(-1), 1, generator=generator)
+                rows = torch.cat([rows, drawn], dim=1)
+        return [self.words.read(row[-len(SLOTS) :]) for row in rows.tolist()]
+
+    def _masked(self, logits: Any, target: str, start: int = 0) -> Any:
+        """Logits of the slots from ``start`` on, with the words of other slots, and those a target has not, at -inf."""
+        mask = torch.full_like(logits[0], -math.inf)
+        for row, slot in enumerate(list(SLOTS)[start : start + len(mask)]):
+            mask[row, self.words.of_slot(slot, target)] = 0
+        return logits + mask
+
+    def both(self) -> list[Causal]:
+        """The base alone, and with the adapters that there are."""
+        alone = copy.copy(self)
+        alone._models = {}
+        names = ", ".join(sorted(self._models))
+        alone.name, self.name = "causal transformer", f"causal transformer, adapters for {names}"
+        return [alone, self]
+
+    def save(self, directory: Path) -> None:
+        """Weights (safetensors), words and sizes; adapters below ``adapters/``."""
+        self._base.save_pretrained(directory)
+        for name, model in self._models.items():
+            model.save_pretrained(directory / "adapters" / name)
+        data = {"sizes": asdict(self._sizes), "words": self.words.to_data()}
+        write_whole(directory / WORDS, (json.dumps(data, indent=1) + "\n").encode())
+
+    @classmethod
+    def load(cls, directory: Path) -> Causal:
+        """What ``save`` wrote.
+
+        Raises:
+            InputError: no such model is there.
+        """
+        try:
+            data = json.loads((directory / WORDS).read_text())
+            result = cls(Sizes(**data["sizes"]))
+            result.words = Words(**data["words"])
+            result._base = LlamaForCausalLM.from_pretrained(directory).eval()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            hint = "make one: verilocc train plans DATA --out DIR"
+            raise InputError(f"no model of plans is there: {error}", where=str(directory), hint=hint) from error
+        for path in sorted((directory / "adapters").glob("*")):
+            model: Any = PeftModel.from_pretrained(copy.deepcopy(result._base), path)
+            result._models[path.name] = model.eval()
+        return result
 
 
-class Words:
-    """The words of facts, kinds of targets and plans, as the training kernels have them; ``names`` are of the facts."""
-
-    def __init__(self, kernels: Sequence[Labels]) -> None:
-        self.names = sorted(kernels[0].facts)
-        shares = np.arange(1, _PARTS) / _PARTS
-        self._limits = {
-            name: np.quantile([kernel.facts[name] for kernel in kernels], shares).tolist() for name in self.names
-        }
-        self.plans = [DEFAULT, *sorted({p for kernel in kernels for p in kernel.plans if p != DEFAULT})]
-        words = ["?", *KINDS, *(f"{name} {part}" for name in self.names for part in range(_PARTS)), *self.plans]
-        self.ids = {word: number for number, word in enumerate(words)}
-        self.plan_ids = [self.ids[plan] for plan in self.plans]
-
-    def sequence(self, kernel: Labels, hidden: frozenset[str] = frozenset()) -> list[int]:
-        """The kernel's kind, its facts, and the question; ``?`` for facts that are hidden."""
-        facts = (
-            "?" if name in hidden else f"{name} {bisect.bisect_right(self._limits[name], kernel.facts[name])}"
-            for name in self.names
-        )
-        return [self.ids[word] for word in (kind(kernel.cell.target), *facts, "?")]
-
-    def deserved(self, kernel: Labels) -> list[float]:
-        """The probability of each plan; 0 where the kernel's target has no such plan."""
-        weights = [
-            math.exp(-_SHARPNESS * max(kernel.gain(plan), -1.0)) if plan in kernel.plans else 0.0 for plan in self.plans
-        ]
-        return [weight / math.fsum(weights) for weight in weights]
+def deserved(kernel: Labels) -> tuple[list[Answer], list[float]]:
+    """The labelled answers that are not allocated like an earlier one, and how often each is to be shown."""
+    plans = [plan for plan in kernel.plans if plan not in kernel.alike]
+    weights = [math.exp(-_SHARPNESS * max(min(kernel.unguarded(plan), 1.0), -1.0)) for plan in plans]
+    return [Answer.parse(plan) for plan in plans], [weight / math.fsum(weights) for weight in weights]
 
 
-def _train(model: Any, words: Words, kernels: Sequence[Labels], sizes: Sizes, epochs: int, rate: float) -> None:
-    """Train in place, on one core; batches and hidden facts are drawn from torch's generator."""
+def train(model: Any, words: Words, kernels: Sequence[Labels], epochs: int, sizes: Sizes) -> None:
+    """Train in place, on one core; batches, answers and hidden facts are drawn from torch's generator."""
     torch.set_num_threads(1)
     model.train()
     parameters: Iterable[Any] = (p for p in model.parameters() if p.requires_grad)
-    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.05)
+    optimizer = torch.optim.AdamW(parameters, lr=sizes.rate, weight_decay=0.05)
     steps = epochs * -(-len(kernels) // _BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rate, total_steps=steps)
-    deserved = torch.tensor([words.deserved(kernel) for kernel in kernels])
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=sizes.rate, total_steps=steps)
+    shown = [deserved(kernel) for kernel in kernels]
+    spelt = [torch.tensor([words.answer(answer) for answer in answers]) for answers, _ in shown]
+    chances = [torch.tensor(weights) for _, weights in shown]
     for _ in range(epochs):
         for batch in torch.randperm(len(kernels)).split(_BATCH):
-            rows: list[list[int]] = []
+            rows: list[Any] = []
             for k in batch.tolist():
                 drawn = torch.rand(len(words.names)).tolist()
                 hidden = frozenset(n for n, x in zip(words.names, drawn, strict=True) if x < sizes.dropped)
-                rows.append(words.sequence(kernels[k], hidden))
-            answers = model(input_ids=torch.tensor(rows)).logits[:, -1, words.plan_ids].log_softmax(-1)
-            loss = -(deserved[batch] * answers).sum(-1).mean()
+                facts = torch.tensor(words.facts(kernels[k].facts, kernels[k].cell.target, hidden))
+                for answer in torch.multinomial(chances[k], _SHOWN, replacement=True).tolist():
+                    rows.append(torch.cat([facts, spelt[k][answer]]))
+            ids = torch.stack(rows)
+            logits = model(input_ids=ids[:, :-1]).logits[:, -len(SLOTS) :]
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, -len(SLOTS) :].flatten())
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
 
 
-def with_causal() -> list[Policy]:
-    """The baselines, the transformer, and the transformer with adapters."""
-    return [*baselines(), Causal(), Causal(adapted=True)]
+def _config(sizes: Sizes, words: Words) -> LlamaConfig:
+    return LlamaConfig(
+        vocab_size=-(-len(words.ids) // 64) * 64,
+        hidden_size=sizes.hidden,
+        intermediate_size=3 * sizes.hidden,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        num_key_value_heads=sizes.heads,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=None,
+    )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from verilocc_mlir.errors import InputError
+from verilocc_mlir.pipeline.guard import RESOLUTION
+from verilocc_mlir.pipeline.plan_rules import LEAST_PROMISE
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.shards import read_lines
 from verilocc_model.corpus.split import Split, held_out, split_of
@@ -22,11 +25,13 @@ class Labels:
     """One kernel: what is known of it, and what each plan costs.
 
     Attributes:
-        facts: as ``facts.facts`` gives them.
+        facts: as ``facts.facts`` gives them, and those of the first plan's text (``texts.text_facts``) where there are.
         llvm: ``cycles``, ``waves`` and ``spills`` of LLVM's default compile.
-        plans: the same by plan; a plan without an allocation is missing.
+        plans: the same by answer (``pipeline.answers``, as text); an answer without an allocation is missing.
         first: the plan that is tried first in any case, which the others are compared with.
-        cpu: CPU seconds that allocating, finishing and costing took, by plan.
+        cpu: CPU seconds that allocating, finishing and costing took, by answer.
+        texts: facts of the text that is allocated (``texts.text_facts``), by answer.
+        alike: by answer, the first one that is allocated alike, where that is another; known before it is allocated.
     """
 
     cell: Cell
@@ -35,6 +40,8 @@ class Labels:
     plans: Mapping[str, Mapping[str, float]]
     first: str = DEFAULT
     cpu: Mapping[str, float] = field(default_factory=dict[str, float])
+    texts: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    alike: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def split(self) -> Split:
@@ -45,30 +52,69 @@ class Labels:
         """Why no policy is fitted to it; empty where it may be."""
         return held_out(self.cell)
 
-    def gain(self, plan: str) -> float:
-        """Natural logarithm of the plan's cycles over the first one's; 0 where the guard takes the first one.
+    def with_answers_of(self, other: Labels) -> Labels:
+        """The same kernel with further answers, which another set of labels has."""
+        alike = {plan: same for plan, same in other.alike.items() if plan not in self.plans}
+        return replace(
+            self,
+            plans={**other.plans, **self.plans},
+            cpu={**other.cpu, **self.cpu},
+            texts={**other.texts, **self.texts},
+            alike={**alike, **self.alike},
+        )
 
-        The guard (``pipeline.guard``): a plan without an allocation, one that is dearer, one with fewer waves than
-        LLVM's default compile and more cycles, and one that spills more than it, is not kept.
+    @property
+    def has_promise(self) -> bool:
+        """Whether another order of the instructions could bring something worth a try (``plan_rules.has_promise``), as
+        LLVM's default compile shows.
         """
-        return min(0.0, self.unguarded(plan)) if self.is_kept(plan) else 0.0
+        units = [share for name, share in self.facts.items() if name.startswith("bound ") and name != "bound latency"]
+        return bool(self.llvm["spills"]) or not units or 1 - max(units) > LEAST_PROMISE
+
+    @cached_property
+    def fast(self) -> tuple[str, ...]:
+        """What ``-O=fast`` tries (``pipeline.portfolio``): the first plan; where that falls short of LLVM's, also
+        with loads beside their use, the default plan, and one further plan (``plan_rules.extra_plan``).
+        """
+        if self.stands(self.first):
+            return (self.first,)
+        first = self.plans.get(self.first)
+        extra = "trackers" if first is not None and first["spills"] else "max-ilp"
+        more = (f"{self.first} + beside" if self.first != DEFAULT else "beside", DEFAULT, extra)
+        return (self.first, *(plan for plan in more if plan in self.plans and plan != self.first))
+
+    def stands(self, plan: str) -> bool:
+        """Whether the guard lets an answer stand (``pipeline.guard``): an allocation with no more cycles than LLVM's
+        default compile, no more registers stored and reloaded, and fewer waves only for 1 % of the cycles.
+        """
+        chosen, llvm = self.plans.get(plan), self.llvm
+        if chosen is None or chosen["cycles"] > llvm["cycles"] or chosen["spills"] > llvm["spills"]:
+            return False
+        return chosen["waves"] >= llvm["waves"] or chosen["cycles"] < (1 - RESOLUTION) * llvm["cycles"]
+
+    def kept(self, plans: Iterable[str]) -> float:
+        """Modelled cycles of what is kept where these are tried: the fewest of those that stand, else LLVM's."""
+        return min((self.plans[plan]["cycles"] for plan in plans if self.stands(plan)), default=self.llvm["cycles"])
+
+    def gain(self, plan: str) -> float:
+        """Natural logarithm of the cycles kept where an answer is tried beside what ``fast`` tries, over ``fast``'s."""
+        return math.log(self.kept((*self.fast, plan)) / self.kept(self.fast))
+
+    def instead(self, plan: str) -> float:
+        """The same where the answer is tried in place of the first plan. What ``fast`` tries is tried after it only if
+        it does not stand, so this may be above 0.
+        """
+        tried = (plan,) if self.stands(plan) else self.fast
+        return math.log(self.kept(tried) / self.kept(self.fast))
 
     def unguarded(self, plan: str) -> float:
-        """The logarithm alone; 0 for a plan without an allocation."""
-        first, chosen = self.plans[self.first], self.plans.get(plan)
-        return math.log(chosen["cycles"] / first["cycles"]) if chosen else 0.0
-
-    def is_kept(self, plan: str) -> bool:
-        """Whether the guard lets the plan stand."""
-        chosen, first, llvm = self.plans.get(plan), self.plans[self.first], self.llvm
-        if chosen is None:
-            return False
-        loses_waves = chosen["waves"] < llvm["waves"] and chosen["cycles"] > llvm["cycles"]
-        return not loses_waves and chosen["spills"] <= max(llvm["spills"], first["spills"])
+        """Natural logarithm of an answer's cycles over those that ``fast`` keeps; 0 for one without an allocation."""
+        chosen = self.plans.get(plan)
+        return math.log(chosen["cycles"] / self.kept(self.fast)) if chosen else 0.0
 
 
 def read_labels(directory: Path) -> Iterator[Labels]:
-    """All kernels whose first plan has an allocation.
+    """All kernels whose first plan has an allocation and, if any has them, facts of its text.
 
     Raises:
         InputError: a shard is missing or damaged, or a line is none of this form.
@@ -78,15 +124,25 @@ def read_labels(directory: Path) -> Iterator[Labels]:
             labels = _labels(json.loads(line))
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"line {number} has no labels of plans: {error}", where=str(directory)) from error
-        if labels.first in labels.plans:
+        if labels.first in labels.plans and (labels.first in labels.texts or not labels.texts):
             yield labels
 
 
 def _labels(data: Mapping[str, Any]) -> Labels:
     plans = {row["plan"]: _figures(row) for row in data["plans"] if "cycles" in row}
     cpu = {row["plan"]: float(row.get("cpu", 0.0)) for row in data["plans"]}
+    own = {row["plan"]: row["text"] for row in data["plans"] if row.get("text")}
+    texts = {row["plan"]: own.get(row.get("text_of", row["plan"])) for row in data["plans"]}
+    first = data.get("first", DEFAULT)
     return Labels(
-        Cell.from_data(data["cell"]), data["facts"], _figures(data["llvm"]), plans, data.get("first", DEFAULT), cpu
+        Cell.from_data(data["cell"]),
+        {**data["facts"], **(texts.get(first) or {})},
+        _figures(data["llvm"]),
+        plans,
+        first,
+        cpu,
+        {plan: text for plan, text in texts.items() if text},
+        {row["plan"]: row["same_as"] for row in data["plans"] if "same_as" in row},
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import verilocc_mlir
 from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.model import KernelCost, costs
-from verilocc_mlir.errors import UnsupportedError, VeriloccError
+from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.answers import LABELLED, Answer
 from verilocc_mlir.pipeline.candidates import CandidateCost, candidate_costs
 from verilocc_mlir.pipeline.guard import spill_traffic
@@ -37,7 +37,7 @@ from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
 from verilocc_model.plans.facts import facts
-from verilocc_model.plans.texts import text_facts
+from verilocc_model.plans.texts import facts_of_text
 
 _DECIDES = (
     "allocators",
@@ -113,6 +113,19 @@ class PlanRecipe:
         """The kernels in order."""
         stream = self.listed or cells(self.seed, targets=self.targets, sources=self.sources, families=self.families)
         return list(islice(stream, self.kernels))
+
+
+def read_asked(path: Path) -> dict[Cell, tuple[str, ...]]:
+    """Kernels and the answers that a policy proposes for each (``verilocc train answers``).
+
+    Raises:
+        InputError: the file cannot be read, or is none of this form.
+    """
+    try:
+        rows = json.loads(path.read_text()).values()
+        return {Cell.from_data(row["cell"]): tuple(str(Answer.parse(text)) for text in row["answers"]) for row in rows}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"no answers are there: {error}", where=str(path)) from error
 
 
 def make_labels(
@@ -209,12 +222,11 @@ def _rows(given: Planned, answers: Sequence[Answer], function: str) -> list[dict
     return rows
 
 
-def _text_facts(given: Planned, plan: Plan, name: str) -> dict[str, float] | None:
-    file = given.shared.parsed(given.pre_ra(plan), given.path)
+def _text_facts(given: Planned, plan: Plan, name: str) -> dict[str, float]:
     try:
-        return next(text_facts(file, function, given.target) for function in file.functions if function.name == name)
-    except (VeriloccError, StopIteration):
-        return None
+        return facts_of_text(given, plan, name)
+    except VeriloccError:
+        return {}
 
 
 def _row(answer: Answer, cost: CandidateCost) -> dict[str, Any]:

@@ -1,52 +1,79 @@
-"""What chooses a plan: each policy ranks the plans of a kernel by the gain that it expects.
+"""What chooses an answer: each policy ranks the answers for a kernel by the gain that it expects.
 
-A gain is the logarithm of the plan's cycles over the default plan's, 0 where the guard would not keep the plan
+A gain is the logarithm of the cycles that are kept where the answer is tried, over those that ``-O=fast`` keeps
 (``data.Labels.gain``). The baselines are what a learned policy has to beat.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verilocc_mlir.pipeline.answers import SLOTS, Answer
+from verilocc_mlir.pipeline.plan_rules import balanced_plans
 from verilocc_mlir.target.targets import target
 from verilocc_model.plans.data import Labels
 
 Array = NDArray[np.float64]
-_TREES, _NEIGHBOURS = 300, 7
+_NEIGHBOURS = 7
+_MOST = 0.5
+"""Gains and losses beyond this are learned as this: how bad a bad answer is does not matter."""
+_LEAST = 0.01
+"""Gain that has to be expected of an answer that takes the place of the first plan."""
+_SEEN = 8
+"""Kernels that have to have an answer for anything to be learned of it."""
 _SHRINK = 3.0
 """Kernels without a gain that each mean is taken together with: few kernels say little."""
 
 
 class Policy(Protocol):
-    """Ranks plans.
+    """Ranks answers.
 
-    ``fit`` learns from labelled kernels; ``expected`` gives the gain expected of each plan for a kernel, of which it
-    reads facts and target alone. Plans that it leaves out are not tried.
+    ``fit`` learns from labelled kernels; ``expected`` gives the gain expected of each answer for a kernel, of which it
+    reads facts, target, and where it says so (``reads_texts``) the texts before allocation. Answers that it leaves out
+    are not tried.
     """
 
     name: str
+    reads_texts: bool
 
     def fit(self, kernels: Sequence[Labels]) -> None: ...
     def expected(self, kernel: Labels) -> Mapping[str, float]: ...
 
 
 def ranked(policy: Policy, kernel: Labels) -> list[str]:
-    """Plans in the order in which they are tried beside the first, those with an expected gain only."""
+    """Answers in the order in which they are tried beside what ``fast`` tries; none for a kernel that promises nothing.
+    Of those that are allocated alike, the first one: that is seen before it is allocated.
+    """
+    if not kernel.has_promise:
+        return []
     gains = policy.expected(kernel)
-    return sorted(
-        (plan for plan, gain in gains.items() if gain < 0 and plan != kernel.first), key=lambda plan: gains[plan]
-    )
+    tried = {kernel.alike.get(plan, plan) for plan in kernel.fast}
+    chosen: list[str] = []
+    for plan in sorted(gains, key=lambda plan: gains[plan]):
+        same = kernel.alike.get(plan, plan)
+        if same not in tried and plan in kernel.cpu:
+            tried.add(same)
+            chosen.append(plan)
+    return chosen
+
+
+def instead(policy: Policy, kernel: Labels) -> str | None:
+    """The answer that takes the place of the first one, where a gain is expected of it."""
+    gains = policy.expected(kernel)
+    return next((plan for plan in ranked(policy, kernel)[:1] if gains[plan] < -_LEAST), None)
 
 
 class Default:
     """Never another plan."""
 
     name = "always the default"
+    reads_texts = False
 
     def fit(self, kernels: Sequence[Labels]) -> None: ...
 
@@ -55,9 +82,10 @@ class Default:
 
 
 class BestByTarget:
-    """The plan with the best mean gain on a target; for a target without labels, on those of its kind."""
+    """The answer with the best mean gain on a target; for a target without labels, on those of its kind."""
 
-    name = "best single plan by target"
+    name = "best single answer by target"
+    reads_texts = False
 
     def __init__(self) -> None:
         self._means: dict[str, dict[str, float]] = {}
@@ -79,6 +107,7 @@ class _OfFacts:
     """Facts as an array, and gains by plan as another; a plan that a target has not is not asked there."""
 
     name = ""
+    reads_texts = False
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -87,21 +116,17 @@ class _OfFacts:
 
     def fit(self, kernels: Sequence[Labels]) -> None:
         self._names = sorted(kernels[0].facts)
-        self._plans = sorted({plan for kernel in kernels for plan in kernel.plans if plan != kernel.first})
+        counts = Counter(plan for kernel in kernels for plan in kernel.plans)
+        self._plans = sorted(plan for plan, count in counts.items() if count >= _SEEN)
         for kernel in kernels:
             self._of_kind.setdefault(kind(kernel.cell.target), set()).update(kernel.plans)
         gains = np.array([[kernel.gain(plan) for plan in self._plans] for kernel in kernels])
-        self._fit(np.array([self._row(kernel) for kernel in kernels]), gains)
+        self._fit(np.array([of_kernel(kernel, self._names) for kernel in kernels]), gains)
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
-        gains = self._predict(np.array(self._row(kernel)))
+        gains = self._predict(np.array(of_kernel(kernel, self._names)))
         there = self._of_kind.get(kind(kernel.cell.target), set())
         return {plan: float(gain) for plan, gain in zip(self._plans, gains, strict=True) if plan in there}
-
-    def _row(self, kernel: Labels) -> list[float]:
-        gpu = target(kernel.cell.target)
-        of_target = [float(gpu.unified_vgpr), float(gpu.max_waves), float(gpu.vgpr_total), float(gpu.vgpr_granule)]
-        return [kernel.facts[name] for name in self._names] + of_target
 
     def _fit(self, facts: Array, gains: Array) -> None:
         raise NotImplementedError
@@ -111,19 +136,9 @@ class _OfFacts:
 
 
 class Nearest(_OfFacts):
-    """The mean gain over the kernels whose facts are the most alike.
+    """The mean gain over the kernels whose facts are the most alike."""
 
-    Args:
-        least: the share of the cycles that a plan has to be expected to save.
-    """
-
-    def __init__(self, least: float = 0.0) -> None:
-        super().__init__()
-        self._least = least
-        self.name = f"{_NEIGHBOURS} nearest neighbours" + (f", at least {least:.1%}" if least else "")
-
-    def expected(self, kernel: Labels) -> Mapping[str, float]:
-        return {plan: gain for plan, gain in super().expected(kernel).items() if gain <= -self._least}
+    name = f"{_NEIGHBOURS} nearest neighbours"
 
     def _fit(self, facts: Array, gains: Array) -> None:
         self._mean, self._scale = facts.mean(axis=0), facts.std(axis=0) + 1e-6
@@ -135,28 +150,70 @@ class Nearest(_OfFacts):
         return self._gains[nearest].sum(axis=0) / (len(nearest) + 1.0)
 
 
-class Trees(_OfFacts):
-    """Gradient-boosted regression trees, one model a plan (scikit-learn)."""
+class Rule:
+    """What ``-O=balanced`` tries where it tries plans, in its order (``pipeline.plan_rules``)."""
 
-    name = "gradient-boosted trees"
+    name = "the rule of -O=balanced"
+    reads_texts = False
 
-    def _fit(self, facts: Array, gains: Array) -> None:
+    def fit(self, kernels: Sequence[Labels]) -> None: ...
+
+    def expected(self, kernel: Labels) -> Mapping[str, float]:
+        spilled = any(kernel.plans[plan]["spills"] for plan in kernel.fast if plan in kernel.plans)
+        return {plan.name: -1.0 + place / 10 for place, plan in enumerate(balanced_plans(spilled=spilled))}
+
+
+class Critic:
+    """Gradient-boosted trees (scikit-learn) over facts and words, one model for all answers.
+
+    Args:
+        texts: read the text of an answer beside the first one's too: a critic of pairs. It needs LLVM's text of every
+            answer, but allocates none.
+    """
+
+    reads_texts = True
+
+    def __init__(self, *, texts: bool = True) -> None:
+        self.reads_texts = texts
+        self.name = "gradient-boosted critic of texts" if texts else "gradient-boosted trees"
+
+    def fit(self, kernels: Sequence[Labels]) -> None:
         ensemble: Any = importlib.import_module("sklearn.ensemble")
-        self._models = [
-            ensemble.GradientBoostingRegressor(
-                n_estimators=_TREES, learning_rate=0.03, max_depth=3, subsample=0.7, max_features=0.3, random_state=0
-            ).fit(facts, column)
-            for column in gains.T
-        ]
+        self._facts = sorted(kernels[0].facts)
+        self._texts = sorted(next(iter(kernels[0].texts.values()))) if self.reads_texts else []
+        pairs = [(k, p) for k in kernels for p in self._of(k)]
+        rows = np.array([self._row(kernel, plan) for kernel, plan in pairs])
+        gains = np.array([max(min(kernel.unguarded(plan), _MOST), -_MOST) for kernel, plan in pairs])
+        self._model = ensemble.HistGradientBoostingRegressor(
+            max_iter=200, learning_rate=0.05, max_leaf_nodes=15, min_samples_leaf=10, random_state=0
+        ).fit(rows, gains)  # fmt: skip
 
-    def _predict(self, facts: Array) -> Array:
-        return np.array([model.predict(facts[None])[0] for model in self._models])
+    def expected(self, kernel: Labels) -> Mapping[str, float]:
+        plans = self._of(kernel)
+        if not plans:
+            return {}
+        gains = self._model.predict(np.array([self._row(kernel, plan) for plan in plans]))
+        return {plan: float(gain) for plan, gain in zip(plans, gains, strict=True)}
+
+    def _of(self, kernel: Labels) -> list[str]:
+        """Answers with a text, of those alike the first one."""
+        first = kernel.texts.get(kernel.first)
+        there = [p for p in kernel.plans if p in kernel.texts and p not in kernel.alike]
+        return there if first is not None or not self.reads_texts else []
+
+    def _row(self, kernel: Labels, plan: str) -> list[float]:
+        by_slot = Answer.parse(plan).by_slot
+        words = [float(by_slot[slot] == word) for slot, known in SLOTS.items() for word in known]
+        mine, firsts = kernel.texts.get(plan, {}), kernel.texts.get(kernel.first, {})
+        texts = [value for n in self._texts for value in (mine[n], mine[n] - firsts[n])]
+        return [*of_kernel(kernel, self._facts), *words, *texts]
 
 
 class Oracle:
-    """The plan that is the best in truth."""
+    """The answer that is the best in truth."""
 
     name = "oracle"
+    reads_texts = False
 
     def fit(self, kernels: Sequence[Labels]) -> None: ...
 
@@ -166,7 +223,14 @@ class Oracle:
 
 def baselines() -> list[Policy]:
     """Those that learned policies are compared with."""
-    return [Default(), BestByTarget(), Nearest(), Nearest(0.01), Trees()]
+    return [Default(), Rule(), BestByTarget(), Nearest(), Critic(texts=False), Critic()]
+
+
+def of_kernel(kernel: Labels, names: Sequence[str]) -> list[float]:
+    """Facts by name, then numbers of the target."""
+    gpu = target(kernel.cell.target)
+    of_target = [float(gpu.unified_vgpr), float(gpu.max_waves), float(gpu.vgpr_total), float(gpu.vgpr_granule)]
+    return [kernel.facts[name] for name in names] + of_target
 
 
 def kind(name: str) -> str:

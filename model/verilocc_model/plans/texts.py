@@ -19,6 +19,7 @@ from verilocc_mlir.cost.rates import rates
 from verilocc_mlir.cost.simulate import work_of
 from verilocc_mlir.mir.model import BasicBlock, MachineFunction, MirFile
 from verilocc_mlir.mir.model import Instruction as MachineInstruction
+from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_mlir.problem.build import build_problem, frequency
 from verilocc_mlir.spilling.relieve import pressures
 from verilocc_mlir.target.targets import Target
@@ -74,6 +75,16 @@ def text_facts(file: MirFile, function: MachineFunction, target: Target) -> dict
         "text hot loads": log(alone.loads),
         "text hot distance": log(alone.distance),
     }
+
+
+def facts_of_text(given: Planned, plan: Plan, name: str) -> dict[str, float]:
+    """Facts of a function in a plan's text before allocation; none where the text has no such function.
+
+    Raises:
+        UnsupportedError: the allocation problem cannot be stated.
+    """
+    file = given.shared.parsed(given.pre_ra(plan), given.path)
+    return next((text_facts(file, f, given.target) for f in file.functions if f.name == name), {})
 
 
 @dataclass(frozen=True)
@@ -154,7 +165,7 @@ def _registers(instruction: MachineInstruction) -> tuple[list[int | str], list[i
 def _timed(opcode: str, target: Target) -> _Timed:
     speed = rates(target)
     name = _FORM.sub("", opcode.lower())
-    one = decode(name, target.major)
+    one = decode(f"{name} v0, v1, v2, v3", target.major)  # What it takes is not by its operands.
     if one.kind is Kind.VALU:
         return _Timed(one.kind, speed.valu_issue[one.rate], speed.valu_latency[one.rate])
     if one.kind in (Kind.MFMA, Kind.WMMA):
