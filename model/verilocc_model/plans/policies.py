@@ -180,8 +180,12 @@ class Critic:
     def fit(self, kernels: Sequence[Labels]) -> None:
         ensemble: Any = importlib.import_module("sklearn.ensemble")
         self._facts = sorted(kernels[0].facts)
-        self._texts = sorted(next(iter(kernels[0].texts.values()))) if self.reads_texts else []
+        known = (text for kernel in kernels for text in kernel.texts.values())
+        self._texts = sorted(next(known, ())) if self.reads_texts else []
         pairs = [(k, p) for k in kernels for p in self._of(k)]
+        self._model: Any = None
+        if not pairs:
+            return
         rows = np.array([self._row(kernel, plan) for kernel, plan in pairs])
         gains = np.array([max(min(kernel.unguarded(plan), _MOST), -_MOST) for kernel, plan in pairs])
         self._model = ensemble.HistGradientBoostingRegressor(
@@ -190,16 +194,17 @@ class Critic:
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
         plans = self._of(kernel)
-        if not plans:
+        if not plans or self._model is None:
             return {}
         gains = self._model.predict(np.array([self._row(kernel, plan) for plan in plans]))
         return {plan: float(gain) for plan, gain in zip(plans, gains, strict=True)}
 
     def _of(self, kernel: Labels) -> list[str]:
-        """Answers with a text, of those alike the first one."""
-        first = kernel.texts.get(kernel.first)
-        there = [p for p in kernel.plans if p in kernel.texts and p not in kernel.alike]
-        return there if first is not None or not self.reads_texts else []
+        """Answers, of those alike the first one; those with a text alone where texts are read."""
+        there = [plan for plan in kernel.plans if plan not in kernel.alike]
+        if not self.reads_texts:
+            return there
+        return [plan for plan in there if plan in kernel.texts] if kernel.first in kernel.texts else []
 
     def _row(self, kernel: Labels, plan: str) -> list[float]:
         by_slot = Answer.parse(plan).by_slot
