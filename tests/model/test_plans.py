@@ -22,7 +22,7 @@ from verilocc_mlir.pipeline.plans import planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.ir import ir
-from verilocc_model.corpus.shards import ShardWriter, read_lines
+from verilocc_model.corpus.shards import ShardWriter, read_lines, read_manifest
 from verilocc_model.plans import labels as labels_module
 from verilocc_model.plans.data import DEFAULT, Labels, read_labels
 from verilocc_model.plans.evaluate import labels_of
@@ -83,6 +83,19 @@ def test_a_data_set_goes_on_where_it_was_and_refuses_labels_of_other_code(
     monkeypatch.setattr(labels_module, "engine_digest", lambda: "another")
     with pytest.raises(InputError, match="other made_with"):
         make_labels(RECIPE, tmp_path)
+
+
+def test_labels_that_somebody_changed_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needs("mlir")
+    make_labels(PlanRecipe(**{**RECIPE.__dict__, "kernels": 1}), tmp_path / "set")
+    assert verilocc(["corpus", "remeasure", str(tmp_path / "set")]) == 0
+    assert "1 of 1 kernels have the same labels" in capsys.readouterr().out
+    (line,) = map(json.loads, read_lines(tmp_path / "set"))
+    line["plans"][1]["cycles"] *= 0.5
+    writer = ShardWriter(tmp_path / "poisoned", read_manifest(tmp_path / "set")["parameters"], {})
+    writer.add([json.dumps(line)], [{"cell": "0", "records": [{"outcome": "kept"}]}])
+    assert verilocc(["corpus", "remeasure", str(tmp_path / "poisoned")]) == 1
+    assert "cycles of max-ilp was" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ from builders import machine_code, uses
 from spilling_support import NOTHING_SPILLED, Allocated, allocate, is_save, object_of
 
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.spilling.code import runs
+from verilocc_mlir.target.classes import contains, register_class
+from verilocc_mlir.target.registers import Bank, physical_register, tuple_name
 
 CPU = "gfx1100"
 _READ = "    %{}:{} = DS_READ_B{}_gfx9 %0, {}, 0, implicit $exec :: (load (s{}), addrspace 3)"
@@ -139,3 +142,20 @@ def test_a_copy_under_a_narrower_exec_is_refuted() -> None:
         r"(bb\.1:\n(?:    .*\n)*?)(?=    renamable)", rf"\g<1>{line[0]}", pair.post.replace(line[0], ""), count=1
     )
     assert {"value", "live-in"} & Pair(pair.cpu, pair.pre, inside).rules()
+
+
+@pytest.mark.parametrize("name", ["sgpr_{}", "vreg_{}", "vreg_{}_align2"])
+def test_every_piece_that_is_copied_is_a_register(name: str) -> None:
+    """Parts of a tuple need not make one: s[70:79] of s[64:79] is none, because ten scalars start at a multiple of four
+    (SIRegisterInfo.td). llc said 'unknown register name'.
+    """
+    cls = register_class(name.format(512))
+    bank = Bank.SGPR if cls.is_scalar else Bank.VGPR
+    for first in range(cls.width):
+        for stop in range(first + 1, cls.width + 1):
+            pieces = runs((1 << stop) - (1 << first), cls, even="align2" in name)
+            assert [part for start, size in pieces for part in range(start, start + size)] == [*range(first, stop)]
+            for start, size in pieces:
+                one = "sgpr_32" if cls.is_scalar else "vgpr_32"
+                inner = register_class(name.format(32 * size) if size > 1 else one)
+                assert contains(inner, physical_register(tuple_name(bank, 64 + start, size)))

@@ -238,6 +238,25 @@ def plans_command(
     return ExitCode.PROVED
 
 
+@corpus_command.command("remeasure", cls=Command, context_settings=HELP)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Kernels, drawn at random.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@_store_option
+def remeasure_command(directory: Path, count: int, seed: int, store_path: Path | None) -> int:
+    """Label some kernels of a set of verilocc corpus plans again; exit code 1 if a label differs."""
+    from verilocc_mlir.store import Store
+    from verilocc_model.plans.labels import remeasured
+
+    kernels = differing = 0
+    for differences in remeasured(directory, count, seed, Store(store_path) if store_path else None):
+        kernels, differing = kernels + 1, differing + bool(differences)
+        for one in differences:
+            click.echo(f"{one.cell}: {one.what} was {one.was}, is {one.now}", err=True)
+    click.echo(f"{directory}: {kernels - differing} of {kernels} kernels have the same labels")
+    return ExitCode.REFUTED if differing else ExitCode.PROVED
+
+
 @corpus_command.command("show", cls=Command, context_settings=HELP)
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")

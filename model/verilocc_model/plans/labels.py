@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
@@ -31,7 +32,7 @@ from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.ir import ir
-from verilocc_model.corpus.shards import ShardWriter
+from verilocc_model.corpus.shards import ShardWriter, read_lines, read_manifest
 from verilocc_model.corpus.sources import source
 from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
@@ -188,6 +189,42 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
         },
         sort_keys=True,
     )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A label that another measurement does not give: the kernel, and what was and is."""
+
+    cell: str
+    what: str
+    was: Any
+    now: Any
+
+
+def remeasured(directory: Path, count: int, seed: int = 0, store: Store | None = None) -> Iterator[list[Difference]]:
+    """Label some kernels of a data set again, drawn at random; what differs of each, so that a label that somebody
+    changed, or that other code made, is seen.
+
+    Raises:
+        InputError: no data set of plans is there, or its kernels cannot be made here.
+    """
+    lines = [json.loads(line) for line in read_lines(directory)]
+    limits = PlanLimits(**read_manifest(directory)["parameters"]["limits"])
+    for row in random.Random(seed).sample(lines, min(count, len(lines))):
+        cell, names = Cell.from_data(row["cell"]), tuple(one["plan"] for one in row["plans"])
+        again = json.loads(labelled(cell, PlanRecipe(1, plans=names, limits=limits), store))
+        yield [Difference(cell.name, what, was, now) for what, was, now in _compared(row, again) if was != now]
+
+
+def _compared(row: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What does not depend on the machine's speed, of two labels of one kernel."""
+    for name in ("sha256", "facts", "llvm", "first"):
+        yield name, row.get(name), again[name]
+    fresh = {one["plan"]: one for one in again["plans"]}
+    for one in row["plans"]:
+        now = fresh.get(one["plan"], {})
+        for name in ("cycles", "waves", "spills"):
+            yield f"{name} of {one['plan']}", one.get(name), now.get(name)
 
 
 def figures(by_name: Mapping[str, KernelCost]) -> dict[str, float]:
