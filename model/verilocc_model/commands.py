@@ -121,12 +121,12 @@ def adapt_plans(target: str, base: Path, data: Sequence[Path], out: Path, *, ker
 
 
 def ask_for_plans(data: Sequence[Path], out: Path, *, model: Path, samples: int, seed: int, say: Say) -> int:
-    """Answers of a model that no label has, by kernel, as JSON."""
+    """Answers of a model that no label has, by kernel, as JSON; for kernels that promise something."""
     from verilocc_model.plans.causal import Causal
 
     loaded = Causal.load(model)
     asked: dict[str, Any] = {}
-    kernels = plans.to_learn_from(plans.labels_of(data), data)
+    kernels = [kernel for kernel in plans.to_learn_from(plans.labels_of(data), data) if kernel.has_promise]
     for number, kernel in enumerate(kernels):
         stated = {str(answer) for answer in loaded.stated(kernel, samples, seed=seed + number) if answer is not None}
         new = sorted(stated - kernel.plans.keys())

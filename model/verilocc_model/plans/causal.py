@@ -125,6 +125,7 @@ class Causal:
             masked: only words of the slot that is asked, and only those that the target has.
         """
         _, model = self.model_for(kernel.cell.target)
+        torch.set_num_threads(1)
         generator = torch.Generator().manual_seed(seed)
         rows = torch.tensor([self.words.facts(kernel.facts, kernel.cell.target)] * count)
         with torch.no_grad():

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verilocc_mlir.pipeline.answers import SLOTS, Answer
+from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plan_rules import balanced_plans
 from verilocc_mlir.target.targets import target
 from verilocc_model.plans.data import Labels
@@ -163,6 +164,28 @@ class Rule:
         return {plan.name: -1.0 + place / 10 for place, plan in enumerate(balanced_plans(spilled=spilled))}
 
 
+class Texts:
+    """The text with the fewest registers too many; of those with as many, the one with the fewest estimated cycles.
+
+    A critic without anything learned: it needs LLVM's text of every plan, but allocates none.
+    """
+
+    name = "the text's registers, then its cycles"
+    reads_texts = True
+
+    def fit(self, kernels: Sequence[Labels]) -> None: ...
+
+    def expected(self, kernel: Labels) -> Mapping[str, float]:
+        there = [plan for plan in kernel.plans if plan in kernel.texts and Answer.parse(plan).variant == OURS]
+        of = {plan: (max(0.0, kernel.texts[plan]["text over"]), kernel.texts[plan]["text cycles"]) for plan in there}
+        first = of.get(kernel.first)
+        order = sorted(there, key=lambda plan: of[plan])
+        return {
+            plan: -1.0 + place / 100 if first is None or of[plan] < first else place / 100
+            for place, plan in enumerate(order)
+        }
+
+
 class Critic:
     """Gradient-boosted trees (scikit-learn) over facts and words, one model for all answers.
 
@@ -228,7 +251,7 @@ class Oracle:
 
 def baselines() -> list[Policy]:
     """Those that learned policies are compared with."""
-    return [Default(), Rule(), BestByTarget(), Nearest(), Critic(texts=False), Critic()]
+    return [Default(), Rule(), BestByTarget(), Nearest(), Texts(), Critic(texts=False), Critic()]
 
 
 def of_kernel(kernel: Labels, names: Sequence[str]) -> list[float]:
