@@ -15,6 +15,7 @@ from verilocc_model.card import read_card
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
 from verilocc_model.evaluation.journal import EvaluationJournal
 from verilocc_model.plans import evaluate as plans
+from verilocc_model.plans.critic import Critic
 from verilocc_model.training import feedback, preferences
 from verilocc_model.training.adapt import ADAPTATION, adapt
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
@@ -103,6 +104,18 @@ def train_plans(data: Sequence[Path], out: Path, *, settings: dict[str, Any], se
     model.fit(kernels)
     model.save(out)
     say(f"the model is in {out}")
+    return ExitCode.PROVED
+
+
+def train_critic(data: Sequence[Path], out: Path, *, everything: bool, say: Say) -> int:
+    """Train what ranks plans by their texts; with ``everything`` on all labelled kernels, also those held out."""
+    labelled = plans.labels_of(data)
+    kernels = labelled if everything else plans.to_learn_from(labelled, data)
+    critic = Critic()
+    say(f"training on {len(kernels)} kernels")
+    critic.fit(kernels)
+    critic.save(out)
+    say(f"the critic is in {out}")
     return ExitCode.PROVED
 
 

@@ -24,10 +24,11 @@ from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.shards import ShardWriter, read_lines, read_manifest
 from verilocc_model.plans import labels as labels_module
+from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import DEFAULT, Labels, read_labels
 from verilocc_model.plans.evaluate import labels_of
 from verilocc_model.plans.labels import PlanLimits, PlanRecipe, figures, labelled, make_labels, read_asked
-from verilocc_model.plans.policies import BestByTarget, Critic, Default, Nearest, Oracle, Policy, Rule, instead, ranked
+from verilocc_model.plans.policies import BestByTarget, Default, Nearest, Oracle, Policy, Rule, instead, ranked
 from verilocc_model.plans.score import scores
 
 pytest.importorskip("numpy")

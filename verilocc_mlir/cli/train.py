@@ -175,6 +175,15 @@ def plans_command(data: tuple[Path, ...], out: Path, pairs: tuple[str, ...], see
     return int(_commands().train_plans(data, out, settings=_settings(pairs), seed=seed, say=_say))
 
 
+@train_command.command("critic", cls=Command, context_settings=HELP)
+@click.option("--all", "everything", is_flag=True, help="Also on what is held out: for use, not for measuring.")
+@click.option("--out", required=True, type=_DIRECTORY, metavar="DIR", help="The critic.")
+@click.argument("data", metavar="DIR...", nargs=-1, required=True, type=_DIRECTORY)
+def critic_command(data: tuple[Path, ...], out: Path, everything: bool) -> int:
+    """Train what ranks plans by their texts, on the labels of verilocc corpus plans in DIR."""
+    return int(_commands().train_critic(data, out, everything=everything, say=_say))
+
+
 @train_command.command("answers", cls=Command, context_settings=HELP)
 @click.option("--model", required=True, type=_DIRECTORY, metavar="DIR", help="What verilocc train plans wrote.")
 @click.option("--samples", type=click.IntRange(1), default=8, show_default=True, help="Answers for each kernel.")

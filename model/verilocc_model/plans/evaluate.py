@@ -120,11 +120,13 @@ class _Folded:
 
     def __init__(self, number: int, by_kernel: dict[int, Sequence[Policy]]) -> None:
         self._number, self._by_kernel = number, by_kernel
-        one = next(iter(by_kernel.values()))[number]
-        self.name, self.reads_texts = one.name, one.reads_texts
+        self.name = next(iter(by_kernel.values()))[number].name
 
     def fit(self, kernels: Sequence[Labels]) -> None:
         raise NotImplementedError("its parts are fitted")
+
+    def reads(self, kernel: Labels) -> Any:
+        return self._by_kernel[id(kernel)][self._number].reads(kernel)
 
     def expected(self, kernel: Labels) -> Any:
         return self._by_kernel[id(kernel)][self._number].expected(kernel)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.plans import DEFAULT
 from verilocc_model.plans.data import Labels
 from verilocc_model.plans.policies import Array, Oracle, Policy, Rule, instead, ranked
 
@@ -64,10 +66,13 @@ class _Once:
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self._known = policy, dict[int, Mapping[str, float]]()
-        self.name, self.reads_texts = policy.name, policy.reads_texts
+        self.name = policy.name
 
     def fit(self, kernels: Sequence[Labels]) -> None:
         raise NotImplementedError("it is fitted")
+
+    def reads(self, kernel: Labels) -> Collection[str]:
+        return self._policy.reads(kernel)
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
         if id(kernel) not in self._known:
@@ -104,7 +109,7 @@ def _cpu(policy: Policy, test: Sequence[Labels], tried: int) -> float | None:
     fast = sum(_of(kernel, kernel.fast) for kernel in test)
     total = 0.0
     for kernel in test:
-        total += _texts(kernel) if policy.reads_texts and kernel.has_promise else 0.0
+        total += _texts(kernel, policy.reads(kernel)) if kernel.has_promise else 0.0
         chosen = instead(policy, kernel) if not tried else None
         if tried:
             total += _of(kernel, (*kernel.fast, *ranked(policy, kernel)[:tried]))
@@ -119,10 +124,11 @@ def _of(kernel: Labels, plans: Iterable[str]) -> float:
     return sum(kernel.cpu.get(plan, 0.0) for plan in plans)
 
 
-def _texts(kernel: Labels) -> float:
-    """CPU seconds for LLVM's texts of all plans: those of an answer alike another one are of its text alone."""
+def _texts(kernel: Labels, answers: Iterable[str]) -> float:
+    """CPU seconds for LLVM's texts of the answers: what one alike another takes is for its text alone."""
     alone = sorted(kernel.cpu[plan] for plan in kernel.alike if kernel.cpu.get(plan))
-    return alone[len(alone) // 2] * sum(" + " not in plan for plan in kernel.cpu) if alone else 0.0
+    plans = {Answer.parse(answer).plan for answer in answers if answer in kernel.cpu} - {DEFAULT}
+    return alone[len(alone) // 2] * len(plans) if alone else 0.0
 
 
 def as_markdown(rows: Sequence[Score]) -> str:
