@@ -130,7 +130,7 @@ def serving_terms(listen: str, terms: str = "service_allocators:TERMS", **option
 
 @contextlib.contextmanager
 def _running(command: list[str], environment: dict[str, str]) -> Iterator[Served]:
-    paths = os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "tests")))
+    paths = os.pathsep.join(str(path) for path in (REPOSITORY, REPOSITORY / "model", REPOSITORY / "tests"))
     process = subprocess.Popen(
         command,
         cwd=REPOSITORY,

@@ -20,6 +20,8 @@ from verilocc_mlir.target.targets import TARGETS
 
 VARIABLE = "VERILOCC_PLAN_MODEL"
 """Environment variable: the model's directory, where no option names one."""
+_THREADS = "OPENBLAS_NUM_THREADS"
+"""Environment variable that NumPy's OpenBLAS reads when it is loaded."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,13 @@ def model_version(named: Path | None) -> str:
 
 
 def _package() -> Any:
+    """The package, with NumPy's matrix products on one thread, if this process has not loaded NumPy before.
+
+    The model's matrices are small. On a machine with other work its threads wait for each other, and an answer of 17 ms
+    takes seconds (docs/guide/service-operate.md).
+    """
+    threads = os.environ.get(_THREADS)
+    os.environ.setdefault(_THREADS, "1")
     try:
         return importlib.import_module("verilocc_model.plans.choose")
     except ModuleNotFoundError as error:
@@ -171,3 +180,6 @@ def _package() -> Any:
             f"-O=learned needs the language model's packages, and {error.name} is not installed",
             hint="pip install 'verilocc-mlir[model]'",
         ) from error
+    finally:
+        if threads is None:
+            os.environ.pop(_THREADS, None)

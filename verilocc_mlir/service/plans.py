@@ -33,7 +33,7 @@ class Plans:
 
     model: PlanModel | None = None
     _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    """A question takes a core for some 30 ms, which the workers have otherwise."""
+    """A question takes a core for some 20 ms, which the workers have otherwise."""
 
     async def rank(self, data: bytes, *, as_json: bool) -> planning.RankPlansResponse:
         """Answer a request.
