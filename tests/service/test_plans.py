@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -196,7 +197,7 @@ def test_a_bad_request_is_refused_with_the_reason(
         "no facts": bad({}),
         "missing": bad({name: value for name, value in facts.items() if name != "cycles"}),
         "unknown": bad(facts, novelty=1.0),
-        "many": bad(facts, **{f"f{n}": 1.0 for n in range(3000)}),
+        "many": bad({**facts, **{f"f{n}": 1.0 for n in range(3000)}}),
         "nan": bad(facts, cycles=float("nan")),
         "infinite": bad(facts, cycles=float("-inf")),
         "negative count": bad(facts, count=-1),
@@ -377,6 +378,25 @@ def test_answers_of_a_server_are_read_and_the_model_here_follows(
     said = stated(replace(kernel.given, allocators=(there,), settings=settings), DEFAULT, kernel.code)
     expected = answers or [str(answer) for answer in Stater(model, "gfx1201").ranked(kernel.facts)]
     assert (said.model, [str(answer) for answer in said.answers], len(said.notes)) == (name, expected, notes)
+
+
+@pytest.mark.long
+def test_a_batch_keeps_no_result_for_which_a_server_was_asked_for_plans(
+    served: Served, demo_kernels: Path, model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    shutil.copy(demo_kernels / KERNEL, tmp_path / "in")
+    summary = tmp_path / "summary.json"
+    command = ["compile-many", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "-q", "-j1", f"--report={summary}"]
+    command += ["-O=learned", f"--plan-model={model}", f"--cache={tmp_path / 'store'}"]
+
+    def origin(*options: str) -> str:
+        assert run([*command, *options]) == 0
+        (one,) = json.loads(summary.read_text())["inputs"]
+        return one["origin"]
+
+    assert [origin(f"--server={served.address}") for _ in range(2)] == ["compiled"] * 2
+    assert [origin() for _ in range(2)] == ["compiled", "journal"]
 
 
 @pytest.mark.long
