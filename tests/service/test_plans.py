@@ -55,8 +55,8 @@ from verilocc_mlir.remote.plans import RankedPlans
 from verilocc_mlir.service.plans import MOST_BYTES, Plans
 from verilocc_mlir.service.status import ServiceError
 from verilocc_model.corpus.cells import Cell
+from verilocc_model.plans import choose
 from verilocc_model.plans.causal import Causal, Sizes
-from verilocc_model.plans.choose import facts_of
 from verilocc_model.plans.data import Labels
 from verilocc_model.plans.stater import Stater
 
@@ -81,7 +81,7 @@ class Kernel:
 def kernel(demo_kernels: Path) -> Kernel:
     given = planned((demo_kernels / KERNEL).read_bytes(), KERNEL, Settings(effort=Effort.LEARNED))
     code = given.compiler.direct(given.ir, "asm")
-    facts = facts_of(given, DEFAULT, code)
+    facts = choose.facts_of(given, DEFAULT, code)
     assert facts is not None
     return Kernel(given, code, facts)
 
@@ -332,7 +332,7 @@ def test_where_the_server_has_no_model_the_one_here_is_asked_and_the_notes_say_s
     nothing = tmp_path / "nothing"
     notes = about_plans(compiled(demo_kernels / KERNEL, tmp_path, served.address, f"--plan-model={nothing}"))
     assert len(notes) == 2
-    assert notes[1].startswith(f"plans: no model was asked: {nothing}: no model of plans is there")
+    assert notes[1].startswith(f"plans: none of a model is tried: {nothing}: no model of plans is there")
 
 
 def test_where_there_is_no_server_the_model_here_is_asked(demo_kernels: Path, model: Path, tmp_path: Path) -> None:
@@ -410,6 +410,13 @@ def test_the_example_goes_the_whole_way(model: Path, tmp_path: Path) -> None:
     assert f"tiny+gfx1201 (version {model_version(model)}) ranks first: " in done.stdout
     assert f"{KERNEL}: proved" in done.stdout
     assert len(json.loads((tmp_path / "request.json").read_text())["facts"]) > 10
+
+
+def test_without_facts_no_server_is_asked(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "facts_of", lambda *_: None)
+    said = stated(replace(kernel.given, allocators=(There(fails=True),)), DEFAULT, kernel.code)
+    why = "the allocation problem of the dearest function cannot be stated"
+    assert (said.model, said.answers, said.notes) == ("", (), (f"plans: none of a model is tried: {why}",))
 
 
 def test_results_with_plans_of_a_server_need_no_model_here_to_be_named(model: Path) -> None:

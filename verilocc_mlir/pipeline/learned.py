@@ -102,7 +102,7 @@ def stated(given: Planned, first: Plan, code: bytes) -> Stated:
             notes.append(f"plans: {_line(error)}; the model here is asked instead")
         return replace(_stated_here(given, facts), notes=tuple(notes))
     except (InputError, UnsupportedError) as error:
-        return Stated("", notes=(*notes, f"plans: no model was asked: {_line(error)}"))
+        return Stated("", notes=(*notes, f"plans: none of a model is tried: {_line(error)}"))
 
 
 def _stated_here(given: Planned, facts: Mapping[str, float] | None) -> Stated:
@@ -113,10 +113,11 @@ def _stated_here(given: Planned, facts: Mapping[str, float] | None) -> Stated:
 def _stated_there(server: PlanServer, given: Planned, facts: Mapping[str, float] | None) -> Stated:
     """
     Raises:
-        AllocationFailure: the server ranks nothing. InputError: what it says are no answers.
+        AllocationFailure: the server ranks nothing. InputError: what it says are no answers. UnsupportedError: no facts
+            are there to be sent.
     """
     if facts is None:
-        return Stated(f"the model of {server.address}")
+        raise UnsupportedError("the allocation problem of the dearest function cannot be stated")
     ranked = server.rank_plans(given.target.name, facts)
     answers = [answer for text in ranked.answers if (answer := _answer(text)) is not None]
     if not answers:

@@ -29,7 +29,7 @@ _NOT_THERE = (StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_
 _SHOWN = 60
 _MAX_NAME = 512
 _PLAN_SECONDS = 10.0
-_MAX_PLANS = 1000
+_MAX_PLANS = 256
 
 
 class RemoteAllocator:
@@ -94,7 +94,7 @@ class RemoteAllocator:
         return Proposal(PROBLEM_VERSION, self.name, self._registers(problem, answer.functions))
 
     def rank_plans(self, target: str, facts: Mapping[str, float]) -> RankedPlans:
-        """What the server's model of plans says of a kernel with these facts; no more than a thousand answers.
+        """What the server's model of plans says of a kernel with these facts: its first 256 answers.
 
         Raises:
             AllocationFailure: it has no model, is down, late, or refuses; ``reason`` is ``"remote"``.
