@@ -47,7 +47,7 @@ from pathlib import Path
 from verilocc_mlir.service.running import Options, serve
 from verilocc_mlir.service.limits import ServerLimits
 given = json.loads(sys.argv[1])
-for name in {"tokens", "batches"} & set(given):
+for name in {"tokens", "batches", "plan_model"} & set(given):
     given[name] = Path(given[name])
 sys.exit(serve(Options(**{**given, "addresses": tuple(given["addresses"]), "limits": ServerLimits(**given["limits"])})))
 """
@@ -130,7 +130,7 @@ def serving_terms(listen: str, terms: str = "service_allocators:TERMS", **option
 
 @contextlib.contextmanager
 def _running(command: list[str], environment: dict[str, str]) -> Iterator[Served]:
-    paths = os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "tests")))
+    paths = os.pathsep.join(str(path) for path in (REPOSITORY, REPOSITORY / "model", REPOSITORY / "tests"))
     process = subprocess.Popen(
         command,
         cwd=REPOSITORY,
@@ -165,7 +165,7 @@ class Client:
 
     def raw(self, method: str, data: bytes, **options: Any) -> bytes:
         """Call with any bytes: ``"Allocate"``."""
-        service = "Audit" if method == "Audit" else "Allocation"
+        service = {"Audit": "Audit", "RankPlans": "Plan"}.get(method, "Allocation")
         call: Any = self.channel.unary_unary(f"/verilocc.v1.{service}Service/{method}")
         return call(data, timeout=SECONDS, **options)
 
@@ -309,7 +309,7 @@ def token_line(token: str, name: str, expires: str = "") -> str:
 def documented() -> dict[str, set[str]]:
     """The contract's tables of errors: reasons by status code."""
     table: dict[str, set[str]] = {}
-    for name in ("allocation_service", "batch_service"):
+    for name in ("allocation_service", "batch_service", "plan_service"):
         text = (REPOSITORY / "proto" / "verilocc" / "v1" / f"{name}.proto").read_text()
         code = ""
         for line in text[text.index("//   code ") : text.index("\nservice ")].splitlines()[1:]:

@@ -47,6 +47,10 @@ class _Replicas(click.ParamType[tuple[int, int]]):
     "--model-samples", type=click.IntRange(1, MOST_SAMPLES), default=None, metavar="N",
     help="Answers of the model that are compared. [default: 1]",
 )  # fmt: skip
+@click.option(
+    "--plan-model", type=click.Path(path_type=Path, file_okay=False), default=None, metavar="DIR",
+    help="Offer the model of plans there.",
+)  # fmt: skip
 @click.option("--max-waiting", type=click.IntRange(0), default=64, show_default=True, help="Calls that may wait.")
 @click.option(
     "--caller-workers", type=click.IntRange(1), default=None, metavar="N",
@@ -98,6 +102,7 @@ def serve_command(
     workers: int | None,
     model: Path | None,
     model_samples: int | None,
+    plan_model: Path | None,
     max_waiting: int,
     caller_workers: int | None,
     caller_waiting: int | None,
@@ -136,7 +141,8 @@ def serve_command(
             {"--tls-cert": tls_cert, "--tls-key": tls_key, "--tls-client-ca": tls_client_ca, "--metrics": metrics},
             "is not possible with --ray: Ray Serve's ingress has no TLS, and Ray has its own metrics",
         )
-        _refuse({"--http": http, "--batches": batches, "--model": model}, "is not possible with --ray yet")
+        models = {"--model": model, "--plan-model": plan_model}
+        _refuse({"--http": http, "--batches": batches, **models}, "is not possible with --ray yet")
     else:
         needing = {"--ray-address": ray_address, "--replicas": replicas, "--target-requests": target_requests}
         _refuse(needing, "needs --ray")
@@ -194,6 +200,7 @@ def serve_command(
             http=http,
             batches=batches,
             batch_mib=batch_mib,
+            plan_model=plan_model,
             metrics=metrics,
             traces=traces,
             log_level=log_level,

@@ -75,7 +75,8 @@ def allocator_versions(settings: Settings) -> dict[str, str]:
     if chosen is None:
         return {}
     versions = {chosen.name: _version(settings.allocator, chosen)}
-    if settings.effort is Effort.LEARNED:
+    # Whether a server's model was asked, or the one here, is not known before: such results are not kept.
+    if settings.effort is Effort.LEARNED and not settings.server:
         versions["plans"] = model_version(settings.plan_model)
     best = settings.effort is Effort.BEST
     if best and not settings.server and chosen.name != MODEL and model_is_there():

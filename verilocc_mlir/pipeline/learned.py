@@ -5,41 +5,136 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from verilocc_mlir.errors import InputError, UnsupportedError
+from verilocc_mlir.allocators.protocol import AllocationFailure
+from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.plans import Plan, Planned
+from verilocc_mlir.remote.plans import PlanServer
+from verilocc_mlir.target.targets import TARGETS
 
 VARIABLE = "VERILOCC_PLAN_MODEL"
 """Environment variable: the model's directory, where no option names one."""
+_THREADS = "OPENBLAS_NUM_THREADS"
+"""Environment variable that NumPy's OpenBLAS reads when it is loaded."""
 
 
 @dataclass(frozen=True)
 class Stated:
-    """What a model states: its name, with the adapter that it has for the target, and its answers, the best first."""
+    """What a model states.
+
+    Attributes:
+        model: its name, with its adapter for the target, and the server that has it; ``""``: none was asked.
+        answers: the best first.
+        notes: for people: which model was not asked, and why.
+    """
 
     model: str
-    answers: Sequence[Answer]
+    answers: Sequence[Answer] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlanModel:
+    """A model of plans with its adapters, loaded for every target.
+
+    Attributes:
+        version: as ``model_version`` gives it.
+    """
+
+    version: str
+    _by_target: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, directory: Path) -> PlanModel:
+        """
+        Raises:
+            InputError: no model of plans is there. UnsupportedError: its packages are missing.
+        """
+        package = _package()
+        return cls(model_version(directory), {name: package.stater(directory, name) for name in TARGETS})
+
+    @property
+    def targets(self) -> Sequence[str]:
+        return list(self._by_target)
+
+    def facts(self, target: str) -> frozenset[str]:
+        """Names of the facts that it reads."""
+        return frozenset(self._by_target[target].words.names)
+
+    def ranked(self, target: str, facts: Mapping[str, float]) -> Stated:
+        """All its answers.
+
+        Raises:
+            InputError: a fact is missing.
+        """
+        stater = self._by_target[target]
+        return Stated(stater.name, stater.ranked(facts))
 
 
 def stated(given: Planned, first: Plan, code: bytes) -> Stated:
-    """Ask the model for the file's dearest function.
+    """Ask the model for the file's dearest function: that of the server where one allocates, else the one here.
+
+    Where the server ranks nothing, the model here is asked; where there is none either, the notes say so.
 
     Args:
         first: the plan that was tried first.
         code: assembly of LLVM's default compile.
 
     Raises:
-        InputError: no model is there, or it was trained with other facts. UnsupportedError: its packages are missing.
+        InputError: no server allocates, and no model is here, or it was trained with other facts.
+        UnsupportedError: likewise, and its packages are missing.
     """
-    directory = model_directory(given.settings.plan_model)
-    model, answers = _package().choose(given, first, code, directory)
+    server = next((a for a in given.allocators if isinstance(a, PlanServer)), None)
+    if server is None:
+        return _stated_here(given, code, _package().facts_of(given, first, code))
+    notes: list[str] = []
+    try:
+        facts = _package().facts_of(given, first, code)
+        try:
+            return _stated_there(server, given, facts)
+        except (AllocationFailure, InputError) as error:
+            notes.append(f"plans: {_line(error)}; the model here is asked instead")
+        return replace(_stated_here(given, code, facts), notes=tuple(notes))
+    except (InputError, UnsupportedError) as error:
+        return Stated("", notes=(*notes, f"plans: none of a model is tried: {_line(error)}"))
+
+
+def _stated_here(given: Planned, code: bytes, facts: Mapping[str, float] | None) -> Stated:
+    model, answers = _package().ranked(given, code, facts, model_directory(given.settings.plan_model))
     return Stated(model, answers)
+
+
+def _stated_there(server: PlanServer, given: Planned, facts: Mapping[str, float] | None) -> Stated:
+    """
+    Raises:
+        AllocationFailure: the server ranks nothing. InputError: what it says are no answers. UnsupportedError: no facts
+            are there to be sent.
+    """
+    if facts is None:
+        raise UnsupportedError("the allocation problem of the dearest function cannot be stated")
+    ranked = server.rank_plans(given.target.name, facts)
+    answers = [answer for text in ranked.answers if (answer := _answer(text)) is not None]
+    if not answers:
+        raise InputError("it has no answer with words that are known here", where=server.address)
+    return Stated(f"{ranked.model} of {server.address}", answers)
+
+
+def _answer(text: str) -> Answer | None:
+    """None for one with words that this version does not have."""
+    try:
+        return Answer.parse(text)
+    except InputError:
+        return None
+
+
+def _line(error: VeriloccError) -> str:
+    return f"{error.where}: {error.what}" if error.where else error.what
 
 
 def model_directory(named: Path | None) -> Path:
@@ -72,6 +167,13 @@ def model_version(named: Path | None) -> str:
 
 
 def _package() -> Any:
+    """The package, with NumPy's matrix products on one thread, if this process has not loaded NumPy before.
+
+    The model's matrices are small. On a machine with other work its threads wait for each other, and an answer of 17 ms
+    takes seconds (docs/guide/service-operate.md).
+    """
+    threads = os.environ.get(_THREADS)
+    os.environ.setdefault(_THREADS, "1")
     try:
         return importlib.import_module("verilocc_model.plans.choose")
     except ModuleNotFoundError as error:
@@ -79,3 +181,6 @@ def _package() -> Any:
             f"-O=learned needs the language model's packages, and {error.name} is not installed",
             hint="pip install 'verilocc-mlir[model]'",
         ) from error
+    finally:
+        if threads is None:
+            os.environ.pop(_THREADS, None)

@@ -204,6 +204,9 @@ class Portfolio:
         if not given.ir or not (self._is_short or has_promise(costs)):
             return
         said = stated(given, self._first, self.greedy_code())
+        self.notes += said.notes
+        if not said.model:
+            return
         seen = {key for tried in self._prices if (key := self._key(tried)) is not None}
         chosen: list[str] = []
         for answer in said.answers:

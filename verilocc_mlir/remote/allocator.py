@@ -1,19 +1,24 @@
-"""The allocator behind a server. Whatever goes wrong is an ``AllocationFailure``, so that a local allocator follows."""
+"""The allocator behind a server, and its model of plans.
+
+Whatever goes wrong is an ``AllocationFailure``, so that a local allocator, or the model here, follows.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from grpc import StatusCode
 
 from verilocc.v1 import allocation_service_pb2 as allocation
+from verilocc.v1 import plan_service_pb2 as planning
 from verilocc.v1 import verdict_pb2
 from verilocc_mlir.allocators.protocol import UNKNOWN_VERSION, AllocationFailure
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.problem.model import PROBLEM_VERSION, AllocationProblem, Proposal
 from verilocc_mlir.remote import wire
 from verilocc_mlir.remote.client import Client, RemoteError, printable
+from verilocc_mlir.remote.plans import RankedPlans
 from verilocc_mlir.target.registers import physical_register
 
 DEFAULT_REST_SECONDS = 30.0
@@ -23,6 +28,8 @@ _VERSION_SECONDS = 5.0
 _NOT_THERE = (StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED)
 _SHOWN = 60
 _MAX_NAME = 512
+_PLAN_SECONDS = 10.0
+_MAX_PLANS = 256
 
 
 class RemoteAllocator:
@@ -85,6 +92,25 @@ class RemoteAllocator:
             raise self._failure(error.what) from error
         self._version = printable(answer.versions.allocator) or self._version
         return Proposal(PROBLEM_VERSION, self.name, self._registers(problem, answer.functions))
+
+    def rank_plans(self, target: str, facts: Mapping[str, float]) -> RankedPlans:
+        """What the server's model of plans says of a kernel with these facts: its first 256 answers.
+
+        Raises:
+            AllocationFailure: it has no model, is down, late, or refuses; ``reason`` is ``"remote"``.
+        """
+        if time.monotonic() < self._down_until:
+            raise self._failure(f"{self._down}; not asked again for a while")
+        request = planning.RankPlansRequest(target=target, facts=facts)
+        try:
+            answer = self._client.rank_plans(request, min(self._client.access.seconds, _PLAN_SECONDS))
+        except RemoteError as error:
+            self._noted(error)
+            # A server of before PlanService does not know the method.
+            none = error.reason == "NO_PLAN_MODEL" or error.status is StatusCode.UNIMPLEMENTED
+            raise self._failure("it has no model of plans" if none else error.what) from error
+        answers = tuple(map(printable, answer.answers[:_MAX_PLANS]))
+        return RankedPlans(printable(answer.model), printable(answer.version), answers)
 
     def _noted(self, error: RemoteError) -> None:
         if error.status in _NOT_THERE:

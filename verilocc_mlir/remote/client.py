@@ -1,4 +1,4 @@
-"""A client of both services: one channel, a deadline for each call, and tries again where that is safe.
+"""A client of the services: one channel, a deadline for each call, and tries again where that is safe.
 
 What comes back is not trusted: the messages are read and bounded here, and judged by whoever uses them.
 """
@@ -21,6 +21,7 @@ from grpc_status import rpc_status
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
+from verilocc.v1 import plan_service_pb2 as planning
 from verilocc_mlir.errors import ExitCode, InputError, VeriloccError
 from verilocc_mlir.remote.access import DEFAULT_ACCESS, ServerAccess
 from verilocc_mlir.remote.addresses import SOCKET, is_local
@@ -32,6 +33,7 @@ TOKEN_VARIABLE = "VERILOCC_TOKEN"
 
 _ALLOCATION = "/verilocc.v1.AllocationService"
 _AUDIT = "/verilocc.v1.AuditService"
+_PLANS = "/verilocc.v1.PlanService"
 _MAX_ANSWER_BYTES = 256 << 20
 _MAX_TEXT = 400
 _BAD_INPUT = (
@@ -172,6 +174,11 @@ class Client:
         self._audit = self._channel.unary_unary(
             f"{_AUDIT}/Audit", auditing.AuditRequest.SerializeToString, auditing.AuditResponse.FromString
         )
+        self._plans = self._channel.unary_unary(
+            f"{_PLANS}/RankPlans",
+            planning.RankPlansRequest.SerializeToString,
+            planning.RankPlansResponse.FromString,
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -200,6 +207,12 @@ class Client:
         """AllocationService.GetCapabilities; as ``allocate``."""
         request = allocation.GetCapabilitiesRequest()
         return self._call(lambda left: self._capabilities(request, timeout=left, metadata=self._metadata), seconds)
+
+    def rank_plans(
+        self, request: planning.RankPlansRequest, seconds: float | None = None
+    ) -> planning.RankPlansResponse:
+        """PlanService.RankPlans; as ``allocate``."""
+        return self._call(lambda left: self._plans(request, timeout=left, metadata=self._metadata), seconds)
 
     def allocate_stream(
         self, requests: Sequence[allocation.AllocateRequest], seconds: float | None = None

@@ -74,6 +74,7 @@ class Batches:
         """Go on with what waits."""
         offered = self.front.capabilities()
         offered.ClearField("limits")
+        offered.ClearField("plan_model")
         self._versions = offered.SerializeToString(deterministic=True)
         for owner in await self._on_disk(self.book.owners):
             self._run(owner)

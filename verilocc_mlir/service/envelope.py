@@ -1,7 +1,8 @@
 """Messages that the front reads: none of them grows with what is in it.
 
 An entry of two bytes takes a hundred once protobuf has read it. So whole requests are read by workers alone, within
-their limit of memory. Of a stream's request the front reads the name, and takes the rest as bytes.
+their limit of memory. Of a stream's request the front reads the name, and takes the rest as bytes. What it reads whole
+is small: ``batches.py`` and ``plans.py`` refuse larger requests first.
 """
 
 from __future__ import annotations

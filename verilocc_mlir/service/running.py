@@ -12,11 +12,13 @@ from pathlib import Path
 import grpc
 
 from verilocc_mlir.errors import ExitCode, InputError
+from verilocc_mlir.pipeline.learned import PlanModel
 from verilocc_mlir.remote.addresses import SOCKET, host_and_port, is_loopback
 from verilocc_mlir.service import logs, tracing
 from verilocc_mlir.service.batch_book import Book
 from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
+from verilocc_mlir.service.plans import Plans
 from verilocc_mlir.service.pool import WorkerPool
 from verilocc_mlir.service.security import TlsFiles, TokenBook
 from verilocc_mlir.service.server import Front, Server
@@ -45,6 +47,7 @@ class Options:
     http: str = ""
     batches: Path | None = None
     batch_mib: int = 4096
+    plan_model: Path | None = None
     metrics: str = ""
     traces: str = "none"
     log_level: str = "info"
@@ -58,25 +61,31 @@ def serve(options: Options) -> int:
         0, or 130 if calls were given up: after ``drain_seconds``, or for a second signal.
 
     Raises:
-        InputError: an address cannot be bound or is open to the world without TLS; a file cannot be read.
+        InputError: an address cannot be bound or is open to the world without TLS; a file cannot be read; there is no
+            model of plans. UnsupportedError: the packages of a model of plans are missing.
     """
     files = _tls(options)
     tls = files.credentials() if files is not None else None
     for address in (*options.addresses, *filter(None, [options.http])):
         _check_address(address, secured=tls is not None or options.insecure)
     tokens = TokenBook(options.tokens) if options.tokens is not None else None
+    plan_model = PlanModel.load(options.plan_model) if options.plan_model is not None else None
     logs.set_up(options.log_level)
     tracer = tracing.set_up(options.traces) if options.traces != "none" else None
     try:
         with contextlib.redirect_stderr(logs.Printed()):
-            return asyncio.run(_serve(options, files, tls, tokens))
+            return asyncio.run(_serve(options, files, tls, tokens, plan_model))
     finally:
         if tracer is not None:
             tracer.shutdown()
 
 
 async def _serve(
-    options: Options, files: TlsFiles | None, tls: grpc.ServerCredentials | None, tokens: TokenBook | None
+    options: Options,
+    files: TlsFiles | None,
+    tls: grpc.ServerCredentials | None,
+    tokens: TokenBook | None,
+    plan_model: PlanModel | None,
 ) -> int:
     end, at_once = asyncio.Event(), asyncio.Event()
 
@@ -96,7 +105,7 @@ async def _serve(
         attempts=options.attempts,
         terms=options.terms,
     )
-    front = Front(pool, limits, terms, tokens)
+    front = Front(pool, limits, terms, tokens, plans=Plans(plan_model))
     front.metrics.watch(pool.counts)
     server = Server(front, Book(options.batches, options.batch_mib << 20) if options.batches is not None else None)
     bound: list[tuple[str, int]] = []

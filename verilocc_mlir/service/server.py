@@ -22,6 +22,7 @@ from opentelemetry import trace
 
 from verilocc.v1 import allocation_service_pb2 as allocation
 from verilocc.v1 import audit_service_pb2 as auditing
+from verilocc.v1 import plan_service_pb2 as planning
 from verilocc.v1 import problem_pb2, verdict_pb2
 from verilocc_mlir.service import envelope
 from verilocc_mlir.service.admission import OPEN_MESSAGE_BYTES, Admission
@@ -33,7 +34,8 @@ from verilocc_mlir.service.jobs import MAX_ATTEMPTS, Terms, solver_version
 from verilocc_mlir.service.limits import ServerLimits
 from verilocc_mlir.service.logs import log
 from verilocc_mlir.service.metrics import Metrics
-from verilocc_mlir.service.pool import Done, Executor
+from verilocc_mlir.service.plans import MOST_BYTES, PLANS, Plans
+from verilocc_mlir.service.pool import Done, Executor, within
 from verilocc_mlir.service.reflecting import reflect
 from verilocc_mlir.service.security import TokenBook
 from verilocc_mlir.service.status import ServiceError, defect, draining, duration
@@ -58,7 +60,7 @@ _HEALTH_GRPC: Any = health_pb2_grpc
 
 @dataclass
 class Front:
-    """The servicers of both services.
+    """The servicers of all services but that of batches.
 
     Attributes:
         accepted: calls that are not answered yet.
@@ -69,6 +71,7 @@ class Front:
     terms: Terms = field(default_factory=Terms)
     tokens: TokenBook | None = None
     metrics: Metrics = field(default_factory=Metrics)
+    plans: Plans = field(default_factory=Plans)
     accepted: int = 0
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
@@ -102,6 +105,15 @@ class Front:
             return self.capabilities()
 
         return await self.answer("GetCapabilities", capabilities, request, context)
+
+    async def rank_plans(self, request: bytes, context: _Context, form: str = "") -> bytes:
+        """PlanService.RankPlans; needs no worker."""
+
+        async def ranked(_caller: str, data: bytes) -> Message:
+            with self._call_accepted():
+                return await within(lambda: self.plans.rank(data, as_json=bool(form)), self.seconds(context))
+
+        return await self.answer("RankPlans", ranked, request, context)
 
     async def answer(
         self, method: str, answered: Callable[[str, bytes], Awaitable[Message]], request: bytes, context: _Context
@@ -157,6 +169,7 @@ class Front:
     def capabilities(self) -> allocation.GetCapabilitiesResponse:
         limits = self.limits
         offered = [(name, self.terms.factory(name)) for name in self.terms.allocators]
+        plan_model = self.plans.model
         return allocation.GetCapabilitiesResponse(
             targets=list(TARGETS),
             phases=[problem_pb2.PHASE_SGPR, problem_pb2.PHASE_VGPR],
@@ -176,6 +189,7 @@ class Front:
             versions=allocation.Versions(
                 verilocc=__version__, allocator=f"{offered[0][0]} {offered[0][1].version}", solver=solver_version()
             ),
+            plan_model=plan_model.version if plan_model is not None else "",
         )
 
     # -- one request ---------------------------------------------------------------------------------
@@ -364,9 +378,9 @@ class Server:
     def __init__(self, front: Front, book: Book | None = None) -> None:
         self.front = front
         self.batches = Batches(front, book) if book is not None else None
-        self._services = (ALLOCATION, AUDIT, *((BATCH,) if book is not None else ()))
+        self._services = (ALLOCATION, AUDIT, PLANS, *((BATCH,) if book is not None else ()))
         self.health = _HEALTH.aio.HealthServicer()
-        admission = Admission(front, frozenset((ALLOCATION, AUDIT, BATCH)))
+        admission = Admission(front, frozenset((ALLOCATION, AUDIT, BATCH, PLANS)))
         self.http = HttpServer(admission, _methods_of_http(front), lambda: front.healthy, front.limits.connections // 2)
         self._server = grpc.aio.server(
             interceptors=[admission],
@@ -445,6 +459,7 @@ def _handlers(front: Front, batches: Batches | None) -> grpc.GenericRpcHandler:
         f"/{ALLOCATION}/AllocateStream": grpc.stream_stream_rpc_method_handler(front.allocate_stream),
         f"/{ALLOCATION}/GetCapabilities": grpc.unary_unary_rpc_method_handler(front.get_capabilities),
         f"/{AUDIT}/Audit": grpc.unary_unary_rpc_method_handler(front.audit),
+        f"/{PLANS}/RankPlans": grpc.unary_unary_rpc_method_handler(front.rank_plans),
     }
     for name, answered in (batches.methods() if batches is not None else {}).items():
         methods[f"/{BATCH}/{name}"] = grpc.unary_unary_rpc_method_handler(partial(front.answer, name, answered))
@@ -452,7 +467,7 @@ def _handlers(front: Front, batches: Batches | None) -> grpc.GenericRpcHandler:
 
 
 def _methods_of_http(front: Front) -> dict[str, Method]:
-    """The unary ones. The front reads no request but that for capabilities, which has nothing in it."""
+    """The unary ones. Of their requests the front reads those for capabilities and plans alone, which are small."""
     most = front.limits.max_request_bytes
     return {
         f"/{ALLOCATION}/Allocate": Method(front.allocate, allocation.AllocateResponse, most),
@@ -460,6 +475,7 @@ def _methods_of_http(front: Front) -> dict[str, Method]:
             front.get_capabilities, allocation.GetCapabilitiesResponse, OPEN_MESSAGE_BYTES
         ),
         f"/{AUDIT}/Audit": Method(front.audit, auditing.AuditResponse, most),
+        f"/{PLANS}/RankPlans": Method(front.rank_plans, planning.RankPlansResponse, MOST_BYTES),
     }
 
 

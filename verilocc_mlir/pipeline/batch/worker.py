@@ -19,7 +19,7 @@ from verilocc_mlir.errors import ToolchainError, VeriloccError, is_out_of_memory
 from verilocc_mlir.pipeline.batch.jobs import BEFORE
 from verilocc_mlir.pipeline.chosen_allocators import allocators_of
 from verilocc_mlir.pipeline.compile import compile_module
-from verilocc_mlir.pipeline.settings import Emit, Settings
+from verilocc_mlir.pipeline.settings import Effort, Emit, Settings
 from verilocc_mlir.results.compile import EXIT_CODES, Report
 from verilocc_mlir.results.documents.compile import to_data
 
@@ -79,7 +79,9 @@ def _answer(
         # A server that was replaced meanwhile is two servers; one that does not say what it has, none that is known.
         "keyed": not any(p.forsaken for f in report.functions for p in f.phases)
         and len(versions) <= 1
-        and not versions & {"", UNKNOWN_VERSION},
+        and not versions & {"", UNKNOWN_VERSION}
+        # Which model of plans was asked is in no key (``key.py``).
+        and not (settings.server and settings.effort is Effort.LEARNED),
         "server_version": next(iter(versions), ""),
         "report": to_data(report),
     }
