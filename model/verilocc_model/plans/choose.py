@@ -8,7 +8,7 @@ from pathlib import Path
 
 from verilocc_mlir.cost.assembly import Function, parse_assembly
 from verilocc_mlir.cost.model import KernelCost, costs
-from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
+from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.candidates import effective
 from verilocc_mlir.pipeline.effort import Variant
@@ -33,9 +33,7 @@ def facts_of(given: Planned, first: Plan, code: bytes) -> dict[str, float] | Non
         return None
 
 
-def ranked(
-    given: Planned, code: bytes, known: Mapping[str, float] | None, directory: Path
-) -> tuple[str, list[Answer]]:
+def ranked(given: Planned, code: bytes, known: Mapping[str, float] | None, directory: Path) -> tuple[str, list[Answer]]:
     """The name of the model in a directory, and its answers, the best first; none where nothing is known.
 
     It is a critic, which reads the text of each of its answers, or a model that states answers from the facts alone.

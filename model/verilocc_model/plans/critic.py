@@ -30,6 +30,9 @@ _MOST = 0.5
 """Gains and losses beyond this are learned as this: how bad a bad answer is does not matter."""
 _GOOD, _SEEN = 0.9, 4
 """An answer is asked about if it has brought this share of the best gain for so many kernels."""
+_DEARER = ("text cycles", "text over", "text over hot", "text over hot mean", "text over often")
+"""Facts of which more, beside the first plan's text, never makes an answer look better. Without that the trees learn
+from few kernels what does not hold for those of another source (docs/results/plan-choice.md)."""
 _HINT = "make one: verilocc train critic DATA --out DIR"
 
 Facts = Mapping[str, float]
@@ -61,12 +64,13 @@ class Critic:
             return
         rows = np.array([self._row(kernel, plan) for kernel, plan in pairs])
         gains = np.array([max(min(kernel.unguarded(plan), _MOST), -_MOST) for kernel, plan in pairs])
+        of_texts = [direction for name in self._texts for direction in (0, int(name in _DEARER))]
         ensemble: Any = importlib.import_module("sklearn.ensemble")
-        self._trees = _Trees.of(
-            ensemble.HistGradientBoostingRegressor(
-                max_iter=200, learning_rate=0.05, max_leaf_nodes=15, min_samples_leaf=10, random_state=0
-            ).fit(rows, gains)
-        )
+        model = ensemble.HistGradientBoostingRegressor(
+            max_iter=200, learning_rate=0.05, max_leaf_nodes=15, min_samples_leaf=10, random_state=0,
+            monotonic_cst=[0] * (rows.shape[1] - len(of_texts)) + of_texts,
+        )  # fmt: skip
+        self._trees = _Trees.of(model.fit(rows, gains))
 
     def reads(self, kernel: Labels) -> list[str]:
         """Answers whose texts have to be made."""
