@@ -55,6 +55,8 @@ from verilocc_mlir.toolchain.find import find_toolchain
 pytestmark = pytest.mark.usefixtures("machine_verifier")
 _VALUES: dict[str, str] = {
     "effort": "best",
+    "plans": "4",
+    "plan_model": "",  # a link to the one in the package: below
     "allocator": "exact",
     "model_samples": "3",
     "allocator_seconds": "7.5",
@@ -83,6 +85,9 @@ def _another_llvm(tmp_path_factory: pytest.TempPathFactory) -> None:
     link = tmp_path_factory.mktemp("another") / "llvm"
     link.symlink_to(Path(llc()).resolve().parent)
     _VALUES["llvm"] = str(link)
+    model = link.parent / "plans"
+    model.symlink_to(REPOSITORY / "model" / "verilocc_model" / "weights" / "plans")
+    _VALUES["plan_model"] = str(model)
 
 
 def _value(settings: Settings, name: str) -> Any:
@@ -272,6 +277,7 @@ class _Seen:
         self.tools: list[tuple[list[str], float]] = []
         self.drivers: set[str] = set()
         self.asked: list[Settings] = []
+        self.stated: list[Settings] = []
 
     def remote(self, server: str, name: str, access: ServerAccess) -> Allocator:
         """In the place of a server's."""
@@ -298,6 +304,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> _Seen:
         monkeypatch.setattr(f"verilocc_mlir.{place}", looking)
 
     look("pipeline.portfolio.variants", lambda effort, *_: _seen.efforts.append(effort))
+    look("pipeline.learned.stated", lambda given, *_: _seen.stated.append(given.settings))
     look("pipeline.runs.PhaseRunner", lambda *_, **given: _seen.runners.append(given))
     look("pipeline.phase.audit_function", lambda *_, timeout_s, **__: _seen.solver.append(timeout_s))
     look("toolchain.drivers.llc.run_tool", lambda command, *_, timeout, **__: _seen.tools.append((command, timeout)))
@@ -320,6 +327,8 @@ def _llc_commands(seen: _Seen) -> list[list[str]]:
 
 EFFECTS: dict[str, Callable[[_Seen, set[str]], bool]] = {
     "effort": lambda seen, _: set(seen.efforts) == {Effort.BEST},
+    "plans": lambda seen, _: {settings.plans for settings in seen.stated} == {4},
+    "plan_model": lambda seen, _: {str(settings.plan_model) for settings in seen.stated} == {_VALUES["plan_model"]},
     "allocator": lambda _, allocators: allocators == {"exact"},
     "model_samples": lambda seen, _: set(seen.samples) == {3},
     "allocator_seconds": lambda seen, _: set(seen.seconds) == {7.5},
@@ -355,14 +364,20 @@ def test_the_run_does_what_it_says(name: str, seen: _Seen) -> None:
     if name == "toolchain":
         pytest.importorskip("triton")
     beside: dict[str, Any] = {}
+    kernel, cpu = _KERNEL, "gfx942"
+    if name in ("plans", "plan_model"):
+        pytest.importorskip("safetensors")
+        beside["effort"] = "learned"
+        # No plan is asked for where a unit binds a kernel that spills nothing.
+        kernel, cpu = (REPOSITORY / "examples" / "kernels" / "attn_d64.gfx1201.opt.ll").read_text(), "gfx1201"
     if name in ("model_samples", "allocator_seconds"):
         beside["allocator"] = f"model:{REPOSITORY}"
     if name.startswith("server_"):
         beside["server"] = _VALUES["server"]
-    default = with_options(Settings(cpu="gfx942"), beside)
+    default = with_options(Settings(cpu=cpu), beside)
 
     def run(settings: Settings) -> set[str]:
-        report = compile_module(_KERNEL.encode(), "k.ll", settings).report
+        report = compile_module(kernel.encode(), "k.ll", settings).report
         assert report.outcome is Outcome.PROVED
         return {attempt.allocator for f in report.functions for p in f.phases for attempt in p.attempts}
 
@@ -436,7 +451,7 @@ def test_a_worker_s_run_has_them(demo_kernels: Path) -> None:
     ("name", "wrong"),
     [
         ("effort", "most"), ("spill", "perhaps"), ("solver_seconds", "0"), ("tool_seconds", "nan"),
-        ("model_samples", "0"), ("allocator", 3), ("llc", 3), ("llvm", 3), ("toolchain", "gcc"), ("verify", 1),
+        ("model_samples", "0"), ("plans", "0"), ("plan_model", 3), ("allocator", 3), ("llc", 3), ("llvm", 3), ("toolchain", "gcc"), ("verify", 1),
         ("nothing", "1"),
     ],
 )  # fmt: skip

@@ -68,8 +68,7 @@ class Labels:
         """Whether another order of the instructions could bring something worth a try (``plan_rules.has_promise``), as
         LLVM's default compile shows.
         """
-        units = [share for name, share in self.facts.items() if name.startswith("bound ") and name != "bound latency"]
-        return bool(self.llvm["spills"]) or not units or 1 - max(units) > LEAST_PROMISE
+        return promises(self.facts, self.llvm)
 
     @cached_property
     def fast(self) -> tuple[str, ...]:
@@ -111,6 +110,12 @@ class Labels:
         """Natural logarithm of an answer's cycles over those that ``fast`` keeps; 0 for one without an allocation."""
         chosen = self.plans.get(plan)
         return math.log(chosen["cycles"] / self.kept(self.fast)) if chosen else 0.0
+
+
+def promises(facts: Mapping[str, float], llvm: Mapping[str, float]) -> bool:
+    """``Labels.has_promise`` of a kernel with these facts, and these figures of LLVM's default compile."""
+    units = [share for name, share in facts.items() if name.startswith("bound ") and name != "bound latency"]
+    return bool(llvm["spills"]) or not units or 1 - max(units) > LEAST_PROMISE
 
 
 def read_labels(directory: Path) -> Iterator[Labels]:

@@ -37,6 +37,7 @@ from verilocc_model.corpus.sources import source
 from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
+from verilocc_model.plans.data import promises
 from verilocc_model.plans.facts import facts
 from verilocc_model.plans.texts import facts_of_text
 
@@ -53,6 +54,7 @@ _DECIDES = (
     "target",
     "toolchain",
 )
+_OF_FAST = ("default", "beside", "max-ilp")
 _ALSO = (
     "pipeline/answers.py",
     "pipeline/attempt.py",
@@ -160,7 +162,7 @@ def make_labels(
 
 
 def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
-    """A kernel's line of the data set: facts, LLVM's default compile, and what came of each plan.
+    """A kernel's line of the data set: facts, LLVM's default compile, and what came of each answer.
 
     Raises:
         VeriloccError: the kernel cannot be made, is too large, or LLVM does not compile it.
@@ -174,7 +176,11 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
     of_dearest = by_name[dearest.name]
     if of_dearest.instructions.static > recipe.limits.instructions:
         raise UnsupportedError(f"{of_dearest.instructions.static} instructions are more than are wanted")
-    answers = [Answer.parse(name) for name in recipe.asked.get(cell.name, recipe.plans)]
+    known, llvm = facts(dearest, of_dearest, given.target), figures(by_name)
+    asked = recipe.asked.get(cell.name, recipe.plans)
+    # No policy is asked about a kernel that promises nothing, so it has labels of what ``fast`` tries alone.
+    worth_it = promises(known, llvm)
+    answers = [Answer.parse(name) for name in asked if worth_it or name in _OF_FAST]
     spilled = any(cost.spill_stores.static for cost in by_name.values())
     if recipe.limits.spilled and not spilled:
         raise UnsupportedError("LLVM spills nothing of it")
@@ -182,8 +188,8 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
         {
             "cell": cell.to_data(),
             "sha256": _digest(text),
-            "facts": facts(dearest, of_dearest, given.target),
-            "llvm": figures(by_name),
+            "facts": known,
+            "llvm": llvm,
             "first": (first_plan(given) if spilled else DEFAULT).name,
             "plans": _rows(given, answers, dearest.name),
         },
