@@ -15,7 +15,9 @@ from verilocc_model.card import read_card
 from verilocc_model.evaluation.evaluate import EvalConfig, Row, evaluate, report, written
 from verilocc_model.evaluation.journal import EvaluationJournal
 from verilocc_model.plans import evaluate as plans
-from verilocc_model.plans.critic import Critic
+from verilocc_model.plans.critic import FORM, Critic
+from verilocc_model.plans.policies import Policy
+from verilocc_model.plans.shortlist import Shortlist
 from verilocc_model.training import feedback, preferences
 from verilocc_model.training.adapt import ADAPTATION, adapt
 from verilocc_model.training.config import DEFAULT_HOLD_OUT, load_config
@@ -151,13 +153,33 @@ def ask_for_plans(data: Sequence[Path], out: Path, *, model: Path, samples: int,
     return ExitCode.PROVED
 
 
-def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, out: Path | None, say: Say) -> int:
-    """Compare what chooses a plan; with a model that states plans, that one too: its base alone, and with adapters."""
-    if model is None:
-        return plans.evaluate_plans(data, out, say)
-    from verilocc_model.plans.causal import Causal
+def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, refit: bool, out: Path | None, say: Say) -> int:
+    """Compare what chooses a plan; with a model that states plans, that one too: its base alone, and with adapters.
 
-    return plans.evaluate_plans(data, out, say, trained=Causal.load(model).both())
+    Args:
+        refit: train such a model for each fold too.
+    """
+    refitted: Callable[[], Sequence[Policy]] = tuple
+    if refit:
+        from verilocc_model.plans.causal import refitted
+    if model is None:
+        return plans.evaluate_plans(data, out, say, refitted=refitted)
+    from verilocc_model.plans.causal import Causal, well_formed
+
+    base, adapted = Causal.load(model).both()
+    trained: list[Policy] = [base, adapted]
+    if (model / FORM).is_file():
+        trained.append(Shortlist(adapted, Critic.load(model)))
+    shares = {
+        name: well_formed(
+            adapted, [k for k in plans.labels_of(data) if k.split != "train" or k.held_out], masked=masked
+        )
+        for name, masked in (("with the mask", True), ("without it", False))
+    }
+    say(f"answers well-formed: {', '.join(f'{share:.4f} {name}' for name, share in shares.items())}")
+    return plans.evaluate_plans(
+        data, out, say, trained=trained, refitted=refitted, figures={"model": model.name, "well_formed": shares}
+    )
 
 
 def evaluate_command(

@@ -326,6 +326,14 @@ def test_make_and_show_commands(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert verilocc(["corpus", "show", str(tmp_path)]) == 2
 
 
+def test_a_data_set_has_one_writer_at_a_time(tmp_path: Path) -> None:
+    first = ShardWriter(tmp_path, {}, {})
+    with pytest.raises(InputError, match="another process adds to this data set"):
+        ShardWriter(tmp_path, {}, {})
+    del first
+    ShardWriter(tmp_path, {}, {})
+
+
 def test_a_data_set_of_another_version_is_refused(tmp_path: Path) -> None:
     ShardWriter(tmp_path, {}, {})
     (tmp_path / "manifest.json").write_text('{"version": 99}')

@@ -451,7 +451,8 @@ def test_a_worker_s_run_has_them(demo_kernels: Path) -> None:
     ("name", "wrong"),
     [
         ("effort", "most"), ("spill", "perhaps"), ("solver_seconds", "0"), ("tool_seconds", "nan"),
-        ("model_samples", "0"), ("plans", "0"), ("plan_model", 3), ("allocator", 3), ("llc", 3), ("llvm", 3), ("toolchain", "gcc"), ("verify", 1),
+        ("model_samples", "0"), ("allocator", 3), ("llc", 3), ("llvm", 3), ("toolchain", "gcc"), ("verify", 1),
+        ("plans", "0"), ("plan_model", 3),
         ("nothing", "1"),
     ],
 )  # fmt: skip

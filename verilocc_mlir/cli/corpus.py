@@ -257,6 +257,28 @@ def remeasure_command(directory: Path, count: int, seed: int, store_path: Path |
     return ExitCode.REFUTED if differing else ExitCode.PROVED
 
 
+@corpus_command.command("facts", cls=Command, context_settings=HELP)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The new data set.")
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, metavar="N", help="Kernels at once.")
+@_store_option
+def facts_command(directory: Path, out: Path, jobs: int, store_path: Path | None) -> int:
+    """Write a set of verilocc corpus plans once more, with the facts that this version states. Labels stay.
+
+    Kernels go on where an interrupt left off.
+    """
+    from verilocc_mlir.store import Store
+    from verilocc_model.plans.labels import state_facts_anew
+
+    def show(row: Any, remaining: int) -> None:
+        click.echo(f"{remaining} left  {row['cell']}", err=True)
+
+    store = Store(store_path) if store_path else None
+    count = state_facts_anew(directory, out, jobs=jobs, store=store, progress=show)
+    click.echo(f"{out}: facts of {count} kernels")
+    return ExitCode.PROVED
+
+
 @corpus_command.command("show", cls=Command, context_settings=HELP)
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")

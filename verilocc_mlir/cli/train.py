@@ -224,6 +224,7 @@ def adapt_command(
 @click.option(
     "--plans", is_flag=True, help="DIR has labels of plans (verilocc corpus plans): compare what chooses one."
 )
+@click.option("--refit", is_flag=True, help="With --plans: also train a model that states plans for each fold.")
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["masked", "mask-only", "unmasked"]), help="[all]")
 @click.option(
     "--policy",
@@ -252,6 +253,7 @@ def eval_command(
     data: tuple[Path, ...],
     model: Path | None,
     plans: bool,
+    refit: bool,
     modes: tuple[str, ...],
     policies: tuple[str, ...],
     everything: bool,
@@ -266,7 +268,7 @@ def eval_command(
     """
     commands = _commands()
     if plans:
-        return int(commands.evaluate_plans_command(data, model=model, out=out, say=_say))
+        return int(commands.evaluate_plans_command(data, model=model, refit=refit, out=out, say=_say))
     chosen = {k: v for k, v in (("modes", modes), ("policies", policies)) if v}
     config = commands.EvalConfig(**chosen, **measured)
 

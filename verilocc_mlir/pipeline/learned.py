@@ -92,7 +92,7 @@ def stated(given: Planned, first: Plan, code: bytes) -> Stated:
     """
     server = next((a for a in given.allocators if isinstance(a, PlanServer)), None)
     if server is None:
-        return _stated_here(given, code, _package().facts_of(given, first, code))
+        return _stated_here(given, first, code, _package().facts_of(given, first, code))
     notes: list[str] = []
     try:
         facts = _package().facts_of(given, first, code)
@@ -100,13 +100,14 @@ def stated(given: Planned, first: Plan, code: bytes) -> Stated:
             return _stated_there(server, given, facts)
         except (AllocationFailure, InputError) as error:
             notes.append(f"plans: {_line(error)}; the model here is asked instead")
-        return replace(_stated_here(given, code, facts), notes=tuple(notes))
+        return replace(_stated_here(given, first, code, facts), notes=tuple(notes))
     except (InputError, UnsupportedError) as error:
         return Stated("", notes=(*notes, f"plans: none of a model is tried: {_line(error)}"))
 
 
-def _stated_here(given: Planned, code: bytes, facts: Mapping[str, float] | None) -> Stated:
-    model, answers = _package().ranked(given, code, facts, model_directory(given.settings.plan_model))
+def _stated_here(given: Planned, first: Plan, code: bytes, facts: Mapping[str, float] | None) -> Stated:
+    directory = model_directory(given.settings.plan_model)
+    model, answers = _package().ranked(given, first, code, facts, directory)
     return Stated(model, answers)
 
 

@@ -7,6 +7,7 @@ SHA-256. A run that was cut off leaves at most a shard that the journal does not
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib
 import json
@@ -35,13 +36,14 @@ class ShardWriter:
         versions: versions of the tools that the contents are made with, likewise.
 
     Raises:
-        InputError: the directory has another data set.
+        InputError: the directory has another data set, or another writer adds to it.
     """
 
     def __init__(self, directory: Path, parameters: Mapping[str, Any], versions: Mapping[str, str]) -> None:
         self._directory = directory
         self._head = {"version": DATA_VERSION, "parameters": dict(parameters), "made_with": dict(versions)}
         directory.mkdir(parents=True, exist_ok=True)
+        self._held = _hold(directory)
         manifest = directory / MANIFEST
         if manifest.exists():
             manifest_there = read_manifest(directory)
@@ -114,6 +116,32 @@ class ShardWriter:
     def _write_manifest(self) -> None:
         data = {**self._head, "kernels": len(self.journal), "shards": self._shards}
         write_whole(self._directory / MANIFEST, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode())
+
+
+class _Descriptor:
+    """Closes when nothing refers to it any more."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __del__(self) -> None:
+        os.close(self._number)
+
+
+def _hold(directory: Path) -> _Descriptor:
+    """Keep other writers out for as long as what is returned lives: two would give one number to two shards.
+
+    Raises:
+        InputError: another writer is there.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        hint = "wait for it, or end it"
+        raise InputError("another process adds to this data set", where=str(directory), hint=hint) from error
+    return _Descriptor(descriptor)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:

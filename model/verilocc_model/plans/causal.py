@@ -22,8 +22,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.files import write_whole
 from verilocc_mlir.pipeline.answers import SLOTS, Answer
+from verilocc_model.plans.critic import Critic
 from verilocc_model.plans.data import Labels
-from verilocc_model.plans.policies import kind
+from verilocc_model.plans.policies import Policy, kind
+from verilocc_model.plans.shortlist import Shortlist
 from verilocc_model.plans.words import KINDS, WORDS, Words
 
 _SHARPNESS = 50.0
@@ -181,6 +183,35 @@ class Causal:
             model: Any = PeftModel.from_pretrained(copy.deepcopy(result._base), path)
             result._models[path.name] = model.eval()
         return result
+
+
+class _Alone:
+    """The base of a model that is fitted before this one is, without its adapters."""
+
+    name = "causal transformer"
+
+    def __init__(self, model: Causal) -> None:
+        self._model = model
+
+    def fit(self, kernels: Sequence[Labels]) -> None: ...
+
+    def reads(self, kernel: Labels) -> Sequence[str]:
+        return ()
+
+    def expected(self, kernel: Labels) -> Mapping[str, float]:
+        return self._model.both()[0].expected(kernel)
+
+
+def refitted() -> list[Policy]:
+    """What states answers, to be fitted in this order: with adapters, its base alone, and with a critic behind it."""
+    model = Causal(adapted=True)
+    return [model, _Alone(model), Shortlist(model, Critic())]
+
+
+def well_formed(model: Causal, kernels: Sequence[Labels], *, masked: bool, samples: int = 4) -> float:
+    """The share of drawn answers that have one word of each slot."""
+    drawn = [a for n, k in enumerate(kernels) for a in model.stated(k, samples, seed=n, masked=masked)]
+    return round(sum(answer is not None for answer in drawn) / len(drawn), 5) if drawn else 0.0
 
 
 def deserved(kernel: Labels) -> tuple[list[Answer], list[float]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,12 +12,14 @@ from verilocc_mlir.cost.model import KernelCost, costs
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.candidates import effective
-from verilocc_mlir.pipeline.effort import Variant
+from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_model.plans.critic import FORM, Critic
 from verilocc_model.plans.facts import facts
+from verilocc_model.plans.shortlist import LISTED
 from verilocc_model.plans.stater import Stater
 from verilocc_model.plans.texts import facts_of_text
+from verilocc_model.plans.words import WORDS
 
 
 def facts_of(given: Planned, first: Plan, code: bytes) -> dict[str, float] | None:
@@ -33,10 +36,13 @@ def facts_of(given: Planned, first: Plan, code: bytes) -> dict[str, float] | Non
         return None
 
 
-def ranked(given: Planned, code: bytes, known: Mapping[str, float] | None, directory: Path) -> tuple[str, list[Answer]]:
+def ranked(
+    given: Planned, first: Plan, code: bytes, known: Mapping[str, float] | None, directory: Path
+) -> tuple[str, list[Answer]]:
     """The name of the model in a directory, and its answers, the best first; none where nothing is known.
 
-    It is a critic, which reads the text of each of its answers, or a model that states answers from the facts alone.
+    It states answers from the facts alone; or it is a critic, which reads the text of each of its answers; or both are
+    there, and the critic reads the texts of the first answers (``shortlist.py``).
 
     Args:
         known: what ``facts_of`` gave.
@@ -44,23 +50,40 @@ def ranked(given: Planned, code: bytes, known: Mapping[str, float] | None, direc
     Raises:
         InputError: the directory has no model of plans, or one that was trained with other facts.
     """
-    if (directory / FORM).is_file():
-        return f"critic {directory.resolve().name}", _judged(_critic(directory), given, code, known) if known else []
+    critic = _critic(directory) if (directory / FORM).is_file() else None
+    if critic is not None and not (directory / WORDS).is_file():
+        name = f"critic {directory.resolve().name}"
+        return name, _judged(critic, critic.answers, given, first, code, known) if known else []
     model = stater(directory, given.target.name)
-    return model.name, model.ranked(known) if known else []
+    answers = model.ranked(known) if known else []
+    if critic is None or known is None:
+        return model.name, answers
+    return f"{model.name} with its critic", _judged(critic, answers, given, first, code, known, LISTED)
 
 
-def _judged(critic: Critic, given: Planned, code: bytes, known: Mapping[str, float]) -> list[Answer]:
-    """The critic's answers that the input can have; of those that are allocated alike, the first one."""
+def _judged(
+    critic: Critic,
+    answers: Sequence[Answer],
+    given: Planned,
+    first: Plan,
+    code: bytes,
+    known: Mapping[str, float],
+    most: int = sys.maxsize,
+) -> list[Answer]:
+    """The first ``most`` answers that the input can have, in the critic's order; of those that are allocated alike, the
+    first one, and none that is the first plan's.
+    """
     dearest, _ = _dearest(given, code)
     texts: dict[str, Mapping[str, float]] = {}
-    seen: set[tuple[str, Variant]] = set()
-    for answer in critic.answers:
+    seen = {(given.pre_ra(first), OURS)}
+    for answer in answers:
         candidate = answer.candidate
-        if candidate.plan not in given.plans((candidate.plan,)):
+        if len(texts) == most or candidate.plan not in given.plans((candidate.plan,)):
             continue
         try:
-            key = given.pre_ra(candidate.plan), effective(given, candidate)
+            # Whether anything is spilled is known of the text that is allocated already.
+            variant = effective(given, candidate) if candidate.plan == first else candidate.variant
+            key = given.pre_ra(candidate.plan), variant
             if key not in seen:
                 seen.add(key)
                 texts[str(answer)] = facts_of_text(given, candidate.plan, dearest.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def labels_of(data: Sequence[Path]) -> list[Labels]:
 
 
 def to_learn_from(kernels: Sequence[Labels], data: Sequence[Path], *, held_out: bool = False) -> list[Labels]:
-    """The train part.
+    """The train part, without kernels that promise nothing: no policy is asked about those.
 
     Args:
         held_out: take also what a base must not see (``corpus.split``).
@@ -43,7 +43,7 @@ def to_learn_from(kernels: Sequence[Labels], data: Sequence[Path], *, held_out: 
     Raises:
         InputError: too few kernels to learn from.
     """
-    train = [kernel for kernel in kernels if kernel.split == "train" and (held_out or not kernel.held_out)]
+    train = [k for k in kernels if k.split == "train" and k.has_promise and (held_out or not k.held_out)]
     if len(train) < _LEAST:
         raise InputError(
             f"{len(train)} kernels to learn from are fewer than {_LEAST}",
@@ -53,34 +53,61 @@ def to_learn_from(kernels: Sequence[Labels], data: Sequence[Path], *, held_out: 
     return train
 
 
-def evaluate_plans(data: Sequence[Path], out: Path | None, say: Say, *, trained: Sequence[Policy] = ()) -> int:
+def evaluate_plans(
+    data: Sequence[Path],
+    out: Path | None,
+    say: Say,
+    *,
+    trained: Sequence[Policy] = (),
+    refitted: Policies = tuple,
+    figures: Mapping[str, Any] | None = None,
+) -> int:
     """Print a table for each part of the kernels, and write them all as JSON.
 
     Args:
         data: directories that ``verilocc corpus plans`` wrote.
         trained: policies that were fitted to the train part; they are measured on what they did not learn from.
+        refitted: gives policies that are fitted anew for each fold, as the baselines are.
+        figures: further ones that the JSON is to have.
 
     Raises:
         InputError: no data set of plans is there, or it has too few kernels to learn from.
     """
     kernels = labels_of(data)
-    parts = dict(_parts(kernels, to_learn_from(kernels, data), trained))
-    for name, rows in parts.items():
+    parts: dict[str, list[Score]] = {}
+    for name, rows in _parts(kernels, to_learn_from(kernels, data), trained, refitted):
         say(f"\n{name}\n\n{as_markdown(rows)}")
+        parts[name] = rows
+    shares = executed(kernels)
+    least = min(shares, key=lambda name: shares[name][0] / shares[name][1])
+    done, asked = (sum(counts) for counts in zip(*shares.values(), strict=True))
+    say(f"\nanswers executed: {done} of {asked}; the fewest: {least}, {shares[least][0]} of {shares[least][1]}")
     if out is not None:
         manifests = [read_manifest(directory) for directory in data]
         result: dict[str, Any] = {
             "kernels": len(kernels),
             "data": [{key: manifest[key] for key in ("made_with", "parameters")} for manifest in manifests],
+            "executed": {name: {"answers": asked, "allocated": done} for name, (done, asked) in shares.items()},
+            **(figures or {}),
             "parts": {name: as_data(rows) for name, rows in parts.items()},
         }
         write_whole(out, (json.dumps(result, indent=1) + "\n").encode())
     return ExitCode.PROVED
 
 
+def executed(kernels: Iterable[Labels]) -> dict[str, tuple[int, int]]:
+    """How many labelled answers have an allocation, and how many there are, by target and family."""
+    counts: dict[str, tuple[int, int]] = {}
+    for kernel in kernels:
+        name = f"{kernel.cell.target} {kernel.cell.family}"
+        done, asked = counts.get(name, (0, 0))
+        counts[name] = done + len(kernel.plans), asked + len(kernel.cpu)
+    return dict(sorted(counts.items()))
+
+
 def _parts(
-    kernels: Sequence[Labels], train: Sequence[Labels], trained: Sequence[Policy]
-) -> Iterable[tuple[str, list[Score]]]:
+    kernels: Sequence[Labels], train: Sequence[Labels], trained: Sequence[Policy], refitted: Policies
+) -> Iterator[tuple[str, list[Score]]]:
     """Scores by part: the test part and what is held out, by policies fitted to the train part; then by folds."""
     fitted = [*_fitted(baselines, train), *trained]
     seen = [kernel for kernel in kernels if not kernel.held_out]
@@ -89,30 +116,52 @@ def _parts(
         "source held out": [kernel for kernel in kernels if "source" in kernel.held_out],
         "target held out": [kernel for kernel in kernels if "target" in kernel.held_out and kernel.split != "train"],
     }
+    tests["all of these"] = list({id(kernel): kernel for test in tests.values() for kernel in test}.values())
     for name, test in tests.items():
-        spilled = [kernel for kernel in test if kernel.llvm["spills"]]
-        for which, chosen in ((name, test), (f"{name}; where LLVM spills", spilled)):
-            if chosen:
-                yield which, scores(fitted, chosen)
-    of_folds = _cross_validated(kernels)
-    for which, chosen in (("", kernels), ("; where LLVM spills", [k for k in kernels if k.llvm["spills"]])):
+        yield from _scored(name, fitted, test)
+
+    def policies() -> Sequence[Policy]:
+        return [*baselines(), *refitted()]
+
+    for name, key in _FOLDS.items():
+        folded = _cross_validated(kernels, key, policies)
+        if folded:
+            yield from _scored(name, folded, kernels)
+
+
+def _scored(name: str, policies: Sequence[Policy], kernels: Sequence[Labels]) -> Iterator[tuple[str, list[Score]]]:
+    """On all of these kernels, on those where something is promised, and on those that LLVM spills registers of."""
+    parts = {
+        "": kernels,
+        "; where another order promises something": [kernel for kernel in kernels if kernel.has_promise],
+        "; where LLVM spills": [kernel for kernel in kernels if kernel.llvm["spills"]],
+    }
+    for which, chosen in parts.items():
         if chosen:
-            yield f"{FOLDS} folds of all kernels{which}", scores(of_folds, chosen)
+            yield f"{name}{which}", scores(policies, chosen)
 
 
-def _cross_validated(kernels: Sequence[Labels]) -> list[_Folded]:
-    """Each baseline, for a kernel the one that learned from the other folds. Kernels that differ in target or limits
-    alone are in the same fold.
-    """
-    folds: list[list[Labels]] = [[] for _ in range(FOLDS)]
+_FOLDS: Mapping[str, Callable[[Labels], Hashable]] = {
+    f"{FOLDS} folds": lambda kernel: int(kernel.cell.configuration[:8], 16) % FOLDS,
+    "each source held out in turn": lambda kernel: kernel.cell.source,
+    "each family held out in turn": lambda kernel: kernel.cell.family,
+}
+"""What is in one fold. Kernels that differ in target or limits alone are in the same one."""
+
+
+def _cross_validated(kernels: Sequence[Labels], key: Callable[[Labels], Hashable], policies: Policies) -> list[_Folded]:
+    """Each policy, for a kernel the one that learned from the other folds; none where there is one fold."""
+    folds: dict[Hashable, list[Labels]] = {}
     for kernel in kernels:
-        folds[int(kernel.cell.configuration[:8], 16) % FOLDS].append(kernel)
+        folds.setdefault(key(kernel), []).append(kernel)
     by_kernel: dict[int, Sequence[Policy]] = {}
-    for test in folds:
-        rest = [kernel for fold in folds if fold is not test for kernel in fold]
-        fitted = _fitted(baselines, rest) if test else ()
+    for name, test in folds.items():
+        rest = [kernel for other, fold in folds.items() if other != name for kernel in fold if kernel.has_promise]
+        if not rest:
+            return []
+        fitted = _fitted(policies, rest)
         by_kernel.update({id(kernel): fitted for kernel in test})
-    return [_Folded(number, by_kernel) for number in range(len(baselines()))]
+    return [_Folded(number, by_kernel) for number in range(len(policies()))]
 
 
 class _Folded:

@@ -32,7 +32,7 @@ from verilocc_mlir.store import Store
 from verilocc_mlir.toolchain.find import find_toolchain
 from verilocc_model.corpus.cells import SOURCES, TARGETS, Cell
 from verilocc_model.corpus.ir import ir
-from verilocc_model.corpus.shards import ShardWriter, read_lines, read_manifest
+from verilocc_model.corpus.shards import ShardWriter, read_journal, read_lines, read_manifest
 from verilocc_model.corpus.sources import source
 from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
@@ -54,6 +54,7 @@ _DECIDES = (
     "target",
     "toolchain",
 )
+Progress = Callable[[Mapping[str, Any], int], None]
 _OF_FAST = ("default", "beside", "max-ilp")
 _ALSO = (
     "pipeline/answers.py",
@@ -138,7 +139,7 @@ def make_labels(
     jobs: int = 1,
     runner: Runner = run,
     store: Store | None = None,
-    progress: Callable[[Mapping[str, Any], int], None] = lambda _row, _left: None,
+    progress: Progress = lambda _row, _left: None,
 ) -> list[dict[str, Any]]:
     """Make or continue a data set; returns the journal. What is done when it is interrupted is kept.
 
@@ -231,6 +232,58 @@ def _compared(row: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[tupl
         now = fresh.get(one["plan"], {})
         for name in ("cycles", "waves", "spills"):
             yield f"{name} of {one['plan']}", one.get(name), now.get(name)
+
+
+def state_facts_anew(
+    directory: Path,
+    out: Path,
+    *,
+    jobs: int = 1,
+    store: Store | None = None,
+    progress: Progress = lambda _row, _left: None,
+) -> int:
+    """Write a data set once more with the facts that this version states; labels stay. What is done when it is
+    interrupted is kept. Returns the number of kernels.
+
+    Raises:
+        InputError: no data set of plans is there, or another one at ``out``.
+    """
+    manifest, rows = read_manifest(directory), list(read_journal(directory))
+    writer = ShardWriter(out, manifest["parameters"], manifest["made_with"])
+    lines = {Cell.from_data(data["cell"]).name: data for data in map(json.loads, read_lines(directory))}
+    done = {row["cell"] for row in writer.journal}
+    left = [row for row in rows if row["cell"] not in done]
+    labelled_again = [lines[row["cell"]] for row in left if row["cell"] in lines]
+    results = run(partial(_with_facts, store=store), labelled_again, jobs=jobs, seconds=600.0)
+    with closing(results):
+        entries = ((row, _line_of(next(results)) if row["cell"] in lines else []) for row in left)
+        writer.add_all(entries, len(left), progress, kernels_a_shard=16)
+    return len(writer.journal)
+
+
+def _line_of(done: Done[Any]) -> list[str]:
+    """
+    Raises:
+        InputError: the kernel cannot be made, or LLVM does not compile it.
+    """
+    if done.result is None:
+        raise InputError(f"no facts of a kernel: {done.failure}")
+    return [done.result]
+
+
+def _with_facts(data: Mapping[str, Any], store: Store | None) -> str:
+    """A kernel's line, with its labels as they are."""
+    cell = Cell.from_data(data["cell"])
+    given = planned(ir(cell, store).encode(), cell.name, Settings(cpu=cell.target))
+    code = parse_assembly(given.compiler.direct(given.ir, "asm").decode(), given.target, where=cell.name)
+    by_name = costs(code, given.target)
+    dearest = max(code, key=lambda function: by_name[function.name].cycles)
+    rows = [
+        {**row, "text": _text_facts(given, Answer.parse(row["plan"]).plan, dearest.name)} if "text" in row else row
+        for row in data["plans"]
+    ]
+    known = facts(dearest, by_name[dearest.name], given.target)
+    return json.dumps({**data, "facts": known, "plans": rows}, sort_keys=True)
 
 
 def figures(by_name: Mapping[str, KernelCost]) -> dict[str, float]:

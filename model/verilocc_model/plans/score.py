@@ -82,17 +82,18 @@ class _Once:
 
 def _score(policy: Policy, tried: int, test: Sequence[Labels], best: Array, seed: int) -> Score:
     gains = _gains(policy, test, tried)
-    cycles, low, high = _interval(gains, seed)
+    cycles, low, high = interval(gains, seed)
     share = round(float(gains.sum() / best.sum()), 3) if best.sum() else None
     unguarded = max((kernel.unguarded(plan) for kernel in test for plan in ranked(policy, kernel)[:1]), default=0.0)
     return Score(
-        policy.name, tried, len(test), cycles, low, high, _interval(gains - _gains(Rule(), test, tried), seed), share,
+        policy.name, tried, len(test), cycles, low, high, interval(gains - _gains(Rule(), test, tried), seed), share,
         round(float(np.exp(gains.max(initial=0.0))), 4), round(math.exp(unguarded), 3), _cpu(policy, test, tried),
     )  # fmt: skip
 
 
-def _interval(gains: Array, seed: int) -> tuple[float, float, float]:
-    """The geometric mean, and its bounds by resampling."""
+def interval(gains: Sequence[float] | Array, seed: int = 0) -> tuple[float, float, float]:
+    """The geometric mean of what has these logarithms, and its bounds (95 %) by resampling."""
+    gains = np.array(gains)
     draws = np.random.default_rng(seed).integers(0, len(gains), (_SAMPLES, len(gains)))
     low, high = np.quantile(np.exp(gains[draws].mean(axis=1)), [0.025, 0.975])
     return round(float(np.exp(gains.mean())), 4), round(float(low), 4), round(float(high), 4)
