@@ -1,17 +1,22 @@
 """``make demo``: a small transformer block in Torch, compiled for two GPUs with every register assignment proved.
 
-The block of examples/torch_block.py (linear layers, attention, MLP) goes through IREE; each of its
-kernels is allocated, proved and put into the .vmfb, and found there again. On a Python without those packages it says
-so, and the kernels of examples/kernels are compiled instead (examples/demo_kernels.py).
+The block of examples/torch_block.py (linear layers, attention, MLP) goes through IREE. A server is started with the
+model of plans in this package. Each kernel's machine IR is sent to it over gRPC to be allocated, and it is asked which
+plan to try (``-O=learned --server``). Each result is proved here, put into the .vmfb, and found there again. On a
+Python without those packages it says so, and the kernels of examples/kernels are compiled instead (demo_kernels.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -32,7 +37,29 @@ def missing() -> list[str]:
     return [name for name in PACKAGES if absent(name)]
 
 
-def compile_block(target: str, out: Path, console: Console) -> bool:
+@contextlib.contextmanager
+def serving() -> Iterator[dict[str, str]]:
+    """A server with the model of plans, as options of a compilation; none, and a line that says why, without it."""
+    sys.path.insert(0, str(Path(__file__).parent / "service"))
+    try:
+        import plans
+    except ImportError as error:
+        print(f"demo: {error.name} is not installed: no server, and no model of plans", file=sys.stderr)
+        yield {}
+        return
+    with plans.serving(plans.MODEL) as (address, _):
+        print(f"demo: verilocc serve --plan-model={plans.MODEL.name} at {address}", file=sys.stderr)
+        yield {"server": address, "effort": "learned"}
+
+
+def said_of_plans(reports: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """What the reports of kernels say of plans, with how many say it."""
+    notes = (note for report in reports for note in report.get("notes", ()))
+    for note, count in Counter(note for note in notes if "stated" in note or note.startswith("plans")).items():
+        yield f"{count} x {note}" if count > 1 else note
+
+
+def compile_block(target: str, out: Path, console: Console, options: Mapping[str, str]) -> bool:
     """Compile, show and write the block for one target; whether every kernel of it is proved."""
     from torch_block import block
 
@@ -46,11 +73,14 @@ def compile_block(target: str, out: Path, console: Console) -> bool:
         target=target,
         replace="always",
         progress=lambda line: print(f"demo: {target}: {line}", file=sys.stderr),
+        **options,
     )
     path, report = out / f"block.{target}.vmfb", out / f"block.{target}.json"
     compiled.save(path)
     report.write_text(compiled.result.to_json())
     print_result(compiled.result, str(path), console)
+    for line in said_of_plans(kernel.report or {} for kernel in compiled.result.kernels):
+        console.print(Text(f"note: {line}"))
     return compiled.proved
 
 
@@ -75,7 +105,8 @@ def main() -> int:
     started = time.monotonic()
     console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
     try:
-        proved = [compile_block(target, out, console) for target in TARGETS]
+        with serving() as options:
+            proved = [compile_block(target, out, console, options) for target in TARGETS]
     except VeriloccError as error:
         print(f"demo: error: {error.render()}", file=sys.stderr)
         return int(error.exit_code)

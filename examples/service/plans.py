@@ -1,9 +1,10 @@
 """Plans over the service from start to end: serve a model of plans, ask it over HTTP, compile a kernel with its plans.
 
-    python examples/service/plans.py --plan-model=DIR [KERNEL.ll] [--plans=2] [--into=DIR]
+    python examples/service/plans.py [--plan-model=DIR] [KERNEL.ll] [--plans=2] [--into=DIR]
 
-DIR of --plan-model is what "verilocc train plans" wrote. --into gets the kernel's facts as a request for curl
-(request.json), the code object and its report. Exit code 1: the kernel was not compiled with the server's plans.
+DIR of --plan-model is what "verilocc train plans" wrote. Without it, the model in this package is taken. --into gets
+the kernel's facts as a request for curl (request.json), the code object and its report. Exit code 1: the kernel was not
+compiled with the server's plans.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from verilocc_mlir.pipeline.learned import model_directory
 from verilocc_mlir.pipeline.plans import DEFAULT, planned
 from verilocc_mlir.pipeline.settings import Settings
 from verilocc_model.plans.choose import facts_of
 
 VERILOCC = [sys.executable, "-m", "verilocc_mlir.cli.main"]
 KERNEL = Path(__file__).parents[1] / "kernels" / "attn_d64.gfx1201.opt.ll"
+MODEL = model_directory(None)
 SECONDS = 60.0
 
 
@@ -63,7 +66,7 @@ def request_for(kernel: Path) -> dict[str, object]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kernel", nargs="?", type=Path, default=KERNEL)
-    parser.add_argument("--plan-model", type=Path, required=True)
+    parser.add_argument("--plan-model", type=Path, default=MODEL)
     parser.add_argument("--plans", type=int, default=2)
     parser.add_argument("--into", type=Path)
     given = parser.parse_args()

@@ -180,7 +180,7 @@ def _package() -> Any:
     except ModuleNotFoundError as error:
         raise UnsupportedError(
             f"-O=learned needs the language model's packages, and {error.name} is not installed",
-            hint="pip install 'verilocc-mlir[model]'",
+            hint="pip install 'verilocc-mlir[plans]'",
         ) from error
     finally:
         if threads is None:

@@ -30,7 +30,8 @@ _MOST = 0.5
 """Gains and losses beyond this are learned as this: how bad a bad answer is does not matter."""
 _GOOD, _SEEN = 0.9, 4
 """An answer is asked about if it has brought this share of the best gain for so many kernels."""
-_DEARER = ("text cycles", "text over", "text over hot", "text over hot mean", "text over often")
+_DEARER = ("text cycles", "text over", "text over hot", "text over hot mean", "text over often", "text spilled",
+           "text in waves", "text estimate")  # fmt: skip
 """Facts of which more, beside the first plan's text, never makes an answer look better. Without that the trees learn
 from few kernels what does not hold for those of another source (docs/results/plan-choice.md)."""
 _HINT = "make one: verilocc train critic DATA --out DIR"

@@ -6,6 +6,7 @@ A gain is the logarithm of the cycles that are kept where the answer is tried, o
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -165,12 +166,11 @@ class Rule(_OfFactsAlone):
 
 
 class Texts:
-    """The text with the fewest registers too many; of those with as many, the one with the fewest estimated cycles.
-
-    A critic without anything learned: it needs LLVM's text of every plan, but allocates none.
+    """The text whose estimate is the lowest (``texts.py``: cycles in the waves that its registers leave room for, and what
+    is spilled). A critic without anything learned: it needs LLVM's text of every plan, but allocates none.
     """
 
-    name = "the text's registers, then its cycles"
+    name = "lowest estimate of a text"
 
     def fit(self, kernels: Sequence[Labels]) -> None: ...
 
@@ -178,14 +178,11 @@ class Texts:
         return [plan for plan in kernel.plans if plan in kernel.texts and Answer.parse(plan).variant == OURS]
 
     def expected(self, kernel: Labels) -> Mapping[str, float]:
-        there = self.reads(kernel)
-        of = {plan: (max(0.0, kernel.texts[plan]["text over"]), kernel.texts[plan]["text cycles"]) for plan in there}
-        first = of.get(kernel.first)
-        order = sorted(there, key=lambda plan: of[plan])
-        return {
-            plan: -1.0 + place / 100 if first is None or of[plan] < first else place / 100
-            for place, plan in enumerate(order)
-        }
+        first = kernel.texts.get(kernel.first)
+        if first is None:
+            return {}
+        estimates = {plan: kernel.texts[plan]["text estimate"] for plan in self.reads(kernel)}
+        return {plan: (value - first["text estimate"]) * math.log(2) for plan, value in estimates.items()}
 
 
 class Oracle(_OfFactsAlone):

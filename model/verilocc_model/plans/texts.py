@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from verilocc_mlir.analysis.cfg import control_flow
+from verilocc_mlir.analysis.lanes import virtual_classes
 from verilocc_mlir.analysis.loops import find_loops
+from verilocc_mlir.banks import in_vgprs
 from verilocc_mlir.cost.instructions import Kind, decode
 from verilocc_mlir.cost.memory import dwords
 from verilocc_mlir.cost.rates import rates
@@ -25,6 +26,7 @@ from verilocc_mlir.mir.model import Instruction as MachineInstruction
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_mlir.problem.build import build_problem, frequency
 from verilocc_mlir.problem.model import AllocationProblem
+from verilocc_mlir.spilling import Spiller
 from verilocc_mlir.spilling.relieve import pressures
 from verilocc_mlir.target.occupancy import waves_by_vectors
 from verilocc_mlir.target.reserved import allocatable
@@ -32,9 +34,8 @@ from verilocc_mlir.target.targets import Target
 from verilocc_model.plans.scale import log, share
 
 _FORM = re.compile(r"_(?:vgprcd|mac|saddr|vaddr|svs|addr64|offset|offen|bothen|idxen|exact|imm|sgpr|rtn)(?=_|$)")
-_OF_A_SPILL = 8
-"""Cycles for a register that is stored and loaded again. Of 0.5, 2, 8 and 30 the one by which the best text was found
-most often, for 51 kernels."""
+_HOPELESS = 1e6
+"""Stands for what is spilled where the registers that may be spilled do not suffice."""
 _NOTHING = ("COPY", "IMPLICIT_DEF", "KILL", "BUNDLE", "PHI", "DBG_", "CFI_", "SI_", "S_WAITCNT", "REG_SEQUENCE")
 
 
@@ -53,6 +54,8 @@ def text_facts(file: MirFile, function: MachineFunction, target: Target) -> dict
     Raises:
         UnsupportedError: the allocation problem cannot be stated.
     """
+    if target.unified_vgpr:  # As attempts do.
+        function = in_vgprs(function, virtual_classes(function)) or function
     problem = build_problem(file, function, target, "vgpr")
     flow = control_flow(function)
     depths = find_loops(flow).depths
@@ -67,11 +70,10 @@ def text_facts(file: MirFile, function: MachineFunction, target: Target) -> dict
         vector += count * max(one.busy)
         work = [sum_so_far + count * of_block for sum_so_far, of_block in zip(work, one.busy, strict=True)]
     points = pressures(problem)
-    rising = [_rising(points[2 * a : 2 * b]) for a, b in pairwise(flow.first)]
-    crossed = sum(count * registers for count, registers in zip(times, rising, strict=True))
     room = allocatable(function, file.preamble, target)
     needed = min(most_live(problem), len(room.vgprs) + len(room.agprs))
     waves = min(waves_by_vectors(target, needed), room.waves[1])
+    spilled, unhidden = _spilled(function, problem, target, waves) if max(points, default=0) > 0 else (0.0, 0.0)
     first, stop = 2 * flow.first[hot], 2 * flow.first[hot + 1]
     in_hot = points[first:stop] or [0]
     alone = simulated(function.blocks[hot], target)
@@ -85,10 +87,10 @@ def text_facts(file: MirFile, function: MachineFunction, target: Target) -> dict
         "text over hot": _signed(max(in_hot)),
         "text over hot mean": _signed(sum(in_hot) / len(in_hot)),
         "text over often": share(sum(excess > 0 for excess in points), len(points)),
-        "text crossed": log(crossed),
+        "text spilled": log(spilled),
         "text waves": log(waves),
         "text in waves": log(max(cycles / waves, *work)),
-        "text estimate": log(max(cycles / waves, *work) + _OF_A_SPILL * crossed),
+        "text estimate": log(max(cycles / waves, *work) + unhidden),
         "text hot cycles": log(alone.cycles),
         "text hot waiting": share(alone.waiting, alone.cycles),
         "text hot unit": share(max(alone.busy), alone.cycles),
@@ -109,9 +111,23 @@ def most_live(problem: AllocationProblem) -> int:
     return (max(lanes, default=0) + 1) // 2
 
 
-def _rising(points: Sequence[int]) -> int:
-    """Registers by which a block's need rises beyond what there is: about as many are stored and loaded again."""
-    return sum(max(b, 0) - max(a, 0) for a, b in pairwise((0, *points)) if b > a)
+def _spilled(function: MachineFunction, problem: AllocationProblem, target: Target, waves: int) -> tuple[float, float]:
+    """Registers that are stored and loaded to bring the need down to what there is, by estimated executions, and the
+    cycles that no other wave hides (``cost/unhidden.py``; loads and stores alike, at the rate of loads).
+    """
+    relieved = Spiller(function, problem, target).relieve(ahead=False)
+    if relieved is None:
+        return _HOPELESS, _HOPELESS
+    saved = [action for action in relieved.actions if action.kind == "spill"]
+    speed, bytes_of_a_register = rates(target), 4 * target.wave_size
+    held = sum(action.parts for action in saved) * bytes_of_a_register * waves
+    first = min(1.0, speed.vmem_bytes / held) if held else 1.0
+    second = min(1.0, speed.l2_bytes / held) - first if first < 1 else 0.0
+    each = first / speed.vmem_bytes_per_cycle + second / speed.l2_bytes_per_cycle
+    each += (1 - first - second) / speed.far_bytes_per_cycle
+    traffic = sum(action.cost for action in saved)
+    copies = sum(action.cost for action in relieved.actions if action.kind == "accumulate")
+    return traffic, traffic * bytes_of_a_register * each + copies * speed.valu_issue[0]
 
 
 def facts_of_text(given: Planned, plan: Plan, name: str) -> dict[str, float]:
