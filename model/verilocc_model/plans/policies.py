@@ -166,8 +166,8 @@ class Rule(_OfFactsAlone):
 
 
 class Texts:
-    """The text whose estimate is the lowest (``texts.py``: cycles in the waves that its registers leave room for, and what
-    is spilled). A critic without anything learned: it needs LLVM's text of every plan, but allocates none.
+    """The text whose estimate is the lowest (``texts.py``): cycles, in the waves that its registers leave room for, and
+    what is spilled. A critic without anything learned: it needs LLVM's text of every plan, but allocates none.
     """
 
     name = "lowest estimate of a text"
