@@ -101,7 +101,7 @@ def train_plans(data: Sequence[Path], out: Path, *, settings: dict[str, Any], se
     except TypeError as error:
         raise InputError(f"a setting is none of {', '.join(asdict(Sizes()))}: {error}") from error
     kernels = plans.to_learn_from(plans.labels_of(data), data)
-    model = Causal(sizes, adapted=True, seed=seed)
+    model = Causal(sizes, adapted=True, seed=seed, say=say)
     say(f"training on {len(kernels)} kernels")
     model.fit(kernels)
     model.save(out)
@@ -127,7 +127,7 @@ def adapt_plans(target: str, base: Path, data: Sequence[Path], out: Path, *, ker
 
     mine = [k for k in plans.labels_of(data) if k.cell.target == target and k.split == "train"]
     chosen = plans.to_learn_from(mine[:kernels] if kernels else mine, data, held_out=True)
-    model = Causal.load(base)
+    model = Causal.load(base, say)
     say(f"adapting to {target} on {len(chosen)} kernels")
     model.adapt(target, chosen)
     model.save(out)

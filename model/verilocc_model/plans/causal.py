@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -59,16 +59,25 @@ class Sizes:
     adapter_epochs: int = 8
 
 
+Say = Callable[[str], None]
+
+
+def _silent(_line: str) -> None: ...
+
+
 class Causal:
     """The base alone, or with an adapter for each kind.
 
     Args:
         adapted: with adapters.
+        say: is told of each pass of its training.
         trained: False leaves the weights as they are drawn, which the tests compare with.
     """
 
-    def __init__(self, sizes: Sizes = Sizes(), *, adapted: bool = False, trained: bool = True, seed: int = 0) -> None:
-        self._sizes, self._adapted, self._trained, self._seed = sizes, adapted, trained, seed
+    def __init__(
+        self, sizes: Sizes = Sizes(), *, adapted: bool = False, trained: bool = True, seed: int = 0, say: Say = _silent
+    ) -> None:
+        self._sizes, self._adapted, self._trained, self._seed, self._say = sizes, adapted, trained, seed, say
         self.name = "causal transformer" + (", adapters for CDNA and RDNA" if adapted else "")
         self._models: dict[str, Any] = {}
 
@@ -77,7 +86,7 @@ class Causal:
         self.words = Words.of(kernels)
         model: Any = LlamaForCausalLM(_config(self._sizes, self.words))
         if self._trained:
-            train(model, self.words, kernels, self._sizes.epochs, self._sizes)
+            train(model, self.words, kernels, self._sizes.epochs, self._sizes, self._say)
         self._base = model.eval()
         if self._adapted:
             for name in KINDS:
@@ -94,7 +103,8 @@ class Causal:
         rank = self._sizes.rank
         lora = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=["q_proj", "v_proj", "up_proj", "down_proj"])
         model: Any = get_peft_model(copy.deepcopy(self._base), lora)
-        train(model, self.words, kernels, self._sizes.adapter_epochs, self._sizes)
+        self._say(f"adapter {name}: {len(kernels)} kernels")
+        train(model, self.words, kernels, self._sizes.adapter_epochs, self._sizes, self._say)
         self._models[name] = model.eval()
 
     def model_for(self, target: str) -> tuple[str, Any]:
@@ -165,7 +175,7 @@ class Causal:
         write_whole(directory / WORDS, (json.dumps(data, indent=1) + "\n").encode())
 
     @classmethod
-    def load(cls, directory: Path) -> Causal:
+    def load(cls, directory: Path, say: Say = _silent) -> Causal:
         """What ``save`` wrote.
 
         Raises:
@@ -173,7 +183,7 @@ class Causal:
         """
         try:
             data = json.loads((directory / WORDS).read_text())
-            result = cls(Sizes(**data["sizes"]))
+            result = cls(Sizes(**data["sizes"]), say=say)
             result.words = Words(**data["words"])
             result._base = LlamaForCausalLM.from_pretrained(directory).eval()
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -221,7 +231,7 @@ def deserved(kernel: Labels) -> tuple[list[Answer], list[float]]:
     return [Answer.parse(plan) for plan in plans], [weight / math.fsum(weights) for weight in weights]
 
 
-def train(model: Any, words: Words, kernels: Sequence[Labels], epochs: int, sizes: Sizes) -> None:
+def train(model: Any, words: Words, kernels: Sequence[Labels], epochs: int, sizes: Sizes, say: Say = _silent) -> None:
     """Train in place, on one core; batches, answers and hidden facts are drawn from torch's generator."""
     torch.set_num_threads(1)
     model.train()
@@ -232,7 +242,8 @@ def train(model: Any, words: Words, kernels: Sequence[Labels], epochs: int, size
     shown = [deserved(kernel) for kernel in kernels]
     spelt = [torch.tensor([words.answer(answer) for answer in answers]) for answers, _ in shown]
     chances = [torch.tensor(weights) for _, weights in shown]
-    for _ in range(epochs):
+    for epoch in range(1, epochs + 1):
+        losses: list[float] = []
         for batch in torch.randperm(len(kernels)).split(_BATCH):
             rows: list[Any] = []
             for k in batch.tolist():
@@ -248,6 +259,8 @@ def train(model: Any, words: Words, kernels: Sequence[Labels], epochs: int, size
             loss.backward()
             optimizer.step()
             schedule.step()
+            losses.append(loss.item())
+        say(f"pass {epoch} of {epochs}: loss {math.fsum(losses) / len(losses):.3f}")
 
 
 def _config(sizes: Sizes, words: Words) -> LlamaConfig:

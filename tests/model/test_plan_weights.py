@@ -1,0 +1,145 @@
+"""The model of plans that comes with the package, on labelled kernels that it did not learn from.
+
+What is asked of the weights is asked of noise and of an untrained network too, which must not pass.
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus_support import needs
+
+import verilocc_model
+from verilocc_mlir.pipeline.learned import PlanModel, model_directory
+from verilocc_mlir.target.targets import TARGETS
+from verilocc_model.plans.critic import FORM, TREES, Critic
+from verilocc_model.plans.data import Labels
+from verilocc_model.plans.evaluate import labels_of
+from verilocc_model.plans.labels import remeasured
+from verilocc_model.plans.policies import Oracle, Policy, Texts, kind
+from verilocc_model.plans.score import scores
+from verilocc_model.plans.stater import Stater
+
+safetensors = pytest.importorskip("safetensors.numpy")
+
+WEIGHTS = Path(verilocc_model.__file__).parent / "weights" / "plans"
+DATA = [Path(verilocc_model.__file__).parents[1] / "data" / "plans" / name for name in ("all-sources", "generated")]
+LEAST_STATED, LEAST_JUDGED = 0.35, 0.6
+"""Share of the oracle's gain that one answer of the model, and one of the critic, must bring."""
+
+
+@cache
+def held_out() -> list[Labels]:
+    """Promising kernels of the test and valid parts, of IREE, and for gfx1201."""
+    return [k for k in labels_of(DATA) if k.has_promise and (k.split != "train" or k.held_out)]
+
+
+class Stated:
+    """The shipped transformer as ``Causal`` is a policy, asked with NumPy."""
+
+    name = "stated"
+
+    def __init__(self, directory: Path) -> None:
+        self._staters = {target: Stater(directory, target) for target in TARGETS}
+
+    def fit(self, kernels: Any) -> None:
+        raise NotImplementedError
+
+    def reads(self, kernel: Labels) -> tuple[str, ...]:
+        return ()
+
+    def expected(self, kernel: Labels) -> dict[str, float]:
+        answers = self._staters[kernel.cell.target].ranked(kernel.facts)
+        return {str(answer): place - 1000.0 for place, answer in enumerate(answers)}
+
+
+def share(policy: Policy, tried: int = 1) -> float:
+    score = next(row for row in scores([policy], held_out()) if row.policy == policy.name and row.tried == tried)
+    assert score.share is not None
+    assert score.worst <= 1.0
+    return score.share
+
+
+def noisy(path: Path, seed: int = 0) -> None:
+    """Replace every tensor of floating-point numbers by noise of the same spread."""
+    generator = np.random.default_rng(seed)
+    tensors = safetensors.load_file(path)
+    for name, values in tensors.items():
+        if values.dtype.kind == "f":
+            tensors[name] = (generator.standard_normal(values.shape) * values.std() + values.mean()).astype(
+                values.dtype
+            )
+    safetensors.save_file(tensors, path)
+
+
+def test_the_kernels_are_of_what_it_did_not_learn_from() -> None:
+    assert len(held_out()) > 100
+    assert {k.cell.source for k in held_out()} == {"mlir", "triton", "iree"}
+
+
+@pytest.mark.long
+def test_labels_measured_again_are_the_same() -> None:
+    """As ``verilocc corpus remeasure`` does. A change of what decides a label makes them stale: label again."""
+    needs("mlir")
+    needs("triton")
+    assert [difference for one in remeasured(DATA[1], 3) for difference in one] == []
+
+
+def test_one_answer_of_the_model_brings_its_share() -> None:
+    assert share(Stated(WEIGHTS)) > LEAST_STATED
+
+
+def test_one_answer_of_the_critic_brings_its_share_and_more_than_the_estimate_alone() -> None:
+    critic = Critic.load(WEIGHTS)
+    assert share(critic) > LEAST_JUDGED
+    assert share(critic, 4) > 0.85
+    assert share(critic, 4) > share(Texts(), 4)
+
+
+def test_weights_of_noise_do_not(tmp_path: Path) -> None:
+    shutil.copytree(WEIGHTS, tmp_path / "noise")
+    for path in (tmp_path / "noise").rglob("*.safetensors"):
+        noisy(path)
+    assert share(Stated(tmp_path / "noise")) < LEAST_STATED
+    assert share(Critic.load(tmp_path / "noise")) < LEAST_JUDGED
+
+
+def test_an_untrained_network_does_not(tmp_path: Path) -> None:
+    """The architecture with weights as transformers draws them, without adapters."""
+    pytest.importorskip("peft")
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    directory = tmp_path / "untrained"
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(WEIGHTS)).save_pretrained(directory)
+    shutil.copy(WEIGHTS / "words.json", directory)
+    assert share(Stated(directory)) < LEAST_STATED
+
+
+def test_it_has_an_adapter_for_each_kind_and_one_process_loads_it_for_all_targets() -> None:
+    model = PlanModel.load(model_directory(None))
+    assert {*model.targets} == {*TARGETS}
+    one = held_out()[0]
+    for target in TARGETS:
+        stated = model.ranked(target, one.facts)
+        assert stated.model.startswith("plans+")
+        assert stated.model.endswith((kind(target), target))
+        assert stated.answers
+
+
+def test_it_is_small() -> None:
+    assert sum(path.stat().st_size for path in WEIGHTS.rglob("*") if path.is_file()) < 20e6
+    assert (WEIGHTS / FORM).is_file()
+    assert (WEIGHTS / TREES).is_file()
+
+
+def test_the_oracle_says_how_much_there_is() -> None:
+    best = scores([], held_out())[0]
+    assert best.policy == Oracle.name
+    assert best.cycles < 0.95
