@@ -157,8 +157,11 @@ def main() -> int:
     rows = [done[path.stem] for path in paths if path.stem in done]
     whole = [row for row in rows if "error" not in row]
     efforts = [*(f"learned {count}" for count in given.plans), "balanced"]
+    shown = command()
+    for directory in given.directories:
+        shown = shown.replace(str(directory), "DIR")
     result: Row = {
-        "command": command(),
+        "command": shown,
         "model": model_version(Path(given.plan_model) if given.plan_model else None),
         "sources": dict(Counter(row["sources"] for row in rows)),
         "note": "cycles are modelled, not measured",

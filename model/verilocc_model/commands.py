@@ -170,10 +170,9 @@ def evaluate_plans_command(data: Sequence[Path], *, model: Path | None, refit: b
     trained: list[Policy] = [base, adapted]
     if (model / FORM).is_file():
         trained.append(Shortlist(adapted, Critic.load(model)))
+    held_out = [k for k in plans.labels_of(data) if k.has_promise and (k.split != "train" or k.held_out)]
     shares = {
-        name: well_formed(
-            adapted, [k for k in plans.labels_of(data) if k.split != "train" or k.held_out], masked=masked
-        )
+        name: well_formed(adapted, held_out, masked=masked)
         for name, masked in (("with the mask", True), ("without it", False))
     }
     say(f"answers well-formed: {', '.join(f'{share:.4f} {name}' for name, share in shares.items())}")

@@ -11,25 +11,30 @@ from typing import Any
 
 import pytest
 from corpus_support import first_cell, needs
-from support import long
+from support import DEMO_KERNELS, long
 
 from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.errors import InputError, UnsupportedError
-from verilocc_mlir.pipeline.answers import Answer
+from verilocc_mlir.pipeline.answers import SINGLE, Answer
 from verilocc_mlir.pipeline.candidates import candidate_costs
+from verilocc_mlir.pipeline.guard import spill_traffic
 from verilocc_mlir.pipeline.plan_rules import balanced_plans
+from verilocc_mlir.pipeline.plans import DEFAULT as PLAN
 from verilocc_mlir.pipeline.plans import planned
 from verilocc_mlir.pipeline.settings import Settings
+from verilocc_mlir.toolchain.ir_attributes import with_attributes
 from verilocc_model.corpus.cells import Cell
 from verilocc_model.corpus.ir import ir
 from verilocc_model.corpus.shards import ShardWriter, read_lines, read_manifest
 from verilocc_model.plans import labels as labels_module
 from verilocc_model.plans.critic import Critic
-from verilocc_model.plans.data import DEFAULT, Labels, read_labels
+from verilocc_model.plans.data import DEFAULT, Labels, promises, read_labels
 from verilocc_model.plans.evaluate import labels_of
 from verilocc_model.plans.labels import PlanLimits, PlanRecipe, figures, labelled, make_labels, read_asked
 from verilocc_model.plans.policies import BestByTarget, Default, Nearest, Oracle, Policy, Rule, instead, ranked
 from verilocc_model.plans.score import scores
+from verilocc_model.plans.shortlist import LISTED, Shortlist
+from verilocc_model.plans.texts import facts_of_text
 
 pytest.importorskip("numpy")
 
@@ -97,6 +102,54 @@ def test_labels_that_somebody_changed_are_found(tmp_path: Path, capsys: pytest.C
     writer.add([json.dumps(line)], [{"cell": "0", "records": [{"outcome": "kept"}]}])
     assert verilocc(["corpus", "remeasure", str(tmp_path / "poisoned")]) == 1
     assert "cycles of max-ilp was" in capsys.readouterr().err
+
+
+def test_facts_are_stated_anew_and_labels_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needs("mlir")
+    make_labels(PlanRecipe(**{**RECIPE.__dict__, "kernels": 1}), tmp_path / "set")
+    (line,) = map(json.loads, read_lines(tmp_path / "set"))
+    earlier = json.loads(json.dumps(line))
+    earlier["facts"] = {"blocks": 0.0}
+    earlier["plans"][0]["text"] = {"text cycles": 0.0}
+    writer = ShardWriter(tmp_path / "earlier", read_manifest(tmp_path / "set")["parameters"], {})
+    row = {"cell": Cell.from_data(line["cell"]).name, "records": [{"outcome": "kept"}]}
+    writer.add([json.dumps(earlier)], [row, {"cell": "one that failed", "records": []}])
+    assert verilocc(["corpus", "facts", str(tmp_path / "earlier"), "--out", str(tmp_path / "new")]) == 0
+    assert "facts of 2 kernels" in capsys.readouterr().out
+    assert [*map(json.loads, read_lines(tmp_path / "new"))] == [line]
+
+
+def test_a_kernel_that_promises_nothing_has_labels_of_what_fast_tries() -> None:
+    needs("mlir")
+    cell = first_cell("mlir", "conv", "gfx942")
+    asked = PlanRecipe(1, plans=(DEFAULT, "max-ilp", "trackers", "packed", "beside"))
+    row = json.loads(labelled(cell, asked))
+    expected = asked.plans if promises(row["facts"], row["llvm"]) else (DEFAULT, "max-ilp", "beside")
+    assert [one["plan"] for one in row["plans"]] == [*expected]
+    assert not promises({"bound latency": 1.0, "bound mfma": 0.98}, {"spills": 0.0})
+    assert promises({"bound latency": 1.0, "bound mfma": 0.9}, {"spills": 0.0})
+    assert promises({"bound latency": 1.0, "bound mfma": 0.98}, {"spills": 4.0})
+
+
+def test_a_text_says_what_would_be_spilled_and_how_many_waves_there_are() -> None:
+    """With fewer registers the same kernel spills more, by as much as its final code does (where loops run as often as
+    they do, and not ten times).
+    """
+    text = (DEMO_KERNELS / "attn_d64.gfx1100.opt.ll").read_text()
+    facts: list[dict[str, float]] = []
+    traffic: list[float] = []
+    for registers in (256, 96, 64):
+        limited = with_attributes(text, (("amdgpu-num-vgpr", str(registers)),))
+        given = planned(limited.encode(), "k.ll", Settings("gfx1100"))
+        facts.append(facts_of_text(given, PLAN, "attn"))
+        cost = given.cost(PLAN)
+        assert cost is not None
+        traffic.append(spill_traffic(cost["attn"]))
+        assert 2 ** facts[-1]["text waves"] - 1 == pytest.approx(cost["attn"].occupancy, abs=1)
+    spilled = [2 ** one["text spilled"] - 1 for one in facts]
+    assert spilled[0] == traffic[0] == 0 < spilled[1]
+    assert spilled[2] / spilled[1] == pytest.approx(traffic[2] / traffic[1], rel=0.3)
+    assert facts[1]["text estimate"] < facts[2]["text estimate"]
 
 
 @pytest.mark.parametrize(
@@ -195,13 +248,38 @@ def test_answers_are_ranked_by_what_is_expected_and_of_those_alike_one_is_tried(
     assert ranked(Default(), one) == []
 
 
+def test_a_critic_orders_the_first_answers_of_a_model() -> None:
+    class Stated:
+        name = "stated"
+
+        def fit(self, kernels: object) -> None: ...
+
+        def reads(self, kernel: Labels) -> tuple[str, ...]:
+            return ()
+
+        def expected(self, kernel: Labels) -> dict[str, float]:
+            return {plan: -1.0 + place / 100 for place, plan in enumerate(kernel.plans)}
+
+    class LastFirst(Critic):
+        def gains(self, target: object, facts: object, first: object, texts: Mapping[str, object]) -> list[float]:
+            return [-float(place) for place, _ in enumerate(texts)]
+
+    names = [answer for answer in map(str, SINGLE) if answer != "beside"][: LISTED + 3]
+    one = kernel({name: changed(cycles=90.0) for name in names})
+    known = {name: {"text cycles": 1.0} for name in one.plans}
+    one = replace(one, texts=known, cpu=dict.fromkeys(one.plans, 1.0))
+    listed = Shortlist(Stated(), LastFirst())
+    assert listed.reads(one) == names[:LISTED]
+    assert ranked(listed, one) == names[:LISTED][::-1]
+
+
 def test_nothing_is_tried_where_a_unit_binds_the_kernel_and_nothing_is_spilled() -> None:
     plans = {"max-ilp": changed(cycles=90.0)}
-    for share, promises in ((0.99, False), (0.5, True)):
+    for share, is_asked in ((0.99, False), (0.5, True)):
         facts = {"bound mfma": share, "bound latency": 1.0}
         one = replace(with_facts(kernel(plans), facts), llvm={**AS_DEFAULT, "spills": 0.0})
-        assert one.has_promise is promises
-        assert ranked(Oracle(), one) == ["max-ilp"] * promises
+        assert one.has_promise is is_asked
+        assert ranked(Oracle(), one) == ["max-ilp"] * is_asked
 
 
 def test_the_rule_is_that_of_balanced() -> None:
@@ -237,7 +315,9 @@ def test_eval_prints_a_table_for_each_part_and_writes_them(tmp_path: Path, capsy
     write_set(tmp_path / "set", 30)
     assert verilocc(["eval", "--plans", str(tmp_path / "set"), "--out", str(tmp_path / "out.json")]) == 0
     shown = capsys.readouterr().err
-    assert "folds of all kernels" in shown
+    assert "\n5 folds\n" in shown
+    assert "each family held out" not in shown, "there is one family"
+    assert "answers executed: 90 of 90" in shown
     assert "| gradient-boosted trees | 1 |" in shown
     parts = json.loads((tmp_path / "out.json").read_text())["parts"]
     assert {row["policy"] for rows in parts.values() for row in rows} >= {"oracle", "always the default"}
