@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus_support import needs
+from support import DEMO_KERNELS
 
 import verilocc_model
+from verilocc_mlir.cli.main import run as verilocc
 from verilocc_mlir.pipeline.learned import PlanModel, model_directory
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_model.plans.critic import FORM, TREES, Critic
@@ -131,6 +133,19 @@ def test_it_has_an_adapter_for_each_kind_and_one_process_loads_it_for_all_target
         assert stated.model.startswith("plans+")
         assert stated.model.endswith((kind(target), target))
         assert stated.answers
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "critic.safetensors", "adapters/RDNA/adapter_model.safetensors"])
+def test_a_file_that_is_cut_off_is_one_error(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(WEIGHTS, tmp_path / "model")
+    cut_off = tmp_path / "model" / name
+    cut_off.write_bytes(cut_off.read_bytes()[:1000])
+    kernel, out = str(DEMO_KERNELS / "attn_d64.gfx1201.opt.ll"), tmp_path / "k.hsaco"
+    assert verilocc(["compile", kernel, "-O=learned", f"--plan-model={tmp_path / 'model'}", "-o", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "of plans is there" in said
+    assert "Traceback" not in said
+    assert not out.exists()
 
 
 def test_it_is_small() -> None:

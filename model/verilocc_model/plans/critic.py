@@ -227,6 +227,10 @@ class _Trees:
 
     @classmethod
     def load(cls, path: Path) -> _Trees:
+        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        return cls(**load_file(path))
+        try:
+            return cls(**load_file(path))
+        except SafetensorError as error:
+            raise ValueError(error) from error

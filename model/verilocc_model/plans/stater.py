@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from verilocc_mlir.errors import InputError
@@ -46,7 +47,7 @@ class Stater:
             self._embedding, self._norm = weights["model.embed_tokens.weight"], weights["model.norm.weight"]
             self._epsilon = float(config["rms_norm_eps"])
             self._theta = float(config["rope_parameters"]["rope_theta"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise InputError(f"no model of plans is there: {error}", where=str(directory), hint=_HINT) from error
         self._target = target
         self.name = directory.resolve().name + (f"+{adapter}" if adapter else "")
