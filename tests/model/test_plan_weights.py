@@ -16,8 +16,11 @@ from corpus_support import needs
 from support import DEMO_KERNELS
 
 import verilocc_model
+from smt_verifier.outcome import Outcome
 from verilocc_mlir.cli.main import run as verilocc
+from verilocc_mlir.pipeline.compile import compile_module
 from verilocc_mlir.pipeline.learned import PlanModel, model_directory
+from verilocc_mlir.pipeline.settings import Effort, Settings
 from verilocc_mlir.target.targets import TARGETS
 from verilocc_model.plans.critic import FORM, TREES, Critic
 from verilocc_model.plans.data import Labels
@@ -146,6 +149,16 @@ def test_a_file_that_is_cut_off_is_one_error(name: str, tmp_path: Path, capsys: 
     assert "of plans is there" in said
     assert "Traceback" not in said
     assert not out.exists()
+
+
+def test_a_compilation_asks_it_says_so_and_counts_its_time() -> None:
+    kernel = DEMO_KERNELS / "attn_d64.gfx1201.opt.ll"
+    report = compile_module(
+        kernel.read_bytes(), kernel.name, Settings("gfx1201", effort=Effort.LEARNED, plans=2)
+    ).report
+    assert report.outcome is Outcome.PROVED
+    assert any(note.startswith("plans+RDNA with its critic stated 2 plans to try: ") for note in report.notes)
+    assert next(step.seconds for step in report.steps if step.name == "plans") > 0
 
 
 def test_it_is_small() -> None:

@@ -203,7 +203,9 @@ class Portfolio:
         costs = self._prices.get(Candidate(self._first), self.greedy)
         if not given.ir or not (self._is_short or has_promise(costs)):
             return
-        said = stated(given, self._first, self.greedy_code())
+        code = self.greedy_code()
+        with given.clock.measure_rest("plans"):
+            said = stated(given, self._first, code)
         self.notes += said.notes
         if not said.model:
             return
