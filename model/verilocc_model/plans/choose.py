@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from verilocc_mlir.cost.assembly import Function, parse_assembly
-from verilocc_mlir.cost.model import KernelCost, costs
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.answers import Answer
 from verilocc_mlir.pipeline.candidates import effective
 from verilocc_mlir.pipeline.effort import OURS
 from verilocc_mlir.pipeline.plans import Plan, Planned
 from verilocc_model.plans.critic import FORM, Critic
-from verilocc_model.plans.facts import facts
+from verilocc_model.plans.facts import dearest_of, facts
 from verilocc_model.plans.shortlist import LISTED
 from verilocc_model.plans.stater import Stater
 from verilocc_model.plans.texts import facts_of_text
@@ -29,9 +27,9 @@ def facts_of(given: Planned, first: Plan, code: bytes) -> dict[str, float] | Non
         first: the plan that is tried first.
         code: assembly of LLVM's default compile.
     """
-    dearest, cost = _dearest(given, code)
+    dearest, by_name = dearest_of(code, given.target, given.path)
     try:
-        return {**facts(dearest, cost, given.target), **facts_of_text(given, first, dearest.name)}
+        return {**facts(dearest, by_name[dearest.name], given.target), **facts_of_text(given, first, dearest.name)}
     except UnsupportedError:
         return None
 
@@ -73,7 +71,7 @@ def _judged(
     """The first ``most`` answers that the input can have, in the critic's order; of those that are allocated alike, the
     first one, and none that is the first plan's.
     """
-    dearest, _ = _dearest(given, code)
+    dearest, _ = dearest_of(code, given.target, given.path)
     texts: dict[str, Mapping[str, float]] = {}
     seen = {(given.pre_ra(first), OURS)}
     for answer in answers:
@@ -92,13 +90,6 @@ def _judged(
     of_first = {name: value for name, value in known.items() if name.startswith("text ")}
     gains = dict(zip(texts, critic.gains(given.target.name, known, of_first, texts), strict=True))
     return [Answer.parse(text) for text in sorted(texts, key=lambda text: gains[text])]
-
-
-def _dearest(given: Planned, code: bytes) -> tuple[Function, KernelCost]:
-    functions = parse_assembly(code.decode(), given.target, where=given.path)
-    by_name = costs(functions, given.target)
-    dearest = max(functions, key=lambda function: by_name[function.name].cycles)
-    return dearest, by_name[dearest.name]
 
 
 @cache

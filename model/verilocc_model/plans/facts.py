@@ -6,12 +6,12 @@ bounds the kernel, and how far its registers are from the next count of waves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from verilocc_mlir.cost.assembly import Block, Function
+from verilocc_mlir.cost.assembly import Block, Function, parse_assembly
 from verilocc_mlir.cost.flow import control_flow, executions
 from verilocc_mlir.cost.instructions import Instruction, Kind
-from verilocc_mlir.cost.model import KernelCost
+from verilocc_mlir.cost.model import KernelCost, costs
 from verilocc_mlir.cost.trips import find_trips
 from verilocc_mlir.target.occupancy import max_vectors
 from verilocc_mlir.target.targets import Target
@@ -20,6 +20,17 @@ from verilocc_model.plans.scale import log, share
 _KINDS = (Kind.VALU, Kind.MFMA, Kind.WMMA, Kind.SALU, Kind.SMEM, Kind.LDS, Kind.VMEM, Kind.WAIT, Kind.BARRIER)
 _STALLS = ("waits", "dependencies", "busy", "hazards", "branches")
 _EVENTS = ("copies", "accumulator_copies", "scalar_copies", "scratch", "dual", "dual_blocked", "nops")
+
+
+def dearest_of(code: bytes, target: Target, where: str) -> tuple[Function, Mapping[str, KernelCost]]:
+    """The function of an assembly text with the most modelled cycles, and the costs of all by name.
+
+    Raises:
+        InputError: as ``parse_assembly``.
+    """
+    functions = parse_assembly(code.decode(), target, where=where)
+    by_name = costs(functions, target)
+    return max(functions, key=lambda function: by_name[function.name].cycles), by_name
 
 
 def facts(function: Function, cost: KernelCost, target: Target) -> dict[str, float]:

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import verilocc_mlir
-from verilocc_mlir.cost.assembly import parse_assembly
-from verilocc_mlir.cost.model import KernelCost, costs
+from verilocc_mlir.cost.model import KernelCost
 from verilocc_mlir.errors import InputError, UnsupportedError, VeriloccError
 from verilocc_mlir.pipeline.answers import LABELLED, Answer
 from verilocc_mlir.pipeline.candidates import CandidateCost, candidate_costs
@@ -38,7 +37,7 @@ from verilocc_model.corpus.split import split_of
 from verilocc_model.corpus.stream import cells
 from verilocc_model.corpus.workers import Done, Runner, run
 from verilocc_model.plans.data import promises
-from verilocc_model.plans.facts import facts
+from verilocc_model.plans.facts import dearest_of, facts
 from verilocc_model.plans.texts import facts_of_text
 
 _DECIDES = (
@@ -171,9 +170,7 @@ def labelled(cell: Cell, recipe: PlanRecipe, store: Store | None = None) -> str:
     text = ir(cell, store)
     settings = Settings(cpu=cell.target, tool_seconds=recipe.limits.seconds)
     given = planned(text.encode(), cell.name, settings)
-    code = parse_assembly(given.compiler.direct(given.ir, "asm").decode(), given.target, where=cell.name)
-    by_name = costs(code, given.target)
-    dearest = max(code, key=lambda function: by_name[function.name].cycles)
+    dearest, by_name = dearest_of(given.compiler.direct(given.ir, "asm"), given.target, cell.name)
     of_dearest = by_name[dearest.name]
     if of_dearest.instructions.static > recipe.limits.instructions:
         raise UnsupportedError(f"{of_dearest.instructions.static} instructions are more than are wanted")
@@ -253,8 +250,8 @@ def state_facts_anew(
     lines = {Cell.from_data(data["cell"]).name: data for data in map(json.loads, read_lines(directory))}
     done = {row["cell"] for row in writer.journal}
     left = [row for row in rows if row["cell"] not in done]
-    labelled_again = [lines[row["cell"]] for row in left if row["cell"] in lines]
-    results = run(partial(_with_facts, store=store), labelled_again, jobs=jobs, seconds=600.0)
+    lines_left = [lines[row["cell"]] for row in left if row["cell"] in lines]
+    results = run(partial(_with_facts, store=store), lines_left, jobs=jobs, seconds=600.0)
     with closing(results):
         entries = ((row, _line_of(next(results)) if row["cell"] in lines else []) for row in left)
         writer.add_all(entries, len(left), progress, kernels_a_shard=16)
@@ -275,9 +272,7 @@ def _with_facts(data: Mapping[str, Any], store: Store | None) -> str:
     """A kernel's line, with its labels as they are."""
     cell = Cell.from_data(data["cell"])
     given = planned(ir(cell, store).encode(), cell.name, Settings(cpu=cell.target))
-    code = parse_assembly(given.compiler.direct(given.ir, "asm").decode(), given.target, where=cell.name)
-    by_name = costs(code, given.target)
-    dearest = max(code, key=lambda function: by_name[function.name].cycles)
+    dearest, by_name = dearest_of(given.compiler.direct(given.ir, "asm"), given.target, cell.name)
     rows = [
         {**row, "text": _text_facts(given, Answer.parse(row["plan"]).plan, dearest.name)} if "text" in row else row
         for row in data["plans"]

@@ -50,6 +50,7 @@ class _Timed:
 
 def text_facts(file: MirFile, function: MachineFunction, target: Target) -> dict[str, float]:
     """Numbers by name; the same names for every text. Counts are ``log2(1 + n)``, shares are of their whole.
+    Cycles are those of one wave, or, in waves and in the estimate, what it costs its SIMD (``cost/model.py``).
 
     Raises:
         UnsupportedError: the allocation problem cannot be stated.
