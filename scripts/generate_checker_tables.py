@@ -1,0 +1,437 @@
+"""Write what the checkers of certificates know of the target: smt_verifier/checker/data/target.txt.
+
+    python scripts/generate_checker_tables.py [FILE]
+
+The file is plain text; ``README.md`` beside it says what each column and each word means. Regular expressions and
+reviewed lists of opcodes live here and in the modules that are imported here: the checkers only look things up.
+Sources: LLVM's instruction tables (``verilocc_mlir/target/instructions.dat``), the register classes inside the
+libLLVM of ``llc-22`` (or of ``$LLC``), and today's reviewed lists (``smt_verifier/audit/core``). Equal sources give
+equal bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent)]
+
+from scripts.llvm_register_tables import ClassRow, RegisterTables, register_tables_of  # noqa: E402
+from smt_verifier.audit.core import active, brackets, inactive, masks, partial, product, semantics  # noqa: E402
+from verilocc_mlir.target import registers, reserved  # noqa: E402
+from verilocc_mlir.target.callingconv import REGMASKS  # noqa: E402
+from verilocc_mlir.target.instructions import (  # noqa: E402
+    InstructionDescription,
+    OperandDescription,
+    instruction,
+    llvm_versions,
+    opcodes,
+)
+from verilocc_mlir.target.occupancy import max_sgprs, max_vectors, min_sgprs, min_vectors  # noqa: E402
+from verilocc_mlir.target.registers import Bank, physical_register  # noqa: E402
+from verilocc_mlir.target.targets import TARGETS, Target  # noqa: E402
+
+TABLES = HERE.parent / "smt_verifier" / "checker" / "data" / "target.txt"
+
+MODES = ("gfx942", "gfx1250", "gfx1100")
+"""One processor of each hardware mode that the project's targets have; its place is the mode's number."""
+_MODE_OF = {"gfx90a": 0, "gfx942": 0, "gfx950": 0, "gfx1250": 1, "gfx1100": 2, "gfx1201": 2}
+
+LLVM_PROPERTIES = frozenset({
+    "barrier", "branch", "call", "convergent", "generic", "indirect-branch", "may-load", "may-store", "meta", "pseudo",
+    "rematerialisable", "return", "side-effects", "terminator", "trap", "variadic",
+})  # fmt: skip
+"""Flags of MCInstrDesc that are traits under their own names."""
+
+INDEX_MODES = {
+    "S_SET_GPR_IDX_ON": "indexed-on", "S_SET_GPR_IDX_OFF": "indexed-off", "S_SET_GPR_IDX_MODE": "indexed-mode",
+    "S_SET_GPR_IDX_IDX": "indexed-mode", "S_SETVSKIP": "vskip", "S_SET_VGPR_MSB": "vgpr-msb",
+}  # fmt: skip
+"""What changes how the vector instructions behind it name their registers, or whether they are executed (ISA manuals,
+S_SET_GPR_IDX_*, S_SETVSKIP; gfx1250, S_SET_VGPR_MSB)."""
+
+_FILE_MARKS = {
+    Bank.VGPR: "input result", Bank.AGPR: "input result", Bank.SGPR: "input result", Bank.TTMP: "reserved kept input",
+}  # fmt: skip
+"""Marks of the numbered files, as those of the special registers."""
+
+NAMED = {
+    "COPY": ("copy",), "WWM_COPY": ("wwm-copy",), semantics.LANE_SAVE: ("lane-save",),
+    semantics.LANE_RESTORE: ("lane-restore",), "BUNDLE": ("bundle",), "INLINEASM": ("asm",),
+    "INLINEASM_BR": ("asm", "asm-goto"), "IMPLICIT_DEF": ("no-code", "undefines"), "KILL": ("no-code",),
+    "ADJCALLSTACKUP": ("frame-adjust",), "ADJCALLSTACKDOWN": ("frame-adjust",), "ENTER_STRICT_WWM": ("enter-wwm",),
+}  # fmt: skip
+"""Traits of single opcodes."""
+
+
+def sections() -> Iterator[tuple[str, Iterable[str]]]:
+    """Each section's name and its lines, comments included."""
+    llvm = register_tables_of(_llc())
+    if llvm is None:
+        raise SystemExit(f"{_llc()} is no llc of LLVM 22 with a shared libLLVM: set LLC")
+    yield "processors", _processors()
+    yield "budgets", _budgets()
+    yield "files", _files(llvm)
+    yield "specials", _specials(llvm)
+    yield "classes", _classes(llvm)
+    yield "masks", _masks()
+    yield "assembly", _assembly()
+    tables = _Instructions()
+    yield "operands", tables.operand_rows
+    yield "shapes", tables.shape_rows
+    yield "opcodes", tables.opcode_rows
+
+
+def _llc() -> str:
+    program = os.environ.get("LLC", "llc-22")
+    path = shutil.which(program)
+    if path is None:
+        raise SystemExit(f"{program} is not there: set LLC to the llc of LLVM 22")
+    return path
+
+
+def _row(*columns: object) -> str:
+    return "\t".join(str(int(c) if isinstance(c, bool) else c) for c in columns)
+
+
+def _processors() -> Iterator[str]:
+    yield (
+        "# name mode wave_size major unified_vgpr has_agprs align2 addressable_vgprs addressable_agprs "
+        "addressable_sgprs max_waves simds lds_bytes max_barriers cu_mode architected_flat_scratch xnack"
+    )
+    for t in TARGETS.values():
+        assert all(_mode_is(t, other) for other in MODES if _MODE_OF[other] == _MODE_OF[t.name])
+        yield _row(
+            t.name, _MODE_OF[t.name], t.wave_size, t.major, t.unified_vgpr, t.has_agprs, t.align2, t.addressable_vgprs,
+            t.addressable_agprs, t.addressable_sgprs, t.max_waves, t.simds, t.lds_bytes, t.max_barriers,
+            "-" if t.cu_mode is None else t.cu_mode, t.architected_flat_scratch, t.xnack,
+        )  # fmt: skip
+
+
+def _mode_is(t: Target, other: str) -> bool:
+    """Whether LLVM has the same classes for two processors, shown by some opcodes whose classes differ by mode."""
+    names = ("SI_SPILL_V64_SAVE", "V_CMP_EQ_U32_e64", "GLOBAL_LOAD_DWORDX2", "SI_SPILL_A64_SAVE")
+    return all(instruction(n, t.name) == instruction(n, other) for n in names)
+
+
+def _budgets() -> Iterator[str]:
+    yield "# processor waves max_sgprs max_addressable_sgprs min_sgprs max_vectors min_vectors"
+    for t in TARGETS.values():
+        for waves in range(1, t.max_waves + 1):
+            yield _row(
+                t.name, waves, max_sgprs(t, waves, addressable=False), max_sgprs(t, waves, addressable=True),
+                min_sgprs(t, waves), max_vectors(t, waves), min_vectors(t, waves),
+            )  # fmt: skip
+
+
+def _files(llvm: RegisterTables) -> Iterator[str]:
+    """The numbered files, and which tuples of how many registers LLVM has, by the multiple they begin at."""
+    yield "# letter name first-unit registers width:align ... marks"
+    tuples: dict[Bank, dict[int, set[int]]] = {bank: {} for bank in registers.BANK_BASE}
+    for name in llvm.units:
+        register = physical_register(name)
+        if register.bank is not Bank.SPECIAL and not name.endswith(("_lo16", "_hi16")):
+            tuples[register.bank].setdefault(len(register.units) // 2, set()).add(register.first)
+    for bank, base in registers.BANK_BASE.items():
+        size = len(tuples[bank][1])
+        forms: list[str] = []
+        for width, firsts in sorted(tuples[bank].items()):
+            align = min(firsts - {0}, default=1)
+            assert firsts == set(range(0, size - width + 1, align)), (bank, width)
+            forms.append(f"{width}:{align}")
+        yield _row(bank.value[0], bank.value, base, size, " ".join(forms), _FILE_MARKS[bank])
+
+
+def _specials(llvm: RegisterTables) -> Iterator[str]:
+    yield "# name units marks"
+    names = list(dict.fromkeys([*(n for n, _ in registers.SPECIAL_REGISTERS), *registers._PARTS]))
+    halves = [f"{n}_{h}" for n in names if len(physical_register(n).units) == 2 for h in ("lo16", "hi16")]
+    known = [*names, *halves, *sorted(registers.NULL_REGISTERS)]
+    for name in (n for n in known if n in llvm.units or n == "noreg"):
+        units = physical_register(name).units
+        assert not units or units == tuple(range(units[0], units[-1] + 1)), name
+        yield _row(name, f"{units[0]}-{units[-1]}" if units else "", " ".join(_marks(name, units)))
+
+
+def _marks(name: str, units: tuple[int, ...]) -> Iterator[str]:
+    always = {unit for unit, _ in reserved._always_reserved()}
+    lost = {unit for n in reserved._LOST_IN_CALLS for unit in physical_register(n).units}
+    whole = name.removesuffix("_lo16").removesuffix("_hi16")
+    if not units:
+        yield "null"
+    if units and always.issuperset(units):
+        yield "reserved"
+        if lost.isdisjoint(units):
+            yield "kept"
+    if whole in semantics.ALIASES:
+        yield "alias"
+    if whole in semantics._NO_PLACES:
+        yield "changes"
+    if whole.startswith(("src_shared_", "src_private_", "src_flat_scratch_base", "sgpr_null")):
+        yield "constant"
+    if semantics._PURE_INPUT.match(name):
+        yield "input"
+    if semantics._PURE_RESULT.match(name):
+        yield "result"
+
+
+def _classes(llvm: RegisterTables) -> Iterator[str]:
+    yield "# name bits vector either members"
+    for name, row in sorted(llvm.classes.items()):
+        yield _row(name, row.bits, _is_vector(name, row), _either(name, llvm.classes), " ".join(_members(row)))
+
+
+def _is_vector(name: str, row: ClassRow) -> bool:
+    """Whether a class's registers hold a value a thread; M0 and the like beside vector registers are LDS addresses."""
+    banks = {physical_register(m).bank for m in row.members}
+    return name == "vreg_1" or (bool(banks & {Bank.VGPR, Bank.AGPR}) and not banks & {Bank.SGPR, Bank.TTMP})
+
+
+def _either(name: str, classes: dict[str, ClassRow]) -> str:
+    """The class of the same width and alignment with VGPRs and AGPRs."""
+    either = re.sub(r"\A(?:vgpr|vreg|agpr|areg)_(?=\d+(?:_align2)?\Z)", "av_", name)
+    return either if either in classes else name
+
+
+def _members(row: ClassRow) -> Iterator[str]:
+    firsts: dict[tuple[str, str], set[int]] = {}
+    specials: list[str] = []
+    for name in row.members:
+        register = physical_register(name)
+        if register.bank is Bank.SPECIAL:
+            specials.append(name)
+            continue
+        half = name[-4:-2] if name.endswith(("lo16", "hi16")) else ""
+        part = f".{half}" if half else ".w" if row.bits == 16 else ""
+        firsts.setdefault((register.bank.value[0], part), set()).add(register.first)
+    for letter in "vast":
+        if firsts.get((letter, ".lo"), set()) == firsts.get((letter, ".hi")):
+            firsts[letter, ".lo.hi"] = firsts.pop((letter, ".lo"))
+            del firsts[letter, ".hi"]
+    for (letter, part), numbers in sorted(firsts.items()):
+        yield from (f"{letter}{first}..{last}+{step}{part}" for first, last, step in _runs(sorted(numbers)))
+    yield from (f"={name}" for name in sorted(specials))
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, int, int]]:
+    """Ascending numbers as first, last and step of few arithmetic sequences."""
+    at = 0
+    while at < len(numbers):
+        step = numbers[at + 1] - numbers[at] if at + 1 < len(numbers) else 1
+        end = at
+        while end + 1 < len(numbers) and numbers[end + 1] - numbers[end] == step:
+            end += 1
+        yield numbers[at], numbers[end], step
+        at = end + 1
+
+
+def _ranges(units: Iterable[int]) -> str:
+    return ",".join(f"{first}-{last}" for first, last in _spans(sorted(units)))
+
+
+def _spans(units: list[int]) -> Iterator[tuple[int, int]]:
+    at = 0
+    while at < len(units):
+        end = at
+        while end + 1 < len(units) and units[end + 1] == units[end] + 1:
+            end += 1
+        yield units[at], units[end]
+        at = end + 1
+
+
+def _masks() -> Iterator[str]:
+    yield "# name preserved-units"
+    for name, units in sorted(REGMASKS.items()):
+        yield _row(name, _ranges(units))
+
+
+ASSEMBLY_WORDS = (
+    ("exec", ""), ("lane", ""), ("dpp", ""), ("perm", "perm_b32"), ("swizzle", ""), ("row_", ""), ("wave_", ""),
+    ("quad", ""), ("mfma", ""), ("wmma", ""), ("_tr", ""),
+)  # fmt: skip
+"""Words in inline assembly that hint at other threads, and where they do not: inactive._ASSEMBLY as a list."""
+
+
+def _assembly() -> Iterator[str]:
+    yield "# word except"
+    for word, unless in ASSEMBLY_WORDS:
+        yield _row(word, unless)
+
+
+class _Instructions:
+    """Rows of the last three sections: equal operands and equal shapes are written once."""
+
+    def __init__(self) -> None:
+        operands: dict[str, int] = {}
+        shapes: dict[str, int] = {}
+        self.opcode_rows: list[str] = ["# name shape"]
+        for name in sorted(opcodes()):
+            of_modes = [described(name, processor) for processor in MODES]
+            table = of_modes[0]
+            rows = [_operand(of_mode) for of_mode in zip(*(t.operands for t in of_modes), strict=True)]
+            shape = _row(
+                table.definitions,
+                " ".join(str(operands.setdefault(row, len(operands))) for row in rows),
+                " ".join(table.implicit_uses),
+                " ".join(table.implicit_definitions),
+                " ".join(sorted(traits(name))),
+                " ".join(map(str, table.counts)),
+                " ".join(map(str, table.not_described)),
+            )
+            self.opcode_rows.append(_row(name, shapes.setdefault(shape, len(shapes))))
+        self.operand_rows = ["# kind tied_to early_clobber classes", *operands]
+        self.shape_rows = ["# definitions operands implicit_uses implicit_definitions traits counts not_described"]
+        self.shape_rows += shapes
+
+
+def described(name: str, processor: str = MODES[0]) -> InstructionDescription:
+    """LLVM's table of an opcode that it has."""
+    table = instruction(name, processor)
+    assert table is not None, name
+    return table
+
+
+def _operand(of_modes: tuple[OperandDescription, ...]) -> str:
+    kinds = {(row.kind, row.tied_to, row.early_clobber) for row in of_modes}
+    assert len(kinds) == 1
+    classes = [row.register_class for row in of_modes]
+    return _row(*kinds.pop(), classes[0] if len(set(classes)) == 1 else "/".join(classes))
+
+
+def traits(name: str) -> Iterator[str]:
+    """What is known of an opcode beside its operands; README.md beside the file says what each word means."""
+    table = described(name)
+    properties = table.properties | table.format
+    yield from table.properties & LLVM_PROPERTIES
+    yield from _of_format(name, table)
+    yield from _of_threads(name)
+    yield from _of_purity(name, table)
+    yield from _of_masks(name)
+    yield from _of_moves(name)
+    yield from _of_files(name)
+    if "may-raise-fp-exception" in properties:
+        yield "may-raise"
+    if semantics.is_return(name):
+        yield "returns"
+    if name in INDEX_MODES:
+        yield INDEX_MODES[name]
+    if "mode" in table.implicit_definitions or name.startswith("S_SETREG"):
+        yield "sets-mode"
+    if name in product._TESTS:
+        exec_, on_zero = product._TESTS[name]
+        yield f"test={'exec' if exec_ else 'scc'}{0 if on_zero else 1}"
+
+
+def _of_format(name: str, table: InstructionDescription) -> Iterator[str]:
+    for flag, trait in (("VALU", "valu"), ("SALU", "salu"), ("DPP", "dpp"), ("TiedSourceNotRead", "tied-not-read")):
+        if flag in table.format:
+            yield trait
+    if name.startswith(inactive._VECTOR):
+        yield "vector"
+
+
+def _of_threads(name: str) -> Iterator[str]:
+    reach = inactive.reach(name)
+    if reach is not None:
+        yield f"reach={reach.name.lower()}"
+    if active.takes_lane(name):
+        yield f"lane-operand={active.LANE_OPERAND}"
+    if name in semantics.BLENDS:
+        yield "blend=" + ",".join(map(str, semantics.BLENDS[name]))
+
+
+def _of_purity(name: str, table: InstructionDescription) -> Iterator[str]:
+    if semantics.is_pure_opcode(name):
+        yield "pure"
+    if semantics.result_depends_on_exec(name):
+        yield "pure-exec"
+        if name.endswith("_dpp"):
+            yield "may-leave-old"
+    if semantics._HIDDEN_INPUT.match(name):
+        yield "indirect"
+    if name in semantics._PSEUDO_PURE:
+        yield "relative"
+    if semantics.is_scalar_load(name):
+        yield "scalar-load"
+    loads = "may-load" in table.properties <= semantics._LOADS_ONLY
+    if loads and table.definitions == 1 and "MONITOR" not in name:
+        yield "plain-load"
+    if partial._PACKED_F32.match(name):
+        yield "packed-f32"
+    if partial._MIXED.match(name):
+        yield "mixed"
+    if partial.is_wide_mad(name):
+        yield "wide-mad"
+
+
+def _of_masks(name: str) -> Iterator[str]:
+    form = masks._form(name)
+    if form.binary:
+        yield f"mask={form.binary}"
+    if form.save:
+        yield f"save={form.save}"
+    for trait, has in (
+        ("mask-move", form.moves),
+        ("compare", form.compares),
+        ("first-bit", form.finds_first_bit),
+        ("compare-equal", masks._COMPARE_EQUAL.match(name)),
+        ("cmpx", name.startswith("V_CMPX_")),
+        ("bracket-open", brackets._OPEN.match(name)),
+        ("bracket-close", brackets._CLOSE.match(name)),
+    ):
+        if has:
+            yield trait
+
+
+def _of_moves(name: str) -> Iterator[str]:
+    yield from NAMED.get(name, ())
+    if name in semantics.DEBUG:
+        yield "debug"
+    spill = semantics.spill(name)
+    if spill is not None:
+        kind, bits, is_save = spill
+        yield f"spill={kind},{bits},{'save' if is_save else 'restore'}"
+
+
+def _of_files(name: str) -> Iterator[str]:
+    canonical = semantics.canonical_opcode(name)
+    if canonical != name:
+        yield f"canon={canonical}"
+    if semantics.reads_matrices(name):
+        yield f"file={'v' if '_vgprcd' in name else 'a'}"
+    either = either_file_operands(name)
+    if either:
+        yield "either=" + ",".join(map(str, sorted(either)))
+
+
+def either_file_operands(name: str) -> frozenset[int]:
+    """Numbers of the operands that take VGPRs or AGPRs, where both are one file: those of an ``av_`` class, D and C of
+    an MFMA, whose file its form says, and what is tied to them. Scales of an MFMA are VGPRs
+    (VOP3PInstructions.td, ScaledMAI).
+    """
+    rows = described(name, "gfx90a").operands
+    either = {number for number, row in enumerate(rows) if row.register_class.startswith("av_")}
+    if semantics.reads_matrices(name):
+        either |= {0, 3}
+    return frozenset(either.union(number for number, row in enumerate(rows) if row.tied_to in either))
+
+
+def text() -> str:
+    """The whole file."""
+    lines = [
+        "# What the checkers of certificates know of the target. Generated; README.md beside it describes it.",
+        f"# Instructions are those of LLVM {' and '.join(llvm_versions())}.",
+    ]
+    for name, rows in sections():
+        lines += [f"[{name}]", *rows]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    written = text().encode("ascii")
+    Path(sys.argv[1] if len(sys.argv) > 1 else TABLES).write_bytes(written)
