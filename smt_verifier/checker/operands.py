@@ -60,11 +60,13 @@ OPERAND = re.compile(
 """An operand right of an opcode. The name of its group is that of its ``Kind``."""
 DEFINITION = re.compile(rf"({_REGISTER})(, | = )", re.ASCII)
 """One operand left of ``=``, with what separates it from the next."""
+_LOCATION = r"(?:[\w:, ]|!(?!DILocation\())*"
 ATTRIBUTE = re.compile(
     rf"(?:(pre-instr-symbol <mcsymbol {NAME}>)|(post-instr-symbol <mcsymbol {NAME}>)|(heap-alloc-marker !{NUMBER})"
     rf"|(pcsections !{NUMBER})|(cfi-type {_LONG})|(deactivation-symbol @{NAME})|(mmra !{NUMBER})"
     rf"|(debug-instr-number {NUMBER})"
-    rf"|(debug-location (?:!{NUMBER}|!DILocation\([\w:!, ]*(?:!DILocation\([\w:!, ]*\))?[\w:!, ]*\))))(?=[, ;]|\Z)",
+    rf"|(debug-location (?:!{NUMBER}|!DILocation\({_LOCATION}(?:!DILocation\({_LOCATION}\){_LOCATION})?\))))"
+    r"(?=[, ;]|\Z)",
     re.ASCII,
 )
 """An attribute behind the operands. The number of its group is its place among them."""

@@ -1,0 +1,79 @@
+"""Texts for the tests of the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from support import DEMO_KERNELS, REPOSITORY, cpu_of, run_llc
+
+STOPS = (
+    "-stop-before=greedy,0", "-stop-after=virtregrewriter,0", "-stop-after=virtregrewriter,1",
+    "-stop-after=virtregrewriter,2",
+)  # fmt: skip
+SMALL = """--- |
+  target triple = "amdgcn-amd-amdhsa"
+  define amdgpu_kernel void @k(ptr %p) #0 { ret void }
+  attributes #0 = { nounwind "amdgpu-waves-per-eu"="2,4" }
+...
+---
+name:            k
+tracksRegLiveness: true
+registers:
+  - { id: 0, class: vgpr_32, preferred-register: '$vgpr5', flags: [  ] }
+  - { id: 1, class: sreg_64, preferred-register: '', flags: [ WWM_REG ] }
+liveins:
+  - { reg: '$vgpr0', virtual-reg: '%0' }
+frameInfo:
+  maxAlignment:    4
+stack:
+  - { id: 0, name: x, type: default, offset: 0, size: 8, alignment: 4,
+      stack-id: default, callee-saved-register: '', callee-saved-restored: true }
+machineFunctionInfo:
+  isEntryFunction: true
+  stackPtrOffsetReg: '$sgpr32'
+  argumentInfo:
+    workGroupIDX:    { reg: '$sgpr8' }
+    workItemIDX:     { reg: '$vgpr0', mask: 1023 }
+  mode:
+    ieee:            true
+  wwmReservedRegs:
+    - '$vgpr40'
+    - '$vgpr41'
+body:             |
+  bb.0 (%ir-block.0):
+    successors: %bb.2(0x40000000), %bb.1(0x40000000)
+    liveins: $vgpr0, $sgpr4_sgpr5:0x000000000000000F
+
+    renamable $sgpr6 = COPY killed renamable $sgpr4 ; a comment
+    dead early-clobber %0:vgpr_32, undef %1.sub0:sreg_64 = nofpexcept V_TEST_e64 0, -5, %0(tied-def 0), implicit $exec
+    BUFFER_STORE_DWORD_OFFSET %0, %stack.0.x, 4 :: (volatile store (s32) into %stack.0.x + 4, align 8, addrspace 5)
+    BUNDLE implicit-def $vgpr1, implicit $exec {
+      $vgpr1 = V_MOV_B32_e32 1, implicit $exec
+      $vgpr1 = V_MOV_B32_e32 internal $vgpr1, implicit $exec, debug-location !7
+    }
+    S_CBRANCH_EXECZ %bb.1, implicit $exec
+
+  bb.2:
+    S_ENDPGM 0
+
+  bb.1:
+    INLINEASM &"v_nop ; %bb.7", 1 /* sideeffect attdialect */, 2228234 /* regdef:VGPR_32 */, def $vgpr3, !5
+    $scc = S_TEST @f + 8, &ext, csr_amdgpu, <mcsymbol a> - 4
+    $scc = S_TEST target-flags(amdgpu-rel32-lo) @"a b", post-instr-symbol <mcsymbol y>
+    S_ENDPGM 0
+...
+"""
+"""One of every kind of line; no instruction of it means anything."""
+
+
+def stored_texts() -> list[Path]:
+    """Every text of machine IR that is kept in the repository."""
+    return sorted((REPOSITORY / "tests").rglob("*.mir"))
+
+
+def texts_of_llc() -> Iterator[tuple[str, str]]:
+    """Name and text of what llc hands to each phase, and makes of it, for the kernels in ``examples/kernels``."""
+    for path in sorted(DEMO_KERNELS.glob("*.ll")):
+        for stop in STOPS:
+            yield f"{path.name} {stop}", run_llc(path.read_text(), cpu_of(path), stop, mir=False)
