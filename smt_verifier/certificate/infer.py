@@ -1,0 +1,235 @@
+"""Claims for the entry of every block: an optimistic forward data flow with the checker's own transfer functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smt_verifier.certificate.liveness import Wanted, wanted
+from smt_verifier.certificate.pairing import Steps, candidates, pair_block
+from smt_verifier.checker.certificate import VIRTUAL, BlockCertificate, Certificate, ClassClaims, Claims, Entry, Key
+from smt_verifier.checker.check import entry_state, exec_test, initial_state, originals_of, run_step, steps_of
+from smt_verifier.checker.check import _declared, _may_hold  # pyright: ignore[reportPrivateUsage]
+from smt_verifier.checker.effects import Both, Place
+from smt_verifier.checker.execute import Execution
+from smt_verifier.checker.model import Instruction
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.state import NONE, Part, State, ThreadClass
+from smt_verifier.checker.tables import Opcode
+
+_ROUNDS = 200
+
+
+class _Guess(Execution):
+    """Executes without asking that anything agrees, and chooses what is repeated."""
+
+    choices: dict[tuple[int, int], list[Place]]
+    chosen: dict[int, Place]
+    at = 0
+
+    def read(
+        self, name: Key, place: int, classes: Sequence[ThreadClass], b: Instruction, *, undef: bool, early: bool
+    ) -> None:
+        if self.asks:
+            super().read(name, place, classes, b, undef=undef, early=early)
+
+    asks = False
+
+    def _repeat(self, b: Instruction, opcode: Opcode, place: Place) -> None:
+        options = self.choices.get((self.block, self.at), [place])
+        best = options[0]
+        self.asks = True
+        compared = self.both.forms.compared
+        for option in options:
+            try:
+                super()._repeat(b, opcode, option)
+            except Refused:
+                continue
+            self.chosen[self.at] = option
+            self.asks = False
+            return
+        self.asks = False
+        self.both.forms.compared = compared
+        self.chosen[self.at] = best
+        super()._repeat(b, opcode, best)
+
+
+@dataclass(slots=True)
+class _Observed:
+    """What holds at a block's entry on all paths seen so far: parts by class, and the masks by their first name."""
+
+    scalars: Part
+    classes: dict[tuple[str, bool, tuple[tuple[int, bool], ...]], Part]
+    masks: dict[int, tuple[Key, ...]]
+    nonempty: set[int]
+    some: bool
+
+
+def make_certificate(both: Both) -> Certificate:
+    """A certificate for one function; whether it shows anything is for a checker to say.
+
+    Raises:
+        Refused: something that no certificate could mend, or the claims do not settle.
+    """
+    blocks = both.before.function.blocks
+    steps = [pair_block(n, both) for n in range(len(blocks))]
+    choices = candidates(both, steps)
+    certificate = Certificate(both.before.function.name, [BlockCertificate(steps=s) for s in steps])
+    both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))
+    needs = wanted(both)
+    for n, block in enumerate(certificate.blocks):
+        block.splits = needs.splits[n]
+        block.repeats = {number: places[0] for (b, number), places in choices.items() if b == n}
+    entries: list[_Observed | None] = [None] * len(blocks)
+    order = _reverse_postorder([[s for s, _ in block.successors] for block in blocks])
+    pending = {0}
+    for _ in range(_ROUNDS):
+        if not pending:
+            break
+        for n in order:
+            if n not in pending:
+                continue
+            pending.discard(n)
+            state = _run(both, n, certificate.blocks[n], choices)
+            for s, _ in blocks[n].successors:
+                observed = _observe(both, n, s, state, needs)
+                old = entries[s]
+                new = observed if old is None else _meet(old, observed)
+                if old is None or not _same(old, new):
+                    entries[s] = new
+                    certificate.blocks[s].entry = _entry(new)
+                    pending.add(s)
+    else:
+        raise Refused("certificate", "the claims do not settle")
+    return certificate
+
+
+def _run(both: Both, n: int, block: BlockCertificate, choices: dict[tuple[int, int], list[Place]]) -> State:
+    state, taken = entry_state(both, block.entry, n) if block.entry else (initial_state(both), 0)
+    execution = _Guess(both, state, n, block.splits, taken)
+    execution.choices, execution.chosen = choices, {}
+    for step in steps_of(both, n, block):
+        execution.at = step[1][0] if step[1] is not None else -1
+        run_step(execution, step, block)
+    block.repeats = {**block.repeats, **execution.chosen}
+    return state
+
+
+def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted) -> _Observed:
+    test = exec_test(both, n)
+    exec_is_zero = None if test is None else (successor == test[0]) == test[1]
+    masks = _runs(both, state, needs.masks[successor])
+    numbers = {first: state.masks[keys[0]][0] for first, keys in masks.items()}
+    declared = _declared(both, successor)
+    live, later = needs.live[successor], needs.read_later[successor]
+    scalars = _kept(both, state.scalars, live, declared)
+    classes: dict[tuple[str, bool, tuple[tuple[int, bool], ...]], Part] = {}
+    for cls in state.classes:
+        if exec_is_zero and cls.active and cls.kind != "P":
+            continue
+        path = cls.kind == "P"
+        member = () if path else tuple((f, cls.member[m]) for f, m in sorted(numbers.items()) if m in cls.member)
+        part = _kept(both, cls.part, live if cls.active else later, declared if path else None)
+        at = cls.kind, cls.active, member
+        classes[at] = part if at not in classes else _meet_parts(classes[at], part, scalars, scalars)
+    some = state.some if exec_is_zero is None else not exec_is_zero
+    nonempty = {first for first, m in numbers.items() if m in state.nonempty}
+    return _Observed(scalars, classes, masks, nonempty, some)
+
+
+def _runs(both: Both, state: State, names: set[int]) -> dict[int, tuple[Key, ...]]:
+    """Registers of wave size that hold a mask which may reach EXEC, by their first name."""
+    width = both.before.wave // (16 * both.before.grain)
+    found: dict[int, tuple[Key, ...]] = {}
+    for name in sorted(names):
+        known = state.masks.get(name)
+        if known is None or known[1]:
+            continue
+        keys = tuple(name + k * both.before.grain for k in range(width))
+        if all(state.masks.get(key) == (known[0], k) for k, key in enumerate(keys)):
+            found[name] = keys
+    return found
+
+
+def _kept(both: Both, part: Part, live: set[int], declared: frozenset[int] | None) -> Part:
+    """What is worth claiming: names that are read later, in places of which something may be claimed."""
+    new = Part()
+    for place, names in part.holds.items():
+        if declared is not None and not _may_hold(both, place, declared):
+            continue
+        left = frozenset(n for n in names if not isinstance(n, int) or n < VIRTUAL or n in live)
+        if left:
+            new.write(place, left)
+    new.undefined = {n for n in part.undefined if not isinstance(n, int) or n in live}
+    new.doubtful = {n for n in part.doubtful if n in new.where or n in new.undefined}
+    return new
+
+
+def _meet_parts(a: Part, b: Part, a_scalars: Part, b_scalars: Part) -> Part:
+    new = Part()
+    for one, other, other_scalars in ((a, b, b_scalars), (b, a, a_scalars)):
+        for place, names in one.holds.items():
+            held = other.holds.get(place, NONE)
+            for name in names:
+                if name in held or name in other.undefined or name in other_scalars.undefined:
+                    new.add(name, (place,))
+    new.undefined = a.undefined & b.undefined
+    new.doubtful = a.doubtful | b.doubtful
+    return new
+
+
+def _meet(a: _Observed, b: _Observed) -> _Observed:
+    masks = {first: keys for first, keys in a.masks.items() if first in b.masks}
+    scalars = _meet_parts(a.scalars, b.scalars, a.scalars, b.scalars)
+    classes: dict[tuple[str, bool, tuple[tuple[int, bool], ...]], Part] = {}
+    owners: dict[tuple[str, bool, tuple[tuple[int, bool], ...]], Part] = {}
+    for side in (a, b):
+        for (kind, active, member), part in side.classes.items():
+            at = kind, active, tuple((f, inside) for f, inside in member if f in masks)
+            if at in classes:
+                classes[at] = _meet_parts(classes[at], part, owners[at], side.scalars)
+            else:
+                classes[at] = part
+            owners[at] = side.scalars
+    return _Observed(scalars, classes, masks, a.nonempty & b.nonempty & masks.keys(), a.some and b.some)
+
+
+def _same(a: _Observed, b: _Observed) -> bool:
+    return (a.masks, a.nonempty, a.some, a.classes.keys()) == (b.masks, b.nonempty, b.some, b.classes.keys()) and all(
+        _same_part(x, y) for x, y in ((a.scalars, b.scalars), *((a.classes[k], b.classes[k]) for k in a.classes))
+    )
+
+
+def _same_part(a: Part, b: Part) -> bool:
+    return (a.holds, a.undefined, a.doubtful) == (b.holds, b.undefined, b.doubtful)
+
+
+def _entry(observed: _Observed) -> Entry:
+    numbers = {first: number for number, first in enumerate(observed.masks)}
+    masks = {key: (numbers[first], k) for first, keys in observed.masks.items() for k, key in enumerate(keys)}
+    classes = [
+        ClassClaims(kind, active, {numbers[f]: inside for f, inside in member}, _claims(part))
+        for (kind, active, member), part in observed.classes.items()
+    ]
+    return Entry(classes, _claims(observed.scalars), masks, {numbers[f] for f in observed.nonempty}, observed.some)
+
+
+def _claims(part: Part) -> Claims:
+    pairs = [(name, place) for place, names in part.holds.items() for name in names]
+    return Claims(pairs, list(part.undefined), list(part.doubtful - part.undefined))
+
+
+def _reverse_postorder(successors: list[list[int]]) -> list[int]:
+    order: list[int] = []
+    visited = {0}
+    stack = [(0, iter(successors[0]))]
+    while stack:
+        block, remaining = stack[-1]
+        following = next((s for s in remaining if s not in visited), None)
+        if following is None:
+            order.append(block)
+            stack.pop()
+        else:
+            visited.add(following)
+            stack.append((following, iter(successors[following])))
+    return order[::-1]

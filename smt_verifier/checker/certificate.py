@@ -1,0 +1,264 @@
+"""The certificate: what a search found, as lines of text, read strictly (specification 15).
+
+Nothing in it is believed. It says which instructions to compare, and what to claim at the entry of each block; the
+checker shows both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from smt_verifier.checker.outcome import Refused
+
+Key = int | tuple[str, int, int, int]
+"""A name or a place (specification 3.2, 3.3): see ``lanes.py``."""
+
+SLOT = 1 << 44
+VIRTUAL = 1 << 20
+LANES = 128
+"""Lanes that one virtual register or slot may have."""
+_NUMBER = r"(0|[1-9][0-9]{0,8})"
+_KEY = re.compile(
+    rf"(?:%{_NUMBER}\.{_NUMBER}|\${_NUMBER}|#{_NUMBER}\.{_NUMBER}|\^{_NUMBER}|([@!]){_NUMBER}\.{_NUMBER}\.{_NUMBER}"
+    rf"|&(%{_NUMBER}\.{_NUMBER}|\${_NUMBER}|#{_NUMBER}\.{_NUMBER}):{_NUMBER}(\.1)?)\Z"
+)
+
+
+@dataclass(slots=True)
+class Claims:
+    """What is claimed of the scalars, or of one class of threads, at a block's entry.
+
+    Attributes:
+        pairs: ``(name, place)``: the place holds the name's value, or the name is undefined.
+        undefined: names that are undefined.
+        doubtful: further names that may be undefined.
+    """
+
+    pairs: list[tuple[Key, Key]] = field(default_factory=list[tuple[Key, Key]])
+    undefined: list[Key] = field(default_factory=list[Key])
+    doubtful: list[Key] = field(default_factory=list[Key])
+
+
+@dataclass(slots=True)
+class ClassClaims:
+    """A class of threads that is claimed: its kind (``T``, ``O``, ``P``), whether it is active, and its masks."""
+
+    kind: str
+    active: bool
+    member: dict[int, bool] = field(default_factory=dict[int, bool])
+    claims: Claims = field(default_factory=Claims)
+
+
+@dataclass(slots=True)
+class Entry:
+    """All that is claimed at a block's entry; ``masks`` says of which mask a name is which part."""
+
+    classes: list[ClassClaims] = field(default_factory=list[ClassClaims])
+    scalars: Claims = field(default_factory=Claims)
+    masks: dict[Key, tuple[int, int]] = field(default_factory=dict[Key, tuple[int, int]])
+    nonempty: set[int] = field(default_factory=set[int])
+    some: bool = False
+
+
+@dataclass(slots=True)
+class BlockCertificate:
+    """One block: runs of steps ``(kind, count)`` with kind ``=``, ``-`` or ``+``, repeats by number, splits, claims."""
+
+    steps: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    repeats: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    splits: set[int] = field(default_factory=set[int])
+    entry: Entry | None = None
+
+
+@dataclass(slots=True)
+class Certificate:
+    """Of one function."""
+
+    function: str
+    blocks: list[BlockCertificate]
+
+
+def _refuse(number: int, line: str) -> Refused:
+    return Refused("certificate", f"not a line that is understood here: {line!r}", f"line {number}")
+
+
+def read_key(word: str) -> Key | None:
+    """A name or place as it is written; None for anything else."""
+    match = _KEY.match(word)
+    if match is None:
+        return None
+    g = match.groups()
+    if g[0] is not None:
+        return _lane(VIRTUAL, g[0], g[1])
+    if g[2] is not None:
+        return int(g[2]) if int(g[2]) < VIRTUAL else None
+    if g[3] is not None:
+        return _lane(SLOT, g[3], g[4])
+    if g[5] is not None:
+        return ("^", int(g[5]), 0, 0)
+    if g[6] is not None:
+        return (g[6], int(g[7]), int(g[8]), int(g[9]))
+    container = read_key(g[10])
+    return ("&", container, int(g[16]), int(g[17] is not None)) if isinstance(container, int) else None
+
+
+def _lane(base: int, number: str, lane: str) -> int | None:
+    return base + int(number) * LANES + int(lane) if int(lane) < LANES else None
+
+
+def write_key(key: Key) -> str:
+    """A name or place as ``read_key`` reads it."""
+    if isinstance(key, int):
+        if key >= SLOT:
+            return "#{}.{}".format(*divmod(key - SLOT, LANES))
+        return "%{}.{}".format(*divmod(key - VIRTUAL, LANES)) if key >= VIRTUAL else f"${key}"
+    kind, a, b, c = key
+    if kind == "^":
+        return f"^{a}"
+    if kind == "&":
+        return f"&{write_key(a)}:{b}{'.1' if c else ''}"
+    return f"{kind}{a}.{b}.{c}"
+
+
+def following(key: Key, steps: int, grain: int) -> Key:
+    """The name or place ``steps`` lanes up."""
+    if isinstance(key, int):
+        return key + steps * grain
+    kind, a, b, c = key
+    return (kind, a + steps * grain, b, c) if kind == "^" else (kind, a, b, c + steps)
+
+
+def read_certificate(text: str, grain: int) -> Certificate:
+    """Read a certificate; ``grain`` is 2 where lanes are 32 bits wide, else 1.
+
+    Raises:
+        Refused: it is not of the form that the specification gives.
+    """
+    return _Reader(text, grain).read()
+
+
+class _Reader:
+    def __init__(self, text: str, grain: int) -> None:
+        if not text.isascii() or not text.endswith("\n"):
+            raise Refused("certificate", "not ASCII lines", "")
+        self._lines = text[:-1].split("\n")
+        self._grain = grain
+        self._number = 0
+
+    def _bad(self) -> Refused:
+        return _refuse(self._number, self._lines[self._number - 1])
+
+    def _words(self) -> list[str]:
+        """The words of the next line."""
+        if self._number >= len(self._lines):
+            raise Refused("certificate", "it ends before its end", f"line {self._number}")
+        self._number += 1
+        return self._lines[self._number - 1].split(" ")
+
+    def _natural(self, word: str) -> int:
+        if not re.fullmatch(_NUMBER, word):
+            raise self._bad()
+        return int(word)
+
+    def read(self) -> Certificate:
+        if self._words() != ["verilocc-certificate", "1"]:
+            raise self._bad()
+        head = self._words()
+        if head[0] != "function" or len(head) < 2:
+            raise self._bad()
+        certificate = Certificate(" ".join(head[1:]), [])
+        words = self._words()
+        while words != ["end"]:
+            if words != ["block", str(len(certificate.blocks))]:
+                raise self._bad()
+            block = BlockCertificate()
+            certificate.blocks.append(block)
+            words = self._block(block)
+        if self._number != len(self._lines):
+            raise Refused("certificate", "something follows its end", f"line {self._number + 1}")
+        return certificate
+
+    def _block(self, block: BlockCertificate) -> list[str]:
+        """Fill in a block; returns the line behind it."""
+        stepped = False
+        parts: list[Claims] = []
+        while True:
+            words = self._words()
+            match words:
+                case ["end"] | ["block", _]:
+                    return words
+                case ["steps", *runs] if not stepped:
+                    stepped = True
+                    block.steps = list(self._runs(runs))
+                case ["repeat", instruction, of_block, original]:
+                    number = self._natural(instruction)
+                    if number in block.repeats:
+                        raise self._bad()
+                    block.repeats[number] = (self._natural(of_block), self._natural(original))
+                case ["split", instruction]:
+                    block.splits.add(self._natural(instruction))
+                case ["entry"] if block.entry is None:
+                    block.entry = Entry()
+                    parts = []
+                case _ if block.entry is not None:
+                    parts = self._claim(words, block.entry, parts)
+                case _:
+                    raise self._bad()
+
+    def _runs(self, runs: list[str]) -> Iterator[tuple[str, int]]:
+        for run in runs:
+            if run[-1:] not in ("=", "-", "+"):
+                raise self._bad()
+            yield run[-1], self._natural(run[:-1])
+
+    def _claim(self, words: list[str], entry: Entry, parts: list[Claims]) -> list[Claims]:
+        """Read one line about an entry; returns the parts that the next lines speak of."""
+        match words:
+            case ["class", number, ("T" | "O" | "P") as kind, ("on" | "off") as state]:
+                if self._natural(number) != len(entry.classes):
+                    raise self._bad()
+                entry.classes.append(ClassClaims(kind, state == "on"))
+            case ["mask", mask, name, count]:
+                for part, key in enumerate(self._keys(name, count)):
+                    if key in entry.masks:
+                        raise self._bad()
+                    entry.masks[key] = (self._natural(mask), part)
+            case ["member", number, *masks]:
+                member = self._class(number, entry).member
+                for mask in masks:
+                    if mask[:1] not in ("+", "-") or self._natural(mask[1:]) in member:
+                        raise self._bad()
+                    member[int(mask[1:])] = mask[0] == "+"
+            case ["nonempty", *masks]:
+                entry.nonempty.update(map(self._natural, masks))
+            case ["some"]:
+                entry.some = True
+            case ["in", "wave"]:
+                return [entry.scalars]
+            case ["in", *numbers]:
+                return [self._class(number, entry).claims for number in numbers]
+            case ["h", name, place, count]:
+                pairs = list(zip(self._keys(name, count), self._keys(place, count), strict=True))
+                for part in parts:
+                    part.pairs += pairs
+            case [("u" | "d") as kind, name, count]:
+                keys = self._keys(name, count)
+                for part in parts:
+                    (part.undefined if kind == "u" else part.doubtful).extend(keys)
+            case _:
+                raise self._bad()
+        return parts
+
+    def _class(self, number: str, entry: Entry) -> ClassClaims:
+        index = self._natural(number)
+        if index >= len(entry.classes):
+            raise self._bad()
+        return entry.classes[index]
+
+    def _keys(self, word: str, count: str) -> list[Key]:
+        key, steps = read_key(word), self._natural(count)
+        if key is None or not 0 < steps <= LANES:
+            raise self._bad()
+        return [following(key, step, self._grain) for step in range(steps)]

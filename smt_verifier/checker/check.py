@@ -1,0 +1,415 @@
+"""Does a certificate show that a text after register allocation computes what the text before it computes?
+
+The specification is docs/trust/spec.md, whose theorem this package decides; each module names its sections. A checker
+searches nothing: it goes through each block once, with the claims that the certificate makes of its entry, and asks
+that every operand agrees and that the claims of every successor hold. Whatever is not accepted is ``Refused``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from smt_verifier.checker.certificate import (
+    LANES,
+    SLOT,
+    VIRTUAL,
+    BlockCertificate,
+    Certificate,
+    Claims,
+    Entry,
+    Key,
+    read_certificate,
+    write_key,
+)
+from smt_verifier.checker.effects import Both, Original, Place
+from smt_verifier.checker.execute import Execution
+from smt_verifier.checker.forms import Forms
+from smt_verifier.checker.header import compare_headers, object_numbers
+from smt_verifier.checker.lanes import Lanes, names_halves
+from smt_verifier.checker.limits import limits
+from smt_verifier.checker.model import Block, File, Function, Instruction
+from smt_verifier.checker.module import attributes, compare_modules
+from smt_verifier.checker.moves import Moves
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.purity import is_pure, pure_reads
+from smt_verifier.checker.state import NONE, Part, State, ThreadClass
+from smt_verifier.checker.tables import Tables, tables
+from smt_verifier.checker.text import read
+from smt_verifier.checker.wellformed import well_formed
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Operands of the text after allocation, each compared once."""
+
+    operands: int
+
+
+def check(before: str, after: str, certificate: str, processor: str) -> Accepted:
+    """Check a certificate for one function of two texts.
+
+    Args:
+        before: machine IR before a register-allocation phase, as LLVM printed it.
+        after: machine IR after it.
+        certificate: as section 15 of the specification says; it names the function.
+        processor: LLVM's name of the GPU.
+
+    Raises:
+        Refused: it does not show that ``after`` is right.
+    """
+    files = read(before), read(after)
+    name = _function_named(certificate)
+    both = prepare(*files, name, processor)
+    return check_function(both, read_certificate(certificate, both.before.grain))
+
+
+def _function_named(certificate: str) -> str:
+    line = certificate.split("\n", 2)[1:2]
+    if not line or not line[0].startswith("function "):
+        raise Refused("certificate", "it names no function")
+    return line[0].removeprefix("function ")
+
+
+def prepare(before: File, after: File, name: str, processor: str) -> Both:
+    """Both texts of one function, compared where neither a state nor a certificate is asked for (2, 13)."""
+    data = tables()
+    target = data.processor(processor)
+    if target is None:
+        raise Refused("processor", f"the processor {processor} is not known")
+    p, q = (_one(file, name) for file in (before, after))
+    for function in (p, q):
+        well_formed(function, data)
+    compare_modules(before.module, after.module, processor)
+    own = attributes(before.module, name)
+    bounds = limits(processor, own.calling_convention, own.strings, own.words, p.fields)
+    compare_headers(p, q, bounds.allocatable)
+    _same_blocks(p, q)
+    grain = 1 if names_halves(p, data) or names_halves(q, data) else 2
+    lanes = tuple(Lanes(f, data, grain, target.wave_size) for f in (p, q))
+    moves = Moves(lanes[0], target), Moves(lanes[1], target)
+    forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, object_numbers(p, q))
+    return Both(lanes[0], lanes[1], moves, forms, target, bounds, _fixed(lanes[0], moves[0]))
+
+
+def _one(file: File, name: str) -> Function:
+    functions = [f for f in file.functions if f.name == name]
+    if len(functions) != 1:
+        raise Refused("text", f"there is not one function {name}")
+    return functions[0]
+
+
+def _same_blocks(p: Function, q: Function) -> None:
+    """Blocks correspond by position, and so do their successors (2.3)."""
+    if len(p.blocks) != len(q.blocks) or not p.blocks:
+        raise Refused("control-flow", f"{len(p.blocks)} blocks became {len(q.blocks)}")
+    for number, (a, b) in enumerate(zip(p.blocks, q.blocks, strict=True)):
+        successors = [position for position, _ in a.successors]
+        if successors != [position for position, _ in b.successors]:
+            raise Refused("control-flow", "the successors changed", f"block {number}")
+        if 0 in successors:
+            raise Refused("control-flow", "a branch back to the first block is not followed", f"block {number}")
+
+
+def _fixed(lanes: Lanes, moves: Moves) -> frozenset[int]:
+    """Units that moves and instructions without code of P define (13.6)."""
+    units: set[int] = set()
+    for block in lanes.function.blocks:
+        for instruction in code_of(block, lanes.tables):
+            opcode = lanes.tables.opcode(instruction.opcode)
+            if opcode is not None and ("no-code" in opcode.traits or moves.read(instruction, opcode) is not None):
+                for o in instruction.operands:
+                    if o.is_def and o.is_register and o.vreg < 0:
+                        units.update(lanes.register(o.register).units)
+    return frozenset(units)
+
+
+def code_of(block: Block, data: Tables) -> list[Instruction]:
+    """The instructions of a block, debug ones left out (2.2)."""
+    opcodes = [(i, data.opcode(i.opcode)) for i in block.instructions]
+    return [i for i, opcode in opcodes if opcode is None or "debug" not in opcode.traits]
+
+
+def originals_of(both: Both, repeated: Sequence[Place]) -> dict[Place, Original]:
+    """The instructions of P that are repeated somewhere (8.3)."""
+    known: dict[Place, Original] = {}
+    for block, number in repeated:
+        if not block < len(both.before.function.blocks):
+            raise Refused("certificate", f"there is no block {block}")
+        code = code_of(both.before.function.blocks[block], both.before.tables)
+        if not number < len(code):
+            raise Refused("certificate", f"block {block} has no instruction {number}")
+        instruction = code[number]
+        opcode = both.forms.opcode(instruction)
+        if not is_pure(instruction, opcode, both.before):
+            raise Refused("instruction-sequence", f"{instruction.opcode} is repeated", f"line {instruction.line} before")
+        reads: list[int] = []
+        first: dict[int, int] = {}
+        for operand in pure_reads(instruction, opcode):
+            first[operand] = len(reads)
+            reads += both.before.keys(instruction.operands[operand], instruction)
+        defined = all("undef" not in instruction.operands[operand].flags for operand in first)
+        known[block, number] = Original(instruction, tuple(reads), first, defined)
+    return known
+
+
+def check_function(both: Both, certificate: Certificate) -> Accepted:
+    """Check the certificate of one function; see ``check``."""
+    blocks = certificate.blocks
+    if certificate.function != both.before.function.name or len(blocks) != len(both.before.function.blocks):
+        raise Refused("certificate", "it is of another function")
+    if blocks[0].entry is not None:
+        raise Refused("certificate", "something is claimed of the function's entry")
+    both.originals = originals_of(both, [original for block in blocks for original in block.repeats.values()])
+    both.forms.compared = 0
+    expected = 0
+    for number, block in enumerate(blocks):
+        if number and block.entry is None:
+            continue
+        state, taken = entry_state(both, block.entry, number) if block.entry else (initial_state(both), 0)
+        execution = Execution(both, state, number, block.splits, taken)
+        for step in steps_of(both, number, block):
+            run_step(execution, step, block)
+            expected += len(step[1][1].operands) if step[1] is not None else 0
+        execution.finish()
+        _check_return(both, number, state)
+        for successor, _ in both.before.function.blocks[number].successors:
+            claimed = blocks[successor].entry
+            if claimed is None:
+                raise Refused("relation", f"nothing is claimed of block {successor}", f"block {number}")
+            leave(both, number, successor, state, claimed)
+    if both.forms.compared != expected:
+        raise Refused("operands", f"{both.forms.compared} of {expected} operands were compared")
+    return Accepted(expected)
+
+
+Numbered = tuple[int, Instruction]
+
+
+def steps_of(both: Both, number: int, block: BlockCertificate) -> Iterator[tuple[Numbered | None, Numbered | None]]:
+    """The steps of a block: instructions of both sides, each with its number, all used up once and in order (5)."""
+    codes = [iter(list(enumerate(code_of(lanes.function.blocks[number], lanes.tables)))) for lanes in (both.before, both.after)]
+    for kind, count in block.steps:
+        for _ in range(count):
+            step = [next(code, None) if kind in ("=", own) else None for code, own in zip(codes, "-+", strict=True)]
+            if any(side is None and kind in ("=", own) for side, own in zip(step, "-+", strict=True)):
+                raise Refused("certificate", "it has more steps than there are instructions", f"block {number}")
+            yield step[0], step[1]
+    if any(next(code, None) is not None for code in codes):
+        raise Refused("certificate", "it leaves instructions out", f"block {number}")
+
+
+def run_step(execution: Execution, step: tuple[Numbered | None, Numbered | None], block: BlockCertificate) -> None:
+    """Execute one step."""
+    a, b = step
+    if b is None:
+        assert a is not None
+        execution.before_alone(a[1], a[0])
+    elif a is None:
+        execution.after_alone(b[1], block.repeats.get(b[0]))
+    else:
+        execution.pair(a[1], b[1], a[0])
+
+
+# Entries.
+
+
+def initial_state(both: Both) -> State:
+    """The function's entry (4.1)."""
+    scalars, vectors = Part(), Part()
+    declared = _declared(both, 0)
+    for lanes in (both.before, both.after):
+        for block in lanes.function.blocks:
+            for instruction in block.instructions:
+                for o in instruction.operands:
+                    if o.is_register:
+                        for key in lanes.keys(o, instruction):
+                            part = vectors if both.is_vector(key, after=lanes is both.after) else scalars
+                            if key < VIRTUAL:
+                                part.add(key, (key,))
+                            elif lanes is both.before:
+                                part.undefine(key)
+    for unit in both.limits.saved:
+        if unit % both.before.grain == 0:
+            scalars.add(("^", unit, 0, 0), (unit,))
+    for number, kind in both.moves[0].kinds.items():
+        size = int(both.before.function.stack[number].get("size", "0"))
+        for key in both.before.slot(number, 0, 8 * size):
+            (scalars if kind == "S" else vectors).undefine(key)
+    outside = vectors.copy()
+    path = vectors.copy()
+    for part in (scalars, path):
+        for key in [k for k in part.holds if not _may_hold(both, k, declared)]:
+            part.write(key, NONE)
+    classes = [ThreadClass("P", True, {}, path), ThreadClass("T", True, {}, vectors), ThreadClass("O", False, {}, outside)]
+    return State(scalars, classes, some=True)
+
+
+def _declared(both: Both, number: int) -> frozenset[int]:
+    """Units that the live-ins of a block of Q declare."""
+    units: set[int] = set()
+    for name, mask in both.after.function.blocks[number].liveins:
+        every = both.after.register(name).units
+        # LLVM's lane masks have the halves of each register the other way round (TableGen numbers them by name).
+        units.update(u for k, u in enumerate(every) if mask < 0 or mask >> (k ^ 1 if len(every) > 1 else k) & 1)
+    return frozenset(units)
+
+
+def _may_hold(both: Both, place: Key, declared: frozenset[int]) -> bool:
+    """Whether something may be claimed of a place at a block's entry (4.3)."""
+    if not isinstance(place, int) or place >= VIRTUAL or place in declared:
+        return True
+    return place not in both.limits.allocatable and place not in both.before.register("scc").units
+
+
+def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
+    """The state that is claimed at a block's entry (4.2), and the number of its masks."""
+    declared = _declared(both, number)
+    if sum(c.kind == "P" for c in entry.classes) != 1 or any(c.kind == "P" and not c.active for c in entry.classes):
+        raise Refused("certificate", "not one class is the path, and active", f"block {number}")
+    scalars = _part(entry.scalars)
+    classes = [ThreadClass(c.kind, c.active, dict(c.member), _part(c.claims)) for c in entry.classes]
+    for part in (scalars, *(c.part for c in classes if c.kind == "P")):
+        wrong = next((p for p in part.holds if not _may_hold(both, p, declared)), None)
+        if wrong is not None:
+            raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")
+    _check_kinds(both, scalars, classes, entry)
+    state = State(scalars, classes, dict(entry.masks), set(entry.nonempty), entry.some)
+    for registry, keys in ((state.cells, scalars.holds), (state.name_cells, (*scalars.where, *scalars.undefined))):
+        for key in keys:
+            if isinstance(key, tuple) and key[0] == "&":
+                registry.setdefault(key[1], set()).add(key)
+    return state, 1 + max((m for m, _ in entry.masks.values()), default=-1)
+
+
+def _part(claims: Claims) -> Part:
+    part = Part()
+    for name, place in claims.pairs:
+        part.add(name, (place,))
+    part.undefined.update(claims.undefined)
+    part.doubtful.update(claims.undefined, claims.doubtful)
+    return part
+
+
+def _check_kinds(both: Both, scalars: Part, classes: Sequence[ThreadClass], entry: Entry) -> None:
+    """Names and places exist, and are of the part that speaks of them (4)."""
+    for part, in_class in ((scalars, False), *((c.part, True) for c in classes)):
+        for after, keys in ((False, {*part.where, *part.doubtful}), (True, set(part.holds))):
+            for key in keys:
+                _check_exists(both, key, after=after)
+        pairs = ((n, p) for p, names in part.holds.items() for n in names)
+        if any((both.is_vector(n, after=False) or both.is_vector(p, after=True)) != in_class for n, p in pairs):
+            raise Refused("certificate", "a claim stands in another part than its own")
+        if any(both.is_vector(n, after=False) != in_class for n in part.doubtful):
+            raise Refused("certificate", "a claim stands in another part than its own")
+    masks = {m for m, _ in entry.masks.values()}
+    used = entry.nonempty.union(*(c.member for c in classes))
+    if not used <= masks or any(both.is_vector(n, after=False) for n in entry.masks):
+        raise Refused("certificate", "a mask that no scalar holds")
+
+
+def _check_exists(both: Both, key: Key, *, after: bool) -> None:
+    if isinstance(key, int):
+        if key < VIRTUAL:
+            return
+        function = (both.after if after else both.before).function
+        number = (key - (SLOT if key >= SLOT else VIRTUAL)) // LANES
+        lanes = both.after if after else both.before
+        known = both.moves[after].kinds if key >= SLOT else function.registers
+        if number not in known or (key < SLOT and key not in lanes.all_lanes(number)):
+            raise Refused("certificate", f"there is no {write_key(key)}")
+        return
+    kind, block, number, part = key
+    if kind == "&":
+        _check_exists(both, block, after=after)
+    elif kind == "^":
+        if after or block not in both.limits.saved:
+            raise Refused("certificate", f"unit {block} need not be restored")
+    elif after is not (kind == "!") or (block, number) not in both.originals:
+        raise Refused("certificate", f"instruction {number} of block {block} is not repeated")
+    else:
+        original = both.originals[block, number]
+        lanes = both.before.keys(original.instruction.operands[0], original.instruction) if after else original.reads
+        if part >= len(lanes):
+            raise Refused("certificate", f"instruction {number} of block {block} has no lane {part}")
+
+
+# Exits.
+
+
+def _check_return(both: Both, number: int, state: State) -> None:
+    """At a return what must be restored is (12.3)."""
+    code = code_of(both.before.function.blocks[number], both.before.tables)
+    if not any("returns" in both.forms.opcode(i).traits for i in code):
+        return
+    for unit in both.limits.saved:
+        if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in state.scalars.holds.get(unit, NONE):
+            raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
+
+
+def exec_test(both: Both, number: int) -> tuple[int, bool] | None:
+    """The branch of a block on EXEC (12.2): its target, and whether it is taken where EXEC is 0."""
+    block = both.before.function.blocks[number]
+    branches = [i for i in code_of(block, both.before.tables) if "branch" in both.forms.opcode(i).traits]
+    if not branches or len({s for s, _ in block.successors}) != 2 or len(block.successors) != 2:
+        return None
+    test = both.forms.opcode(branches[0]).value("test")
+    plain = all(both.forms.opcode(i).traits >= {"branch", "barrier"} for i in branches[1:]) and len(branches) <= 2
+    if test not in ("exec0", "exec1") or not plain or block.instructions[-len(branches) :] != tuple(branches):
+        return None
+    target = branches[0].operands[0].number
+    return (target, test == "exec0") if target in {s for s, _ in block.successors} else None
+
+
+def leave(both: Both, number: int, successor: int, state: State, claimed: Entry) -> None:
+    """The claims of a successor hold (12.1)."""
+    test = exec_test(both, number)
+    exec_is_zero = None if test is None else (successor == test[0]) == test[1]
+    where = f"from block {number} to block {successor}"
+
+    def require(holds: bool, message: str) -> None:
+        if not holds:
+            raise Refused("relation", message, where)
+
+    renamed: dict[int, int] = {}
+    for name, (mask, part) in claimed.masks.items():
+        known = state.masks.get(name)
+        require(known is not None and known[1] == part and renamed.setdefault(mask, known[0]) == known[0], "a mask is not known")
+    require({renamed[m] for m in claimed.nonempty} <= state.nonempty, "a mask may be empty")
+    require(not claimed.some or (state.some if exec_is_zero is None else not exec_is_zero), "no thread may be active")
+    _require_claims(state.scalars, claimed.scalars, None, require)
+    for cls in state.classes:
+        if exec_is_zero and cls.active and cls.kind != "P":
+            continue
+        fitting = [
+            c
+            for c in claimed.classes
+            if (c.kind, c.active) == (cls.kind, cls.active)
+            and (c.kind == "P" or all(cls.member.get(renamed[m]) is inside for m, inside in c.member.items()))
+        ]
+        require(bool(fitting), "a class of threads is not claimed")
+        for last, candidate in enumerate(fitting, 1 - len(fitting)):
+            try:
+                _require_claims(cls.part, candidate.claims, (state.scalars, claimed.scalars), require)
+                break
+            except Refused:
+                if not last:
+                    raise
+
+
+def _require_claims(
+    part: Part, claims: Claims, scalars: tuple[Part, Claims] | None, require: Callable[[bool, str], None]
+) -> None:
+    """All that is claimed of the scalars or a class holds; ``scalars``: for a class, those and what is claimed of them."""
+    doubtful = {*claims.undefined, *claims.doubtful}
+    scalar_part, scalar_claims = scalars or (part, claims)
+    doubtful.update(scalar_claims.undefined, scalar_claims.doubtful)
+    holds, undefined = part.holds, part.undefined
+    for name, place in claims.pairs:
+        if name not in undefined:
+            held = name in scalar_part.undefined or name in holds.get(place, NONE)
+            require(held, f"{write_key(place)} does not hold {write_key(name)}")
+        if name in part.doubtful or name in scalar_part.doubtful:
+            require(name in doubtful, f"{write_key(name)} may be undefined")
+    for name in claims.undefined:
+        require(name in undefined, f"{write_key(name)} is not undefined")

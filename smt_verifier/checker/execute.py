@@ -1,0 +1,268 @@
+"""Executing the steps of a block: what each step must show, and in which order it changes the state (specification 5,
+6, 8 to 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from smt_verifier.checker.certificate import SLOT, VIRTUAL, Key
+from smt_verifier.checker.effects import Both, Effects, Place
+from smt_verifier.checker.model import Instruction, Kind, Operand
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.purity import is_dropped
+from smt_verifier.checker.state import NONE, State, ThreadClass
+from smt_verifier.checker.tables import Opcode
+from smt_verifier.checker.threads import EXEC_NAMES, Masks, Source, writes_exec
+
+_FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
+_NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "enter-wwm", "indexed-mode"})
+_DEBUG = ("debug-location ", "debug-instr-number ")
+
+
+class Execution(Effects):
+    """Runs the steps of one block.
+
+    Args:
+        splits: numbers of the instructions of P by whose result classes are split.
+        taken: masks below this number have a meaning already.
+    """
+
+    def __init__(self, both: Both, state: State, block: int, splits: Iterable[int], taken: int) -> None:
+        super().__init__(both, state, block)
+        self._splits = frozenset(splits)
+        self._masks = Masks(both.before, state, taken)
+        self._indexed = False
+        self._heeded = both.limits.allocatable | frozenset(both.before.register("scc").units)
+
+    # Steps.
+
+    def pair(self, a: Instruction, b: Instruction, number: int) -> None:
+        """Instruction ``number`` of P together with one of Q."""
+        opcode = self.both.forms.opcode(a)
+        if "no-code" in opcode.traits or self.both.moves[False].read(a, opcode) is not None:
+            raise Refused("instruction-sequence", f"{a.opcode} moves a value, or has no code, and never pairs")
+        pair = self.both.forms.pair(a, b)
+        if "bundle" in opcode.traits:
+            return
+        self._heed_modes(opcode)
+        reads, writes, lost = self._runs_for(a, opcode)
+        for operand, use in pair.uses.items():
+            early = frozenset[int]() if operand in pair.tied else pair.early
+            for name, place in zip(use.names, use.places, strict=True):
+                self.read(name, place, reads, b, undef=use.undef, early=place in early)
+        sources = self._sources(a)
+        self.remember_reads(number)
+        killed = self._killed(b)
+        if "call" in opcode.traits:
+            self._call(a)
+        for place in pair.spoiled:
+            self.spoil(place, writes)
+        self.define(a, pair, writes, lost)
+        self._heed_flags(b, killed)
+        self.remember_result(number)
+        self._spoil_frame(a, opcode)
+        self._masks.follow(a, opcode, sources, split=number in self._splits)
+
+    def before_alone(self, a: Instruction, number: int) -> None:
+        """Instruction ``number`` of P, which Q does not have (5.1)."""
+        opcode = self.both.forms.opcode(a)
+        self._check_alone(a, opcode)
+        move = self.both.moves[False].read(a, opcode)
+        sources = self._sources(a)
+        if move is not None:
+            self.move_names(a, move, opcode)
+            if sources and sources[0].exec:
+                self._masks.follow(a, opcode, sources, split=False)
+        elif "no-code" in opcode.traits:
+            self.undefine_results(a)
+        elif is_dropped(a, opcode, self.both.before):
+            self.remember_reads(number)
+            self.drop(a)
+            self.remember_result(number)
+            self._masks.follow(a, opcode, sources, split=number in self._splits)
+        else:
+            raise Refused("instruction-sequence", f"{a.opcode} is missing after allocation", f"line {a.line} before")
+
+    def after_alone(self, b: Instruction, original: Place | None) -> None:
+        """An instruction that P does not have (5.1); ``original``: the one of P that it repeats."""
+        opcode = self.both.forms.opcode(b)
+        self._check_alone(b, opcode)
+        quiet = not b.flags or b.opcode == "KILL" or original is not None
+        split = "copy" in opcode.traits and b.flags == {"lr-split"}
+        if not (quiet or split) or any(not t.startswith(_DEBUG) for t in b.tail):
+            raise Refused("instruction-flags", f"{b.opcode} was added with flags or attributes", f"line {b.line}")
+        self._check_written(b, opcode, repeats=original is not None)
+        move = self.both.moves[True].read(b, opcode)
+        killed = self._killed(b)
+        if original is not None:
+            if move is not None or original not in self.both.originals:
+                raise Refused("certificate", f"{b.opcode} repeats nothing", f"line {b.line}")
+            self._repeat(b, opcode, original)
+        elif move is not None:
+            self.both.forms.compared += len(b.operands)
+            self.move_places(b, move, opcode)
+        elif "no-code" in opcode.traits:
+            self.both.forms.compared += len(b.operands)
+            read = self._keys(b, lambda o: o.is_use and "undef" not in o.flags)
+            for place in self._keys(b, lambda o: o.is_def) - read:
+                self.spoil(place, self.state.running())
+        else:
+            raise Refused("instruction-sequence", f"{b.opcode} was not there before allocation", f"line {b.line}")
+        self._heed_flags(b, killed)
+
+    def finish(self) -> None:
+        """Behind the last step of the block."""
+        if self._indexed:
+            raise Refused("not-followed", "S_SET_GPR_IDX_ON without its end in the block")
+
+    def _repeat(self, b: Instruction, opcode: Opcode, place: Place) -> None:
+        original = self.both.originals[place]
+        a = original.instruction
+        pair = self.both.forms.pair(a, b, repeats=True)
+        if any(u.undef for u in pair.uses.values()) or not original.is_defined:
+            raise Refused("undef-flag", f"{b.opcode} repeats what read nothing", f"line {b.line}")
+        running = self.state.running()
+        for number, first in original.first.items():
+            use = pair.uses[number]
+            early = frozenset[int]() if number in pair.tied else pair.early
+            for part, key in enumerate(use.places):
+                name: Key = ("@", *place, first + part)
+                vector = self.both.is_vector(name, after=False)
+                for cls in running if vector else (None,):
+                    if name in (self.state.scalars if cls is None else cls.part).doubtful:
+                        raise Refused("value", f"{b.opcode} repeats what may be undefined", f"line {b.line}")
+                self.read(name, key, running, b, undef=False, early=key in early)
+        self.repeat(b, place, pair)
+
+    def _sources(self, a: Instruction) -> list[Source]:
+        return [self._masks.source(o, a) for o in a.operands[a.definitions :]]
+
+    def _keys(self, b: Instruction, wanted: Callable[[Operand], bool]) -> set[int]:
+        """Places of the register operands of an instruction of Q that are wanted."""
+        return {k for o in b.operands if o.is_register and wanted(o) for k in self.both.after.keys(o, b)}
+
+    # What may stand where.
+
+    def _check_alone(self, instruction: Instruction, opcode: Opcode) -> None:
+        if instruction.in_bundle or instruction.opens_bundle:
+            raise Refused("bundle", f"{instruction.opcode} stands alone in a bundle")
+        if self._indexed:
+            raise Refused("not-followed", f"{instruction.opcode} stands alone where registers are indexed")
+        if writes_exec(instruction, opcode):
+            raise Refused("instruction-sequence", f"{instruction.opcode} writes EXEC on one side alone")
+
+    def _heed_modes(self, opcode: Opcode) -> None:
+        """Whole-wave code, and modes in which opcodes mean something else (6)."""
+        if not _NOT_FOLLOWED.isdisjoint(opcode.traits) or opcode.value("blend"):
+            raise Refused("not-followed", f"{opcode.name} is not followed")
+        self._indexed = ("indexed-on" in opcode.traits) or (self._indexed and "indexed-off" not in opcode.traits)
+
+    def _runs_for(
+        self, a: Instruction, opcode: Opcode
+    ) -> tuple[Sequence[ThreadClass], Sequence[ThreadClass], Sequence[ThreadClass]]:
+        """The classes for which a pair reads, for which it writes, and in which its results are lost (5.4)."""
+        state, reach = self.state, opcode.value("reach")
+        running = state.running()
+        if reach == "unclear" or ("asm" in opcode.traits and self._hints_at_others(a)):
+            if any(c.kind == "T" and not c.active for c in state.classes):
+                raise Refused("inactive-lanes", f"{a.opcode} while some threads wait", f"line {a.line} before")
+        elif reach == "first":
+            if not state.some and any(o.is_use and "undef" not in o.flags for o in a.operands):
+                raise Refused("inactive-lanes", f"{a.opcode} where no thread may be active", f"line {a.line} before")
+        elif reach in ("reads", "writes"):
+            every = [c for c in state.classes if c.active or c.kind != "O"]
+            waiting = [c for c in state.classes if not c.active and c.kind == "O"]
+            return (every, every, waiting) if reach == "writes" else (every, running, ())
+        return running, running, ()
+
+    def _hints_at_others(self, a: Instruction) -> bool:
+        text = next((o.text.lower() for o in a.operands if o.kind is Kind.ASM_STRING), "")
+        words = self.both.before.tables.assembly
+        return any(word in text.replace(unless, "") if unless else word in text for word, unless in words)
+
+    def _check_written(self, b: Instruction, opcode: Opcode, *, repeats: bool) -> None:
+        """Who may write what (13.6)."""
+        both = self.both
+        for o in b.operands:
+            if not o.is_register or o.vreg >= 0 or not o.is_def:
+                continue
+            units = both.after.register(o.register).units
+            allowed = both.fixed | (both.limits.saved if "lane-restore" in opcode.traits else frozenset())
+            if both.limits.allocatable.issuperset(units) or (
+                not repeats and "renamable" not in o.flags and allowed.issuperset(units)
+            ):
+                continue
+            orders = o.register in EXEC_NAMES and "copy" in opcode.traits and b.operands[1].register == o.register
+            if not (o.is_implicit and ((repeats and o.register == "scc") or orders)):
+                message = f"{b.opcode} writes ${o.register}, which must not be allocated"
+                raise Refused("reserved-register", message, f"line {b.line}")
+
+    # Reading and writing.
+
+    def read(
+        self, name: Key, place: int, classes: Sequence[ThreadClass], b: Instruction, *, undef: bool, early: bool
+    ) -> None:
+        """Q reads ``place`` where P reads ``name`` (5.5, 5.6)."""
+        vector = self.both.is_vector(name, after=False)
+        if not vector and self.both.is_vector(place, after=True):
+            raise Refused("value", f"{b.opcode} reads a vector register for a scalar", f"line {b.line}")
+        for cls in classes if vector else (None,):
+            part = self.state.scalars if cls is None else cls.part
+            if name in part.undefined:
+                continue
+            if early:
+                raise Refused("early-clobber", f"{b.opcode} overwrites a register before it reads it", f"line {b.line}")
+            if undef:
+                raise Refused("undef-flag", f"{b.opcode} says that it reads nothing", f"line {b.line}")
+            if name not in part.holds.get(place, NONE):
+                raise Refused("value", f"{b.opcode} reads another value than before", f"line {b.line}")
+
+    def _killed(self, b: Instruction) -> set[int]:
+        """Places that an instruction of Q says it reads for the last time, and does not define (11)."""
+        killed = self._keys(b, lambda o: "killed" in o.flags and o.vreg < 0)
+        return killed - self._keys(b, lambda o: o.is_def) if killed else killed
+
+    def _heed_flags(self, b: Instruction, killed: Iterable[int]) -> None:
+        """Kill and dead flags of Q are heeded, for the scalars and the path (11)."""
+        path = [c for c in self.state.classes if c.kind == "P"]
+        for key in {*killed, *self._keys(b, lambda o: "dead" in o.flags and o.vreg < 0)} & self._heeded:
+            self.state.spoil(key, self.both.after.is_vector(key), path)
+
+    def _call(self, a: Instruction) -> None:
+        """What a call does not preserve (9)."""
+        both, state = self.both, self.state
+        masks = [both.before.tables.mask(o.text) for o in a.operands if o.kind is Kind.REGMASK]
+        if not masks or any(m is None for m in masks):
+            raise Refused("call-mask", f"{a.opcode} has no register mask that is known", f"line {a.line} before")
+        if any(o.text.startswith("CustomRegMask") for o in a.operands):
+            raise Refused("call-mask", "a register mask that is written out is not followed", f"line {a.line} before")
+        kept = both.limits.kept.union(*masks[:1]).intersection(*(both.limits.kept.union(m or ()) for m in masks))
+        active = [c for c in state.classes if c.active]
+        parts = [state.scalars, *(c.part for c in state.classes)]
+        for place in {p for part in parts for p in part.holds if _is_lost(p, kept)}:
+            self.spoil(place, active)
+        for name in {n for part in parts for n in (*part.where, *part.undefined) if _is_lost(n, kept)}:
+            self.renew(name, active, undefined=True)
+        for name in [n for n in state.masks if _is_lost(n, kept)]:
+            del state.masks[name]
+        for registry, lose in ((state.cells, self.spoil), (state.name_cells, self.renew)):
+            for key in [k for register, cells in registry.items() if _is_lost(register, kept) for k in cells]:
+                lose(key, ())
+
+    def _spoil_frame(self, a: Instruction, opcode: Opcode) -> None:
+        """A write of what slots are addressed with (6)."""
+        if "frame-adjust" in opcode.traits or "call" in opcode.traits:
+            return
+        lanes = self.both.before
+        names = {lanes.function.fields.get(f"machineFunctionInfo.{f}", "").strip("'").strip("$") for f in _FRAME}
+        bases = {u for n in {*names, "flat_scr"} - {""} for u in lanes.register(n).units}
+        if any(not bases.isdisjoint(lanes.keys(o, a)) for o in a.operands if o.is_def and o.is_register and o.register):
+            for part in [self.state.scalars, *(c.part for c in self.state.classes)]:
+                for place in [p for p in part.holds if isinstance(p, int) and p >= SLOT]:
+                    part.write(place, NONE)
+
+
+def _is_lost(key: Key, kept: frozenset[int]) -> bool:
+    """Whether it is of a physical register, and not among those that are kept."""
+    return isinstance(key, int) and key < VIRTUAL and key not in kept

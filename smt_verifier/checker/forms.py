@@ -1,0 +1,284 @@
+"""A pair of instructions: every operand is compared once, by the relation that is its own (specification 5.2 to 5.9).
+
+What is left to compare once the state is known are the lanes that are read; a ``Pair`` lists them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.model import Instruction, Kind, Operand
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.tables import Opcode, OperandRow, Processor, Register, RegisterClass
+
+_SAME = frozenset({"def", "implicit", "early-clobber", "internal", "debug-use"})
+_OBJECT = re.compile(r"%(stack|fixed-stack)\.(\d+)")
+_DEBUG = ("debug-location ", "debug-instr-number ")
+
+
+@dataclass(slots=True)
+class Use:
+    """Lanes that P reads, and the places that Q reads at the same positions; ``undef``: Q says that it reads none."""
+
+    names: tuple[int, ...]
+    places: tuple[int, ...]
+    undef: bool
+
+
+@dataclass(slots=True)
+class Definition:
+    """Lanes that both write; ``rest``: the other lanes of their virtual registers, which hold nothing afterwards."""
+
+    names: tuple[int, ...]
+    places: tuple[int, ...]
+    rest_names: tuple[int, ...]
+    rest_places: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Pair:
+    """What executing two instructions together compares and writes.
+
+    Attributes:
+        uses: by the number of the operand.
+        spoiled: places that Q alone defines, implicitly.
+        early: places that Q writes before it has read everything, and the numbers of the uses that may be there.
+    """
+
+    uses: dict[int, Use] = field(default_factory=dict[int, Use])
+    definitions: list[Definition] = field(default_factory=list[Definition])
+    spoiled: tuple[int, ...] = ()
+    early: frozenset[int] = frozenset()
+    tied: frozenset[int] = frozenset()
+
+
+class Forms:
+    """Compares instructions of P with instructions of Q.
+
+    Args:
+        allocatable: units that may be allocated (13.4).
+        objects: P's number for each stack object of Q (13.3), by kind (``stack``, ``fixed-stack``) and number.
+    """
+
+    def __init__(
+        self,
+        before: Lanes,
+        after: Lanes,
+        processor: Processor,
+        allocatable: frozenset[int],
+        objects: Mapping[tuple[str, int], int],
+    ) -> None:
+        self.before = before
+        self.after = after
+        self.compared = 0
+        """Operands of Q that were compared."""
+        self._tables = before.tables
+        self._processor = processor
+        self._allocatable = allocatable
+        self._objects = objects
+        self._suits = lru_cache(maxsize=None)(self._suits_anywhere)
+
+    def opcode(self, instruction: Instruction) -> Opcode:
+        """What the tables say of an instruction."""
+        opcode = self._tables.opcode(instruction.opcode)
+        if opcode is None:
+            raise Refused("well-formed", f"{instruction.opcode} is not known", f"line {instruction.line}")
+        return opcode
+
+    def pair(self, a: Instruction, b: Instruction, *, repeats: bool = False) -> Pair:
+        """Compare ``b`` of Q with ``a`` of P; ``repeats``: it stands alone in Q and repeats ``a`` (8.2).
+
+        Raises:
+            Refused: they differ in something that is not a register, or a register does not suit.
+        """
+        of_a, of_b = self.opcode(a), self.opcode(b)
+        if (of_a.value("canon") or a.opcode) != (of_b.value("canon") or b.opcode):
+            raise Refused("instruction-sequence", f"{a.opcode} became {b.opcode}")
+        self._compare_marks(a, b)
+        if len(b.operands) < len(a.operands) or a.definitions != b.definitions:
+            raise Refused("operands", f"{len(a.operands)} operands became {len(b.operands)}")
+        pair = Pair()
+        for number, x in enumerate(a.operands):
+            y = b.operands[number]
+            row = of_b.operands[number] if number < len(of_b.operands) and not x.is_implicit else None
+            self.compared += 1
+            if x.kind is not y.kind:
+                raise Refused("operands", f"{x.text} became {y.text}")
+            if x.kind is Kind.REGISTER:
+                either = self._processor.has_agprs and number in of_b.numbers("either")
+                self._register(x, y, row, either=either, loose=repeats and number < a.definitions)
+                self._lanes(number, (a, x), (b, y), pair)
+            elif self._text(x) != self._text(y, renumber=True):
+                raise Refused("operands", f"{x.text} became {y.text}")
+        pair.spoiled = tuple(k for y in b.operands[len(a.operands) :] for k in self._added(y, a, b))
+        pair.tied = self._ties(a, b, of_a, of_b)
+        pair.early = self._early(b, of_b)
+        self._overlap(b, of_b)
+        self._matrix_file(b, of_b)
+        return pair
+
+    # What is no register.
+
+    def _compare_marks(self, a: Instruction, b: Instruction) -> None:
+        if a.flags != b.flags:
+            raise Refused("instruction-flags", f"flags {sorted(a.flags)} became {sorted(b.flags)}")
+        if [m.text for m in a.memory] != [self._renumbered(m.text) for m in b.memory]:
+            raise Refused("memory-operands", "the memory operands differ")
+        marks = [[t for t in i.tail if not t.startswith(_DEBUG)] for i in (a, b)]
+        if marks[0] != marks[1] and [t for t in marks[0] if not t.startswith("mmra ")] != marks[1]:
+            raise Refused("instruction-flags", f"{marks[0]} behind it became {marks[1]}")
+        if (a.in_bundle, a.opens_bundle, a.closes_bundle) != (b.in_bundle, b.opens_bundle, b.closes_bundle):
+            raise Refused("bundle", "bundle boundaries differ")
+
+    def _renumbered(self, text: str) -> str:
+        """A text of Q with the numbers that P gives stack objects."""
+        if "stack." not in text:
+            return text
+
+        def number(match: re.Match[str]) -> str:
+            known = self._objects.get((match[1], int(match[2])))
+            if known is None:
+                raise Refused("operands", f"{match[0]} is no stack object")
+            return f"%{match[1]}.{known}"
+
+        return _OBJECT.sub(number, text)
+
+    def _text(self, operand: Operand, *, renumber: bool = False) -> object:
+        """What an operand that is no register is compared by; ``renumber``: it is Q's."""
+        if operand.kind is Kind.BLOCK:
+            return operand.text.partition("%bb.")[0], operand.number
+        return self._renumbered(operand.text) if renumber else operand.text
+
+    # Registers.
+
+    def _register(self, x: Operand, y: Operand, row: OperandRow | None, *, either: bool, loose: bool) -> None:
+        if x.flags & _SAME != y.flags & _SAME or (x.tied, x.llt) != (y.tied, y.llt):
+            raise Refused("operands", f"{x.text} became {y.text} with other flags")
+        if x.vreg < 0:
+            if x.register != y.register or y.vreg >= 0:
+                raise Refused("fixed-register", f"fixed register ${x.register} became {y.text}")
+            if "renamable" in y.flags and "renamable" not in x.flags:
+                raise Refused("fixed-register", f"fixed register ${x.register} is marked renamable")
+        elif y.vreg >= 0:
+            self._virtual(x, y, loose=loose)
+        else:
+            cls = self.before.register_class(x.vreg)
+            register = self.after.register(y.register)
+            if not self._allocatable.issuperset(register.units) or not register.units:
+                raise Refused("reserved-register", f"${y.register} must not be allocated")
+            if not (self._suits(cls, x.sub, register, either) or self._encodable(register, row)) and not (
+                loose and self._like_part(cls, x.sub, register, row)
+            ):
+                raise Refused("register-class", f"${y.register} does not suit {x.text} of class {cls.name}")
+
+    def _virtual(self, x: Operand, y: Operand, *, loose: bool) -> None:
+        """A virtual register that stays virtual, or is made anew."""
+        old, new = self.before.register_class(x.vreg), self.after.register_class(y.vreg)
+        flags = [lanes.function.registers[o.vreg].flags for lanes, o in ((self.before, x), (self.after, y))]
+        same = old.name == new.name and flags[0] == flags[1] and x.sub == y.sub
+        files = [{run.file for run in cls.runs} for cls in (old, new)]
+        if not same and not (loose and files[0] == files[1] and flags[0] == flags[1]):
+            raise Refused("register-class", f"{y.text} is not of class {old.name}")
+
+    def _suits_anywhere(self, cls: RegisterClass, sub: str, register: Register, either: bool) -> bool:
+        """Whether a register is that part of a member of a class."""
+        lanes = (self._tables.lanes(sub) or (-1,)) if sub else ()
+        wide = self._tables.either_file(cls) if either else cls
+        return self._tables.contains_part(wide, register, lanes)
+
+    def _encodable(self, register: Register, row: OperandRow | None) -> bool:
+        """Whether the class that LLVM's table gives the operand has the register."""
+        name = row.classes[self._processor.mode] if row is not None else ""
+        cls = self._tables.register_class(name) if name else None
+        return cls is not None and cls.contains(register)
+
+    def _like_part(self, cls: RegisterClass, sub: str, register: Register, row: OperandRow | None) -> bool:
+        """Whether a part of a tuple that is made anew in a register of its own is of the tuple's files (8.2)."""
+        return bool(sub) and self._encodable(register, row) and register.file in {run.file for run in cls.runs}
+
+    def _lanes(self, number: int, of_a: tuple[Instruction, Operand], of_b: tuple[Instruction, Operand], pair: Pair) -> None:
+        (a, x), (b, y) = of_a, of_b
+        names = self.before.keys(x, a) if x.is_register else ()
+        places = self.after.keys(y, b) if y.is_register else ()
+        if len(names) != len(places):
+            raise Refused("width", f"{x.text} and {y.text} differ in width")
+        if not x.is_def:
+            if names and "undef" not in x.flags:
+                pair.uses[number] = Use(names, places, "undef" in y.flags)
+            return
+        rests = [
+            tuple(k for k in lanes.all_lanes(o.vreg) if k not in keys) if o.vreg >= 0 and "undef" in o.flags else ()
+            for lanes, o, keys in ((self.before, x, names), (self.after, y, places))
+        ]
+        pair.definitions.append(Definition(names, places, rests[0], rests[1]))
+
+    def _added(self, y: Operand, a: Instruction, b: Instruction) -> tuple[int, ...]:
+        """An operand that only Q has (5.3); returns the places that it spoils."""
+        self.compared += 1
+        if not y.is_register or not y.is_implicit:
+            raise Refused("operands", f"operand {y.text} was added")
+        keys = self.after.keys(y, b)
+        own = b.operands[: len(a.operands)]
+        if not y.is_def:
+            registers = [(o, self.after.keys(o, b)) for o in own if o.is_register]
+            if not any(
+                (k == keys and o.is_implicit) or (k and not o.is_implicit and set(k) <= set(keys)) for o, k in registers
+            ):
+                raise Refused("operands", f"the read of {y.text} was added")
+            return ()
+        if y.vreg < 0 and not self._allocatable.issuperset(self.after.register(y.register).units):
+            raise Refused("reserved-register", f"${y.register} must not be allocated")
+        read = {k for o in b.operands if o.is_use and o.is_implicit and "undef" not in o.flags for k in self.after.keys(o, b)}
+        defined = {k for o in own if o.is_def and o.is_register for k in self.after.keys(o, b)}
+        return tuple(k for k in keys if k not in read and k not in defined)
+
+    # Rules of the whole instruction.
+
+    def _ties(self, a: Instruction, b: Instruction, of_a: Opcode, of_b: Opcode) -> frozenset[int]:
+        """Numbers of the uses that are tied (5.7)."""
+        ties: dict[int, int] = {}
+        for instruction, opcode in ((a, of_a), (b, of_b)):
+            ties |= {n: row.tied_to for n, row in enumerate(opcode.operands) if row.tied_to >= 0}
+            ties |= {n: o.tied for n, o in enumerate(instruction.operands) if o.tied >= 0}
+        for use, definition in ties.items():
+            if max(use, definition) >= len(b.operands) or not b.operands[definition].is_def:
+                raise Refused("tied-operand", f"operand {use} is tied to operand {definition}, which is no result")
+            x, y = b.operands[use], b.operands[definition]
+            if x.is_register and (x.register, x.vreg, x.sub) != (y.register, y.vreg, y.sub):
+                raise Refused("tied-operand", f"{y.text} must be the register of {x.text}")
+        return frozenset(ties)
+
+    def _early(self, b: Instruction, opcode: Opcode) -> frozenset[int]:
+        """Places that are written before everything is read (5.6)."""
+        return frozenset(
+            key
+            for number, o in enumerate(b.operands)
+            if o.is_def and o.is_register
+            if "early-clobber" in o.flags or (number < opcode.definitions and opcode.operands[number].early_clobber)
+            for key in self.after.keys(o, b)
+        )
+
+    def _overlap(self, b: Instruction, opcode: Opcode) -> None:
+        if b.definitions < 2 and "asm" not in opcode.traits:
+            return
+        written: set[int] = set()
+        for o in b.operands:
+            if o.is_def and o.is_register and ("early-clobber" in o.flags or not o.is_implicit):
+                keys = self.after.keys(o, b)
+                if not written.isdisjoint(keys):
+                    raise Refused("overlapping-definitions", f"{o.text} is defined twice at once")
+                written.update(keys)
+
+    def _matrix_file(self, b: Instruction, opcode: Opcode) -> None:
+        file = opcode.value("file")
+        if not file or not self._processor.has_agprs:
+            return
+        for number in (0, 3):
+            if number < len(b.operands):
+                register = b.operands[number].register
+                if register and register != "noreg" and self.after.register(register).file != file:
+                    raise Refused("register-class", f"{b.opcode} needs ${register} in the other vector file")

@@ -1,0 +1,116 @@
+"""Operands as names and places: the lanes of one text (specification 3)."""
+
+from __future__ import annotations
+
+from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
+from smt_verifier.checker.model import Function, Instruction, Operand
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.tables import Register, RegisterClass, Tables
+
+SGPR_BASE = 8192
+"""First unit that is not of a vector register (the tables' numbering)."""
+
+
+class Lanes:
+    """The lanes of one text's operands.
+
+    Args:
+        grain: lanes of 16 bits that one key stands for: 1, or 2 where neither text names a half (3.1).
+        wave: lanes of a wave.
+    """
+
+    def __init__(self, function: Function, tables: Tables, grain: int, wave: int) -> None:
+        self.function = function
+        self.tables = tables
+        self.grain = grain
+        self.wave = wave
+        self._keys: dict[tuple[int, str, str], tuple[int, ...]] = {}
+        self._classes: dict[int, RegisterClass] = {}
+
+    def register_class(self, vreg: int) -> RegisterClass:
+        """The class of a virtual register."""
+        known = self._classes.get(vreg)
+        if known is None:
+            row = self.function.registers.get(vreg)
+            known = self.tables.register_class(row.cls) if row is not None else None
+            if known is None:
+                raise Refused("register-class", f"%{vreg} has no class that is known")
+            if known.bits > 16 * LANES:
+                raise Refused("register-class", f"%{vreg} is too wide")
+            self._classes[vreg] = known
+        return known
+
+    def register(self, name: str) -> Register:
+        """A physical register."""
+        register = self.tables.register(name)
+        if register is None:
+            raise Refused("operands", f"${name} is no register that is known")
+        return register
+
+    def name(self, operand: Operand, instruction: Instruction) -> str:
+        """The physical register that an operand means: an implicit ``$vcc`` is ``$vcc_lo`` on wave32 (3.1)."""
+        if operand.register == "vcc" and self.wave == 32 and operand.is_implicit:
+            description = self.tables.opcode(instruction.opcode)
+            if description is None or "asm" not in description.traits:
+                return "vcc_lo"
+        return operand.register
+
+    def keys(self, operand: Operand, instruction: Instruction) -> tuple[int, ...]:
+        """Keys of the lanes of a register operand, lowest first; none for a register without storage."""
+        name = self.name(operand, instruction) if operand.vreg < 0 else ""
+        at = operand.vreg, name, operand.sub
+        keys = self._keys.get(at)
+        if keys is None:
+            keys = self._keys[at] = self._compute(*at)
+        return keys
+
+    def _compute(self, vreg: int, name: str, sub: str) -> tuple[int, ...]:
+        if vreg < 0:
+            return self.register(name).units[:: self.grain] if name != "noreg" else ()
+        every = self.all_lanes(vreg)
+        if not sub:
+            return every
+        lanes = self.tables.lanes(sub)
+        if lanes is None or lanes[-1] >= self.register_class(vreg).bits // 16:
+            raise Refused("width", f"%{vreg}.{sub} is no part of its register")
+        return tuple(VIRTUAL + vreg * LANES + lane for lane in lanes[:: self.grain])
+
+    def all_lanes(self, vreg: int) -> tuple[int, ...]:
+        """Keys of all lanes of a virtual register."""
+        first = VIRTUAL + vreg * LANES
+        return tuple(range(first, first + max(1, self.register_class(vreg).bits // 16), self.grain))
+
+    def slot(self, number: int, offset: int, bits: int) -> tuple[int, ...]:
+        """Keys of ``bits`` bits of a slot from byte ``offset``, which is a multiple of 4, on."""
+        first, count = offset // 2, bits // 16
+        if first + count > LANES:
+            raise Refused("spill-slot", f"%stack.{number} is too wide")
+        return tuple(SLOT + number * LANES + first + lane for lane in range(0, count, self.grain))
+
+    def is_vector(self, key: int) -> bool:
+        """Whether a register's lane has one value a thread; not for slots."""
+        if key < VIRTUAL:
+            return key < SGPR_BASE
+        return self.register_class((key - VIRTUAL) // LANES).is_vector
+
+
+def container(key: int) -> int:
+    """First lane of the 32-bit register, or part of a slot, that a lane is in; cells are named by it."""
+    return key - ((key - VIRTUAL) % 2 if VIRTUAL <= key < SLOT else (key - SLOT) % 2 if key >= SLOT else key % 2)
+
+
+def cell(register: int, thread: int, half: int) -> Key:
+    """The cell of a thread in the 32-bit register whose first lane is given (3.5); ``half`` 1: its upper 16 bits."""
+    return ("&", register, thread, half)
+
+
+def names_halves(function: Function, tables: Tables) -> bool:
+    """Whether a text names lanes of 16 bits (3.1)."""
+    for row in function.registers.values():
+        cls = tables.register_class(row.cls)
+        if cls is not None and cls.bits == 16:
+            return True
+    texts = {(o.register, o.sub) for b in function.blocks for i in b.instructions for o in i.operands}
+    if any("lo16" in name or "hi16" in name for text in texts for name in text):
+        return True
+    return any("lo16" in name or "hi16" in name for b in function.blocks for name, _ in b.liveins)

@@ -1,0 +1,77 @@
+"""What one text may repeat or leave out (specification 8.1)."""
+
+from __future__ import annotations
+
+from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.model import Instruction, Kind, MemoryOperand, Operand
+from smt_verifier.checker.tables import Opcode
+from smt_verifier.checker.threads import EXEC_NAMES
+
+_RELATIVE = "target-flags("
+_ABSOLUTE = "target-flags(amdgpu-abs"
+_CONSTANT_MEMORY = ", addrspace 4"
+
+
+def is_pure(instruction: Instruction, opcode: Opcode, lanes: Lanes) -> bool:
+    """Whether the first result is a function of what is read, and nothing else happens that matters."""
+    loads = "scalar-load" in opcode.traits
+    if not loads and opcode.traits.isdisjoint(("pure", "pure-exec")):
+        return False
+    if not _is_plain(instruction) or not all(_is_pure_operand(o, lanes) for o in instruction.operands):
+        return False
+    if "relative" not in opcode.traits and any(_is_relative(o) for o in instruction.operands):
+        return False
+    if loads:
+        return bool(instruction.memory) and all(map(_is_invariant, instruction.memory))
+    return not instruction.memory and ("nofpexcept" in instruction.flags or "may-raise" not in opcode.traits)
+
+
+def is_dropped(instruction: Instruction, opcode: Opcode, lanes: Lanes) -> bool:
+    """Whether P may have it and Q not: it is pure, or loads and does nothing else (8.4)."""
+    loads = "plain-load" in opcode.traits and bool(instruction.memory) and _is_plain(instruction)
+    return (loads and all(map(_is_quiet, instruction.memory))) or is_pure(instruction, opcode, lanes)
+
+
+def _is_plain(instruction: Instruction) -> bool:
+    """One explicit result, in no bundle, nothing but debug locations behind the operands."""
+    return (
+        instruction.definitions == 1
+        and not (instruction.in_bundle or instruction.opens_bundle)
+        and all(t.startswith("debug-location ") for t in instruction.tail)
+    )
+
+
+def _is_quiet(memory: MemoryOperand) -> bool:
+    return memory.loads and not (memory.stores or memory.volatile or memory.is_atomic)
+
+
+def _is_invariant(memory: MemoryOperand) -> bool:
+    """Whether it gives the same wherever it is read again."""
+    safe = memory.dereferenceable or memory.rest.endswith(_CONSTANT_MEMORY)
+    return _is_quiet(memory) and memory.invariant and safe
+
+
+def _is_relative(operand: Operand) -> bool:
+    """Whether it is an address relative to its instruction (SIInstrInfo.h, MO_REL32 and the like)."""
+    return operand.kind is not Kind.REGISTER and operand.text.startswith(_RELATIVE) and not operand.text.startswith(_ABSOLUTE)
+
+
+def _is_pure_operand(operand: Operand, lanes: Lanes) -> bool:
+    if not operand.is_register or operand.vreg >= 0:
+        return True
+    register = lanes.register(operand.register)
+    if operand.is_def:
+        return register.file != "x" or "result" in register.marks or (operand.is_implicit and operand.register == "scc")
+    if operand.register in EXEC_NAMES:
+        return operand.is_implicit
+    return register.file != "x" or "input" in register.marks
+
+
+def pure_reads(instruction: Instruction, opcode: Opcode) -> list[int]:
+    """Numbers of the operands that a pure instruction reads; EXEC first, and only if its result depends on it (8.3)."""
+    others: list[int] = []
+    execs: list[int] = []
+    for number, o in enumerate(instruction.operands):
+        if o.is_use:
+            (execs if o.register in EXEC_NAMES else others).append(number)
+    return (execs if "pure-exec" in opcode.traits else []) + others

@@ -1,0 +1,279 @@
+"""The state between two steps: which place holds which name (specification 4).
+
+Of each pair ``(name, place)`` that is in ``holds`` the theorem says: the name is undefined in P, or the place of Q holds
+its value. All changes below keep that true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from smt_verifier.checker.certificate import Key
+
+Names = frozenset[Key]
+NONE: Names = frozenset()
+
+
+class Part:
+    """What is known of the scalars, or of one class of threads."""
+
+    __slots__ = ("doubtful", "holds", "undefined", "where")
+
+    def __init__(self) -> None:
+        self.holds: dict[Key, Names] = {}
+        self.where: dict[Key, set[Key]] = {}
+        """For each name, the places that hold it: ``holds`` the other way round."""
+        self.undefined: set[Key] = set()
+        self.doubtful: set[Key] = set()
+
+    def copy(self) -> Part:
+        """A part of its own that says the same."""
+        part = Part()
+        part.holds = dict(self.holds)
+        part.where = {name: set(places) for name, places in self.where.items()}
+        part.undefined = set(self.undefined)
+        part.doubtful = set(self.doubtful)
+        return part
+
+    def write(self, place: Key, names: Names) -> None:
+        """The place holds exactly these."""
+        for name in self.holds.get(place, NONE):
+            self.where[name].discard(place)
+        if names:
+            self.holds[place] = names
+            for name in names:
+                self.where.setdefault(name, set()).add(place)
+        else:
+            self.holds.pop(place, None)
+
+    def add(self, name: Key, places: Iterable[Key]) -> None:
+        """These places hold the name too."""
+        for place in places:
+            self.holds[place] = self.holds.get(place, NONE) | {name}
+            self.where.setdefault(name, set()).add(place)
+
+    def forget(self, name: Key) -> None:
+        """No place holds the name, and it is not undefined."""
+        for place in self.where.pop(name, ()):
+            left = self.holds[place] - {name}
+            if left:
+                self.holds[place] = left
+            else:
+                del self.holds[place]
+        self.undefined.discard(name)
+        self.doubtful.discard(name)
+
+    def undefine(self, name: Key) -> None:
+        """P leaves the name undefined."""
+        self.forget(name)
+        self.undefined.add(name)
+        self.doubtful.add(name)
+
+
+class ThreadClass:
+    """A class of threads (3.6): its kind, whether it is active, in which masks it is, and its vector lanes.
+
+    ``missed``: targets of copies that it waited at, as long as 10.6 asks for them. ``woken``: when it became active.
+    """
+
+    __slots__ = ("active", "kind", "member", "missed", "part", "woken")
+
+    def __init__(self, kind: str, active: bool, member: dict[int, bool], part: Part) -> None:
+        self.kind = kind
+        self.active = active
+        self.member = member
+        self.part = part
+        self.missed: set[Key] = set()
+        self.woken = 0
+
+    def split(self) -> ThreadClass:
+        """A class of its own of which the same is known."""
+        other = ThreadClass(self.kind, self.active, dict(self.member), self.part.copy())
+        other.missed, other.woken = set(self.missed), self.woken
+        return other
+
+
+@dataclass(slots=True)
+class State:
+    """Scalars, classes of threads, and what is known of masks.
+
+    Attributes:
+        masks: of which mask a scalar name is which part (10.1).
+        nonempty: masks that hold some thread.
+        some: some thread is active (10.5).
+        copies: target and source of the vector copies of this block whose registers were not written since (10.6).
+        written: when a vector place was written in this block, counted in writes of EXEC.
+        epoch: writes of EXEC in this block.
+        cells: cells in each register or slot of Q that has had one, by its first lane; ``name_cells``: of P.
+    """
+
+    scalars: Part
+    classes: list[ThreadClass]
+    masks: dict[Key, tuple[int, int]] = field(default_factory=dict[Key, tuple[int, int]])
+    nonempty: set[int] = field(default_factory=set[int])
+    some: bool = False
+    copies: dict[Key, Key] = field(default_factory=dict[Key, Key])
+    written: dict[Key, int] = field(default_factory=dict[Key, int])
+    epoch: int = 0
+    cells: dict[Key, set[Key]] = field(default_factory=dict[Key, set[Key]])
+    name_cells: dict[Key, set[Key]] = field(default_factory=dict[Key, set[Key]])
+
+    def running(self, *, everywhere: bool = False) -> list[ThreadClass]:
+        """The classes for which a vector instruction runs: the active ones (5.4); ``everywhere``: all (7.5)."""
+        return self.classes if everywhere else [c for c in self.classes if c.active]
+
+    # Names: what P does.
+
+    def forget_scalar(self, name: Key) -> None:
+        """A scalar name is forgotten in every part, and of what it knew of masks."""
+        self.scalars.forget(name)
+        for cls in self.classes:
+            if name in cls.part.where:
+                cls.part.forget(name)
+        self.masks.pop(name, None)
+
+    def undefine(self, name: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
+        """A name becomes undefined; a vector one in these classes."""
+        if vector:
+            for cls in classes:
+                cls.part.undefine(name)
+        else:
+            self.forget_scalar(name)
+            self.scalars.undefine(name)
+
+    def define(self, name: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
+        """A name gets a new value, which no place holds."""
+        if vector:
+            for cls in classes:
+                cls.part.forget(name)
+        else:
+            self.forget_scalar(name)
+
+    def copy_names(
+        self, to: Sequence[Key], of: Sequence[Key], vector: tuple[bool, bool], classes: Sequence[ThreadClass]
+    ) -> None:
+        """Names become copies of others, lane by lane; ``vector``: whether the first are, and whether the others are."""
+        to_vector, of_vector = vector
+        if not to_vector:
+            self._copy_scalar_names(to, of)
+            return
+        rows: list[tuple[Part, Key, set[Key], bool, bool]] = []
+        for cls in classes:
+            part = cls.part
+            for name, source in zip(to, of, strict=True):
+                known = part if of_vector else self.scalars
+                places = set(part.where.get(source, ()))
+                if not of_vector:
+                    places |= self.scalars.where.get(source, set())
+                rows.append((part, name, places, source in known.undefined, source in known.doubtful))
+        for part, name, _, _, _ in rows:
+            part.forget(name)
+        for row in rows:
+            _settle(*row)
+
+    def _copy_scalar_names(self, to: Sequence[Key], of: Sequence[Key]) -> None:
+        parts = [self.scalars, *(c.part for c in self.classes)]
+        rows: list[tuple[Part, Key, set[Key], bool, bool]] = []
+        masks = [self.masks.get(source) for source in of]
+        for part in parts:
+            for name, source in zip(to, of, strict=True):
+                undefined, doubtful = source in part.undefined, source in part.doubtful
+                rows.append((part, name, set(part.where.get(source, ())), undefined, doubtful))
+        for name in to:
+            self.forget_scalar(name)
+        for row in rows:
+            _settle(*row)
+        self.masks.update((name, mask) for name, mask in zip(to, masks, strict=True) if mask is not None)
+
+    # Places: what Q does.
+
+    def write(self, place: Key, vector: bool, names: Names, classes: Sequence[ThreadClass]) -> None:
+        """A place holds these names and no others; a vector one in these classes."""
+        if vector:
+            self._touch(place)
+            for cls in classes:
+                cls.part.write(place, names)
+        else:
+            self.scalars.write(place, names)
+            for cls in self.classes:
+                if place in cls.part.holds:
+                    cls.part.write(place, NONE)
+
+    def spoil(self, place: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
+        """A place holds nothing."""
+        self.write(place, vector, NONE, classes)
+
+    def held(self, place: Key, vector: bool, cls: ThreadClass) -> Names:
+        """All names that a place holds in a class: of a scalar one those of the scalar part too."""
+        names = cls.part.holds.get(place, NONE)
+        return names if vector else names | self.scalars.holds.get(place, NONE)
+
+    def copy_places(
+        self, to: Sequence[Key], of: Sequence[Key], vector: tuple[bool, bool], classes: Sequence[ThreadClass]
+    ) -> None:
+        """Places become copies of others, lane by lane."""
+        to_vector, of_vector = vector
+        if to_vector:
+            rows = [[(cls, self.held(s, of_vector, cls)) for cls in classes] for s in of]
+            for place, row in zip(to, rows, strict=True):
+                self._touch(place)
+                for cls, names in row:
+                    cls.part.write(place, names)
+            return
+        scalars = [self.scalars.holds.get(s, NONE) for s in of]
+        others = [(cls, [cls.part.holds.get(s, NONE) for s in of]) for cls in self.classes]
+        for place, names in zip(to, scalars, strict=True):
+            self.scalars.write(place, names)
+        for cls, row in others:
+            for place, names in zip(to, row, strict=True):
+                if names or place in cls.part.holds:
+                    cls.part.write(place, names)
+
+    def _touch(self, place: Key) -> None:
+        """A vector place is written in some class: copies of and into it are over (10.6)."""
+        self.written[place] = self.epoch
+        if self.copies:
+            self.copies.pop(place, None)
+            for target in [t for t, s in self.copies.items() if s == place]:
+                del self.copies[target]
+
+    def remember_copy(
+        self, target: Key, source: Key, before: Sequence[tuple[ThreadClass, Names]], written: int
+    ) -> None:
+        """A vector lane was copied by Q alone (10.6).
+
+        Args:
+            before: what the target held in each class before.
+            written: the epoch in which the source was written in this block, or -1.
+        """
+        across = 0 <= written < self.epoch
+        for cls, names in before:
+            if cls.kind == "P":
+                continue
+            if not cls.active:
+                cls.missed.add(target)
+            if across and (not cls.active or cls.woken > written):
+                copied = cls.part.holds.get(target if cls.active else source, NONE)
+                cls.part.write(target, names & copied)
+        self.copies[target] = source
+
+    def wake(self, cls: ThreadClass) -> None:
+        """A class becomes active: what it missed may have been forwarded (10.6)."""
+        cls.active = True
+        cls.woken = self.epoch
+        for target in cls.missed:
+            source = self.copies.get(target)
+            if source is not None:
+                vector_names = cls.part.holds.get(source, NONE) | self.scalars.holds.get(source, NONE)
+                cls.part.write(target, cls.part.holds.get(target, NONE) & vector_names)
+        cls.missed.clear()
+
+
+def _settle(part: Part, name: Key, places: set[Key], undefined: bool, doubtful: bool) -> None:
+    """What is known of a name that is a copy."""
+    part.add(name, places)
+    if undefined:
+        part.undefined.add(name)
+    if doubtful:
+        part.doubtful.add(name)

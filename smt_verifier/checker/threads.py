@@ -1,0 +1,202 @@
+"""EXEC and masks: which threads are active (specification 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.model import Instruction, Kind, Operand
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.state import State, ThreadClass
+from smt_verifier.checker.tables import Opcode
+
+Truth = bool | None
+MOST_CLASSES = 256
+EXEC_NAMES = frozenset({"exec", "exec_lo", "exec_hi"})
+
+
+def _and(a: Truth, b: Truth) -> Truth:
+    return False if a is False or b is False else None if a is None or b is None else True
+
+
+def _not(a: Truth) -> Truth:
+    return None if a is None else not a
+
+
+def _or(a: Truth, b: Truth) -> Truth:
+    return _not(_and(_not(a), _not(b)))
+
+
+def _xor(a: Truth, b: Truth) -> Truth:
+    return None if a is None or b is None else a != b
+
+
+OPERATIONS: dict[str, Callable[[Truth, Truth], Truth]] = {
+    "": lambda a, _: a,  # a move
+    "compare": lambda a, _: None if a else a,
+    "AND": _and,
+    "OR": _or,
+    "XOR": _xor,
+    "ANDN2": lambda a, b: _and(a, _not(b)),
+    "ORN2": lambda a, b: _or(a, _not(b)),
+    "ANDN1": lambda a, b: _and(_not(a), b),
+    "ORN1": lambda a, b: _or(_not(a), b),
+    "NAND": lambda a, b: _not(_and(a, b)),
+    "NOR": lambda a, b: _not(_or(a, b)),
+    "XNOR": lambda a, b: _not(_xor(a, b)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What an operand is as a mask: EXEC, a mask that is followed, the mask of nobody or everybody, or none known."""
+
+    exec: bool = False
+    mask: int = -1
+    constant: Truth = None
+
+    def of(self, cls: ThreadClass) -> Truth:
+        """Whether the threads of a class are in it."""
+        if self.exec:
+            return cls.active
+        return cls.member.get(self.mask) if self.mask >= 0 else self.constant
+
+
+def writes_exec(instruction: Instruction, opcode: Opcode) -> bool:
+    """Whether it writes EXEC; ``implicit-def $exec`` on a copy only orders it."""
+    copies = "copy" in opcode.traits
+    return any(o.is_def and o.register in EXEC_NAMES and not (copies and o.is_implicit) for o in instruction.operands)
+
+
+class Masks:
+    """Follows masks through P (10.3, 10.4)."""
+
+    def __init__(self, lanes: Lanes, state: State, taken: int) -> None:
+        """``taken``: masks below this number have a meaning already."""
+        self._lanes = lanes
+        self._state = state
+        self._next = taken
+
+    def source(self, operand: Operand, instruction: Instruction) -> Source:
+        """What an operand is as a mask, before its instruction writes."""
+        if operand.kind is Kind.IMMEDIATE:
+            return Source(constant={0: False, -1: True}.get(operand.number))
+        if not operand.is_use or "undef" in operand.flags:
+            return Source()
+        if operand.register in EXEC_NAMES:
+            return Source(exec=operand.register == self._exec)
+        keys = self._lanes.keys(operand, instruction)
+        if not self._is_whole(keys):
+            return Source()
+        parts = [self._state.masks.get(key) for key in keys]
+        first = parts[0]
+        if first is None or any(part != (first[0], k) for k, part in enumerate(parts)):
+            return Source()
+        return Source(mask=first[0])
+
+    @property
+    def _exec(self) -> str:
+        return "exec" if self._lanes.wave == 64 else "exec_lo"
+
+    def _is_whole(self, keys: Sequence[int]) -> bool:
+        whole = len(keys) * self._lanes.grain * 16 == self._lanes.wave
+        return whole and not self._lanes.is_vector(keys[0])
+
+    def follow(self, instruction: Instruction, opcode: Opcode, sources: Sequence[Source], *, split: bool) -> None:
+        """What an instruction of P that has written its results makes of masks.
+
+        Args:
+            sources: what its operands behind the definitions were.
+            split: the certificate asks that classes are split by the result.
+
+        Raises:
+            Refused: EXEC gets a value that is not followed.
+        """
+        save, binary = opcode.value("save"), opcode.value("mask")
+        to_exec = writes_exec(instruction, opcode)
+        first = instruction.operands[0] if instruction.definitions else None
+        if save and first is not None and to_exec:
+            self._assign(first, instruction, "", Source(exec=True), Source())
+            self._set_exec(save, sources[0], Source(exec=True))
+        elif "cmpx" in opcode.traits:
+            self._set_exec("compare", Source(exec=True), Source())
+        elif to_exec:
+            moves = "mask-move" in opcode.traits or "copy" in opcode.traits
+            if first is None or first.register != self._exec or not (binary or moves):
+                raise Refused("exec", f"{instruction.opcode} sets EXEC in a way that is not followed")
+            self._set_exec(binary, sources[0], sources[1] if binary else Source())
+        elif first is not None and (binary or "mask-move" in opcode.traits or "compare" in opcode.traits):
+            if "compare" in opcode.traits:
+                mask = self._assign(first, instruction, "compare", Source(exec=True), Source())
+            else:
+                mask = self._assign(first, instruction, binary, sources[0], sources[1] if binary else Source())
+            if split and mask >= 0:
+                self._split_by(mask)
+
+    def _is_inhabited(self, source: Source) -> bool:
+        """Whether a mask is known not to be empty (10.5)."""
+        return source.mask in self._state.nonempty or source.constant is True or (source.exec and self._state.some)
+
+    def _assign(self, operand: Operand, instruction: Instruction, operation: str, a: Source, b: Source) -> int:
+        """A register holds the mask ``operation(a, b)``; returns its number, or -1 for a register that cannot."""
+        keys = self._lanes.keys(operand, instruction) if operand.is_register else ()
+        if not keys or not self._is_whole(keys):
+            return -1
+        mask = a.mask
+        if operation or mask < 0:
+            mask, self._next = self._next, self._next + 1
+            for cls in self._state.classes:
+                value = True if cls.kind == "P" else OPERATIONS[operation](a.of(cls), b.of(cls))
+                if value is not None:
+                    cls.member[mask] = value
+            if self._leaves_some(operation, a, b):
+                self._state.nonempty.add(mask)
+        self._state.masks.update((key, (mask, k)) for k, key in enumerate(keys))
+        return mask
+
+    def _leaves_some(self, operation: str, a: Source, b: Source) -> bool:
+        """Whether ``operation(a, b)`` is known not to be empty (10.5)."""
+        return (operation in ("", "OR") and self._is_inhabited(a)) or (operation == "OR" and self._is_inhabited(b))
+
+    def _split_by(self, mask: int) -> None:
+        """Classes of which it is not known whether they are in a mask become two."""
+        added: list[ThreadClass] = []
+        for cls in self._state.classes:
+            if mask not in cls.member:
+                other = cls.split()
+                cls.member[mask], other.member[mask] = True, False
+                added.append(other)
+        self._state.classes += added
+        self._count()
+
+    def _count(self) -> None:
+        if len(self._state.classes) > MOST_CLASSES:
+            raise Refused("classes", f"more than {MOST_CLASSES} classes of threads")
+
+    def _set_exec(self, operation: str, a: Source, b: Source) -> None:
+        """EXEC becomes ``operation(a, b)`` (10.4)."""
+        state, compute = self._state, OPERATIONS[operation]
+        state.some = self._leaves_some(operation, a, b)
+        state.epoch += 1
+        decided: list[tuple[ThreadClass, bool]] = []
+        for cls in state.classes:
+            if cls.kind == "P":
+                continue
+            value = compute(a.of(cls), b.of(cls))
+            if value is not None:
+                decided.append((cls, value))
+                continue
+            unknown = [s.mask for s in (a, b) if s.mask >= 0 and s.of(cls) is None]
+            for part, bit in ((cls, True), (cls.split(), False)):
+                result: Truth = None
+                if len(unknown) == 1:
+                    part.member[unknown[0]] = bit
+                    result = compute(a.of(part), b.of(part))
+                decided.append((part, bit if result is None else result))
+        state.classes = [*(c for c in state.classes if c.kind == "P"), *(cls for cls, _ in decided)]
+        for cls, active in decided:
+            if active and not cls.active:
+                state.wake(cls)
+            cls.active = active
+        self._count()
