@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeVar
 
 _PATH = Path(__file__).with_name("data") / "target.txt"
 _SECTIONS = (
-    "processors", "budgets", "files", "specials", "classes", "masks", "assembly", "operands", "shapes", "opcodes",
+    "processors", "budgets", "files", "specials", "classes", "masks", "assembly", "features",
+    "operands", "shapes", "opcodes",
 )  # fmt: skip
 _FALSE_TRUE = ("0", "1")
 _CUSTOM = "CustomRegMask("
@@ -165,8 +166,10 @@ class Tables:
         self._specials = _by_name((r.name, r) for r in map(_special, sections["specials"]))
         self._classes = _by_name((c.name, c) for c in map(_class, sections["classes"]))
         self._masks = _by_name(_mask(row) for row in sections["masks"])
-        self.assembly = tuple((word, unless) for word, unless in (_columns(row, 2) for row in sections["assembly"]))
+        self.assembly = tuple(map(_two_columns, sections["assembly"]))
         """Words of inline assembly that hint at other threads, and the longer word in which each does not."""
+        self.features = _by_name(map(_two_columns, sections["features"]))
+        """Subtarget features, and the processors that have each; ``*`` where it changes no limit."""
         operands = [_operand(row, modes) for row in sections["operands"]]
         shapes = [_shape(row, operands) for row in sections["shapes"]]
         self._opcodes = _by_name(_of_shape(row, len(shapes)) for row in sections["opcodes"])
@@ -207,6 +210,16 @@ class Tables:
             name, s.definitions, s.operands, s.implicit_uses, s.implicit_definitions, s.traits, s.counts,
             s.not_described, s.values,
         )  # fmt: skip
+
+    def units(self, letter: str, count: int | None = None) -> range:
+        """Units of the first registers of a file; of all without ``count``."""
+        file = next(f for f in self._files.values() if f.letter == letter)
+        return range(file.base, file.base + 2 * (file.size if count is None else count))
+
+    def marked(self, mark: str) -> frozenset[int]:
+        """Units of all registers with a mark."""
+        units = {unit for r in self._specials.values() if mark in r.marks for unit in r.units}
+        return frozenset(units.union(*(self.units(f.letter) for f in self._files.values() if mark in f.marks)))
 
     def register(self, name: str) -> Register | None:
         """A register by its MIR name without ``$``: ``vgpr4``, ``vgpr4_vgpr5``, ``vgpr4_lo16``, ``vcc``."""
@@ -343,6 +356,11 @@ def _columns(row: str, count: int) -> list[str]:
     if len(columns) != count:
         raise ValueError(f"{len(columns)} columns, not {count}: {row!r}")
     return columns
+
+
+def _two_columns(row: str) -> tuple[str, str]:
+    first, second = _columns(row, 2)
+    return first, second
 
 
 def _number(text: str) -> int:
