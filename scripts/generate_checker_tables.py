@@ -25,7 +25,8 @@ sys.path[:0] = [str(HERE.parent)]
 from scripts.llvm_register_tables import ClassRow, RegisterTables, register_tables_of  # noqa: E402
 from smt_verifier.audit.core import active, brackets, inactive, masks, partial, product, semantics  # noqa: E402
 from verilocc_mlir.target import registers, reserved  # noqa: E402
-from verilocc_mlir.target.callingconv import REGMASKS  # noqa: E402
+from verilocc_mlir.target.attributes import CALLING_CONVENTIONS, GRAPHICS  # noqa: E402
+from verilocc_mlir.target.callingconv import REGMASKS, callee_saved  # noqa: E402
 from verilocc_mlir.target.instructions import (  # noqa: E402
     InstructionDescription,
     OperandDescription,
@@ -83,6 +84,8 @@ def sections() -> Iterator[tuple[str, Iterable[str]]]:
     yield "masks", _masks()
     yield "assembly", _assembly()
     yield "features", _features()
+    yield "conventions", _conventions()
+    yield "arguments", _arguments()
     tables = _Instructions()
     yield "operands", tables.operand_rows
     yield "shapes", tables.shape_rows
@@ -292,16 +295,41 @@ FEATURES = {
 """Features that LLVM asks about where it counts registers (GCNSubtarget.cpp, AMDGPUSubtarget.cpp, AMDGPUBaseInfo.cpp,
 SIRegisterInfo.cpp), and who has them. XNACK and CU mode may change: limits.py follows them."""
 
+MODES_OFF = frozenset({
+    "cumode", "enable-flat-scratch", "enable-prt-strict-null", "flat-for-global", "load-store-opt", "precise-memory",
+    "promote-alloca", "real-true16", "sramecc", "tgsplit", "unaligned-access-mode", "xnack",
+})  # fmt: skip
+"""Features that may be turned off. Most may not: LLVM turns off, with a feature, all that need it, generations too."""
+
+
+def _conventions() -> Iterator[str]:
+    yield "# name saved saved_with_agprs shader"
+    for name in sorted(CALLING_CONVENTIONS - {"amdgpu_gfx_whole_wave"} | {"ccc"}):
+        saved = [callee_saved(name, TARGETS[cpu]) for cpu in ("gfx1100", "gfx942")]
+        masks = [next((mask for mask, units in REGMASKS.items() if units and units == own), "") for own in saved]
+        assert all(bool(mask) is bool(units) for mask, units in zip(masks, saved, strict=True)), name
+        yield _row(name, *masks, name in GRAPHICS)
+
+
+def _arguments() -> Iterator[str]:
+    yield "# name sgprs"
+    none = ("firstKernArgPreloadReg", "implicitArgPtr", "workItemIDX", "workItemIDY", "workItemIDZ")
+    for name, count in sorted((reserved._ARGUMENT_SGPRS | dict.fromkeys(none, 0)).items()):
+        yield _row(name, count)
+
 
 def _features() -> Iterator[str]:
-    yield "# name processors"
+    yield "# name on off"
     command = [_llc(), "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-mattr=help", "-o", os.devnull]
     done = subprocess.run(command, input="", capture_output=True, text=True, check=True)
     names = re.findall(r"^  ([\w-]+) +- ", done.stderr.partition("Available features")[2], re.MULTILINE)
     if not FEATURES.keys() <= set(names):
         raise SystemExit(f"LLVM has other features: {sorted(FEATURES.keys() - set(names))}")
+    everywhere = " ".join(TARGETS)
     for name in sorted(set(names)):
-        yield _row(name, FEATURES.get(name, "*"))
+        having = FEATURES.get(name, everywhere)
+        lacking = " ".join(n for n in TARGETS if n not in having.split())
+        yield _row(name, having, everywhere if name in MODES_OFF else lacking)
 
 
 class _Instructions:

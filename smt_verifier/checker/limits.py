@@ -11,22 +11,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.tables import Processor, Register, Tables, tables
+from smt_verifier.checker.tables import Processor, Tables, tables
 
-GRAPHICS = frozenset({"amdgpu_vs", "amdgpu_ls", "amdgpu_hs", "amdgpu_es", "amdgpu_gs", "amdgpu_ps"})
-_SAVES = {"ccc": "csr_amdgpu", "fastcc": "csr_amdgpu", "coldcc": "csr_amdgpu", "amdgpu_gfx": "csr_amdgpu_si_gfx"}
-_SAVES_NOTHING = GRAPHICS | {"amdgpu_kernel", "spir_kernel", "spir_func", "amdgpu_cs", "amdgpu_cs_chain"}
 _INFO = "machineFunctionInfo."
 _KEPT = ("scratchRSrcReg", "stackPtrOffsetReg", "frameOffsetReg")
 """Header fields whose registers every callee leaves as they were."""
 _SET_ASIDE = (*_KEPT, "sgprForEXECCopy", "longBranchReservedReg", "wwmReservedRegs")
-_ARGUMENTS = {
-    "privateSegmentBuffer": 4, "dispatchPtr": 2, "queuePtr": 2, "kernargSegmentPtr": 2, "dispatchID": 2,
-    "flatScratchInit": 2, "privateSegmentSize": 1, "LDSKernelId": 1, "workGroupIDX": 1, "workGroupIDY": 1,
-    "workGroupIDZ": 1, "workGroupInfo": 1, "privateSegmentWaveByteOffset": 1, "implicitBufferPtr": 2,
-    "implicitArgPtr": 0, "workItemIDX": 0, "workItemIDY": 0, "workItemIDZ": 0, "firstKernArgPreloadReg": 0,
-}  # fmt: skip
-"""Entries of argumentInfo, and how many SGPRs each counts as preloaded (parseMachineFunctionInfo)."""
 _UNSIGNED = 1 << 32
 _MOST_WORK_ITEMS = 1024
 
@@ -65,28 +55,26 @@ def limits(
     """
     data = tables()
     target = _target(processor, strings, data)
+    if convention not in data.conventions:
+        raise Refused("calling-convention", f"the calling convention {convention} is not followed")
+    *masks, is_shader = data.conventions[convention]
+    callee_saved = data.mask(masks[target.has_agprs]) or frozenset()
     if _integer("amdgpu-dynamic-vgpr-block-size", strings):
         raise Refused("attribute", "dynamic VGPR allocation is not followed")
-    arguments = _arguments(fields.get(f"{_INFO}argumentInfo", ""))
-    waves = _waves(target, convention, strings)
-    sgprs = _sgprs(target, waves, strings, fields, arguments)
+    waves = _waves(target, is_shader, strings)
     vgprs, agprs = _vectors(target, waves, strings)
-    set_aside = {name: _registers(name, fields, data) for name in _SET_ASIDE}
-    always = data.marked("reserved")
-    reserved = always.union(*set_aside.values())
-    kept = data.marked("kept").union(*(set_aside[name] for name in _KEPT))
-    if _has_base_pointer(strings, words, fields):
-        base_pointer = frozenset(_register("sgpr34", data).units)
-        reserved, kept = reserved | base_pointer, kept | base_pointer
+    sgprs = _sgprs(target, waves, strings, fields)
     numbered = {*data.units("s", sgprs), *data.units("v", vgprs), *data.units("a", agprs)}
-    allocatable = frozenset(numbered.union(_register("vcc", data).units) - reserved)
-    callee_saved = _callee_saved(convention, target, data)
+    units = {name: _registers(fields.get(f"{_INFO}{name}", "''")) for name in _SET_ASIDE}
+    base_pointer = _registers("'$sgpr34'") if _has_base_pointer(strings, words, fields) else frozenset[int]()
+    reserved = data.marked("reserved").union(base_pointer, *units.values())
+    kept = data.marked("kept").union(base_pointer, *(units[name] for name in _KEPT))
+    allocatable = frozenset(numbered | _registers("'$vcc'")) - reserved
     scalars = data.units("s")
-    free = allocatable.intersection(scalars)
-    beyond = max(free, default=scalars[0] - 1)
-    placed = set_aside["frameOffsetReg"] | set_aside["stackPtrOffsetReg"]
-    saved = {u for u in callee_saved.intersection(scalars) if u > beyond or u not in reserved} - placed
-    return Limits(allocatable, kept, frozenset(saved), callee_saved)
+    beyond = max(allocatable.intersection(scalars), default=scalars[0] - 1)
+    placed = units["frameOffsetReg"] | units["stackPtrOffsetReg"]
+    saved = frozenset(u for u in callee_saved.intersection(scalars) - placed if u > beyond or u not in reserved)
+    return Limits(allocatable, kept, saved, callee_saved)
 
 
 def _target(name: str, strings: Mapping[str, str], data: Tables) -> Processor:
@@ -103,7 +91,7 @@ def _target(name: str, strings: Mapping[str, str], data: Tables) -> Processor:
             continue
         if sign not in ("+", "-") or known is None or signs.setdefault(feature[1:], sign) != sign:
             raise Refused("attribute", f"the feature {feature!r} is not known, or given twice")
-        if known != "*" and (name in known.split(" ")) != (sign == "+"):
+        if name not in known["+-".index(sign)]:
             raise Refused("attribute", f"{name} with the feature {feature} is not followed")
     if signs.get("xnack") == "-":
         target = target._replace(xnack=False)
@@ -149,9 +137,9 @@ def _pair(key: str, strings: Mapping[str, str], *, both: bool = False) -> tuple[
     return low, high
 
 
-def _waves(target: Processor, convention: str, strings: Mapping[str, str]) -> tuple[int, int]:
+def _waves(target: Processor, is_shader: bool, strings: Mapping[str, str]) -> tuple[int, int]:
     """Least and most waves per SIMD that LLVM compiles for; it ignores a request that contradicts the rest."""
-    sizes = (1, target.wave_size if convention in GRAPHICS else _MOST_WORK_ITEMS)
+    sizes = (1, target.wave_size if is_shader else _MOST_WORK_ITEMS)
     asked = _pair("amdgpu-flat-work-group-size", strings, both=True)
     if asked is not None and asked[1] is not None and 1 <= asked[0] <= asked[1] <= _MOST_WORK_ITEMS:
         sizes = (asked[0], asked[1])
@@ -187,14 +175,9 @@ def _most_waves(target: Processor, lds: int, sizes: tuple[int, int]) -> int:
     return min(max(_ceil(most, target.simds), 1), target.max_waves)
 
 
-def _sgprs(
-    target: Processor,
-    waves: tuple[int, int],
-    strings: Mapping[str, str],
-    fields: Mapping[str, str],
-    arguments: Collection[str],
-) -> int:
+def _sgprs(target: Processor, waves: tuple[int, int], strings: Mapping[str, str], fields: Mapping[str, str]) -> int:
     """How many SGPRs may be used; FLAT_SCRATCH, XNACK_MASK and VCC follow them before gfx10, VCC alone since."""
+    arguments = _arguments(fields.get(f"{_INFO}argumentInfo", ""))
     extra = 2
     if target.major < 10 and (target.architected_flat_scratch or "flatScratchInit" in arguments):
         extra = 6
@@ -205,7 +188,7 @@ def _sgprs(
     asked = _integer("amdgpu-num-sgpr", strings)
     if asked is not None and asked > extra:
         preloaded = fields.get(f"{_INFO}numKernargPreloadSGPRs", "0")
-        asked = max(asked, sum(_ARGUMENTS[name] for name in arguments) + _decimal(preloaded))
+        asked = max(asked, sum(arguments.values()) + _decimal(preloaded))
         if target.budgets[waves[1] - 1].min_sgprs <= asked <= limit:
             limit = asked
     return min(limit - extra, budget.max_addressable_sgprs)
@@ -237,29 +220,27 @@ def _vectors(target: Processor, waves: tuple[int, int], strings: Mapping[str, st
     return vgprs, min(total - vgprs, most)
 
 
-def _arguments(text: str) -> frozenset[str]:
-    """Names of the entries of argumentInfo: ``dispatchPtr: { reg: '$sgpr4_sgpr5' }, …``."""
-    entries = [entry.partition(": { ") for entry in text.split(" }") if entry]
-    names = frozenset(name.removeprefix(", ") for name, _, _ in entries)
-    whole = not text or text.endswith(" }")
-    if not whole or not names <= _ARGUMENTS.keys() or any(not brace or "{" in rest for _, brace, rest in entries):
-        raise Refused("header", f"argumentInfo has what is not known: {text}")
-    return names
+def _arguments(text: str) -> dict[str, int]:
+    """SGPRs of each entry of argumentInfo: ``dispatchPtr: { reg: '$sgpr4_sgpr5' }, …``."""
+    counts: dict[str, int] = {}
+    for entry in text.removesuffix(" }").split(" }, ") if text else ():
+        name, brace, rest = entry.partition(": { ")
+        count = tables().arguments.get(name)
+        if count is None or not brace or not text.endswith(" }") or "{" in rest or name in counts:
+            raise Refused("header", f"argumentInfo has what is not known: {text}")
+        counts[name] = count
+    return counts
 
 
-def _register(name: str, data: Tables) -> Register:
-    register = data.register(name)
-    if register is None:
-        raise Refused("header", f"there is no register {name}")
-    return register
-
-
-def _registers(field: str, fields: Mapping[str, str], data: Tables) -> frozenset[int]:
-    """Units of the registers that a header field names."""
-    names = fields.get(f"{_INFO}{field}", "").translate(str.maketrans("[],'\"\n-", "       ")).split()
-    if any(not name.startswith("$") for name in names):
-        raise Refused("header", f"{field} is no register: {fields[_INFO + field]}")
-    return frozenset(unit for name in names for unit in _register(name[1:], data).units)
+def _registers(text: str) -> frozenset[int]:
+    """Units of the registers of a header field: ``'$sgpr32'``, more with commas between, ``''`` or ``[]``."""
+    units: frozenset[int] = frozenset()
+    for part in text.split(", ") if text not in ("''", "[]") else ():
+        register = tables().register(part[2:-1]) if part == f"'${part[2:-1]}'" else None
+        if register is None:
+            raise Refused("header", f"there is no register {part}")
+        units = units.union(register.units)
+    return units
 
 
 def _has_base_pointer(strings: Mapping[str, str], words: Collection[str], fields: Mapping[str, str]) -> bool:
@@ -268,18 +249,3 @@ def _has_base_pointer(strings: Mapping[str, str], words: Collection[str], fields
     realigned = any(word.startswith("alignstack") for word in words)
     realigned = realigned or _decimal(fields.get("frameInfo.maxAlignment", "1")) > 16
     return called and realigned and "no-realign-stack" not in strings
-
-
-def _callee_saved(convention: str, target: Processor, data: Tables) -> frozenset[int]:
-    """Units that a function of this convention must leave as it found them."""
-    if convention in _SAVES_NOTHING:
-        return frozenset()
-    mask = _SAVES.get(convention)
-    if mask is not None:
-        mask += "_gfx90ainsts" if target.has_agprs else ""
-    elif convention == "amdgpu_cs_chain_preserve":
-        mask = "csr_amdgpu_cs_chainpreserve"
-    units = None if mask is None else data.mask(mask)
-    if units is None:
-        raise Refused("calling-convention", f"the calling convention {convention} is not known")
-    return units

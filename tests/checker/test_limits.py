@@ -74,7 +74,7 @@ def texts() -> Iterator[Path]:
 
 
 def test_texts_of_the_tests() -> None:
-    """All texts of the cases, whose processor their name or their header does not say: each on each of its kind."""
+    """Each text on every processor that its attributes allow."""
     seen = refused = 0
     for path in texts():
         try:
@@ -84,7 +84,8 @@ def test_texts_of_the_tests() -> None:
         except VeriloccError:
             continue  # no text of LLVM's
         for function in file.functions:
-            for cpu in TARGETS:
+            asked = function_attributes(file.preamble, function.name).target_cpu
+            for cpu in TARGETS if not asked else [cpu for cpu in TARGETS if cpu == asked]:
                 try:
                     allocatable(function, file.preamble, target(cpu))
                 except VeriloccError:
@@ -95,7 +96,7 @@ def test_texts_of_the_tests() -> None:
                     assert_as_today(file, function, cpu)
                     seen += 1
     assert seen > 800
-    assert refused < seen
+    assert refused < seen // 10
 
 
 CHOICES: tuple[tuple[float, str, tuple[str, ...]], ...] = (
@@ -290,7 +291,7 @@ def test_features_that_change_nothing_change_nothing(cpu: str) -> None:
         except Refused:
             continue
         kept.append(feature)
-    assert len(kept) > 350
+    assert len(kept) > 230
     text = TRIPLE + "".join(
         f'define amdgpu_kernel void @f{k}() "target-features"="{feature}" "amdgpu-lds-size"="40000" {{ ret void }}\n'
         for k, feature in enumerate(kept)

@@ -269,7 +269,7 @@ def test_parts_of_members_are_those_of_today() -> None:
                 assert lanes is not None
                 found = own.contains_part(cls, register, lanes)
                 inside += found
-                if lanes and len(lanes) != len(register.units):
+                if lanes and (len(lanes) != len(register.units) or 16 * (lanes[-1] + 1) > cls.bits):
                     assert not found, (name, text, index)
                 elif known.bits >= 32 or not index:
                     assert found is rules.is_part_of_member(physical_register(text), known, index), (name, text, index)
