@@ -77,3 +77,54 @@ def texts_of_llc() -> Iterator[tuple[str, str]]:
     for path in sorted(DEMO_KERNELS.glob("*.ll")):
         for stop in STOPS:
             yield f"{path.name} {stop}", run_llc(path.read_text(), cpu_of(path), stop, mir=False)
+
+
+MODULE = SMALL[: SMALL.index("---\nname")]
+BEFORE = (
+    MODULE
+    + """---
+name:            k
+tracksRegLiveness: true
+isSSA:           false
+noVRegs:         false
+liveins:
+  - { reg: '$vgpr0', virtual-reg: '%0' }
+frameInfo:
+  maxAlignment:    4
+fixedStack:
+  - { id: 0, type: default, offset: 0, size: 4, alignment: 16, stack-id: default }
+  - { id: 1, type: default, offset: 4, size: 4, alignment: 4, stack-id: default }
+stack:
+  - { id: 0, name: x, type: default, offset: 0, size: 8, alignment: 8 }
+machineFunctionInfo:
+  isEntryFunction: false
+  hasSpilledSGPRs: false
+  hasSpilledVGPRs: false
+  scratchRSrcReg:  '$sgpr0_sgpr1_sgpr2_sgpr3'
+  stackPtrOffsetReg: '$sgpr32'
+  occupancy:       8
+  sgprForEXECCopy: '$sgpr100_sgpr101'
+  wwmReservedRegs: []
+body:             |
+  bb.0:
+    liveins: $vgpr0, $sgpr4
+
+    %0:vgpr_32 = COPY $vgpr0
+    %1:vgpr_32 = V_ADD_U32_e32 %0, %0, implicit $exec
+    %2:sreg_32 = S_MOV_B32 %stack.0.x
+    SCRATCH_STORE_DWORD_SADDR %1, %fixed-stack.1, 0, 0, implicit $exec, implicit $flat_scr :: (store (s32) into %stack.0.x)
+    S_NOP 0, implicit $sgpr4
+    SI_RETURN
+...
+"""
+)
+"""A called function for gfx942 before allocation."""
+AFTER = (
+    BEFORE.replace("noVRegs:         false", "noVRegs:         true")
+    .replace("virtual-reg: '%0'", "virtual-reg: ''")
+    .replace("%0:vgpr_32 = COPY $vgpr0", "renamable $vgpr1 = COPY $vgpr0")
+    .replace("%1:vgpr_32 = V_ADD_U32_e32 %0, %0", "renamable $vgpr2 = V_ADD_U32_e32 $vgpr1, $vgpr1")
+    .replace("SADDR %1,", "SADDR $vgpr2,")
+    .replace("%2:sreg_32", "renamable $sgpr5")
+)
+"""The same after it."""

@@ -1,0 +1,209 @@
+"""Whether a function is machine IR by LLVM's tables: each opcode with the operands that it has, where it may stand.
+
+A text that breaks this means something else to LLVM than what is read here, or LLVM refuses it. Registers, classes and
+subregisters are those of the target; control goes where the text says; a bundle's head says what is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from smt_verifier.checker.model import Block, Function, Instruction, Kind, Operand
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.tables import Opcode, Tables
+
+_SAME_REGISTER = {"vcc_lo": "vcc", "exec_lo": "exec"}
+"""On wave32 targets the lower halves stand for the whole ones that the table names."""
+_Part = tuple[str, int]
+
+
+def well_formed(function: Function, tables: Tables) -> None:
+    """A function is machine IR by LLVM's tables.
+
+    Raises:
+        Refused: an opcode, register or class that the tables do not have; operands that are not those of the opcode;
+            control that leaves a block for none of its successors; an instruction where it must not stand; a bundle
+            whose head does not sum it up; an instruction that is not followed (asm goto, registers that show others).
+    """
+    if function.fields.get("tracksRegLiveness") != "true":
+        raise Refused("header", "tracksRegLiveness is not true: LLVM would not know what is live")
+    opcodes = {i.opcode: tables.opcode(i.opcode) for b in function.blocks for i in b.instructions}
+    described = {name: opcode for name, opcode in opcodes.items() if opcode is not None}
+    if unknown := sorted(opcodes.keys() - described.keys()):
+        raise Refused("instruction", f"{unknown[0]} is not in LLVM's tables")
+    _check_registers(function, tables)
+    fitting: set[tuple[str, int, int, tuple[str, ...]]] = set()
+    for place, block in enumerate(function.blocks):
+        for instruction in block.instructions:
+            opcode = described[instruction.opcode]
+            if "debug" in opcode.traits:
+                continue
+            form = _form(instruction)
+            if form not in fitting:
+                _check_form(opcode, *form[1:], _where(instruction))
+                fitting.add(form)
+            if "call" in opcode.traits and all(op.kind is not Kind.REGMASK for op in instruction.operands):
+                raise Refused("instruction", f"{opcode.name} without a register mask", _where(instruction))
+        _check_control(place, function, described)
+        _check_places(block, described, tables)
+
+
+def _where(instruction: Instruction) -> str:
+    return f"line {instruction.line}"
+
+
+def _check_registers(function: Function, tables: Tables) -> None:
+    """All registers, classes and subregisters that the text names are known, and subregisters are in their class."""
+    bits: dict[int, int] = {}
+    for row in function.registers.values():
+        cls = tables.register_class(row.cls)
+        if cls is None:
+            raise Refused("register", f"%{row.number} is of the class {row.cls}, which is not known")
+        bits[row.number] = cls.bits
+    operands = {id(op): op for b in function.blocks for i in b.instructions for op in i.operands if op.is_register}
+    if function.fields.get("noVRegs") == "true" and any(op.vreg >= 0 for op in operands.values()):
+        raise Refused("header", "noVRegs is true, and there are virtual registers")
+    names = {op.register for op in operands.values() if op.register}
+    names |= {name for place in (function, *function.blocks) for name, _ in place.liveins}
+    for name in sorted(names):
+        register = tables.register(name)
+        if register is None or "alias" in register.marks:
+            raise Refused("register", f"the register ${name} is not known, or shows another one")
+    for vreg, sub in {(op.vreg, op.sub) for op in operands.values() if op.sub}:
+        lanes = tables.lanes(sub)
+        if lanes is None or 16 * (lanes[-1] + 1) > bits[vreg]:
+            raise Refused("register", f"%{vreg} has no part {sub}")
+
+
+def _form(instruction: Instruction) -> tuple[str, int, int, tuple[str, ...]]:
+    """Opcode, definitions, explicit operands, and the implicit registers, definitions with ``=`` before them."""
+    implicit = tuple([f"={op.register}" if op.is_def else op.register for op in instruction.operands if op.is_implicit])
+    masks = sum(op.kind is Kind.REGMASK for op in instruction.operands)
+    return instruction.opcode, instruction.definitions, len(instruction.operands) - len(implicit) - masks, implicit
+
+
+def _check_form(opcode: Opcode, definitions: int, explicit: int, implicit: tuple[str, ...], where: str) -> None:
+    """What LLVM's table has otherwise: MIParser refuses the text for each of these (verifyImplicitOperands)."""
+    if "asm-goto" in opcode.traits:
+        raise Refused("instruction", "inline assembly that may branch is not followed", where)
+    if "variadic" in opcode.traits:
+        return
+    if explicit in opcode.not_described:
+        raise Refused("instruction", f"{opcode.name} has {explicit} operands in LLVM 24, another form", where)
+    if definitions != opcode.definitions or explicit not in opcode.counts:
+        counts = " or ".join(map(str, opcode.counts))
+        raise Refused(
+            "instruction",
+            f"{opcode.name} with {definitions} results of {explicit} operands; "
+            f"LLVM has {opcode.definitions} of {counts}",
+            where,
+        )
+    if "call" in opcode.traits:
+        return
+    present = {mark[: mark.startswith("=")] + _SAME_REGISTER.get(name := mark.lstrip("="), name) for mark in implicit}
+    for mark in (*opcode.implicit_uses, *(f"={name}" for name in opcode.implicit_definitions)):
+        if mark not in present:
+            raise Refused("instruction", f"{opcode.name} without its implicit operand ${mark.lstrip('=')}", where)
+
+
+def _check_control(place: int, function: Function, opcodes: dict[str, Opcode]) -> None:
+    """Control goes to successors only (``MachineVerifier::visitMachineBasicBlockBefore``)."""
+    block = function.blocks[place]
+    targets: list[int] = []
+    for instruction in block.instructions:
+        named = [op.number for op in instruction.operands if op.kind is Kind.BLOCK]
+        if named and (instruction.in_bundle or "terminator" not in opcodes[instruction.opcode].traits):
+            raise Refused("control-flow", f"{instruction.opcode} names a block", _where(instruction))
+        targets += named
+    if not block.successors and not targets:
+        return
+    if _falls_through(block, opcodes):
+        targets.append(place + 1)
+    if targets[-1:] == [len(function.blocks)]:
+        raise Refused("control-flow", f"control leaves the end of bb.{block.number}", f"bb.{block.number}")
+    if missing := set(targets) - {successor for successor, _ in block.successors}:
+        message = f"control goes from bb.{block.number} to the block at place {min(missing)}, which is no successor"
+        raise Refused("control-flow", message, f"bb.{block.number}")
+
+
+def _falls_through(block: Block, opcodes: dict[str, Opcode]) -> bool:
+    """Whether control passes the last instruction that is not for debugging, all of a bundle."""
+    for instruction in reversed(block.instructions):
+        traits = opcodes[instruction.opcode].traits
+        if "barrier" in traits:
+            return False
+        if not instruction.in_bundle and "debug" not in traits:
+            return True
+    return True
+
+
+def _check_places(block: Block, opcodes: dict[str, Opcode], tables: Tables) -> None:
+    """Only terminators stand behind a terminator, heads sum up their bundles, and saves of a tuple stand together."""
+    terminated = False
+    head = 0
+    for at, instruction in enumerate(block.instructions):
+        traits = opcodes[instruction.opcode].traits
+        if terminated and not instruction.in_bundle and "terminator" not in traits:
+            # On the way out by a branch before it, it is not executed; LLVM takes terminators to end the block.
+            raise Refused("control-flow", f"{instruction.opcode} stands behind a terminator", _where(instruction))
+        terminated = terminated or "terminator" in traits
+        if instruction.opens_bundle:
+            head = at
+        if instruction.closes_bundle and not _sums_up(block.instructions[head : at + 1], tables):
+            message = "the head of a bundle does not say what its instructions read and write"
+            raise Refused("bundle", message, _where(block.instructions[head]))
+        if "lane-save" in traits and not _rest_follows(block.instructions[at:], opcodes, tables):
+            raise Refused("spill-slot", "a tuple whose other parts are not saved with this one", _where(instruction))
+
+
+def _parts(operands: Iterable[Operand], tables: Tables) -> set[_Part]:
+    """What registers consist of: units, and parts of virtual registers by their index."""
+    return {part for op in operands if op.is_register for part in _parts_of(op, tables)}
+
+
+def _parts_of(op: Operand, tables: Tables) -> Iterator[_Part]:
+    register = tables.register(op.register) if op.register else None
+    if register is not None:
+        yield from (("", unit) for unit in register.units)
+    else:
+        yield op.sub, op.vreg
+
+
+def _sums_up(bundle: Sequence[Instruction], tables: Tables) -> bool:
+    """Whether a head has its members' definitions and uses, and ends no life that they do not (finalizeBundle)."""
+    head = [op for op in bundle[0].operands if op.is_register]
+    inside = [op for i in bundle[1:] for op in i.operands if op.is_register]
+    defined = _parts((op for op in inside if op.is_def), tables)
+    used = _parts((op for op in inside if op.is_use and "internal" not in op.flags), tables) - defined
+    killed = _parts((op for op in inside if "killed" in op.flags), tables) | defined
+    return (
+        _parts((op for op in head if op.is_def), tables) == defined
+        and used <= _parts((op for op in head if op.is_use), tables)
+        and _parts((op for op in head if "killed" in op.flags), tables) <= killed
+        and not any("dead" in op.flags for op in head)
+    )
+
+
+def _rest_follows(instructions: Sequence[Instruction], opcodes: dict[str, Opcode], tables: Tables) -> bool:
+    """Whether the tuple that a save of a scalar into a lane defines is saved in full by this one and the next ones.
+
+    Between them may stand spill code of other registers: where the tuple reaches into the next vector register, the
+    fast allocator stores the first one in between.
+    """
+    save = instructions[0]
+    scalar = _parts(save.operands[1:2], tables)
+    whole = _parts((op for op in save.operands if op.is_implicit and op.is_def), tables)
+    if scalar.isdisjoint(whole):
+        return True
+    saved = set(scalar)
+    for instruction in instructions[1:]:
+        if whole <= saved:
+            break
+        opcode = opcodes[instruction.opcode]
+        if "lane-save" in opcode.traits:
+            saved |= _parts(instruction.operands[1:2], tables)
+        elif opcode.value("spill") and whole.isdisjoint(_parts(instruction.operands, tables)):
+            continue
+        elif "debug" not in opcode.traits:
+            break
+    return whole <= saved
