@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from smt_verifier.certificate.liveness import Wanted, wanted
 from smt_verifier.certificate.pairing import Steps, candidates, pair_block
 from smt_verifier.checker.certificate import VIRTUAL, BlockCertificate, Certificate, ClassClaims, Claims, Entry, Key
-from smt_verifier.checker.check import entry_state, exec_test, initial_state, originals_of, run_step, steps_of
-from smt_verifier.checker.check import _declared, _may_hold  # pyright: ignore[reportPrivateUsage]
+from smt_verifier.checker.check import (
+    declared_units,
+    entry_state,
+    initial_state,
+    may_hold,
+    originals_of,
+    run_step,
+    steps_of,
+    test_of,
+)
+
 from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.model import Instruction
@@ -101,7 +110,22 @@ def make_certificate(both: Both) -> Certificate:
                     pending.add(s)
     else:
         raise Refused("certificate", "the claims do not settle")
+    _drop_unused(certificate)
     return certificate
+
+
+def _drop_unused(certificate: Certificate) -> None:
+    """Leave out what is claimed of instructions that nothing repeats after all."""
+    used = {place for block in certificate.blocks for place in block.repeats.values()}
+
+    def is_used(key: Key) -> bool:
+        return not isinstance(key, tuple) or key[0] not in "@!" or (key[1], key[2]) in used
+
+    for entry in [block.entry for block in certificate.blocks if block.entry is not None]:
+        for claims in (entry.scalars, *(c.claims for c in entry.classes)):
+            claims.pairs = [pair for pair in claims.pairs if all(map(is_used, pair))]
+            claims.undefined = list(filter(is_used, claims.undefined))
+            claims.doubtful = list(filter(is_used, claims.doubtful))
 
 
 def _run(both: Both, n: int, block: BlockCertificate, choices: dict[tuple[int, int], list[Place]]) -> State:
@@ -116,11 +140,13 @@ def _run(both: Both, n: int, block: BlockCertificate, choices: dict[tuple[int, i
 
 
 def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted) -> _Observed:
-    test = exec_test(both, n)
-    exec_is_zero = None if test is None else (successor == test[0]) == test[1]
+    test = test_of(both, n)
+    exec_is_zero = test.is_zero(successor) if test is not None and test.of_exec else None
+    if test is not None and not test.of_exec and not test.is_zero(successor):
+        state.nonempty.add(state.scc)
     masks = _runs(both, state, needs.masks[successor])
     numbers = {first: state.masks[keys[0]][0] for first, keys in masks.items()}
-    declared = _declared(both, successor)
+    declared = declared_units(both, successor)
     live, later = needs.live[successor], needs.read_later[successor]
     scalars = _kept(both, state.scalars, live, declared)
     classes: dict[tuple[str, bool, tuple[tuple[int, bool], ...]], Part] = {}
@@ -155,8 +181,8 @@ def _kept(both: Both, part: Part, live: set[int], declared: frozenset[int] | Non
     """What is worth claiming: names that are read later, in places of which something may be claimed."""
     new = Part()
     for place, names in part.holds.items():
-        if declared is not None and not _may_hold(both, place, declared):
-            continue
+        if declared is not None and not may_hold(both, place, declared):
+            names &= {("^", place, 0, 0)}
         left = frozenset(n for n in names if not isinstance(n, int) or n < VIRTUAL or n in live)
         if left:
             new.write(place, left)

@@ -25,12 +25,13 @@ from smt_verifier.checker.certificate import (
 from smt_verifier.checker.effects import Both, Original, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
-from smt_verifier.checker.header import compare_headers, object_numbers
+from smt_verifier.checker.header import compare_headers, unreserved_cells
 from smt_verifier.checker.lanes import Lanes, names_halves
 from smt_verifier.checker.limits import limits
 from smt_verifier.checker.model import Block, File, Function, Instruction
 from smt_verifier.checker.module import attributes, compare_modules
 from smt_verifier.checker.moves import Moves
+from smt_verifier.checker.objects import fixed_numbers, object_numbers
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Part, State, ThreadClass
@@ -83,12 +84,13 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
     compare_modules(before.module, after.module, processor)
     own = attributes(before.module, name)
     bounds = limits(processor, own.calling_convention, own.strings, own.words, p.fields)
-    compare_headers(p, q, bounds.allocatable)
+    compare_headers(p, q, bounds.allocatable, data)
+    unreserved_cells(q, data)
     _same_blocks(p, q)
     grain = 1 if names_halves(p, data) or names_halves(q, data) else 2
     lanes = tuple(Lanes(f, data, grain, target.wave_size) for f in (p, q))
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
-    forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, object_numbers(p, q))
+    forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     return Both(lanes[0], lanes[1], moves, forms, target, bounds, _fixed(lanes[0], moves[0]))
 
 
@@ -109,6 +111,12 @@ def _same_blocks(p: Function, q: Function) -> None:
             raise Refused("control-flow", "the successors changed", f"block {number}")
         if 0 in successors:
             raise Refused("control-flow", "a branch back to the first block is not followed", f"block {number}")
+
+
+def _objects(p: Function, q: Function) -> dict[tuple[str, int], int]:
+    """P's number for each stack object of Q (13.3)."""
+    ordinary = {("stack", number): known for number, known in object_numbers(p, q).items()}
+    return {**ordinary, **{("fixed-stack", number): known for number, known in fixed_numbers(p, q).items()}}
 
 
 def _fixed(lanes: Lanes, moves: Moves) -> frozenset[int]:
@@ -217,7 +225,7 @@ def run_step(execution: Execution, step: tuple[Numbered | None, Numbered | None]
 def initial_state(both: Both) -> State:
     """The function's entry (4.1)."""
     scalars, vectors = Part(), Part()
-    declared = _declared(both, 0)
+    declared = declared_units(both, 0)
     for lanes in (both.before, both.after):
         for block in lanes.function.blocks:
             for instruction in block.instructions:
@@ -239,13 +247,13 @@ def initial_state(both: Both) -> State:
     outside = vectors.copy()
     path = vectors.copy()
     for part in (scalars, path):
-        for key in [k for k in part.holds if not _may_hold(both, k, declared)]:
-            part.write(key, NONE)
+        for key in [k for k in part.holds if not may_hold(both, k, declared)]:
+            part.write(key, part.holds[key] & {("^", key, 0, 0)})
     classes = [ThreadClass("P", True, {}, path), ThreadClass("T", True, {}, vectors), ThreadClass("O", False, {}, outside)]
     return State(scalars, classes, some=True)
 
 
-def _declared(both: Both, number: int) -> frozenset[int]:
+def declared_units(both: Both, number: int) -> frozenset[int]:
     """Units that the live-ins of a block of Q declare."""
     units: set[int] = set()
     for name, mask in both.after.function.blocks[number].liveins:
@@ -255,7 +263,7 @@ def _declared(both: Both, number: int) -> frozenset[int]:
     return frozenset(units)
 
 
-def _may_hold(both: Both, place: Key, declared: frozenset[int]) -> bool:
+def may_hold(both: Both, place: Key, declared: frozenset[int]) -> bool:
     """Whether something may be claimed of a place at a block's entry (4.3)."""
     if not isinstance(place, int) or place >= VIRTUAL or place in declared:
         return True
@@ -264,13 +272,14 @@ def _may_hold(both: Both, place: Key, declared: frozenset[int]) -> bool:
 
 def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
     """The state that is claimed at a block's entry (4.2), and the number of its masks."""
-    declared = _declared(both, number)
+    declared = declared_units(both, number)
     if sum(c.kind == "P" for c in entry.classes) != 1 or any(c.kind == "P" and not c.active for c in entry.classes):
         raise Refused("certificate", "not one class is the path, and active", f"block {number}")
     scalars = _part(entry.scalars)
     classes = [ThreadClass(c.kind, c.active, dict(c.member), _part(c.claims)) for c in entry.classes]
     for part in (scalars, *(c.part for c in classes if c.kind == "P")):
-        wrong = next((p for p in part.holds if not _may_hold(both, p, declared)), None)
+        pristine = ((p, ("^", p, 0, 0)) for p in part.holds if not may_hold(both, p, declared))
+        wrong = next((p for p, name in pristine if part.holds[p] != {name}), None)
         if wrong is not None:
             raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")
     _check_kinds(both, scalars, classes, entry)
@@ -347,24 +356,43 @@ def _check_return(both: Both, number: int, state: State) -> None:
             raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
 
 
-def exec_test(both: Both, number: int) -> tuple[int, bool] | None:
-    """The branch of a block on EXEC (12.2): its target, and whether it is taken where EXEC is 0."""
+@dataclass(frozen=True, slots=True)
+class Test:
+    """The conditional branch of a block (12.2): to ``target`` where EXEC (or SCC) is 0, or where it is not."""
+
+    of_exec: bool
+    on_zero: bool
+    target: int
+
+    def is_zero(self, successor: int) -> bool:
+        """Whether what is tested is 0 on the way to a successor."""
+        return (successor == self.target) == self.on_zero
+
+
+_TESTS = {"exec0": (True, True), "exec1": (True, False), "scc0": (False, True), "scc1": (False, False)}
+
+
+def test_of(both: Both, number: int) -> Test | None:
+    """What tells the two successors of a block apart, where that is followed (12.2)."""
     block = both.before.function.blocks[number]
-    branches = [i for i in code_of(block, both.before.tables) if "branch" in both.forms.opcode(i).traits]
-    if not branches or len({s for s, _ in block.successors}) != 2 or len(block.successors) != 2:
+    code = code_of(block, both.before.tables)
+    branches = [i for i in code if "branch" in both.forms.opcode(i).traits]
+    positions = {s for s, _ in block.successors}
+    if not branches or len(positions) != 2 or len(block.successors) != 2 or code[-len(branches) :] != branches:
         return None
-    test = both.forms.opcode(branches[0]).value("test")
-    plain = all(both.forms.opcode(i).traits >= {"branch", "barrier"} for i in branches[1:]) and len(branches) <= 2
-    if test not in ("exec0", "exec1") or not plain or block.instructions[-len(branches) :] != tuple(branches):
-        return None
+    test = _TESTS.get(both.forms.opcode(branches[0]).value("test"))
+    plain = len(branches) <= 2 and all("barrier" in both.forms.opcode(i).traits for i in branches[1:])
     target = branches[0].operands[0].number
-    return (target, test == "exec0") if target in {s for s, _ in block.successors} else None
+    return Test(*test, target) if test is not None and plain and target in positions else None
 
 
 def leave(both: Both, number: int, successor: int, state: State, claimed: Entry) -> None:
     """The claims of a successor hold (12.1)."""
-    test = exec_test(both, number)
-    exec_is_zero = None if test is None else (successor == test[0]) == test[1]
+    test = test_of(both, number)
+    exec_is_zero = test.is_zero(successor) if test is not None and test.of_exec else None
+    nonempty = set(state.nonempty)
+    if test is not None and not test.of_exec and not test.is_zero(successor):
+        nonempty.add(state.scc)
     where = f"from block {number} to block {successor}"
 
     def require(holds: bool, message: str) -> None:
@@ -375,7 +403,7 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     for name, (mask, part) in claimed.masks.items():
         known = state.masks.get(name)
         require(known is not None and known[1] == part and renamed.setdefault(mask, known[0]) == known[0], "a mask is not known")
-    require({renamed[m] for m in claimed.nonempty} <= state.nonempty, "a mask may be empty")
+    require({renamed[m] for m in claimed.nonempty} <= nonempty, "a mask may be empty")
     require(not claimed.some or (state.some if exec_is_zero is None else not exec_is_zero), "no thread may be active")
     _require_claims(state.scalars, claimed.scalars, None, require)
     for cls in state.classes:

@@ -110,9 +110,9 @@ class Effects:
         for d in pair.definitions:
             if d.names and both.is_vector(d.names[0], after=False) != both.is_vector(d.places[0], after=True):
                 raise Refused("register-class", f"{a.opcode} writes another register file", f"line {a.line}")
-            for name in d.names:
+            for name in (*d.names, *d.lost_names):
                 self.renew(name, affected)
-            for place in d.places:
+            for place in (*d.places, *d.lost_places):
                 self.spoil(place, affected)
         for d in pair.definitions:
             vector = bool(d.names) and both.is_vector(d.names[0], after=False)

@@ -13,7 +13,7 @@ from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.purity import is_dropped
 from smt_verifier.checker.state import NONE, State, ThreadClass
 from smt_verifier.checker.tables import Opcode
-from smt_verifier.checker.threads import EXEC_NAMES, Masks, Source, writes_exec
+from smt_verifier.checker.threads import EXEC_NAMES, Masks, writes_exec
 
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 _NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "enter-wwm", "indexed-mode"})
@@ -51,10 +51,13 @@ class Execution(Effects):
             early = frozenset[int]() if operand in pair.tied else pair.early
             for name, place in zip(use.names, use.places, strict=True):
                 self.read(name, place, reads, b, undef=use.undef, early=place in early)
-        sources = self._sources(a)
+        if not all(self._agrees(*row, reads, early=row[1] in pair.early, undef=pair.high.undef) for row in pair.high.rows):
+            pair.forget_high()
+        sources = self._masks.facts(a, opcode)
+        self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         self.remember_reads(number)
         killed = self._killed(b)
-        if "call" in opcode.traits:
+        if "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands):
             self._call(a)
         for place in pair.spoiled:
             self.spoil(place, writes)
@@ -69,7 +72,8 @@ class Execution(Effects):
         opcode = self.both.forms.opcode(a)
         self._check_alone(a, opcode)
         move = self.both.moves[False].read(a, opcode)
-        sources = self._sources(a)
+        sources = self._masks.facts(a, opcode)
+        self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         if move is not None:
             self.move_names(a, move, opcode)
             if sources and sources[0].exec:
@@ -93,6 +97,7 @@ class Execution(Effects):
         if not (quiet or split) or any(not t.startswith(_DEBUG) for t in b.tail):
             raise Refused("instruction-flags", f"{b.opcode} was added with flags or attributes", f"line {b.line}")
         self._check_written(b, opcode, repeats=original is not None)
+        self._check_classes(b, opcode)
         move = self.both.moves[True].read(b, opcode)
         killed = self._killed(b)
         if original is not None:
@@ -135,8 +140,8 @@ class Execution(Effects):
                 self.read(name, key, running, b, undef=False, early=key in early)
         self.repeat(b, place, pair)
 
-    def _sources(self, a: Instruction) -> list[Source]:
-        return [self._masks.source(o, a) for o in a.operands[a.definitions :]]
+    def _writes_scc(self, a: Instruction) -> bool:
+        return any(o.is_def and o.register == "scc" for o in a.operands)
 
     def _keys(self, b: Instruction, wanted: Callable[[Operand], bool]) -> set[int]:
         """Places of the register operands of an instruction of Q that are wanted."""
@@ -170,7 +175,7 @@ class Execution(Effects):
         elif reach == "first":
             if not state.some and any(o.is_use and "undef" not in o.flags for o in a.operands):
                 raise Refused("inactive-lanes", f"{a.opcode} where no thread may be active", f"line {a.line} before")
-        elif reach in ("reads", "writes"):
+        elif reach in ("reads", "writes") and not self._masks.names_active_thread(a, opcode):
             every = [c for c in state.classes if c.active or c.kind != "O"]
             waiting = [c for c in state.classes if not c.active and c.kind == "O"]
             return (every, every, waiting) if reach == "writes" else (every, running, ())
@@ -198,6 +203,21 @@ class Execution(Effects):
                 message = f"{b.opcode} writes ${o.register}, which must not be allocated"
                 raise Refused("reserved-register", message, f"line {b.line}")
 
+    def _agrees(self, name: int, place: int, classes: Sequence[ThreadClass], *, early: bool, undef: bool) -> bool:
+        """Whether Q's place holds a vector name in all of these classes, or the name is undefined."""
+        may = not (early or undef)
+        parts = [c.part for c in classes]
+        return all(name in p.undefined or (may and name in p.holds.get(place, NONE)) for p in parts)
+
+    def _check_classes(self, b: Instruction, opcode: Opcode) -> None:
+        """Explicit registers of what Q adds are of the class that the table gives the operand (13.6)."""
+        both = self.both
+        for o, row in zip(b.operands, opcode.operands, strict=False):
+            name = row.classes[both.processor.mode] if o.is_register and o.vreg < 0 and not o.is_implicit else ""
+            cls = both.after.tables.register_class(name) if name else None
+            if name and (cls is None or not cls.contains(both.after.register(o.register))):
+                raise Refused("register-class", f"{b.opcode} takes {name}, not ${o.register}", f"line {b.line}")
+
     # Reading and writing.
 
     def read(
@@ -220,14 +240,15 @@ class Execution(Effects):
 
     def _killed(self, b: Instruction) -> set[int]:
         """Places that an instruction of Q says it reads for the last time, and does not define (11)."""
-        killed = self._keys(b, lambda o: "killed" in o.flags and o.vreg < 0)
+        killed = self._keys(b, lambda o: "killed" in o.flags)
         return killed - self._keys(b, lambda o: o.is_def) if killed else killed
 
     def _heed_flags(self, b: Instruction, killed: Iterable[int]) -> None:
         """Kill and dead flags of Q are heeded, for the scalars and the path (11)."""
         path = [c for c in self.state.classes if c.kind == "P"]
-        for key in {*killed, *self._keys(b, lambda o: "dead" in o.flags and o.vreg < 0)} & self._heeded:
-            self.state.spoil(key, self.both.after.is_vector(key), path)
+        for key in {*killed, *self._keys(b, lambda o: "dead" in o.flags)}:
+            if key >= VIRTUAL or key in self._heeded:
+                self.spoil(key, path)
 
     def _call(self, a: Instruction) -> None:
         """What a call does not preserve (9)."""

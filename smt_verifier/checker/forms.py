@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from smt_verifier.checker.assembly import asm_operands
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.model import Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
@@ -37,6 +38,21 @@ class Definition:
     places: tuple[int, ...]
     rest_names: tuple[int, ...]
     rest_places: tuple[int, ...]
+    lost_names: tuple[int, ...] = ()
+    lost_places: tuple[int, ...] = ()
+
+    def lose(self, kept: int) -> None:
+        """All lanes but the lowest ``kept`` get values that the other side is not known to have."""
+        self.lost_names, self.lost_places = self.names[kept:], self.places[kept:]
+        self.names, self.places = self.names[:kept], self.places[:kept]
+
+
+@dataclass(slots=True)
+class High:
+    """Lanes of the addend that the upper half of the result and the carry alone depend on (5.11)."""
+
+    rows: tuple[tuple[int, int], ...] = ()
+    undef: bool = False
 
 
 @dataclass(slots=True)
@@ -54,6 +70,14 @@ class Pair:
     spoiled: tuple[int, ...] = ()
     early: frozenset[int] = frozenset()
     tied: frozenset[int] = frozenset()
+    high: High = field(default_factory=High)
+
+    def forget_high(self) -> None:
+        """The upper half of the addend differs: so may what depends on it."""
+        first, *others = self.definitions
+        first.lose(len(first.names) // 2)
+        for other in others:
+            other.lose(0)
 
 
 class Forms:
@@ -114,6 +138,7 @@ class Forms:
                 self._lanes(number, (a, x), (b, y), pair)
             elif self._text(x) != self._text(y, renumber=True):
                 raise Refused("operands", f"{x.text} became {y.text}")
+        self._unread(a, of_a, pair)
         pair.spoiled = tuple(k for y in b.operands[len(a.operands) :] for k in self._added(y, a, b))
         pair.tied = self._ties(a, b, of_a, of_b)
         pair.early = self._early(b, of_b)
@@ -156,7 +181,8 @@ class Forms:
     # Registers.
 
     def _register(self, x: Operand, y: Operand, row: OperandRow | None, *, either: bool, loose: bool) -> None:
-        if x.flags & _SAME != y.flags & _SAME or (x.tied, x.llt) != (y.tied, y.llt):
+        other_type = x.llt != y.llt and (y.llt or y.vreg >= 0)
+        if x.flags & _SAME != y.flags & _SAME or x.tied != y.tied or other_type:
             raise Refused("operands", f"{x.text} became {y.text} with other flags")
         if x.vreg < 0:
             if x.register != y.register or y.vreg >= 0:
@@ -170,7 +196,7 @@ class Forms:
             register = self.after.register(y.register)
             if not self._allocatable.issuperset(register.units) or not register.units:
                 raise Refused("reserved-register", f"${y.register} must not be allocated")
-            if not (self._suits(cls, x.sub, register, either) or self._encodable(register, row)) and not (
+            if not (self._suits(cls.name, x.sub, register.name, either) or self._encodable(register, row)) and not (
                 loose and self._like_part(cls, x.sub, register, row)
             ):
                 raise Refused("register-class", f"${y.register} does not suit {x.text} of class {cls.name}")
@@ -184,8 +210,11 @@ class Forms:
         if not same and not (loose and files[0] == files[1] and flags[0] == flags[1]):
             raise Refused("register-class", f"{y.text} is not of class {old.name}")
 
-    def _suits_anywhere(self, cls: RegisterClass, sub: str, register: Register, either: bool) -> bool:
+    def _suits_anywhere(self, class_name: str, sub: str, name: str, either: bool) -> bool:
         """Whether a register is that part of a member of a class."""
+        cls, register = self._tables.register_class(class_name), self._tables.register(name)
+        if cls is None or register is None:
+            return False
         lanes = (self._tables.lanes(sub) or (-1,)) if sub else ()
         wide = self._tables.either_file(cls) if either else cls
         return self._tables.contains_part(wide, register, lanes)
@@ -236,6 +265,25 @@ class Forms:
         defined = {k for o in own if o.is_def and o.is_register for k in self.after.keys(o, b)}
         return tuple(k for k in keys if k not in read and k not in defined)
 
+    def _unread(self, a: Instruction, opcode: Opcode, pair: Pair) -> None:
+        """Lanes that an instruction does not read, or that only a part of its result depends on (5.11)."""
+        if "wide-mad" in opcode.traits:
+            use = pair.uses.get(a.definitions + 2)
+            if use is not None and a.operands[a.definitions + 3].text == "0" and self._is_vector(use):
+                half = len(use.names) // 2
+                pair.high = High(tuple(zip(use.names[half:], use.places[half:], strict=True)), use.undef)
+                pair.uses[a.definitions + 2] = Use(use.names[:half], use.places[:half], use.undef)
+        elif not opcode.traits.isdisjoint(("packed-f32", "mixed")):
+            for number, use in pair.uses.items():
+                modifiers = a.operands[number - 1]
+                if number > a.definitions and modifiers.kind is Kind.IMMEDIATE and self._is_vector(use):
+                    low_high = bool(modifiers.number & 4), bool(modifiers.number & 8)
+                    read = _read_lanes(opcode, number - a.definitions, len(use.names), *low_high)
+                    use.names, use.places = (tuple(keys[n] for n in read) for keys in (use.names, use.places))
+
+    def _is_vector(self, use: Use) -> bool:
+        return self.before.is_vector(use.names[0])
+
     # Rules of the whole instruction.
 
     def _ties(self, a: Instruction, b: Instruction, of_a: Opcode, of_b: Opcode) -> frozenset[int]:
@@ -244,6 +292,8 @@ class Forms:
         for instruction, opcode in ((a, of_a), (b, of_b)):
             ties |= {n: row.tied_to for n, row in enumerate(opcode.operands) if row.tied_to >= 0}
             ties |= {n: o.tied for n, o in enumerate(instruction.operands) if o.tied >= 0}
+            if "asm" in opcode.traits:
+                ties |= {o.number: o.tied for o in asm_operands(instruction) if o.tied >= 0}
         for use, definition in ties.items():
             if max(use, definition) >= len(b.operands) or not b.operands[definition].is_def:
                 raise Refused("tied-operand", f"operand {use} is tied to operand {definition}, which is no result")
@@ -254,13 +304,12 @@ class Forms:
 
     def _early(self, b: Instruction, opcode: Opcode) -> frozenset[int]:
         """Places that are written before everything is read (5.6)."""
-        return frozenset(
-            key
-            for number, o in enumerate(b.operands)
-            if o.is_def and o.is_register
-            if "early-clobber" in o.flags or (number < opcode.definitions and opcode.operands[number].early_clobber)
-            for key in self.after.keys(o, b)
-        )
+        early = {n for n, row in enumerate(opcode.operands) if row.early_clobber}
+        early.update(n for n, o in enumerate(b.operands) if "early-clobber" in o.flags)
+        if "asm" in opcode.traits:
+            early.update(o.number for o in asm_operands(b) if o.early_clobber)
+        written = [b.operands[n] for n in sorted(early) if n < len(b.operands)]
+        return frozenset(key for o in written if o.is_def and o.is_register for key in self.after.keys(o, b))
 
     def _overlap(self, b: Instruction, opcode: Opcode) -> None:
         if b.definitions < 2 and "asm" not in opcode.traits:
@@ -282,3 +331,16 @@ class Forms:
                 register = b.operands[number].register
                 if register and register != "noreg" and self.after.register(register).file != file:
                     raise Refused("register-class", f"{b.opcode} needs ${register} in the other vector file")
+
+
+def _read_lanes(opcode: Opcode, place: int, count: int, low: bool, high: bool) -> list[int]:
+    """Which lanes of a source are read, by the two modifier bits before it (OP_SEL_0, OP_SEL_1; 5.11).
+
+    Args:
+        place: the operand's number right of the opcode.
+        count: its lanes.
+    """
+    if "mixed" in opcode.traits:
+        part = place in (1, 3, 5) and count == 2 and high
+        return [int(low)] if part else list(range(count))
+    return [n for n in range(count) if (2 * n >= count) in (low, high)]

@@ -95,13 +95,17 @@ class Moves:
         if target.register in EXEC_NAMES or not (self._keeps(target) and self._keeps(source)):
             return None
         to, of = (self.lanes.keys(o, instruction) for o in explicit)
-        if not to or len(to) != len(of):
-            raise self._bad(instruction, "registers of different width")
+        if not to or not of:
+            raise self._bad(instruction, "a register without storage")
         vector = self.lanes.is_vector(to[0]), self.lanes.is_vector(of[0])
         if vector == (False, True):
             raise self._bad(instruction, "from a vector to a scalar register")
-        if len(to) * self.lanes.grain % 2 and not (len(to) == 1 and self._is_half(target) and self._is_half(source)):
-            raise self._bad(instruction, "16 bits are copied between halves of VGPRs only")
+        if (len(to) != len(of) or len(to) * self.lanes.grain % 2) and not (
+            self.lanes.grain == 1 and {len(to), len(of)} <= {1, 2} and self._is_vgpr(target) and self._is_vgpr(source)
+        ):
+            raise self._bad(instruction, "registers of different width, or halves that are not of VGPRs")
+        if len(to) != len(of):
+            to, of = to[:1], of[:1]
         undef = "undef" in source.flags
         return Move(to, of, vector, undef, everywhere=whole_wave, is_copy=not whole_wave and vector[0])
 
@@ -112,8 +116,8 @@ class Moves:
         marks = self.lanes.register(operand.register).marks
         return operand.register != "scc" and marks.isdisjoint(("alias", "changes"))
 
-    def _is_half(self, operand: Operand) -> bool:
-        """Whether it is a half of a VGPR, whatever the allocation."""
+    def _is_vgpr(self, operand: Operand) -> bool:
+        """Whether it is a VGPR or a half of one, whatever the allocation."""
         if operand.vreg >= 0:
             return all(run.file == "v" for run in self.lanes.register_class(operand.vreg).runs)
         return self.lanes.register(operand.register).file == "v"
@@ -196,7 +200,7 @@ class Moves:
             for k in self.lanes.keys(o, instruction)
         }  # fmt: skip
         own = {*move.to, *move.register, *(move.of if move.saves else ())}
-        for o in instruction.operands[instruction.definitions :]:
+        for o in instruction.operands:
             if not o.is_def or not o.is_register or o.register in EXEC_NAMES:
                 continue
             keys = self.lanes.keys(o, instruction)

@@ -74,10 +74,11 @@ class Part:
 class ThreadClass:
     """A class of threads (3.6): its kind, whether it is active, in which masks it is, and its vector lanes.
 
-    ``missed``: targets of copies that it waited at, as long as 10.6 asks for them. ``woken``: when it became active.
+    ``missed``: targets of copies that it waited at, as long as 10.6 asks for them. ``was_active``: for each epoch of the
+    block, whether it was.
     """
 
-    __slots__ = ("active", "kind", "member", "missed", "part", "woken")
+    __slots__ = ("active", "kind", "member", "missed", "part", "was_active")
 
     def __init__(self, kind: str, active: bool, member: dict[int, bool], part: Part) -> None:
         self.kind = kind
@@ -85,12 +86,12 @@ class ThreadClass:
         self.member = member
         self.part = part
         self.missed: set[Key] = set()
-        self.woken = 0
+        self.was_active = [active]
 
     def split(self) -> ThreadClass:
         """A class of its own of which the same is known."""
         other = ThreadClass(self.kind, self.active, dict(self.member), self.part.copy())
-        other.missed, other.woken = set(self.missed), self.woken
+        other.missed, other.was_active = set(self.missed), list(self.was_active)
         return other
 
 
@@ -102,6 +103,10 @@ class State:
         masks: of which mask a scalar name is which part (10.1).
         nonempty: masks that hold some thread.
         some: some thread is active (10.5).
+        firsts: masks that hold the first active thread (10.7).
+        first_of: scalar names that hold what the first active thread has in the vector name (10.7).
+        numbers: scalar names that number an active thread (10.8).
+        scc: the mask that is not empty where SCC is 1, or -1 (10.5).
         copies: target and source of the vector copies of this block whose registers were not written since (10.6).
         written: when a vector place was written in this block, counted in writes of EXEC.
         epoch: writes of EXEC in this block.
@@ -113,6 +118,10 @@ class State:
     masks: dict[Key, tuple[int, int]] = field(default_factory=dict[Key, tuple[int, int]])
     nonempty: set[int] = field(default_factory=set[int])
     some: bool = False
+    firsts: set[int] = field(default_factory=set[int])
+    first_of: dict[Key, Key] = field(default_factory=dict[Key, Key])
+    numbers: set[Key] = field(default_factory=set[Key])
+    scc: int = -1
     copies: dict[Key, Key] = field(default_factory=dict[Key, Key])
     written: dict[Key, int] = field(default_factory=dict[Key, int])
     epoch: int = 0
@@ -132,10 +141,18 @@ class State:
             if name in cls.part.where:
                 cls.part.forget(name)
         self.masks.pop(name, None)
+        self.first_of.pop(name, None)
+        self.numbers.discard(name)
+
+    def _forget_vector(self, name: Key) -> None:
+        """A vector name gets another value in some class: what was read off it is not that any more."""
+        for scalar in [s for s, v in self.first_of.items() if v == name]:
+            del self.first_of[scalar]
 
     def undefine(self, name: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
         """A name becomes undefined; a vector one in these classes."""
         if vector:
+            self._forget_vector(name)
             for cls in classes:
                 cls.part.undefine(name)
         else:
@@ -145,6 +162,7 @@ class State:
     def define(self, name: Key, vector: bool, classes: Sequence[ThreadClass]) -> None:
         """A name gets a new value, which no place holds."""
         if vector:
+            self._forget_vector(name)
             for cls in classes:
                 cls.part.forget(name)
         else:
@@ -167,6 +185,8 @@ class State:
                 if not of_vector:
                     places |= self.scalars.where.get(source, set())
                 rows.append((part, name, places, source in known.undefined, source in known.doubtful))
+        for name in to if self.first_of else ():
+            self._forget_vector(name)
         for part, name, _, _, _ in rows:
             part.forget(name)
         for row in rows:
@@ -176,6 +196,8 @@ class State:
         parts = [self.scalars, *(c.part for c in self.classes)]
         rows: list[tuple[Part, Key, set[Key], bool, bool]] = []
         masks = [self.masks.get(source) for source in of]
+        numbers = {name for name, source in zip(to, of, strict=True) if source in self.numbers}
+        first_of = {name: self.first_of[s] for name, s in zip(to, of, strict=True) if s in self.first_of}
         for part in parts:
             for name, source in zip(to, of, strict=True):
                 undefined, doubtful = source in part.undefined, source in part.doubtful
@@ -185,6 +207,8 @@ class State:
         for row in rows:
             _settle(*row)
         self.masks.update((name, mask) for name, mask in zip(to, masks, strict=True) if mask is not None)
+        self.numbers |= numbers
+        self.first_of |= first_of
 
     # Places: what Q does.
 
@@ -253,15 +277,13 @@ class State:
                 continue
             if not cls.active:
                 cls.missed.add(target)
-            if across and (not cls.active or cls.woken > written):
+            if across and cls.active is not cls.was_active[written]:
                 copied = cls.part.holds.get(target if cls.active else source, NONE)
                 cls.part.write(target, names & copied)
         self.copies[target] = source
 
     def wake(self, cls: ThreadClass) -> None:
         """A class becomes active: what it missed may have been forwarded (10.6)."""
-        cls.active = True
-        cls.woken = self.epoch
         for target in cls.missed:
             source = self.copies.get(target)
             if source is not None:

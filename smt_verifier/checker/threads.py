@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.model import Instruction, Kind, Operand
@@ -50,11 +50,17 @@ OPERATIONS: dict[str, Callable[[Truth, Truth], Truth]] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What an operand is as a mask: EXEC, a mask that is followed, the mask of nobody or everybody, or none known."""
+    """What an operand is as a mask: EXEC, a mask that is followed, the mask of nobody or everybody, or none known.
+
+    ``first``: the comparison that it stands in holds for the first active thread. ``number``: the first bit set in it
+    numbers an active thread.
+    """
 
     exec: bool = False
     mask: int = -1
     constant: Truth = None
+    first: bool = False
+    number: bool = False
 
     def of(self, cls: ThreadClass) -> Truth:
         """Whether the threads of a class are in it."""
@@ -129,10 +135,67 @@ class Masks:
         elif first is not None and (binary or "mask-move" in opcode.traits or "compare" in opcode.traits):
             if "compare" in opcode.traits:
                 mask = self._assign(first, instruction, "compare", Source(exec=True), Source())
+                if mask >= 0 and sources[0].first:
+                    self._state.firsts.add(mask)
             else:
                 mask = self._assign(first, instruction, binary, sources[0], sources[1] if binary else Source())
             if split and mask >= 0:
                 self._split_by(mask)
+            if binary and any(o.is_def and o.register == "scc" for o in instruction.operands):
+                self._state.scc = mask
+        elif first is not None and sources and sources[0].number:
+            self._state.numbers.update(self._lanes.keys(first, instruction)[:1])
+        elif opcode.value("reach") == "first" and first is not None:
+            self._read_first(first, instruction)
+
+    def _read_first(self, first: Operand, instruction: Instruction) -> None:
+        """V_READFIRSTLANE: the result is what the first active thread has in the operand (10.7)."""
+        names, of = (
+            self._lanes.keys(o, instruction) if o.is_register else () for o in (first, instruction.operands[1])
+        )
+        vector = bool(of) and self._lanes.is_vector(of[0]) and not self._lanes.is_vector(names[0])
+        doubtful = any(key in cls.part.doubtful for cls in self._state.classes if cls.active for key in of)
+        if len(names) == len(of) and vector and not doubtful:
+            self._state.first_of.update(zip(names, of, strict=True))
+
+    def facts(self, instruction: Instruction, opcode: Opcode) -> list[Source]:
+        """What the operands behind the definitions are as masks, before the instruction writes."""
+        operands = instruction.operands[instruction.definitions :]
+        sources = [self.source(o, instruction) for o in operands]
+        if not sources:
+            return sources
+        if "compare-equal" in opcode.traits and self._finds_first(instruction):
+            sources[0] = replace(sources[0], first=True)
+        if "first-bit" in opcode.traits and self._is_inhabited(sources[0]) and self._is_active(sources[0]):
+            sources[0] = replace(sources[0], number=True)
+        return sources
+
+    def _finds_first(self, instruction: Instruction) -> bool:
+        """Whether a comparison compares a register with what V_READFIRSTLANE took from it (10.7)."""
+        pair = [o for o in instruction.operands[instruction.definitions :] if o.is_register and not o.is_implicit]
+        if len(pair) != 2 or any("undef" in o.flags for o in pair):
+            return False
+        keys = [self._lanes.keys(o, instruction) for o in pair]
+        first_of = self._state.first_of
+        return any(
+            len(a) == len(b) > 0 and all(first_of.get(s) == v for s, v in zip(a, b, strict=True))
+            for a, b in (keys, keys[::-1])
+        )
+
+    def _is_active(self, source: Source) -> bool:
+        """Whether all threads of a mask are active."""
+        return all(c.active or source.of(c) is False for c in self._state.classes if c.kind != "P")
+
+    def names_active_thread(self, instruction: Instruction, opcode: Opcode) -> bool:
+        """Whether the lane operand of V_READLANE or V_WRITELANE numbers an active thread (10.8)."""
+        number = opcode.value("lane-operand")
+        if not number:
+            return False
+        operand = instruction.operands[instruction.definitions + int(number)]
+        if not operand.is_register or "undef" in operand.flags:
+            return False
+        keys = self._lanes.keys(operand, instruction)
+        return bool(keys) and keys[0] in self._state.numbers
 
     def _is_inhabited(self, source: Source) -> bool:
         """Whether a mask is known not to be empty (10.5)."""
@@ -152,12 +215,23 @@ class Masks:
                     cls.member[mask] = value
             if self._leaves_some(operation, a, b):
                 self._state.nonempty.add(mask)
+            if self._holds_first(operation, a, b):
+                self._state.firsts.add(mask)
         self._state.masks.update((key, (mask, k)) for k, key in enumerate(keys))
         return mask
 
     def _leaves_some(self, operation: str, a: Source, b: Source) -> bool:
         """Whether ``operation(a, b)`` is known not to be empty (10.5)."""
+        if self._state.some and self._holds_first(operation, a, b):
+            return True
         return (operation in ("", "OR") and self._is_inhabited(a)) or (operation == "OR" and self._is_inhabited(b))
+
+    def _holds_first(self, operation: str, a: Source, b: Source) -> bool:
+        """Whether the first active thread is in ``operation(a, b)``, if some thread is active (10.7)."""
+        of_a, of_b = (s.exec or s.mask in self._state.firsts or s.constant is True for s in (a, b))
+        if operation == "":
+            return of_a
+        return (of_a and of_b) if operation == "AND" else (of_a or of_b) if operation == "OR" else False
 
     def _split_by(self, mask: int) -> None:
         """Classes of which it is not known whether they are in a mask become two."""
@@ -177,7 +251,12 @@ class Masks:
     def _set_exec(self, operation: str, a: Source, b: Source) -> None:
         """EXEC becomes ``operation(a, b)`` (10.4)."""
         state, compute = self._state, OPERATIONS[operation]
+        grows = operation == "OR" and (a.exec or b.exec)
         state.some = self._leaves_some(operation, a, b)
+        state.firsts.clear()
+        state.first_of.clear()
+        if not grows:
+            state.numbers.clear()
         state.epoch += 1
         decided: list[tuple[ThreadClass, bool]] = []
         for cls in state.classes:
@@ -199,4 +278,5 @@ class Masks:
             if active and not cls.active:
                 state.wake(cls)
             cls.active = active
+            cls.was_active.append(active)
         self._count()

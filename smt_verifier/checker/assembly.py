@@ -1,0 +1,58 @@
+"""The words of inline assembly, which say what each of its operands is (LLVM's InlineAsm.h, Flag)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from smt_verifier.checker.model import Instruction, Kind
+from smt_verifier.checker.outcome import Refused
+
+_EARLY_CLOBBER = 3
+_USE = 1
+_FIRST = 2
+"""Operands before the words: the text and its flags."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsmOperand:
+    """An operand of inline assembly: its number, whether it is written early, and the operand it is tied to, or -1."""
+
+    number: int
+    early_clobber: bool
+    tied: int
+
+
+def asm_operands(instruction: Instruction) -> Iterator[AsmOperand]:
+    """The operands, as the words before them say.
+
+    Raises:
+        Refused: the words do not describe the operands.
+    """
+    rows = instruction.operands[instruction.definitions :]
+    if instruction.definitions or len(rows) < _FIRST or rows[0].kind is not Kind.ASM_STRING:
+        raise Refused("well-formed", "inline assembly without its text", f"line {instruction.line}")
+    groups: list[int] = []
+    number = _FIRST
+    while number < len(rows) and rows[number].kind in (Kind.IMMEDIATE, Kind.ASM_FLAG):
+        early, count, group = _word(instruction, number)
+        if number + count >= len(rows) or group >= len(groups):
+            raise Refused("well-formed", "words of inline assembly that fit no operands", f"line {instruction.line}")
+        groups.append(number + 1)
+        for k in range(count):
+            yield AsmOperand(number + 1 + k, early, groups[group] + k if group >= 0 else -1)
+        number += count + 1
+
+
+def _word(instruction: Instruction, number: int) -> tuple[bool, int, int]:
+    """Whether early-clobber, how many operands follow, and the group they are tied to (-1: none)."""
+    word = instruction.operands[number]
+    if word.kind is Kind.IMMEDIATE:
+        tied = word.number >> 31 & 1 and word.number & 7 == _USE
+        return word.number & 7 == _EARLY_CLOBBER, word.number >> 3 & 0x1FFF, word.number >> 16 & 0x7FFF if tied else -1
+    head, _, group = word.text.partition(" tiedto:$")
+    ends = (Kind.ASM_FLAG, Kind.OTHER)
+    behind = instruction.operands[number + 1 :]
+    clobber = head == "clobber"
+    stop = (n for n, o in enumerate(behind) if o.kind in ends or (o.is_implicit and not clobber))
+    return head.startswith("regdef-ec"), next(stop, len(behind)), int(group.split(" ")[0]) if group else -1
