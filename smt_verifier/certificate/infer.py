@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from smt_verifier.certificate.liveness import Wanted, wanted
@@ -74,14 +74,17 @@ class _Observed:
     some: bool
 
 
-def make_certificate(both: Both) -> Certificate:
+def make_certificate(both: Both, unpaired: Collection[Place] = ()) -> Certificate:
     """A certificate for one function; whether it shows anything is for a checker to say.
+
+    Args:
+        unpaired: pure instructions of P that have no partner, because they seem to have the wrong one.
 
     Raises:
         Refused: something that no certificate could mend, or the claims do not settle.
     """
     blocks = both.before.function.blocks
-    steps = [pair_block(n, both) for n in range(len(blocks))]
+    steps = [pair_block(n, both, unpaired) for n in range(len(blocks))]
     choices = candidates(both, steps)
     certificate = Certificate(both.before.function.name, [BlockCertificate(steps=s) for s in steps])
     both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))

@@ -6,7 +6,7 @@ longest common subsequence of their keys, pure ones likewise between two of thos
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from difflib import SequenceMatcher
 
 from smt_verifier.checker.check import code_of
@@ -48,8 +48,8 @@ class _Side:
             self.fixed.append(not is_dropped(instruction, opcode, lanes) or "pure-exec" in opcode.traits)
 
 
-def pair_block(block: int, both: Both) -> Steps:
-    """Runs of steps of a block, as a certificate has them."""
+def pair_block(block: int, both: Both, unpaired: Collection[tuple[int, int]] = ()) -> Steps:
+    """Runs of steps of a block, as a certificate has them; instructions of P in ``unpaired`` stand alone."""
     p, q = _Side(block, both.before, both, after=False), _Side(block, both.after, both, after=True)
     if p.keys == q.keys:
         pairs = list(zip(p.at, q.at, strict=True))
@@ -65,6 +65,7 @@ def pair_block(block: int, both: Both) -> Steps:
             if a < len(p.keys):
                 pairs.append((p.at[a], q.at[b]))
             i, j = a + 1, b + 1
+    pairs = [pair for pair in pairs if (block, pair[0]) not in unpaired]
     return _runs(pairs, len(p.code), len(q.code))
 
 

@@ -1,0 +1,115 @@
+"""The search for a certificate that the checker accepts.
+
+Pure instructions that look alike may have been paired in the wrong order. Where a value does not agree, those that
+define it, and those like them, lose their partners: the text after allocation then repeats them, which shows by itself
+what each result is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smt_verifier.certificate.infer import make_certificate
+from smt_verifier.certificate.pairing import operation
+from smt_verifier.checker.certificate import Certificate, Key
+from smt_verifier.checker.check import Accepted, check_function, code_of, entry_state, initial_state, run_step, steps_of
+from smt_verifier.checker.effects import Both, Place
+from smt_verifier.checker.execute import Execution
+from smt_verifier.checker.model import Instruction
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.purity import is_dropped, is_pure
+from smt_verifier.checker.state import State, ThreadClass
+
+_ATTEMPTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """A certificate, and what the checker says of it; ``refused`` is None where it accepts."""
+
+    certificate: Certificate
+    accepted: Accepted | None
+    refused: Refused | None
+
+
+def certify(both: Both) -> Certified:
+    """The first certificate that is accepted, else the first one of all.
+
+    Raises:
+        Refused: there is no certificate to be had, whatever is paired.
+    """
+    unpaired: set[Place] = set()
+    first: Certified | None = None
+    for _ in range(_ATTEMPTS):
+        certificate = make_certificate(both, unpaired)
+        try:
+            return Certified(certificate, check_function(both, certificate), None)
+        except Refused as error:
+            first = first or Certified(certificate, None, error)
+        suspects = _suspects(both, certificate) - unpaired
+        if not suspects:
+            break
+        unpaired |= suspects
+    assert first is not None
+    return first
+
+
+class _Probe(Execution):
+    """Executes on where a value does not agree, and notes the instruction and the name."""
+
+    at = 0
+    wrong: set[tuple[int, Key]]
+
+    def read(
+        self, name: Key, place: int, classes: Sequence[ThreadClass], b: Instruction, *, undef: bool, early: bool
+    ) -> None:
+        try:
+            super().read(name, place, classes, b, undef=undef, early=early)
+        except Refused:
+            self.wrong.add((self.at, name))
+
+
+def _suspects(both: Both, certificate: Certificate) -> set[Place]:
+    """Pure instructions of P that may be paired with the wrong one."""
+    operations: set[object] = set()
+    wrong_names: set[Key] = set()
+    for number, block in enumerate(certificate.blocks):
+        if number and block.entry is None:
+            continue
+        try:
+            wrong = _wrong_reads(both, certificate, number)
+        except Refused:
+            continue
+        code = code_of(both.before.function.blocks[number], both.before.tables)
+        for at, name in wrong:
+            wrong_names.add(name)
+            if at >= 0 and is_pure(code[at], both.forms.opcode(code[at]), both.before):
+                operations.add(operation(code[at], both))
+    found: set[Place] = set()
+    rows = [
+        ((block, number), i)
+        for block, of_block in enumerate(both.before.function.blocks)
+        for number, i in enumerate(code_of(of_block, both.before.tables))
+    ]
+    for place, i in rows:
+        defined = {k for o in i.operands if o.is_def and o.is_register for k in both.before.keys(o, i)}
+        if not defined.isdisjoint(wrong_names) and is_pure(i, both.forms.opcode(i), both.before):
+            operations.add(operation(i, both))
+    for place, i in rows:
+        if operation(i, both) in operations and is_dropped(i, both.forms.opcode(i), both.before):
+            found.add(place)
+    return found
+
+
+def _wrong_reads(both: Both, certificate: Certificate, number: int) -> set[tuple[int, Key]]:
+    """Reads of a block that do not agree: the instruction of P (-1: none), and the name."""
+    block = certificate.blocks[number]
+    state: State
+    state, taken = entry_state(both, block.entry, number) if block.entry else (initial_state(both), 0)
+    probe = _Probe(both, state, number, block.splits, taken)
+    probe.wrong = set()
+    for step in steps_of(both, number, block):
+        probe.at = step[0][0] if step[0] is not None else -1
+        run_step(probe, step, block)
+    return probe.wrong
