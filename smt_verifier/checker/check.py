@@ -33,6 +33,7 @@ from smt_verifier.checker.module import attributes, compare_modules
 from smt_verifier.checker.moves import Moves
 from smt_verifier.checker.objects import fixed_numbers, object_numbers
 from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.promises import check_promises
 from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Part, State, ThreadClass
 from smt_verifier.checker.tables import Tables, tables
@@ -90,6 +91,7 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
     grain = 1 if names_halves(p, data) or names_halves(q, data) else 2
     lanes = tuple(Lanes(f, data, grain, target.wave_size) for f in (p, q))
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
+    check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     return Both(lanes[0], lanes[1], moves, forms, target, bounds, _fixed(lanes[0], moves[0]))
 

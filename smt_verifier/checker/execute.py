@@ -256,8 +256,6 @@ class Execution(Effects):
         masks = [both.before.tables.mask(o.text) for o in a.operands if o.kind is Kind.REGMASK]
         if not masks or any(m is None for m in masks):
             raise Refused("call-mask", f"{a.opcode} has no register mask that is known", f"line {a.line} before")
-        if any(o.text.startswith("CustomRegMask") for o in a.operands):
-            raise Refused("call-mask", "a register mask that is written out is not followed", f"line {a.line} before")
         kept = both.limits.kept.union(*masks[:1]).intersection(*(both.limits.kept.union(m or ()) for m in masks))
         active = [c for c in state.classes if c.active]
         parts = [state.scalars, *(c.part for c in state.classes)]
