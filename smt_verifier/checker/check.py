@@ -38,6 +38,7 @@ from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Part, State, ThreadClass
 from smt_verifier.checker.tables import Tables, tables
 from smt_verifier.checker.text import read
+from smt_verifier.checker.threads import EXEC_NAMES
 from smt_verifier.checker.wellformed import well_formed
 
 
@@ -159,7 +160,9 @@ def originals_of(both: Both, repeated: Sequence[Place]) -> dict[Place, Original]
             first[operand] = len(reads)
             reads += both.before.keys(instruction.operands[operand], instruction)
         defined = all("undef" not in instruction.operands[operand].flags for operand in first)
-        known[block, number] = Original(instruction, tuple(reads), first, defined)
+        of_exec = [o for o in first if instruction.operands[o].register in EXEC_NAMES]
+        execs = len(both.before.keys(instruction.operands[of_exec[0]], instruction)) if of_exec else 0
+        known[block, number] = Original(instruction, tuple(reads), first, defined, execs)
     return known
 
 

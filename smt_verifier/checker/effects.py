@@ -27,12 +27,14 @@ class Original:
         reads: keys of the lanes that it reads, ``@B.I.0`` first.
         first: for each operand that it reads, by number, how many lanes the operands before it read.
         is_defined: none of what it reads is ``undef``.
+        execs: how many of the first lanes are EXEC, of which the mask is remembered, no value.
     """
 
     instruction: Instruction
     reads: tuple[int, ...]
     first: dict[int, int]
     is_defined: bool
+    execs: int
 
 
 @dataclass(slots=True)
@@ -258,7 +260,9 @@ class Effects:
         for part, source in enumerate(original.reads):
             name: Key = ("@", self.block, number, part)
             vector = self.both.is_vector(source, after=False)
-            if original.is_defined:
+            if part < original.execs:
+                state.forget_scalar(name)
+            elif original.is_defined:
                 state.copy_names((name,), (source,), (vector, vector), running)
             else:
                 self.renew(name, running)

@@ -55,7 +55,7 @@ class Execution(Effects):
             pair.forget_high()
         sources = self._masks.facts(a, opcode)
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
-        self.remember_reads(number)
+        self._remember(number)
         killed = self._killed(b)
         if "call" in opcode.traits or any(o.kind is Kind.REGMASK for o in a.operands):
             self._call(a)
@@ -81,7 +81,7 @@ class Execution(Effects):
         elif "no-code" in opcode.traits:
             self.undefine_results(a)
         elif is_dropped(a, opcode, self.both.before):
-            self.remember_reads(number)
+            self._remember(number)
             self.drop(a)
             self.remember_result(number)
             self._masks.follow(a, opcode, sources, split=number in self._splits)
@@ -125,10 +125,14 @@ class Execution(Effects):
         original = self.both.originals[place]
         a = original.instruction
         pair = self.both.forms.pair(a, b, repeats=True)
-        if any(u.undef for u in pair.uses.values()) or not original.is_defined:
+        if any(pair.uses[n].undef for n in original.first if n in pair.uses) or not original.is_defined:
             raise Refused("undef-flag", f"{b.opcode} repeats what read nothing", f"line {b.line}")
         running = self.state.running()
         for number, first in original.first.items():
+            if first < original.execs:
+                if not self._masks.is_exec([("@", *place, k) for k in range(original.execs)]):
+                    raise Refused("value", f"{b.opcode} is repeated for other threads", f"line {b.line}")
+                continue
             use = pair.uses[number]
             early = frozenset[int]() if number in pair.tied else pair.early
             for part, key in enumerate(use.places):
@@ -139,6 +143,13 @@ class Execution(Effects):
                         raise Refused("value", f"{b.opcode} repeats what may be undefined", f"line {b.line}")
                 self.read(name, key, running, b, undef=False, early=key in early)
         self.repeat(b, place, pair)
+
+    def _remember(self, number: int) -> None:
+        """An original is about to be executed (8.3)."""
+        self.remember_reads(number)
+        original = self.both.originals.get((self.block, number))
+        if original is not None and original.execs:
+            self._masks.remember_exec([("@", self.block, number, k) for k in range(original.execs)])
 
     def _writes_scc(self, a: Instruction) -> bool:
         return any(o.is_def and o.register == "scc" for o in a.operands)

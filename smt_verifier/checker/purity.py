@@ -69,9 +69,15 @@ def _is_pure_operand(operand: Operand, lanes: Lanes) -> bool:
 
 def pure_reads(instruction: Instruction, opcode: Opcode) -> list[int]:
     """Numbers of the operands that a pure instruction reads; EXEC first, and only if its result depends on it (8.3)."""
-    others: list[int] = []
-    execs: list[int] = []
-    for number, o in enumerate(instruction.operands):
-        if o.is_use:
-            (execs if o.register in EXEC_NAMES else others).append(number)
-    return (execs if "pure-exec" in opcode.traits else []) + others
+    execs = [n for n, o in enumerate(instruction.operands) if o.is_use and o.register in EXEC_NAMES]
+    old = instruction.definitions if _leaves_old(instruction, opcode) else -1
+    others = [n for n, o in enumerate(instruction.operands) if o.is_use and n not in execs and n != old]
+    return (execs[:1] if "pure-exec" in opcode.traits else []) + others
+
+
+def _leaves_old(instruction: Instruction, opcode: Opcode) -> bool:
+    """Whether it is DPP that leaves its first source, the old value, unread: no row or bank is masked, and threads out
+    of bounds read 0 (GCNDPPCombine.cpp).
+    """
+    explicit = [o.text for o in instruction.operands if not o.is_implicit]
+    return "may-leave-old" in opcode.traits and explicit[-3:] in (["15", "15", "1"], ["15", "15", "-1"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from smt_verifier.checker.certificate import Key
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.model import Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
@@ -232,6 +233,19 @@ class Masks:
         if operation == "":
             return of_a
         return (of_a and of_b) if operation == "AND" else (of_a or of_b) if operation == "OR" else False
+
+    def remember_exec(self, names: Sequence[Key]) -> None:
+        """These names are the parts of the mask that EXEC is now (8.3)."""
+        mask, self._next = self._next, self._next + 1
+        for cls in self._state.classes:
+            cls.member[mask] = cls.active
+        self._state.masks.update((name, (mask, k)) for k, name in enumerate(names))
+
+    def is_exec(self, names: Sequence[Key]) -> bool:
+        """Whether these names are the parts of a mask that holds the active threads and no others (8.2)."""
+        mask, _ = self._state.masks.get(names[0], (-1, 0))
+        parts = all(self._state.masks.get(name) == (mask, k) for k, name in enumerate(names))
+        return mask >= 0 and parts and all(c.kind == "P" or c.member.get(mask) is c.active for c in self._state.classes)
 
     def _split_by(self, mask: int) -> None:
         """Classes of which it is not known whether they are in a mask become two."""
