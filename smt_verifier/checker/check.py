@@ -7,6 +7,7 @@ that every operand agrees and that the claims of every successor hold. Whatever 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -94,7 +95,8 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
-    return Both(lanes[0], lanes[1], moves, forms, target, bounds, _fixed(lanes[0], moves[0]))
+    reserved = _units(lanes[1], q.fields.get("machineFunctionInfo.wwmReservedRegs", ""))
+    return Both(lanes[0], lanes[1], moves, forms, target, bounds, _fixed(lanes[0], moves[0]), reserved)
 
 
 def _one(file: File, name: str) -> Function:
@@ -112,6 +114,8 @@ def _same_blocks(p: Function, q: Function) -> None:
         successors = [position for position, _ in a.successors]
         if successors != [position for position, _ in b.successors]:
             raise Refused("control-flow", "the successors changed", f"block {number}")
+        if a.attributes != b.attributes:
+            raise Refused("control-flow", f"({a.attributes}) became ({b.attributes})", f"block {number}")
         if 0 in successors:
             raise Refused("control-flow", "a branch back to the first block is not followed", f"block {number}")
 
@@ -120,6 +124,11 @@ def _objects(p: Function, q: Function) -> dict[tuple[str, int], int]:
     """P's number for each stack object of Q (13.3)."""
     ordinary = {("stack", number): known for number, known in object_numbers(p, q).items()}
     return {**ordinary, **{("fixed-stack", number): known for number, known in fixed_numbers(p, q).items()}}
+
+
+def _units(lanes: Lanes, names: str) -> frozenset[int]:
+    """Units of the registers in a list of the header."""
+    return frozenset(u for name in re.findall(r"\$(\w+)", names) for u in lanes.register(name).units)
 
 
 def _fixed(lanes: Lanes, moves: Moves) -> frozenset[int]:
@@ -270,6 +279,9 @@ def declared_units(both: Both, number: int) -> frozenset[int]:
 
 def may_hold(both: Both, place: Key, declared: frozenset[int]) -> bool:
     """Whether something may be claimed of a place at a block's entry (4.3)."""
+    if isinstance(place, tuple) and place[0] == "&":
+        place = place[1]
+        declared |= both.reserved_after
     if not isinstance(place, int) or place >= VIRTUAL or place in declared:
         return True
     return place not in both.limits.allocatable and place not in both.before.register("scc").units
@@ -318,6 +330,9 @@ def _check_kinds(both: Both, scalars: Part, classes: Sequence[ThreadClass], entr
             raise Refused("certificate", "a claim stands in another part than its own")
     masks = {m for m, _ in entry.masks.values()}
     used = entry.nonempty.union(*(c.member for c in classes))
+    whole = both.before.wave // (16 * both.before.grain)
+    if any(sorted(k for m, k in entry.masks.values() if m == mask) != list(range(whole)) for mask in masks):
+        raise Refused("certificate", "a mask that does not cover the wave")
     if not used <= masks or any(both.is_vector(n, after=False) for n in entry.masks):
         raise Refused("certificate", "a mask that no scalar holds")
 
@@ -388,7 +403,8 @@ def test_of(both: Both, number: int) -> Test | None:
     test = _TESTS.get(both.forms.opcode(branches[0]).value("test"))
     plain = len(branches) <= 2 and all("barrier" in both.forms.opcode(i).traits for i in branches[1:])
     target = branches[0].operands[0].number
-    return Test(*test, target) if test is not None and plain and target in positions else None
+    other = branches[1].operands[0].number if len(branches) == 2 else number + 1
+    return Test(*test, target) if test is not None and plain and positions == {target, other} else None
 
 
 def leave(both: Both, number: int, successor: int, state: State, claimed: Entry) -> None:

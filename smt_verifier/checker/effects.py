@@ -13,7 +13,7 @@ from smt_verifier.checker.model import Instruction, Operand
 from smt_verifier.checker.moves import Move, Moves
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.state import NONE, State, ThreadClass
-from smt_verifier.checker.tables import Opcode, Processor
+from smt_verifier.checker.tables import Processor
 
 Place = tuple[int, int]
 """Block and number of an instruction of P."""
@@ -43,6 +43,7 @@ class Both:
 
     Attributes:
         fixed: units that moves and instructions without code of P define (13.6).
+        reserved_after: units that Q's header reserves for whole-wave use.
     """
 
     before: Lanes
@@ -52,6 +53,7 @@ class Both:
     processor: Processor
     limits: Limits
     fixed: frozenset[int]
+    reserved_after: frozenset[int]
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
 
     def is_vector(self, key: Key, *, after: bool) -> bool:
@@ -122,8 +124,8 @@ class Effects:
                 for part in [c.part for c in writes] if vector else [self.state.scalars]:
                     part.add(name, (place,))
 
-    def undefine_results(self, a: Instruction) -> None:
-        """What an instruction without code of P defines and does not read is undefined."""
+    def without_code(self, a: Instruction, *, undefined: bool) -> None:
+        """What an instruction without code of P defines and does not read is undefined, or of no known value."""
         both, running = self.both, self.state.running()
         read = {k for o in a.operands if o.is_use and "undef" not in o.flags for k in both.before.keys(o, a)}
         for o in a.operands:
@@ -131,7 +133,7 @@ class Effects:
                 names = both.before.all_lanes(o.vreg) if o.vreg >= 0 and "undef" in o.flags else both.before.keys(o, a)
                 for name in names:
                     if name not in read:
-                        self.renew(name, running, undefined=True)
+                        self.renew(name, running, undefined=undefined)
 
     def drop(self, a: Instruction) -> None:
         """Results of an instruction that only P has (8.4)."""
@@ -146,12 +148,12 @@ class Effects:
 
     # Moves.
 
-    def move_names(self, a: Instruction, move: Move, opcode: Opcode) -> None:
+    def move_names(self, a: Instruction, move: Move) -> None:
         """A move of P (7)."""
         state, lanes = self.state, self.both.before
         running = state.running(everywhere=move.everywhere)
         rest = _rest(lanes, a.operands[0], move.to) if a.definitions else ()
-        beside = [*rest, *self.both.moves[False].beside(a, move, opcode)]
+        beside = [*rest, *self.both.moves[False].beside(a, move)]
         if move.thread >= 0:
             self._lane_names(move)
         elif move.undef:
@@ -163,12 +165,12 @@ class Effects:
         for name in beside:
             self.renew(name, running, undefined=True)
 
-    def move_places(self, b: Instruction, move: Move, opcode: Opcode) -> None:
+    def move_places(self, b: Instruction, move: Move) -> None:
         """A move of Q (7)."""
         state, lanes = self.state, self.both.after
         running = state.running(everywhere=move.everywhere)
         rest = _rest(lanes, b.operands[0], move.to) if b.definitions else ()
-        beside = [*rest, *self.both.moves[True].beside(b, move, opcode)]
+        beside = [*rest, *self.both.moves[True].beside(b, move)]
         if move.thread >= 0:
             self._lane_places(move)
         elif move.undef:
@@ -273,9 +275,14 @@ class Effects:
         if original is None:
             return
         instruction, running = original.instruction, self.state.running()
+        reads_scalars = any(not self.both.is_vector(k, after=False) for k in original.reads[original.execs :])
         for part, name in enumerate(self.both.before.keys(instruction.operands[0], instruction)):
             vector = self.both.is_vector(name, after=False)
-            self.state.write(("!", self.block, number, part), vector, frozenset({name}), running)
+            place: Key = ("!", self.block, number, part)
+            if reads_scalars:
+                # What waiting threads read then is not remembered any more: the scalar may be another one now.
+                self.state.spoil(place, vector, self.state.classes)
+            self.state.write(place, vector, frozenset({name}), running)
 
     def repeat(self, b: Instruction, place: Place, pair: Pair) -> None:
         """The result of an instruction that Q repeats; its operands agree (8.2)."""

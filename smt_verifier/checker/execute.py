@@ -33,6 +33,7 @@ class Execution(Effects):
         self._splits = frozenset(splits)
         self._masks = Masks(both.before, state, taken)
         self._indexed = False
+        self._bundle: Instruction | None = None
         self._heeded = both.limits.allocatable | frozenset(both.before.register("scc").units)
 
     # Steps.
@@ -44,6 +45,7 @@ class Execution(Effects):
             raise Refused("instruction-sequence", f"{a.opcode} moves a value, or has no code, and never pairs")
         pair = self.both.forms.pair(a, b)
         if "bundle" in opcode.traits:
+            self._bundle = b
             return
         self._heed_modes(opcode)
         reads, writes, lost = self._runs_for(a, opcode)
@@ -63,6 +65,8 @@ class Execution(Effects):
             self.spoil(place, writes)
         self.define(a, pair, writes, lost)
         self._heed_flags(b, killed)
+        if b.closes_bundle and self._bundle is not None:
+            self._heed_flags(self._bundle, self._killed(self._bundle))
         self.remember_result(number)
         self._spoil_frame(a, opcode)
         self._masks.follow(a, opcode, sources, split=number in self._splits)
@@ -75,11 +79,11 @@ class Execution(Effects):
         sources = self._masks.facts(a, opcode)
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
         if move is not None:
-            self.move_names(a, move, opcode)
+            self.move_names(a, move)
             if sources and sources[0].exec:
                 self._masks.follow(a, opcode, sources, split=False)
         elif "no-code" in opcode.traits:
-            self.undefine_results(a)
+            self.without_code(a, undefined="undefines" in opcode.traits)
         elif is_dropped(a, opcode, self.both.before):
             self._remember(number)
             self.drop(a)
@@ -106,7 +110,7 @@ class Execution(Effects):
             self._repeat(b, opcode, original)
         elif move is not None:
             self.both.forms.compared += len(b.operands)
-            self.move_places(b, move, opcode)
+            self.move_places(b, move)
         elif "no-code" in opcode.traits:
             self.both.forms.compared += len(b.operands)
             read = self._keys(b, lambda o: o.is_use and "undef" not in o.flags)
@@ -184,7 +188,7 @@ class Execution(Effects):
             if any(c.kind == "T" and not c.active for c in state.classes):
                 raise Refused("inactive-lanes", f"{a.opcode} while some threads wait", f"line {a.line} before")
         elif reach == "first":
-            if not state.some and any(o.is_use and "undef" not in o.flags for o in a.operands):
+            if not state.some and any(o.is_use and not o.is_implicit and "undef" not in o.flags for o in a.operands):
                 raise Refused("inactive-lanes", f"{a.opcode} where no thread may be active", f"line {a.line} before")
         elif reach in ("reads", "writes") and not self._masks.names_active_thread(a, opcode):
             every = [c for c in state.classes if c.active or c.kind != "O"]
@@ -291,6 +295,8 @@ class Execution(Effects):
             for part in [self.state.scalars, *(c.part for c in self.state.classes)]:
                 for place in [p for p in part.holds if isinstance(p, int) and p >= SLOT]:
                     part.write(place, NONE)
+                for name in [n for n in (*part.where, *part.undefined) if isinstance(n, int) and n >= SLOT]:
+                    part.forget(name)
 
 
 def _is_lost(key: Key, kept: frozenset[int]) -> bool:

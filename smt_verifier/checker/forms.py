@@ -196,6 +196,8 @@ class Forms:
             register = self.after.register(y.register)
             if not self._allocatable.issuperset(register.units) or not register.units:
                 raise Refused("reserved-register", f"${y.register} must not be allocated")
+            if (register.file in "va") is not cls.is_vector:
+                raise Refused("register-class", f"${y.register} is of another file than {x.text}")
             if not (self._suits(cls.name, x.sub, register.name, either) or self._encodable(register, row)) and not (
                 loose and self._like_part(cls, x.sub, register, row)
             ):

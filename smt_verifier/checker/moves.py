@@ -193,7 +193,7 @@ class Moves:
         undef = "undef" in (scalar if saves else register).flags
         return Move(*scalars, (False, False), undef, thread=thread.number, register=lanes, saves=saves, fresh=fresh)
 
-    def beside(self, instruction: Instruction, move: Move, opcode: Opcode) -> Iterator[int]:
+    def beside(self, instruction: Instruction, move: Move) -> Iterator[int]:
         """Lanes that a move defines implicitly and does not carry (7.2)."""
         read = {
             k for o in instruction.operands if o.is_use and o.is_implicit and "undef" not in o.flags
@@ -204,8 +204,6 @@ class Moves:
             if not o.is_def or not o.is_register or o.register in EXEC_NAMES:
                 continue
             keys = self.lanes.keys(o, instruction)
-            if "lane-save" in opcode.traits and set(move.of) < set(keys):
-                continue
             yield from (k for k in keys if k not in own and k not in read)
 
 
