@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from smt_verifier.audit.core.judge import judge_module
 from smt_verifier.audit.core.report import AuditReport, Finding, FunctionAudit, MoveCounts
 from smt_verifier.audit.search import search_proof
+from smt_verifier.certificate.verdict import certify_texts
 from smt_verifier.outcome import Outcome, combine
 from smt_verifier.smt import Solver, default_solver
 from verilocc_mlir.errors import UnsupportedError, VeriloccError
-from verilocc_mlir.mir.model import MachineFunction, MirFile
+from verilocc_mlir.mir.model import MachineFunction, MirFile, OperandKind
+from verilocc_mlir.mir.printer import print_mir
 from verilocc_mlir.target.targets import Target
 
 
@@ -49,13 +52,53 @@ def audit_function(
     timeout_s: float = 60.0,
     solver: Solver | None = None,
 ) -> FunctionAudit:
-    """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes."""
+    """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes.
+
+    A proof needs two things that know nothing of each other: a search that finds no fault and has all its goals decided
+    by the solver, and a certificate that every checker at hand accepts.
+    """
     try:
-        return search_proof(file, pre, post, target, timeout_s, solver or default_solver())
+        searched = search_proof(file, pre, post, target, timeout_s, solver or default_solver())
     except UnsupportedError as error:
         return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
     except VeriloccError as error:
         return _single(pre.name, Outcome.INVALID, "header", str(error))
+    return _certified(searched, file, pre, post, target) if searched.outcome is Outcome.PROVED else searched
+
+
+def _certified(
+    searched: FunctionAudit, file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target
+) -> FunctionAudit:
+    """What was proved, if the checkers accept a certificate for it too; else undecided."""
+    before, after = (_alone(file, pre, function) for function in (pre, post))
+    certification = certify_texts(before, after, pre.name, target.name)
+    answers = certification.answers
+    agreed = replace(
+        searched,
+        checkers=tuple(a.checker for a in answers if a.accepted),
+        operands=max(a.operands for a in answers),
+        certificate=certification.text,
+    )
+    if certification.accepted:
+        return agreed
+    why = "; ".join(str(a) for a in answers if not a.accepted)
+    message = f"proved by the search, but no certificate of it is accepted: {why}"
+    finding = Finding("certificate", Outcome.UNKNOWN, message)
+    return replace(agreed, outcome=Outcome.UNKNOWN, findings=(finding,))
+
+
+def _alone(file: MirFile, pre: MachineFunction, function: MachineFunction) -> str:
+    """A text of the file with ``function`` in the place of ``pre``; of other functions, only if calls of them may say
+    what this one must leave alone (``checker/promises.py``).
+    """
+    others = any(mask.startswith("CustomRegMask") for f in file.functions for mask in _masks(f))
+    functions = tuple(function if f is pre else f for f in file.functions) if others else (function,)
+    return print_mir(replace(file, functions=functions))
+
+
+def _masks(function: MachineFunction) -> Iterator[str]:
+    """Register masks of a function's calls."""
+    return (op.text for op in function.distinct_operands if op.kind is OperandKind.REGMASK)
 
 
 def _with_module(function_audit: FunctionAudit, pre: MirFile, post: MirFile, target: Target) -> FunctionAudit:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from smt_verifier.certificate.liveness import Wanted, wanted
-from smt_verifier.certificate.pairing import Steps, candidates, pair_block
-from smt_verifier.checker.certificate import VIRTUAL, BlockCertificate, Certificate, ClassClaims, Claims, Entry, Key
+from smt_verifier.certificate.pairing import candidates, pair_block
+from smt_verifier.checker.certificate import VIRTUAL, BlockCertificate, Certificate, Claims, ClassClaims, Entry, Key
 from smt_verifier.checker.check import (
     declared_units,
     entry_state,
@@ -18,7 +18,6 @@ from smt_verifier.checker.check import (
     steps_of,
     test_of,
 )
-
 from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.model import Instruction

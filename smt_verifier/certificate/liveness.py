@@ -45,7 +45,9 @@ def wanted(both: Both) -> Wanted:
     lanes, blocks = both.before, both.before.function.blocks
     codes = [code_of(block, lanes.tables) for block in blocks]
     rows = [[_operands(i, lanes) for i in code] for code in codes]
-    slots = {key for number, _ in both.moves[0].kinds.items() for key in both.before.slot(number, 0, _bits(both, number))}
+    slots = {
+        key for number, _ in both.moves[0].kinds.items() for key in both.before.slot(number, 0, _bits(both, number))
+    }
     successors = [[s for s, _ in block.successors] for block in blocks]
     live: list[set[int]] = [set() for _ in blocks]
     later: list[set[int]] = [set() for _ in blocks]
@@ -110,5 +112,7 @@ def _flow(instruction: Instruction, both: Both) -> tuple[bool, bool, set[int], s
     if moves is not None:
         scalars = [{k for k in keys if not both.is_vector(k, after=False)} for keys in (moves.of, moves.to)]
         return False, True, scalars[0], scalars[1]
-    carries = bool(opcode.value("mask") or opcode.value("save") or "mask-move" in opcode.traits or "copy" in opcode.traits)
+    carries = bool(
+        opcode.value("mask") or opcode.value("save") or "mask-move" in opcode.traits or "copy" in opcode.traits
+    )
     return writes_exec(instruction, opcode), carries, sides[0], sides[1]

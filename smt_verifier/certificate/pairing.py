@@ -55,7 +55,10 @@ def pair_block(block: int, both: Both, unpaired: Collection[tuple[int, int]] = (
         pairs = list(zip(p.at, q.at, strict=True))
     else:
         fixed = [[n for n, f in enumerate(side.fixed) if f] for side in (p, q)]
-        anchors = [(fixed[0][a], fixed[1][b]) for a, b in _matches([p.keys[n] for n in fixed[0]], [q.keys[n] for n in fixed[1]])]
+        anchors = [
+            (fixed[0][a], fixed[1][b])
+            for a, b in _matches([p.keys[n] for n in fixed[0]], [q.keys[n] for n in fixed[1]])
+        ]
         pairs = []
         i = j = 0
         for a, b in [*anchors, (len(p.keys), len(q.keys))]:
@@ -101,7 +104,11 @@ def _matches(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[
     a, b = left[start : len(left) - end], right[start : len(right) - end]
     middle = _longest(a, b) if len(a) * len(b) <= _EXACT else _blocks(a, b)
     head = [(n, n) for n in range(start)]
-    return [*head, *((start + x, start + y) for x, y in middle), *((len(left) - n, len(right) - n) for n in range(end, 0, -1))]
+    return [
+        *head,
+        *((start + x, start + y) for x, y in middle),
+        *((len(left) - n, len(right) - n) for n in range(end, 0, -1)),
+    ]
 
 
 def _longest(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:

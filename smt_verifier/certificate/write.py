@@ -72,7 +72,11 @@ def _claims(claims: Claims, grain: int) -> Iterator[str]:
 
 
 def _order(key: Key) -> tuple[bool, str | int, object]:
-    return (False, key, ()) if isinstance(key, int) else (True, key[0], key[1:] if key[0] != "&" else (*_order(key[1]), *key[2:]))
+    return (
+        (False, key, ())
+        if isinstance(key, int)
+        else (True, key[0], key[1:] if key[0] != "&" else (*_order(key[1]), *key[2:]))
+    )
 
 
 def _lines(kind: str, rows: list[tuple[Key, ...]], grain: int) -> Iterator[str]:

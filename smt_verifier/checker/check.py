@@ -162,7 +162,9 @@ def originals_of(both: Both, repeated: Sequence[Place]) -> dict[Place, Original]
         instruction = code[number]
         opcode = both.forms.opcode(instruction)
         if not is_pure(instruction, opcode, both.before):
-            raise Refused("instruction-sequence", f"{instruction.opcode} is repeated", f"line {instruction.line} before")
+            raise Refused(
+                "instruction-sequence", f"{instruction.opcode} is repeated", f"line {instruction.line} before"
+            )
         reads: list[int] = []
         first: dict[int, int] = {}
         for operand in pure_reads(instruction, opcode):
@@ -210,7 +212,10 @@ Numbered = tuple[int, Instruction]
 
 def steps_of(both: Both, number: int, block: BlockCertificate) -> Iterator[tuple[Numbered | None, Numbered | None]]:
     """The steps of a block: instructions of both sides, each with its number, all used up once and in order (5)."""
-    codes = [iter(list(enumerate(code_of(lanes.function.blocks[number], lanes.tables)))) for lanes in (both.before, both.after)]
+    codes = [
+        iter(list(enumerate(code_of(lanes.function.blocks[number], lanes.tables))))
+        for lanes in (both.before, both.after)
+    ]
     for kind, count in block.steps:
         for _ in range(count):
             step = [next(code, None) if kind in ("=", own) else None for code, own in zip(codes, "-+", strict=True)]
@@ -263,7 +268,11 @@ def initial_state(both: Both) -> State:
     for part in (scalars, path):
         for key in [k for k in part.holds if not may_hold(both, k, declared)]:
             part.write(key, part.holds[key] & {("^", key, 0, 0)})
-    classes = [ThreadClass("P", True, {}, path), ThreadClass("T", True, {}, vectors), ThreadClass("O", False, {}, outside)]
+    classes = [
+        ThreadClass("P", True, {}, path),
+        ThreadClass("T", True, {}, vectors),
+        ThreadClass("O", False, {}, outside),
+    ]
     return State(scalars, classes, some=True)
 
 
@@ -423,7 +432,10 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     renamed: dict[int, int] = {}
     for name, (mask, part) in claimed.masks.items():
         known = state.masks.get(name)
-        require(known is not None and known[1] == part and renamed.setdefault(mask, known[0]) == known[0], "a mask is not known")
+        require(
+            known is not None and known[1] == part and renamed.setdefault(mask, known[0]) == known[0],
+            "a mask is not known",
+        )
     require({renamed[m] for m in claimed.nonempty} <= nonempty, "a mask may be empty")
     require(not claimed.some or (state.some if exec_is_zero is None else not exec_is_zero), "no thread may be active")
     _require_claims(state.scalars, claimed.scalars, None, require)

@@ -195,7 +195,9 @@ class Effects:
         if not move.everywhere:
             return False
         for target, source in zip(move.to, move.of, strict=True):
-            threads = {(k[2], k[3]) for c in (target, source) for k in registry.get(container(c), ()) if isinstance(k, tuple)}
+            threads = {
+                (k[2], k[3]) for c in (target, source) for k in registry.get(container(c), ()) if isinstance(k, tuple)
+            }
             for thread, half in sorted(threads):
                 if half == (target - container(target)) % 2 or self.both.before.grain == 2:
                     to, of = cell(container(target), thread, half), cell(container(source), thread, half)

@@ -53,7 +53,9 @@ class Execution(Effects):
             early = frozenset[int]() if operand in pair.tied else pair.early
             for name, place in zip(use.names, use.places, strict=True):
                 self.read(name, place, reads, b, undef=use.undef, early=place in early)
-        if not all(self._agrees(*row, reads, early=row[1] in pair.early, undef=pair.high.undef) for row in pair.high.rows):
+        if not all(
+            self._agrees(*row, reads, early=row[1] in pair.early, undef=pair.high.undef) for row in pair.high.rows
+        ):
             pair.forget_high()
         sources = self._masks.facts(a, opcode)
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc

@@ -231,7 +231,9 @@ class Forms:
         """Whether a part of a tuple that is made anew in a register of its own is of the tuple's files (8.2)."""
         return bool(sub) and self._encodable(register, row) and register.file in {run.file for run in cls.runs}
 
-    def _lanes(self, number: int, of_a: tuple[Instruction, Operand], of_b: tuple[Instruction, Operand], pair: Pair) -> None:
+    def _lanes(
+        self, number: int, of_a: tuple[Instruction, Operand], of_b: tuple[Instruction, Operand], pair: Pair
+    ) -> None:
         (a, x), (b, y) = of_a, of_b
         names = self.before.keys(x, a) if x.is_register else ()
         places = self.after.keys(y, b) if y.is_register else ()
@@ -263,7 +265,12 @@ class Forms:
             return ()
         if y.vreg < 0 and not self._allocatable.issuperset(self.after.register(y.register).units):
             raise Refused("reserved-register", f"${y.register} must not be allocated")
-        read = {k for o in b.operands if o.is_use and o.is_implicit and "undef" not in o.flags for k in self.after.keys(o, b)}
+        read = {
+            k
+            for o in b.operands
+            if o.is_use and o.is_implicit and "undef" not in o.flags
+            for k in self.after.keys(o, b)
+        }
         defined = {k for o in own if o.is_def and o.is_register for k in self.after.keys(o, b)}
         return tuple(k for k in keys if k not in read and k not in defined)
 

@@ -134,7 +134,11 @@ class Moves:
             offset = operands[3].number
             expected = [expected[1], (Kind.IMMEDIATE, str(offset)), expected[0]]
         found = [(o.kind, o.register if o.kind is Kind.REGISTER else o.text) for o in operands[2 : 2 + len(expected)]]
-        plain = [o.flags <= {"implicit"} and o.is_implicit == (o.register == "exec" or kind == "S") for o in operands[2:][: len(expected)] if o.kind is Kind.REGISTER]
+        plain = [
+            o.flags <= {"implicit"} and o.is_implicit == (o.register == "exec" or kind == "S")
+            for o in operands[2:][: len(expected)]
+            if o.kind is Kind.REGISTER
+        ]
         if found != expected or not all(plain) or instruction.definitions == saves or register.is_implicit:
             raise self._bad(instruction, "not the operands that LLVM writes")
         if any(not (o.is_register and o.is_implicit) for o in operands[2 + len(expected) :]):
@@ -142,7 +146,9 @@ class Moves:
         keys = self.lanes.keys(register, instruction)
         if len(keys) * self.lanes.grain * 16 != bits:
             raise self._bad(instruction, f"not a register of {bits} bits")
-        if self.lanes.is_vector(keys[0]) != (kind != "S") or (kind == "S" and register.vreg < 0 and not self._spills(register)):
+        if self.lanes.is_vector(keys[0]) != (kind != "S") or (
+            kind == "S" and register.vreg < 0 and not self._spills(register)
+        ):
             raise self._bad(instruction, "not a register of its kind")
         self._check_slot(instruction, frame.number, offset, bits, saves=saves, kind=kind)
         slot = self.lanes.slot(frame.number, offset, bits)
@@ -154,7 +160,9 @@ class Moves:
         """Whether LLVM spills a scalar register: M0 and EXEC serve the spilling itself (SIRegisterInfo::spillSGPR)."""
         return self.lanes.register(register.register).file == "s" or register.register.startswith("vcc")
 
-    def _check_slot(self, instruction: Instruction, number: int, offset: int, bits: int, *, saves: bool, kind: str) -> None:
+    def _check_slot(
+        self, instruction: Instruction, number: int, offset: int, bits: int, *, saves: bool, kind: str
+    ) -> None:
         row = self.lanes.function.stack.get(number)
         if row is None or row.get("type") != "spill-slot":
             raise self._bad(instruction, f"%stack.{number} is no slot for spills")
@@ -179,7 +187,12 @@ class Moves:
             raise self._bad(instruction, "not the operands that LLVM writes")
         keys, lanes = (self.lanes.keys(o, instruction) for o in (scalar, register))
         whole = 2 // self.lanes.grain
-        if len(keys) != whole or len(lanes) != whole or self.lanes.is_vector(keys[0]) or not self.lanes.is_vector(lanes[0]):
+        if (
+            len(keys) != whole
+            or len(lanes) != whole
+            or self.lanes.is_vector(keys[0])
+            or not self.lanes.is_vector(lanes[0])
+        ):
             raise self._bad(instruction, "not a 32-bit scalar and a 32-bit vector register")
         if not 0 <= thread.number < self.lanes.wave or container(lanes[0]) != lanes[0]:
             raise self._bad(instruction, "no such thread")

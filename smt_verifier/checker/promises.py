@@ -26,7 +26,11 @@ def check_promises(file: File, before: Lanes, after: Lanes, convention: frozense
     own = {unit for i in _instructions(function) for unit in _lost(i, promised, before)}
     for instruction in _instructions(after.function):
         if not _lost(instruction, promised, after) <= own:
-            raise Refused("call-mask", f"{instruction.opcode} writes what a call of {function.name} keeps", f"line {instruction.line}")
+            raise Refused(
+                "call-mask",
+                f"{instruction.opcode} writes what a call of {function.name} keeps",
+                f"line {instruction.line}",
+            )
 
 
 def _instructions(function: Function) -> list[Instruction]:

@@ -53,7 +53,11 @@ def _is_invariant(memory: MemoryOperand) -> bool:
 
 def _is_relative(operand: Operand) -> bool:
     """Whether it is an address relative to its instruction (SIInstrInfo.h, MO_REL32 and the like)."""
-    return operand.kind is not Kind.REGISTER and operand.text.startswith(_RELATIVE) and not operand.text.startswith(_ABSOLUTE)
+    return (
+        operand.kind is not Kind.REGISTER
+        and operand.text.startswith(_RELATIVE)
+        and not operand.text.startswith(_ABSOLUTE)
+    )
 
 
 def _is_pure_operand(operand: Operand, lanes: Lanes) -> bool:

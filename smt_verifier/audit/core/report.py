@@ -56,6 +56,7 @@ FAULTS: dict[str, Fault] = {
     "relation": Fault.UNDECIDED,
     "solver": Fault.UNDECIDED,
     "undefined-input": Fault.UNDECIDED,
+    "certificate": Fault.UNDECIDED,
     "unsupported": Fault.UNDECIDED,
 }
 """Every rule that a finding can be about, with what it means that the rule is refuted."""
@@ -197,6 +198,9 @@ class FunctionAudit:
     Attributes:
         obligations: goals about values, and checks of the machine's rules and of flags: one a step, flag and block.
         findings: what is wrong or could not be decided.
+        checkers: names of the checkers that accepted a certificate of the function.
+        operands: of the text after allocation, that each of them compared.
+        certificate: the certificate, or ``""``.
     """
 
     function: str
@@ -205,6 +209,9 @@ class FunctionAudit:
     findings: tuple[Finding, ...]
     moves: MoveCounts
     goals: GoalCounts = GoalCounts()
+    checkers: tuple[str, ...] = ()
+    operands: int = 0
+    certificate: str = ""
 
     @property
     def rule_checks(self) -> int:

@@ -21,6 +21,8 @@ def _lines(run: AuditRun) -> Iterator[str]:
     for pair in run.pairs:
         for function in pair.report.functions:
             yield f"{pair.name(function)}: {verdict(function)}, {function.obligations} obligations{counts(function)}"
+            if function.checkers:
+                yield f"  certificate: accepted by {' and '.join(function.checkers)}, {function.operands} operands compared"
             for finding in function.findings:
                 yield from _finding(pair, finding)
     for note in run.notes:

@@ -106,6 +106,8 @@ class AuditedFunctionForm(Form):
     goals: GoalCountsForm
     rule_checks: Annotated[int, about("obligations that are no goals: steps, flags and blocks", minimum=0)]
     moves: MoveCountsForm
+    checkers: Annotated[list[str], about("that accepted a certificate: python, rust")]
+    operands: Annotated[int, about("of the text after allocation, compared by each of them", minimum=0)]
     findings: list[FindingForm]
 
 

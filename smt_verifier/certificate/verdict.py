@@ -1,0 +1,70 @@
+"""A certificate for one function, and what each checker at hand says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smt_verifier.certificate.produce import certify
+from smt_verifier.certificate.second import second_checker
+from smt_verifier.certificate.write import write_certificate
+from smt_verifier.checker.check import prepare
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.text import read
+
+FIRST = "python"
+SECOND = "rust"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one checker says: how many operands it compared, or the rule that is broken, in words and where."""
+
+    checker: str
+    accepted: bool
+    operands: int = 0
+    rule: str = ""
+    message: str = ""
+    where: str = ""
+
+    def __str__(self) -> str:
+        where = f" ({self.where})" if self.where else ""
+        return f"{self.checker}: " + ("accepted" if self.accepted else f"{self.rule}: {self.message}{where}")
+
+
+@dataclass(frozen=True, slots=True)
+class Certification:
+    """A certificate (``""``: none could be made) and the answers of the checkers at hand, the first one's first."""
+
+    text: str
+    answers: tuple[Answer, ...]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether every checker at hand accepts it."""
+        return all(answer.accepted for answer in self.answers)
+
+    @property
+    def disagree(self) -> bool:
+        """Whether one checker accepts what the other refuses: one of the two has a fault."""
+        return len({answer.accepted for answer in self.answers}) > 1
+
+
+def certify_texts(before: str, after: str, function: str, processor: str) -> Certification:
+    """Make a certificate for a function of two texts, and have it checked by every checker at hand."""
+    try:
+        both = prepare(read(before), read(after), function, processor)
+        certified = certify(both)
+    except Refused as error:
+        return Certification("", (_refused(error),))
+    text = write_certificate(certified.certificate, both.before.grain)
+    if certified.refused is not None or certified.accepted is None:
+        return Certification(text, (_refused(certified.refused),))
+    first = Answer(FIRST, accepted=True, operands=certified.accepted.operands)
+    second = second_checker(before, after, text, processor, function)
+    return Certification(text, (first,) if second is None else (first, Answer(SECOND, *second)))
+
+
+def _refused(error: Refused | None) -> Answer:
+    if error is None:
+        return Answer(FIRST, accepted=False)
+    return Answer(FIRST, accepted=False, rule=error.rule, message=error.message, where=error.where)
