@@ -95,8 +95,9 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
+    has_virtual = any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     reserved = _units(lanes[1], q.fields.get("machineFunctionInfo.wwmReservedRegs", ""))
-    return Both(lanes[0], lanes[1], moves, forms, target, bounds, _fixed(lanes[0], moves[0]), reserved)
+    return Both(lanes[0], lanes[1], moves, forms, target, bounds, _fixed(lanes[0], moves[0]), reserved, has_virtual)
 
 
 def _one(file: File, name: str) -> Function:
@@ -376,9 +377,9 @@ def _check_exists(both: Both, key: Key, *, after: bool) -> None:
 
 
 def _check_return(both: Both, number: int, state: State) -> None:
-    """At a return what must be restored is (12.3)."""
+    """At a return what must be restored is, once all registers are allocated (12.3)."""
     code = code_of(both.before.function.blocks[number], both.before.tables)
-    if not any("returns" in both.forms.opcode(i).traits for i in code):
+    if both.has_virtual or not any("returns" in both.forms.opcode(i).traits for i in code):
         return
     for unit in both.limits.saved:
         if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in state.scalars.holds.get(unit, NONE):

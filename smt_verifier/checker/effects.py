@@ -44,6 +44,7 @@ class Both:
     Attributes:
         fixed: units that moves and instructions without code of P define (13.6).
         reserved_after: units that Q's header reserves for whole-wave use.
+        has_virtual: Q has virtual registers, which a later phase allocates.
     """
 
     before: Lanes
@@ -54,6 +55,7 @@ class Both:
     limits: Limits
     fixed: frozenset[int]
     reserved_after: frozenset[int]
+    has_virtual: bool
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
 
     def is_vector(self, key: Key, *, after: bool) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from smt_verifier.checker.certificate import SLOT, VIRTUAL, Key
+from smt_verifier.checker.certificate import SLOT, VIRTUAL, Key, write_key
 from smt_verifier.checker.effects import Both, Effects, Place
 from smt_verifier.checker.model import Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
@@ -253,7 +253,8 @@ class Execution(Effects):
             if undef:
                 raise Refused("undef-flag", f"{b.opcode} says that it reads nothing", f"line {b.line}")
             if name not in part.holds.get(place, NONE):
-                raise Refused("value", f"{b.opcode} reads another value than before", f"line {b.line}")
+                of = f"{b.opcode} reads {write_key(place)}, which need not hold {write_key(name)}"
+                raise Refused("value", of + (f" in threads of class {cls.kind}" if cls else ""), f"line {b.line}")
 
     def _killed(self, b: Instruction) -> set[int]:
         """Places that an instruction of Q says it reads for the last time, and does not define (11)."""
