@@ -59,7 +59,7 @@ def pair_block(block: int, both: Both, unpaired: Collection[tuple[int, int]] = (
             (fixed[0][a], fixed[1][b])
             for a, b in _matches([p.keys[n] for n in fixed[0]], [q.keys[n] for n in fixed[1]])
         ]
-        pairs = []
+        pairs: list[tuple[int, int]] = []
         i = j = 0
         for a, b in [*anchors, (len(p.keys), len(q.keys))]:
             gaps = [[n for n in range(*bounds) if not side.fixed[n]] for side, bounds in ((p, (i, a)), (q, (j, b)))]

@@ -306,7 +306,7 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
     classes = [ThreadClass(c.kind, c.active, dict(c.member), _part(c.claims)) for c in entry.classes]
     for part in (scalars, *(c.part for c in classes if c.kind == "P")):
         pristine = ((p, ("^", p, 0, 0)) for p in part.holds if not may_hold(both, p, declared))
-        wrong = next((p for p, name in pristine if part.holds[p] != {name}), None)
+        wrong = next((p for p, name in pristine if part.holds[p] - {name}), None)
         if wrong is not None:
             raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")
     _check_kinds(both, scalars, classes, entry)
@@ -462,7 +462,11 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
 def _require_claims(
     part: Part, claims: Claims, scalars: tuple[Part, Claims] | None, require: Callable[[bool, str], None]
 ) -> None:
-    """All that is claimed of the scalars or a class holds; ``scalars``: for a class, those and what is claimed of them."""
+    """All that is claimed of the scalars, or of a class, holds.
+
+    Args:
+        scalars: for a class: what is known of scalars, and what is claimed of them.
+    """
     doubtful = {*claims.undefined, *claims.doubtful}
     scalar_part, scalar_claims = scalars or (part, claims)
     doubtful.update(scalar_claims.undefined, scalar_claims.doubtful)

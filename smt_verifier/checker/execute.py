@@ -17,6 +17,7 @@ from smt_verifier.checker.threads import EXEC_NAMES, Masks, writes_exec
 
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 _NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "enter-wwm", "indexed-mode"})
+_NO_UNITS: frozenset[int] = frozenset()
 _DEBUG = ("debug-location ", "debug-instr-number ")
 
 
@@ -99,7 +100,7 @@ class Execution(Effects):
         opcode = self.both.forms.opcode(b)
         self._check_alone(b, opcode)
         quiet = not b.flags or b.opcode == "KILL" or original is not None
-        split = "copy" in opcode.traits and b.flags == {"lr-split"}
+        split = "copy" in opcode.traits and b.flags == frozenset({"lr-split"})
         if not (quiet or split) or any(not t.startswith(_DEBUG) for t in b.tail):
             raise Refused("instruction-flags", f"{b.opcode} was added with flags or attributes", f"line {b.line}")
         self._check_written(b, opcode, repeats=original is not None)
@@ -210,7 +211,7 @@ class Execution(Effects):
             if not o.is_register or o.vreg >= 0 or not o.is_def:
                 continue
             units = both.after.register(o.register).units
-            allowed = both.fixed | (both.limits.saved if "lane-restore" in opcode.traits else frozenset())
+            allowed = both.fixed | (both.limits.saved if "lane-restore" in opcode.traits else _NO_UNITS)
             if both.limits.allocatable.issuperset(units) or (
                 not repeats and "renamable" not in o.flags and allowed.issuperset(units)
             ):
@@ -274,7 +275,7 @@ class Execution(Effects):
         masks = [both.before.tables.mask(o.text) for o in a.operands if o.kind is Kind.REGMASK]
         if not masks or any(m is None for m in masks):
             raise Refused("call-mask", f"{a.opcode} has no register mask that is known", f"line {a.line} before")
-        kept = both.limits.kept.union(*masks[:1]).intersection(*(both.limits.kept.union(m or ()) for m in masks))
+        kept = both.limits.kept.union(masks[0] or ()).intersection(*(both.limits.kept.union(m or ()) for m in masks))
         active = [c for c in state.classes if c.active]
         parts = [state.scalars, *(c.part for c in state.classes)]
         for place in {p for part in parts for p in part.holds if _is_lost(p, kept)}:

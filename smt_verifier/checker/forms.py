@@ -135,7 +135,7 @@ class Forms:
             if x.kind is Kind.REGISTER:
                 either = self._processor.has_agprs and number in of_b.numbers("either")
                 self._register(x, y, row, either=either, loose=repeats and number < a.definitions)
-                self._lanes(number, (a, x), (b, y), pair)
+                self._lanes(number, a, b, pair)
             elif self._text(x) != self._text(y, renumber=True):
                 raise Refused("operands", f"{x.text} became {y.text}")
         self._unread(a, of_a, pair)
@@ -231,10 +231,9 @@ class Forms:
         """Whether a part of a tuple that is made anew in a register of its own is of the tuple's files (8.2)."""
         return bool(sub) and self._encodable(register, row) and register.file in {run.file for run in cls.runs}
 
-    def _lanes(
-        self, number: int, of_a: tuple[Instruction, Operand], of_b: tuple[Instruction, Operand], pair: Pair
-    ) -> None:
-        (a, x), (b, y) = of_a, of_b
+    def _lanes(self, number: int, a: Instruction, b: Instruction, pair: Pair) -> None:
+        """File the lanes of an operand under what is done with it."""
+        x, y = a.operands[number], b.operands[number]
         names = self.before.keys(x, a) if x.is_register else ()
         places = self.after.keys(y, b) if y.is_register else ()
         if len(names) != len(places):

@@ -128,27 +128,21 @@ class Moves:
         if len(operands) < 4 or operands[1].kind is not Kind.FRAME_INDEX or not operands[0].is_register:
             raise self._bad(instruction, "not a register and a slot")
         register, frame = operands[0], operands[1]
-        expected: list[tuple[Kind, str]] = [(Kind.REGISTER, "exec"), (Kind.REGISTER, self._stack_pointer.strip("$"))]
-        offset = 0
-        if kind != "S":
-            offset = operands[3].number
-            expected = [expected[1], (Kind.IMMEDIATE, str(offset)), expected[0]]
-        found = [(o.kind, o.register if o.kind is Kind.REGISTER else o.text) for o in operands[2 : 2 + len(expected)]]
-        plain = [
-            o.flags <= {"implicit"} and o.is_implicit == (o.register == "exec" or kind == "S")
-            for o in operands[2:][: len(expected)]
-            if o.kind is Kind.REGISTER
-        ]
-        if found != expected or not all(plain) or instruction.definitions == saves or register.is_implicit:
+        offset = operands[3].number if kind != "S" else 0
+        exec_, pointer = ("exec", frozenset({"implicit"})), self._stack_pointer.strip("$")
+        if kind == "S":
+            expected = [exec_, (pointer, frozenset({"implicit"}))]
+        else:
+            expected = [(pointer, frozenset[str]()), (str(offset), frozenset[str]()), exec_]
+        written = [(o.register if o.kind is Kind.REGISTER else o.text, o.flags) for o in operands[2:]]
+        if written[: len(expected)] != expected or instruction.definitions == saves or register.is_implicit:
             raise self._bad(instruction, "not the operands that LLVM writes")
         if any(not (o.is_register and o.is_implicit) for o in operands[2 + len(expected) :]):
             raise self._bad(instruction, "operands that LLVM does not write")
         keys = self.lanes.keys(register, instruction)
         if len(keys) * self.lanes.grain * 16 != bits:
             raise self._bad(instruction, f"not a register of {bits} bits")
-        if self.lanes.is_vector(keys[0]) != (kind != "S") or (
-            kind == "S" and register.vreg < 0 and not self._spills(register)
-        ):
+        if self.lanes.is_vector(keys[0]) != (kind != "S") or (kind == "S" and not self._spills(register)):
             raise self._bad(instruction, "not a register of its kind")
         self._check_slot(instruction, frame.number, offset, bits, saves=saves, kind=kind)
         slot = self.lanes.slot(frame.number, offset, bits)
@@ -158,6 +152,8 @@ class Moves:
 
     def _spills(self, register: Operand) -> bool:
         """Whether LLVM spills a scalar register: M0 and EXEC serve the spilling itself (SIRegisterInfo::spillSGPR)."""
+        if register.vreg >= 0:
+            return True
         return self.lanes.register(register.register).file == "s" or register.register.startswith("vcc")
 
     def _check_slot(

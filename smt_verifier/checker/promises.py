@@ -1,4 +1,4 @@
-"""What the calls in a file say of a function: registers that it leaves alone beyond its convention (specification 9)."""
+"""What the calls in a file say of a function: registers that it leaves alone beyond its convention (section 9)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The state between two steps: which place holds which name (specification 4).
 
-Of each pair ``(name, place)`` that is in ``holds`` the theorem says: the name is undefined in P, or the place of Q holds
-its value. All changes below keep that true.
+Of each pair ``(name, place)`` in ``holds`` it is true that the name is undefined in P, or the place of Q holds its
+value. All changes below keep that so.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Part:
 class ThreadClass:
     """A class of threads (3.6): its kind, whether it is active, in which masks it is, and its vector lanes.
 
-    ``missed``: targets of copies that it waited at, as long as 10.6 asks for them. ``was_active``: for each epoch of the
-    block, whether it was.
+    ``missed``: targets of copies that it waited at, as long as 10.6 asks for them. ``was_active``: whether it was, for
+    each epoch of the block.
     """
 
     __slots__ = ("active", "kind", "member", "missed", "part", "was_active")
@@ -171,7 +171,7 @@ class State:
     def copy_names(
         self, to: Sequence[Key], of: Sequence[Key], vector: tuple[bool, bool], classes: Sequence[ThreadClass]
     ) -> None:
-        """Names become copies of others, lane by lane; ``vector``: whether the first are, and whether the others are."""
+        """Names become copies of others, lane by lane; ``vector``: whether the first are of vectors, and the others."""
         to_vector, of_vector = vector
         if not to_vector:
             self._copy_scalar_names(to, of)
