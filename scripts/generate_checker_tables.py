@@ -169,6 +169,8 @@ def _marks(name: str, units: tuple[int, ...]) -> Iterator[str]:
     whole = name.removesuffix("_lo16").removesuffix("_hi16")
     if not units:
         yield "null"
+    if f"{name}_lo" in registers._PARTS.get(name, ()) and len(units) == 2:
+        yield "wide"
     if units and always.issuperset(units):
         yield "reserved"
         if lost.isdisjoint(units):

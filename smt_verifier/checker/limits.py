@@ -82,8 +82,8 @@ def _target(name: str, strings: Mapping[str, str], data: Tables) -> Processor:
     target = data.processor(name)
     if target is None:
         raise Refused("processor", f"the processor {name} is not known")
-    if strings.get("target-cpu", name) not in ("", name):
-        raise Refused("attribute", f"the function is compiled for {strings['target-cpu']}, not for {name}")
+    if strings.get("target-cpu", name) != name:
+        raise Refused("attribute", f"the function is compiled for {strings['target-cpu']!r}, not for {name}")
     signs: dict[str, str] = {}
     for feature in strings.get("target-features", "").split(","):
         sign, known = feature[:1], data.features.get(feature[1:])
@@ -110,7 +110,7 @@ def _parsed(text: str) -> int | None:
     prefix = text[:2]
     radix = {"0x": 16, "0b": 2, "0o": 8}.get(prefix, 8 if len(text) > 1 and text[0] == "0" and prefix.isdigit() else 10)
     digits = text[2:] if prefix in ("0x", "0b", "0o") else text
-    if not digits or any(c not in "0123456789abcdef"[:radix] for c in digits):
+    if not digits or len(digits) > 64 or any(c not in "0123456789abcdef"[:radix] for c in digits):
         return None
     number = int(digits, radix)
     return number if number < _UNSIGNED else None
