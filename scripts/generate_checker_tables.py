@@ -388,8 +388,10 @@ def traits(name: str) -> Iterator[str]:
         yield "returns"
     if name in INDEX_MODES:
         yield INDEX_MODES[name]
-    if "mode" in table.implicit_definitions or name.startswith("S_SETREG"):
+    if "mode" in table.implicit_definitions or name.startswith("S_SETREG_"):
         yield "sets-mode"
+    if name.startswith("S_SETREG_"):
+        yield "setreg"
     if name in product._TESTS:
         exec_, on_zero = product._TESTS[name]
         yield f"test={'exec' if exec_ else 'scc'}{0 if on_zero else 1}"
