@@ -14,8 +14,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -24,7 +25,8 @@ sys.path[:0] = [str(HERE.parent)]
 from scripts.llvm_register_tables import ClassRow, RegisterTables, register_tables_of  # noqa: E402
 from smt_verifier.audit.core import active, brackets, inactive, masks, partial, product, semantics  # noqa: E402
 from verilocc_mlir.target import registers, reserved  # noqa: E402
-from verilocc_mlir.target.callingconv import REGMASKS  # noqa: E402
+from verilocc_mlir.target.attributes import CALLING_CONVENTIONS, GRAPHICS  # noqa: E402
+from verilocc_mlir.target.callingconv import REGMASKS, callee_saved  # noqa: E402
 from verilocc_mlir.target.instructions import (  # noqa: E402
     InstructionDescription,
     OperandDescription,
@@ -81,6 +83,9 @@ def sections() -> Iterator[tuple[str, Iterable[str]]]:
     yield "classes", _classes(llvm)
     yield "masks", _masks()
     yield "assembly", _assembly()
+    yield "features", _features()
+    yield "conventions", _conventions()
+    yield "arguments", _arguments()
     tables = _Instructions()
     yield "operands", tables.operand_rows
     yield "shapes", tables.shape_rows
@@ -164,6 +169,8 @@ def _marks(name: str, units: tuple[int, ...]) -> Iterator[str]:
     whole = name.removesuffix("_lo16").removesuffix("_hi16")
     if not units:
         yield "null"
+    if f"{name}_lo" in registers._PARTS.get(name, ()) and len(units) == 2:
+        yield "wide"
     if units and always.issuperset(units):
         yield "reserved"
         if lost.isdisjoint(units):
@@ -261,6 +268,70 @@ def _assembly() -> Iterator[str]:
     yield "# word except"
     for word, unless in ASSEMBLY_WORDS:
         yield _row(word, unless)
+
+
+def _having(has: Callable[[Target], bool]) -> str:
+    return " ".join(t.name for t in TARGETS.values() if has(t))
+
+
+FEATURES = {
+    "wavefrontsize16": _having(lambda t: False),
+    "wavefrontsize32": _having(lambda t: t.wave_size == 32),
+    "wavefrontsize64": _having(lambda t: t.wave_size == 64),
+    "southern-islands": _having(lambda t: False), "sea-islands": _having(lambda t: False),
+    "volcanic-islands": _having(lambda t: False), "gfx10": _having(lambda t: False),
+    "gfx9": _having(lambda t: t.major == 9), "gfx11": _having(lambda t: t.major == 11),
+    "gfx12": _having(lambda t: t.major == 12), "gfx90a-insts": _having(lambda t: t.major == 9),
+    "mai-insts": _having(lambda t: t.has_agprs), "gfx1250-insts": _having(lambda t: t.name == "gfx1250"),
+    "1024-addressable-vgprs": _having(lambda t: t.addressable_vgprs == 1024),
+    "allocate1_5xvgprs": _having(lambda t: t.vgpr_total == 1536),
+    "vgpr-align2": _having(lambda t: t.align2),
+    "architected-flat-scratch": _having(lambda t: t.architected_flat_scratch),
+    "sgpr-init-bug": _having(lambda t: False), "trap-handler": _having(lambda t: True),
+    "xnack-support": _having(lambda t: t.xnack),
+    "addressablelocalmemorysize32768": _having(lambda t: False),
+    "addressablelocalmemorysize65536": _having(lambda t: t.name in ("gfx90a", "gfx942", "gfx1100", "gfx1201")),
+    "addressablelocalmemorysize163840": _having(lambda t: t.name == "gfx950"),
+    "addressablelocalmemorysize327680": _having(lambda t: t.name == "gfx1250"),
+}  # fmt: skip
+"""Features that LLVM asks about where it counts registers (GCNSubtarget.cpp, AMDGPUSubtarget.cpp, AMDGPUBaseInfo.cpp,
+SIRegisterInfo.cpp), and who has them. XNACK and CU mode may change: limits.py follows them."""
+
+MODES_OFF = frozenset({
+    "cumode", "enable-flat-scratch", "enable-prt-strict-null", "flat-for-global", "load-store-opt", "precise-memory",
+    "promote-alloca", "real-true16", "sramecc", "tgsplit", "unaligned-access-mode", "xnack",
+})  # fmt: skip
+"""Features that may be turned off. Most may not: LLVM turns off, with a feature, all that need it, generations too."""
+
+
+def _conventions() -> Iterator[str]:
+    yield "# name saved saved_with_agprs shader"
+    for name in sorted(CALLING_CONVENTIONS - {"amdgpu_gfx_whole_wave"} | {"ccc"}):
+        saved = [callee_saved(name, TARGETS[cpu]) for cpu in ("gfx1100", "gfx942")]
+        masks = [next((mask for mask, units in REGMASKS.items() if units and units == own), "") for own in saved]
+        assert all(bool(mask) is bool(units) for mask, units in zip(masks, saved, strict=True)), name
+        yield _row(name, *masks, name in GRAPHICS)
+
+
+def _arguments() -> Iterator[str]:
+    yield "# name sgprs"
+    none = ("firstKernArgPreloadReg", "implicitArgPtr", "workItemIDX", "workItemIDY", "workItemIDZ")
+    for name, count in sorted((reserved._ARGUMENT_SGPRS | dict.fromkeys(none, 0)).items()):
+        yield _row(name, count)
+
+
+def _features() -> Iterator[str]:
+    yield "# name on off"
+    command = [_llc(), "-mtriple=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-mattr=help", "-o", os.devnull]
+    done = subprocess.run(command, input="", capture_output=True, text=True, check=True)
+    names = re.findall(r"^  ([\w-]+) +- ", done.stderr.partition("Available features")[2], re.MULTILINE)
+    if not FEATURES.keys() <= set(names):
+        raise SystemExit(f"LLVM has other features: {sorted(FEATURES.keys() - set(names))}")
+    everywhere = " ".join(TARGETS)
+    for name in sorted(set(names)):
+        having = FEATURES.get(name, everywhere)
+        lacking = " ".join(n for n in TARGETS if n not in having.split())
+        yield _row(name, having, everywhere if name in MODES_OFF else lacking)
 
 
 class _Instructions:
@@ -402,11 +473,16 @@ def _of_files(name: str) -> Iterator[str]:
     canonical = semantics.canonical_opcode(name)
     if canonical != name:
         yield f"canon={canonical}"
-    if semantics.reads_matrices(name):
+    if _has_accumulators(name):
         yield f"file={'v' if '_vgprcd' in name else 'a'}"
     either = either_file_operands(name)
     if either:
         yield "either=" + ",".join(map(str, sorted(either)))
+
+
+def _has_accumulators(name: str) -> bool:
+    """Whether it is an MFMA, with D and C as operands 0 and 3; V_MFMA_LD_SCALE_B32 only loads scales."""
+    return semantics.reads_matrices(name) and described(name).definitions == 1
 
 
 def either_file_operands(name: str) -> frozenset[int]:
@@ -416,7 +492,7 @@ def either_file_operands(name: str) -> frozenset[int]:
     """
     rows = described(name, "gfx90a").operands
     either = {number for number, row in enumerate(rows) if row.register_class.startswith("av_")}
-    if semantics.reads_matrices(name):
+    if _has_accumulators(name):
         either |= {0, 3}
     return frozenset(either.union(number for number, row in enumerate(rows) if row.tied_to in either))
 

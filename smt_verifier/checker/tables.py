@@ -5,18 +5,15 @@ Reading is strict: a row of another form is a ValueError. Looking up is total: w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 _PATH = Path(__file__).with_name("data") / "target.txt"
-_SECTIONS = (
-    "processors", "budgets", "files", "specials", "classes", "masks", "assembly", "operands", "shapes", "opcodes",
-)  # fmt: skip
-_FALSE_TRUE = ("0", "1")
 _CUSTOM = "CustomRegMask("
+_KINDS = ("register", "register-or-immediate", "immediate", "branch-target", "generic", "any")
 _T = TypeVar("_T")
 
 
@@ -50,7 +47,7 @@ class Processor(NamedTuple):
     cu_mode: bool | None
     architected_flat_scratch: bool
     xnack: bool
-    budgets: tuple[Budget, ...]
+    budgets: tuple[Budget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +71,7 @@ class Register:
 
 class _File(NamedTuple):
     letter: str
+    name: str
     base: int
     size: int
     align_of: Mapping[int, int]
@@ -81,11 +79,11 @@ class _File(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Members from one file: their first registers, and the part of each (``""``, ``lo``, ``hi``, ``w``)."""
+    """Members from one file: their first registers, and the parts of each (``""``, ``lo``, ``hi``, ``w``)."""
 
     file: str
     firsts: range
-    parts: frozenset[str]
+    parts: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +109,7 @@ class RegisterClass:
         return any(r.file == register.file and part in r.parts and register.first in r.firsts for r in self.runs)
 
 
-@dataclass(frozen=True, slots=True)
-class OperandRow:
+class OperandRow(NamedTuple):
     """An explicit operand. ``classes`` has one class for each mode; ``""``: none is prescribed, ``"-"``: the mode has
     no such operand.
     """
@@ -123,8 +120,7 @@ class OperandRow:
     classes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Opcode:
+class Opcode(NamedTuple):
     """What LLVM knows of an opcode, and what the reviewed lists do.
 
     Attributes:
@@ -157,32 +153,48 @@ class Tables:
     """All of the data, looked up by name."""
 
     def __init__(self, text: str) -> None:
-        sections = _split(text)
-        budgets = [_budget(row) for row in sections["budgets"]]
-        self._processors = _by_name(_processor(row, budgets) for row in sections["processors"])
-        modes = 1 + max((p.mode for p in self._processors.values()), default=-1)
-        self._files = _by_name(_file(row) for row in sections["files"])
-        self._specials = _by_name((r.name, r) for r in map(_special, sections["specials"]))
-        self._classes = _by_name((c.name, c) for c in map(_class, sections["classes"]))
-        self._masks = _by_name(_mask(row) for row in sections["masks"])
-        self.assembly = tuple((word, unless) for word, unless in (_columns(row, 2) for row in sections["assembly"]))
+        sections = _read(text)
+        processors = [Processor(*row) for row in sections["processors"]]
+        self._processors = _by_name((p.name, p._replace(budgets=_budgets(p, sections))) for p in processors)
+        self._files = {row[1]: _File(*row) for row in sections["files"]}
+        self._specials = _by_name(
+            (name, Register(name, "x", -1, units, marks)) for name, units, marks in sections["specials"]
+        )
+        self._classes = _by_name((row[0], _class(*row)) for row in sections["classes"])
+        self._masks: dict[str, frozenset[int]] = _by_name((name, frozenset(units)) for name, units in sections["masks"])
+        self.assembly: tuple[tuple[str, str], ...] = tuple(sections["assembly"])
         """Words of inline assembly that hint at other threads, and the longer word in which each does not."""
-        operands = [_operand(row, modes) for row in sections["operands"]]
-        shapes = [_shape(row, operands) for row in sections["shapes"]]
-        self._opcodes = _by_name(_of_shape(row, len(shapes)) for row in sections["opcodes"])
-        self._shapes = shapes
+        self.features: dict[str, tuple[Sequence[str], Sequence[str]]] = _by_name(
+            (row[0], row[1:]) for row in sections["features"]
+        )
+        """Subtarget features: the processors where one may be turned on, and off, without a change of any limit."""
+        self.conventions: dict[str, tuple[str, str, bool]] = _by_name(
+            (row[0], row[1:]) for row in sections["conventions"]
+        )
+        """Calling conventions: mask of what a function leaves alone, without and with AGPRs; whether it is a shader."""
+        self.arguments: dict[str, int] = _by_name(sections["arguments"])
+        """Entries of argumentInfo, and how many SGPRs each counts as preloaded."""
+        modes = {p.mode for p in processors}
+        operands = [_operand(len(modes), *row) for row in sections["operands"]]
+        self._shapes = [_shape(operands, *row) for row in sections["shapes"]]
+        self._opcodes: dict[str, int] = _by_name(sections["opcodes"])
         self._registers: dict[str, Register | None] = {}
-        self._names_are_known()
+        self._check(modes)
 
-    def _names_are_known(self) -> None:
-        """Names that a section has of another one."""
-        for cls in self._classes.values():
-            if cls.either not in self._classes or not cls.specials <= self._specials.keys():
-                raise ValueError(f"class {cls.name} names what is not there")
-        for shape in self._shapes:
-            for name in (*shape.implicit_uses, *shape.implicit_definitions):
-                if self.register(name) is None:
-                    raise ValueError(f"there is no register {name}")
+    def _check(self, modes: set[int]) -> None:
+        """What one section says of another one holds."""
+        registers = {name for s in self._shapes for name in (*s.implicit_uses, *s.implicit_definitions)}
+        masks = {mask for row in self.conventions.values() for mask in row[:2]}
+        if (
+            modes != set(range(len(modes)))
+            or max(self._opcodes.values()) >= len(self._shapes)
+            or None in map(self.register, registers)
+            or not masks <= self._masks.keys() | {""}
+            or not all(
+                c.either in self._classes and c.specials <= self._specials.keys() for c in self._classes.values()
+            )
+        ):
+            raise ValueError("a row names what is not there")
 
     @property
     def opcodes(self) -> Sequence[str]:
@@ -195,18 +207,24 @@ class Tables:
         return tuple(self._classes)
 
     def processor(self, name: str) -> Processor | None:
+        """The figures of a GPU."""
         return self._processors.get(name)
 
     @lru_cache(maxsize=None)  # noqa: B019 (there is one object)
     def opcode(self, name: str) -> Opcode | None:
+        """What is known of an opcode."""
         shape = self._opcodes.get(name)
-        if shape is None:
-            return None
-        s = self._shapes[shape]
-        return Opcode(
-            name, s.definitions, s.operands, s.implicit_uses, s.implicit_definitions, s.traits, s.counts,
-            s.not_described, s.values,
-        )  # fmt: skip
+        return None if shape is None else self._shapes[shape]._replace(name=name)
+
+    def units(self, letter: str, count: int | None = None) -> range:
+        """Units of the first registers of a file; of all without ``count``."""
+        file = next(f for f in self._files.values() if f.letter == letter)
+        return range(file.base, file.base + 2 * (file.size if count is None else count))
+
+    def marked(self, mark: str) -> frozenset[int]:
+        """Units of all registers with a mark."""
+        units = {unit for r in self._specials.values() if mark in r.marks for unit in r.units}
+        return frozenset(units.union(*(self.units(f.letter) for f in self._files.values() if mark in f.marks)))
 
     def register(self, name: str) -> Register | None:
         """A register by its MIR name without ``$``: ``vgpr4``, ``vgpr4_vgpr5``, ``vgpr4_lo16``, ``vcc``."""
@@ -219,14 +237,14 @@ class Tables:
         parts = [whole] if half in ("lo16", "hi16") else name.split("_")
         prefix = parts[0].rstrip("0123456789")
         file = self._files.get(prefix)
-        numbers = [part.removeprefix(prefix) for part in parts]
-        if file is None or not numbers[0].isdigit():
+        number = parts[0].removeprefix(prefix)
+        if file is None or number not in _REGISTER_NUMBERS:
             return None
-        first = int(numbers[0])
-        if parts != [f"{prefix}{n}" for n in range(first, first + len(parts))]:
-            return None
+        first = int(number)
         align = file.align_of.get(len(parts))
         if align is None or first % align or first + len(parts) > file.size:
+            return None
+        if parts != [f"{prefix}{n}" for n in range(first, first + len(parts))]:
             return None
         units = tuple(range(file.base + 2 * first, file.base + 2 * (first + len(parts))))
         if len(parts) == 1 and parts[0] != name:
@@ -244,15 +262,17 @@ class Tables:
         """Whether a register is the part ``lanes`` (16-bit lanes, lowest first) of some member; no lanes: the whole."""
         if not lanes:
             return cls.contains(register)
-        if lanes != tuple(range(lanes[0], lanes[0] + len(register.units))):
+        if lanes != tuple(range(lanes[0], lanes[0] + len(register.units))) or 16 * (lanes[-1] + 1) > cls.bits:
             return False
         if register.file == "x":
-            members = [self._specials[name].units for name in cls.specials]
-            return any(register.units == units[lanes[0] : lanes[-1] + 1] for units in members)
-        if 16 * (lanes[-1] + 1) > cls.bits or (register.units[0] - lanes[0]) % 2:
-            return False
+            members = [self._specials[name] for name in cls.specials if cls.bits > 16]
+            return "wide" not in register.marks and any(
+                register.units == member.units[lanes[0] : lanes[-1] + 1] for member in members
+            )
         first = register.first - lanes[0] // 2
-        return any(r.file == register.file and "" in r.parts and first in r.firsts for r in cls.runs)
+        return (register.units[0] - lanes[0]) % 2 == 0 and any(
+            r.file == register.file and "" in r.parts and first in r.firsts for r in cls.runs
+        )
 
     @staticmethod
     def lanes(index: str) -> tuple[int, ...] | None:
@@ -304,163 +324,138 @@ def _lanes(index: str) -> tuple[int, ...] | None:
 
 
 _SUBREGISTERS = frozenset(map(str, range(32)))
-
-
-def _split(text: str) -> dict[str, list[str]]:
-    """Rows of each section; all sections are there, once, in their order, and every line belongs to one."""
-    sections: dict[str, list[str]] = {}
-    rows: list[str] | None = None
-    if not text.endswith("\n"):
-        raise ValueError("the last line has no end")
-    for line in text[:-1].split("\n"):
-        if line.startswith("#"):
-            continue
-        if line.startswith("["):
-            name = line[1:-1]
-            if line != f"[{name}]" or len(sections) == len(_SECTIONS) or name != _SECTIONS[len(sections)]:
-                raise ValueError(f"unexpected section {line}")
-            rows = sections[name] = []
-        elif rows is None or not line:
-            raise ValueError(f"a line outside of a section: {line!r}")
-        else:
-            rows.append(line)
-    if len(sections) != len(_SECTIONS):
-        raise ValueError("a section is missing")
-    return sections
-
-
-def _by_name(pairs: Iterator[tuple[str, _T]]) -> dict[str, _T]:
-    found: dict[str, _T] = {}
-    for name, value in pairs:
-        if not name or name in found:
-            raise ValueError(f"the name {name!r} is empty or stands twice")
-        found[name] = value
-    return found
-
-
-def _columns(row: str, count: int) -> list[str]:
-    columns = row.split("\t")
-    if len(columns) != count:
-        raise ValueError(f"{len(columns)} columns, not {count}: {row!r}")
-    return columns
+_REGISTER_NUMBERS = frozenset(map(str, range(1024)))
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or (text[0] == "0" and text != "0"):
+    if not (text.isascii() and text.isdigit()) or str(int(text)) != text:
         raise ValueError(f"no number: {text!r}")
     return int(text)
 
 
-def _words(text: str) -> tuple[str, ...]:
-    words = tuple(text.split(" ")) if text else ()
-    if "" in words:
-        raise ValueError(f"words with more than one blank between them: {text!r}")
-    return words
-
-
-def _one_of(text: str, choices: Sequence[str]) -> int:
-    if text not in choices:
-        raise ValueError(f"{text!r} is none of {choices}")
-    return choices.index(text)
+def _one_of(*choices: str) -> Callable[[str], str]:
+    return lambda text: choices[choices.index(text)]
 
 
 def _truth(text: str) -> bool:
-    return bool(_one_of(text, _FALSE_TRUE))
+    return ("0", "1").index(text) == 1
 
 
-def _range(text: str, between: str) -> range:
-    first, _, last = text.partition(between)
-    if _number(first) > _number(last):
+def _choice(text: str) -> bool | None:
+    return None if text == "-" else _truth(text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    words = tuple(text.split(" ")) if text else ()
+    if "" in words or len(set(words)) != len(words):
+        raise ValueError(f"no list of words: {text!r}")
+    return words
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(_words(text))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(_number, text.split(" "))) if text else ()
+
+
+def _range(text: str, between: str = "-") -> range:
+    first, last = map(_number, text.split(between))
+    if first > last:
         raise ValueError(f"no range: {text!r}")
-    return range(int(first), int(last) + 1)
+    return range(first, last + 1)
 
 
-def _budget(row: str) -> tuple[str, int, Budget]:
-    name, waves, *numbers = _columns(row, 7)
-    return name, _number(waves), Budget(*map(_number, numbers))
+def _units(text: str) -> tuple[int, ...]:
+    return tuple(unit for part in text.split(",") for unit in _range(part)) if text else ()
 
 
-def _processor(row: str, budgets: Sequence[tuple[str, int, Budget]]) -> tuple[str, Processor]:
-    columns = _columns(row, 17)
-    name, *numbers = columns
-    own = [(waves, budget) for processor, waves, budget in budgets if processor == name]
-    readers: list[Callable[[str], int]] = [_number] * 16
-    for place in (3, 4, 5, 14, 15):
-        readers[place] = _truth
-    readers[13] = lambda text: -1 if text == "-" else _truth(text)
-    values = [read(text) for read, text in zip(readers, numbers, strict=True)]
-    cu_mode = None if values[13] < 0 else bool(values[13])
-    processor = Processor(name, *values[:13], cu_mode, *values[14:], tuple(b for _, b in own))  # pyright: ignore
-    if [waves for waves, _ in own] != list(range(1, processor.max_waves + 1)):
-        raise ValueError(f"the budgets of {name} are not those of 1 to {processor.max_waves} waves")
-    return name, processor
+def _forms(text: str) -> dict[int, int]:
+    return {width: align for form in _words(text) for width, align in [map(_number, form.split(":"))]}
 
 
-def _file(row: str) -> tuple[str, _File]:
-    letter, name, base, size, forms, marks = _columns(row, 6)
-    _one_of(letter, "vast")
-    align_of = {_number(w): _number(a) for w, _, a in (form.partition(":") for form in _words(forms))}
-    return name, _File(letter, _number(base), _number(size), align_of, frozenset(_words(marks)))
-
-
-def _special(row: str) -> Register:
-    name, units, marks = _columns(row, 3)
-    return Register(name, "x", -1, tuple(_range(units, "-")) if units else (), frozenset(_words(marks)))
-
-
-def _class(row: str) -> RegisterClass:
-    name, bits, vector, either, members = _columns(row, 5)
-    items = _words(members)
-    runs = tuple(_run(item) for item in items if not item.startswith("="))
-    specials = frozenset(item[1:] for item in items if item.startswith("="))
-    return RegisterClass(name, _number(bits), _truth(vector), either, runs, specials)
+def _runs(text: str) -> tuple[_Run | str, ...]:
+    """Members of a class: runs of a file, and names of special registers."""
+    return tuple(word[1:] if word.startswith("=") else _run(word) for word in _words(text))
 
 
 def _run(item: str) -> _Run:
     numbers, *parts = item[1:].replace("..", " ").split(".")
-    bounds, _, step = numbers.partition("+")
-    span = _range(bounds, " ")
-    _one_of(item[0], "vast")
-    if not set(parts) <= {"lo", "hi", "w"} or len(set(parts)) != len(parts) or not _number(step):
+    bounds, step = numbers.split("+")
+    if parts not in ([], ["lo"], ["hi"], ["lo", "hi"], ["w"]):
         raise ValueError(f"no members: {item!r}")
-    return _Run(item[0], span[:: int(step)], frozenset(parts or [""]))
+    return _Run(_LETTER(item[0]), _range(bounds, " ")[:: _number(step)], parts or [""])
 
 
-def _mask(row: str) -> tuple[str, frozenset[int]]:
-    name, ranges = _columns(row, 2)
-    units = [unit for text in ranges.split(",") if ranges for unit in _range(text, "-")]
-    return name, frozenset(units)
+_LETTER = _one_of("v", "a", "s", "t")
+_COLUMNS: dict[str, tuple[Callable[[str], Any], ...]] = {
+    "processors": (str, *[_number] * 3, *[_truth] * 3, *[_number] * 7, _choice, _truth, _truth),
+    "budgets": (str, *[_number] * 6),
+    "files": (_LETTER, str, _number, _number, _forms, _set),
+    "specials": (str, _units, _set),
+    "classes": (str, _number, _truth, str, _runs),
+    "masks": (str, _units),
+    "assembly": (str, str),
+    "features": (str, _words, _words),
+    "conventions": (str, str, str, _truth),
+    "arguments": (str, _number),
+    "operands": (_one_of(*_KINDS), lambda text: -1 if text == "-1" else _number(text), _truth, lambda t: t.split("/")),
+    "shapes": (_number, _numbers, _words, _words, _words, _numbers, _numbers),
+    "opcodes": (str, _number),
+}  # fmt: skip
+"""How each column is read, by section, in their order."""
 
 
-_KINDS = ("register", "register-or-immediate", "immediate", "branch-target", "generic", "any")
+def _read(text: str) -> dict[str, list[Any]]:
+    """Rows of each section; all sections are there, once, in their order, and every line belongs to one."""
+    sections: dict[str, list[Any]] = {}
+    *lines, end = text.split("\n")
+    name = ""
+    for line in lines:
+        if line.startswith("["):
+            name = line[1:-1]
+            if line != f"[{name}]" or name in sections or name not in _COLUMNS:
+                raise ValueError(f"unexpected section {line}")
+            sections[name] = []
+        elif not line.startswith("#"):
+            columns = zip(_COLUMNS.get(name, ()), line.split("\t"), strict=True)
+            sections[name].append(tuple([read(column) for read, column in columns]))
+    if end or list(sections) != list(_COLUMNS):
+        raise ValueError("a section is missing, or the file is cut off")
+    return sections
 
 
-def _operand(row: str, modes: int) -> OperandRow:
-    kind, tied_to, early_clobber, classes = _columns(row, 4)
-    _one_of(kind, _KINDS)
-    of_modes = tuple(classes.split("/"))
-    if len(of_modes) == 1:
-        of_modes *= modes
-    if len(of_modes) != modes:
-        raise ValueError(f"not one class for each of {modes} modes: {row!r}")
-    return OperandRow(kind, -1 if tied_to == "-1" else _number(tied_to), _truth(early_clobber), of_modes)
+def _by_name(pairs: Iterable[tuple[str, _T]]) -> dict[str, _T]:
+    rows = list(pairs)
+    found = dict(rows)
+    if "" in found or len(found) != len(rows):
+        raise ValueError("a name is empty, or stands twice")
+    return found
 
 
-def _shape(row: str, operands: Sequence[OperandRow]) -> Opcode:
-    definitions, numbers, uses, implicit_definitions, traits, counts, others = _columns(row, 7)
-    words = _words(traits)
-    explicit = [_number(n) for n in _words(numbers)]
-    if any(n >= len(operands) for n in explicit) or len(set(words)) != len(words):
-        raise ValueError(f"an operand that is not there, or a trait twice: {row!r}")
-    values = _by_name((key, value) for key, equals, value in (w.partition("=") for w in words) if equals)
-    return Opcode(
-        "", _number(definitions), tuple([operands[n] for n in explicit]), _words(uses), _words(implicit_definitions),
-        frozenset(words), tuple(map(_number, _words(counts))), tuple(map(_number, _words(others))), values,
-    )  # fmt: skip
+def _budgets(processor: Processor, sections: Mapping[str, list[Any]]) -> tuple[Budget, ...]:
+    rows = [row for row in sections["budgets"] if row[0] == processor.name]
+    if [row[1] for row in rows] != list(range(1, processor.max_waves + 1)):
+        raise ValueError(f"the budgets of {processor.name} are not those of 1 to {processor.max_waves} waves")
+    return tuple(Budget(*row[2:]) for row in rows)
 
 
-def _of_shape(row: str, shapes: int) -> tuple[str, int]:
-    name, shape = _columns(row, 2)
-    if _number(shape) >= shapes:
-        raise ValueError(f"no shape {shape}")
-    return name, int(shape)
+def _class(name: str, bits: int, vector: bool, either: str, members: Sequence[_Run | str]) -> RegisterClass:
+    runs = tuple(m for m in members if not isinstance(m, str))
+    return RegisterClass(name, bits, vector, either, runs, frozenset(m for m in members if isinstance(m, str)))
+
+
+def _operand(modes: int, kind: str, tied_to: int, early_clobber: bool, classes: list[str]) -> OperandRow:
+    if len(classes) not in (1, modes):
+        raise ValueError(f"{len(classes)} classes for {modes} modes")
+    return OperandRow(kind, tied_to, early_clobber, tuple(classes * modes)[:modes])
+
+
+def _shape(operands: list[OperandRow], definitions: int, numbers: list[int], *rest: Any) -> Opcode:
+    uses, implicit_definitions, traits, counts, others = rest
+    if max(numbers, default=0) >= len(operands):
+        raise ValueError("an operand that is not there")
+    values = _by_name((key, value) for key, equals, value in (t.partition("=") for t in traits) if equals)
+    explicit = tuple([operands[n] for n in numbers])
+    return Opcode("", definitions, explicit, uses, implicit_definitions, frozenset(traits), counts, others, values)
