@@ -119,7 +119,7 @@ def _items(lines: list[str], at: int, indent: str) -> Iterator[str]:
     begin, more = f"{indent}  - ", f"{indent}      "
     while at < len(lines) and lines[at].startswith(begin):
         end = at + 1
-        while end < len(lines) and lines[end].startswith(more) and lines[end - 1].rstrip(" ").endswith(","):
+        while end < len(lines) and lines[end].startswith(more) and lines[end - 1].rstrip(" ").endswith((",", "[")):
             end += 1
         yield "\n".join(lines[at:end])
         at = end

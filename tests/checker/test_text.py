@@ -249,6 +249,16 @@ def test_what_is_no_text_is_refused(text: str) -> None:
         read(text)
 
 
+def test_what_llvm_24_prints_is_read() -> None:
+    row = "{ id: 0, class: vgpr_32, preferred-register: '$vgpr5', flags: [  ] }"
+    hints = row.replace("] }", "], anti-hints: [ \n" + " " * 80 + "'%1', '$vgpr3' ] }")
+    words = SMALL.replace("1 /* sideeffect attdialect */, 2228234 /* regdef:VGPR_32 */", "attdialect, regdef:VGPR_32")
+    (function,) = read(words.replace(row, hints).replace("nofpexcept V_TEST", "lr-split V_TEST")).functions
+    assert function.registers == read(SMALL).functions[0].registers
+    assert function.blocks[0].instructions[1].flags == {"lr-split"}
+    assert [op.kind for op in function.blocks[2].instructions[0].operands[1:3]] == [Kind.ASM_FLAG, Kind.ASM_FLAG]
+
+
 def test_missing_successors_are_those_that_llvm_infers() -> None:
     text = re.sub(r"    successors:.*\n", "", SMALL)
     first, second, third = read(text).functions[0].blocks
