@@ -164,7 +164,9 @@ class Tables:
         self._masks: dict[str, frozenset[int]] = _by_name((name, frozenset(units)) for name, units in sections["masks"])
         self.assembly: tuple[tuple[str, str], ...] = tuple(sections["assembly"])
         """Words of inline assembly that hint at other threads, and the longer word in which each does not."""
-        self.features: dict[str, tuple[str, str]] = _by_name((row[0], row[1:]) for row in sections["features"])
+        self.features: dict[str, tuple[Sequence[str], Sequence[str]]] = _by_name(
+            (row[0], row[1:]) for row in sections["features"]
+        )
         """Subtarget features: the processors where one may be turned on, and off, without a change of any limit."""
         self.conventions: dict[str, tuple[str, str, bool]] = _by_name(
             (row[0], row[1:]) for row in sections["conventions"]
@@ -236,13 +238,13 @@ class Tables:
         prefix = parts[0].rstrip("0123456789")
         file = self._files.get(prefix)
         number = parts[0].removeprefix(prefix)
-        if file is None or not number.isdigit():
+        if file is None or number not in _REGISTER_NUMBERS:
             return None
         first = int(number)
-        if parts != [f"{prefix}{n}" for n in range(first, first + len(parts))]:
-            return None
         align = file.align_of.get(len(parts))
         if align is None or first % align or first + len(parts) > file.size:
+            return None
+        if parts != [f"{prefix}{n}" for n in range(first, first + len(parts))]:
             return None
         units = tuple(range(file.base + 2 * first, file.base + 2 * (first + len(parts))))
         if len(parts) == 1 and parts[0] != name:
@@ -260,15 +262,17 @@ class Tables:
         """Whether a register is the part ``lanes`` (16-bit lanes, lowest first) of some member; no lanes: the whole."""
         if not lanes:
             return cls.contains(register)
-        if lanes != tuple(range(lanes[0], lanes[0] + len(register.units))):
+        if lanes != tuple(range(lanes[0], lanes[0] + len(register.units))) or 16 * (lanes[-1] + 1) > cls.bits:
             return False
         if register.file == "x":
-            members = [self._specials[name].units for name in cls.specials]
-            return any(register.units == units[lanes[0] : lanes[-1] + 1] for units in members)
-        if 16 * (lanes[-1] + 1) > cls.bits or (register.units[0] - lanes[0]) % 2:
-            return False
+            members = [self._specials[name] for name in cls.specials if cls.bits > 16]
+            return "wide" not in register.marks and any(
+                register.units == member.units[lanes[0] : lanes[-1] + 1] for member in members
+            )
         first = register.first - lanes[0] // 2
-        return any(r.file == register.file and "" in r.parts and first in r.firsts for r in cls.runs)
+        return (register.units[0] - lanes[0]) % 2 == 0 and any(
+            r.file == register.file and "" in r.parts and first in r.firsts for r in cls.runs
+        )
 
     @staticmethod
     def lanes(index: str) -> tuple[int, ...] | None:
@@ -320,6 +324,7 @@ def _lanes(index: str) -> tuple[int, ...] | None:
 
 
 _SUBREGISTERS = frozenset(map(str, range(32)))
+_REGISTER_NUMBERS = frozenset(map(str, range(1024)))
 
 
 def _number(text: str) -> int:
@@ -392,7 +397,7 @@ _COLUMNS: dict[str, tuple[Callable[[str], Any], ...]] = {
     "classes": (str, _number, _truth, str, _runs),
     "masks": (str, _units),
     "assembly": (str, str),
-    "features": (str, str, str),
+    "features": (str, _words, _words),
     "conventions": (str, str, str, _truth),
     "arguments": (str, _number),
     "operands": (_one_of(*_KINDS), lambda text: -1 if text == "-1" else _number(text), _truth, lambda t: t.split("/")),

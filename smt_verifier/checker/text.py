@@ -10,34 +10,25 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from smt_verifier.checker import operands as forms
 from smt_verifier.checker.fields import Header, read_header, unquoted
 from smt_verifier.checker.model import Block, File, Function, Instruction, Kind, MemoryOperand, Operand, VirtualRegister
-from smt_verifier.checker.operands import (
-    ATTRIBUTE,
-    DEFINITION,
-    MEMORY,
-    NAME,
-    NUMBER,
-    OPERAND,
-    WORD,
-    immediate,
-    memory_operand,
-    register,
-)
 from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.tables import tables
 
-_ATTRIBUTE = rf"(?:%ir-block\.{NAME}|align {NUMBER}|machine-block-address-taken|inlineasm-br-indirect-target)"
+_NAME, _NUMBER, _WORD = forms.NAME, forms.NUMBER, forms.WORD
+_ATTRIBUTE = rf"(?:%ir-block\.{_NAME}|align {_NUMBER}|machine-block-address-taken|inlineasm-br-indirect-target)"
 _END = r" *(?:;.*)?\Z"
 _BLOCK = re.compile(
-    rf"  bb\.({NUMBER})(?:\.({WORD}))?(?: \(({_ATTRIBUTE}(?:, {_ATTRIBUTE})*)\))?:{_END}",
+    rf"  bb\.({_NUMBER})(?:\.({_WORD}))?(?: \(({_ATTRIBUTE}(?:, {_ATTRIBUTE})*)\))?:{_END}",
     re.ASCII,
 )
 _PROBABILITY = r"(?:\((0x[0-9a-f]{8})\))?"
-_SUCCESSOR = re.compile(rf"%bb\.({NUMBER}){_PROBABILITY}")
+_SUCCESSOR = re.compile(rf"%bb\.({_NUMBER}){_PROBABILITY}")
 _SUCCESSORS = re.compile(rf"  +successors:((?: {_SUCCESSOR.pattern}(?:, {_SUCCESSOR.pattern})*)?){_END}")
 _LIVEIN = re.compile(r"\$(\w+)(?::(0x[0-9A-F]{16}))?", re.ASCII)
 _LIVEINS = re.compile(rf"  +liveins: ({_LIVEIN.pattern}(?:, {_LIVEIN.pattern})*){_END}", re.ASCII)
-_NOTHING = re.compile(rf"{_END}|#.*\Z")
+_NOTHING = re.compile(_END)
 _FLAG = (
     "frame-setup|frame-destroy|nnan|ninf|nsz|arcp|contract|afn|reassoc|nuw|nsw|nusw|samesign|exact|nofpexcept|nomerge"
     "|noconvergent|unpredictable|nneg|disjoint|inbounds|lr-split|bb-prolog"
@@ -45,15 +36,6 @@ _FLAG = (
 _HEAD = re.compile(rf"((?:(?:{_FLAG}) )*)([A-Z][A-Za-z0-9_]*)(?=[ ;]|\Z)")
 _BRACE = re.compile(rf"( \{{)?{_END}")
 _ASSEMBLY = frozenset({"INLINEASM", "INLINEASM_BR"})
-_DEBUG = frozenset({"DBG_VALUE", "DBG_VALUE_LIST", "DBG_INSTR_REF", "DBG_PHI", "DBG_LABEL", "PSEUDO_PROBE"})
-BARRIERS = frozenset({
-    "G_AMDGPU_WHOLE_WAVE_FUNC_RETURN", "G_BR", "G_BRINDIRECT", "G_BRJT", "SI_CS_CHAIN_TC_W32",
-    "SI_CS_CHAIN_TC_W32_DVGPR", "SI_CS_CHAIN_TC_W64", "SI_CS_CHAIN_TC_W64_DVGPR", "SI_RETURN", "SI_RETURN_TO_EPILOG",
-    "SI_TCRETURN", "SI_TCRETURN_CHAIN", "SI_TCRETURN_GFX", "SI_TCRETURN_GFX_WholeWave", "SI_WHOLE_WAVE_FUNC_RETURN",
-    "S_ADD_PC_I64", "S_BRANCH", "S_BRANCH_pad_s_nop", "S_CODE_END", "S_ENDPGM", "S_ENDPGM_ORDERED_PS_DONE",
-    "S_ENDPGM_SAVED", "S_SETPC_B64", "S_SETPC_B64_return",
-})  # fmt: skip
-"""What control does not pass, by LLVM's tables (``isBarrier``)."""
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
 
@@ -74,7 +56,7 @@ def read(text: str) -> File:
     module = _module(lines[: starts[0]])
     functions: dict[str, Function] = {}
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        function = _Reader(lines, start, end).function()
+        function = _Reader(lines, start, end).read()
         if function.name in functions:
             raise Refused("text", f"a second function {function.name!r}", f"line {start + 1}")
         functions[function.name] = function
@@ -102,206 +84,182 @@ class _Reader:
     """Reads the document in lines ``[start, end)``."""
 
     def __init__(self, lines: list[str], start: int, end: int) -> None:
-        body = next((k for k in range(start, end) if lines[k].startswith("body:")), end)
-        close = next((k for k in range(body, end) if lines[k] == "..."), end)
-        for k in range(close + 1, end):
-            if lines[k].strip(" ") and not lines[k].startswith("#"):
-                raise Refused("text", "text behind the end of a function", f"line {k + 1}")
-        if close == end or not re.fullmatch(r"body: +\|", lines[body]):
-            raise Refused("text", "a function without a body, or one that does not end", f"line {start + 1}")
         self.lines = lines
         self.start = start
-        self.first = body + 1
-        self.close = close
-        self.header: Header = read_header(lines[start + 1 : body], start + 2)
-        self.classes = {number: r.cls for number, r in self.header.registers.items()}
+        self.end = end
+        self.line = start
+        self.header = Header("", {}, {}, (), {}, {})
+        self.classes: dict[int, str] = {}
         self.places: dict[int, int] = {}
-        self.operands: dict[str, Operand] = {}
-        self.definitions: dict[str, Operand] = {}
+        self.left: dict[str, Operand] = {}
+        self.right: dict[str, Operand] = {}
+
+    def read(self) -> Function:
+        try:
+            return self.function()
+        except Refused as refused:
+            raise Refused(refused.rule, refused.message, refused.where or f"line {self.line + 1}") from None
 
     def function(self) -> Function:
-        heads: list[re.Match[str]] = []
-        at: list[int] = []
-        for k in range(self.first, self.close):
-            if self.lines[k].startswith("  bb."):
-                match = _BLOCK.match(self.lines[k])
+        lines, start, end = self.lines, self.start, self.end
+        body = next((k for k in range(start, end) if lines[k].startswith("body:")), end)
+        close = next((k for k in range(body, end) if lines[k] == "..."), end)
+        if close == end or not re.fullmatch(r"body: +\|", lines[body]):
+            raise Refused("text", "a function without a body, or one that does not end")
+        h = self.header = read_header(lines[start + 1 : body], start + 2)
+        self.classes = {number: row.cls for number, row in h.registers.items()}
+        heads: list[tuple[int, re.Match[str]]] = []
+        for self.line in range(body + 1, end):
+            line = lines[self.line]
+            if self.line >= close:
+                if line.strip(" ") and not line.startswith("#") and self.line > close:
+                    raise Refused("text", "text behind the end of a function")
+            elif line.startswith("  bb."):
+                match = _BLOCK.match(line)
                 if match is None or int(match[1]) in self.places:
-                    raise Refused(
-                        "block", f"not the head of a further block: {self.lines[k].strip()!r}", f"line {k + 1}"
-                    )
+                    raise Refused("block", f"not the head of a further block: {line!r}")
                 self.places[int(match[1])] = len(heads)
-                heads.append(match)
-                at.append(k)
-        if any(line.strip(" ") for line in self.lines[self.first : at[0] if at else self.close]):
-            raise Refused("block", "text before the first block", f"line {self.first + 1}")
-        ends = [*at[1:], self.close][: len(at)]
-        blocks = [self.block(*ends_of) for ends_of in zip(heads, at, ends, strict=True)]
-        h = self.header
-        used = {op.vreg for table in (self.operands, self.definitions) for op in table.values() if op.vreg >= 0}
-        used |= {vreg for _, vreg in h.liveins if vreg >= 0}
-        if unknown := used - self.classes.keys():
-            raise Refused("register", f"nothing gives the class of %{min(unknown)}", f"line {self.start + 1}")
+                heads.append((self.line, match))
+            elif line.strip(" ") and not (heads and line.startswith("  ")):
+                raise Refused("text", f"a line that belongs to no block: {line!r}")
+        ends = [*(at for at, _ in heads[1:]), close]
+        blocks = [self.block(match, at, stop) for (at, match), stop in zip(heads, ends, strict=False)]
+        used = {op.vreg for op in (*self.left.values(), *self.right.values()) if op.vreg >= 0}
+        unknown = (used | {vreg for _, vreg in h.liveins if vreg >= 0}) - self.classes.keys()
+        if unknown:
+            raise Refused("register", f"nothing gives the class of %{min(unknown)}")
         added = {number: VirtualRegister(number, cls) for number, cls in self.classes.items()}
-        registers = {**added, **h.registers}
         known = tuple(_with_successors(place, blocks) for place in range(len(blocks)))
-        return Function(h.name, h.fields, registers, h.liveins, h.fixed_stack, h.stack, known, self.start + 1)
+        registers = {**added, **h.registers}
+        return Function(h.name, h.fields, registers, h.liveins, h.fixed_stack, h.stack, known, start + 1)
 
     def block(self, head: re.Match[str], at: int, end: int) -> Block:
-        successors: list[tuple[int, str]] | None = None
+        successors: tuple[tuple[int, str], ...] | None = None
         liveins: tuple[tuple[str, int], ...] = ()
         instructions: list[Instruction] = []
-        bundle = False
-        for k in range(at + 1, end):
-            line = self.lines[k]
-            where = f"line {k + 1}"
-            if not line or line.isspace():
-                continue
-            if not line.startswith("  "):
-                raise Refused("text", f"a line that ends the body: {line!r}", where)
+        bundled = False
+        for self.line in range(at + 1, end):
+            line = self.lines[self.line]
             if _NOTHING.match(line):
                 continue
             if not instructions and (match := _SUCCESSORS.match(line)):
-                if successors is not None or liveins:
-                    raise Refused("block", "a second line of successors, or one behind the live-ins", where)
                 found = _SUCCESSOR.findall(match[1])
-                successors = [(self.place(int(number), where), text) for number, text in found]
-                if len({place for place, _ in successors}) != len(successors):
-                    raise Refused("block", "a successor is named twice", where)
+                if successors is not None or liveins or len(dict(found)) != len(found):
+                    raise Refused("block", "successors a second time, or behind the live-ins")
+                successors = tuple((self.place(int(number)), text) for number, text in found)
             elif not instructions and (match := _LIVEINS.match(line)):
                 if liveins:
-                    raise Refused("block", "a second line of live-ins", where)
+                    raise Refused("block", "a second line of live-ins")
                 liveins = tuple((name, int(mask, 16) if mask else -1) for name, mask in _LIVEIN.findall(match[1]))
             elif line.strip(" ") == "}":
-                if not bundle or instructions[-1].opens_bundle:
-                    raise Refused("instruction", "'}' without an open bundle", where)
+                if not bundled or instructions[-1].opens_bundle:
+                    raise Refused("instruction", "'}' without an open bundle")
                 instructions[-1] = replace(instructions[-1], closes_bundle=True)
-                bundle = False
+                bundled = False
             else:
-                instruction = self.instruction(line, k + 1, bundle)
-                if bundle and instruction.opens_bundle:
-                    raise Refused("instruction", "a bundle within a bundle", where)
-                bundle = bundle or instruction.opens_bundle
+                instruction = self.instruction(line, bundled)
+                if bundled and instruction.opens_bundle:
+                    raise Refused("instruction", "a bundle within a bundle")
+                bundled = bundled or instruction.opens_bundle
                 instructions.append(instruction)
-        if bundle:
-            raise Refused("instruction", "a bundle is not closed", f"line {end}")
+        if bundled:
+            raise Refused("instruction", "a bundle is not closed")
         number, name, attributes = head.groups("")
-        has_successors = successors is not None
-        known = tuple(successors or ())
-        return Block(int(number), name, attributes, known, has_successors, liveins, tuple(instructions), at + 1)
+        printed = successors is not None
+        return Block(int(number), name, attributes, successors or (), printed, liveins, tuple(instructions), at + 1)
 
-    def place(self, number: int, where: str) -> int:
+    def place(self, number: int) -> int:
+        """Position of a block in layout order."""
         if number not in self.places:
-            raise Refused("block", f"there is no block %bb.{number}", where)
+            raise Refused("block", f"there is no block %bb.{number}")
         return self.places[number]
 
-    def instruction(self, line: str, number: int, bundled: bool) -> Instruction:
-        where = f"line {number}"
+    def instruction(self, line: str, bundled: bool) -> Instruction:
         at = len(line) - len(line.lstrip(" "))
         operands: list[Operand] = []
         separator = ""
-        while match := DEFINITION.match(line, at):
-            text, separator = match.groups()
-            operands.append(self.definitions.get(text) or self.operand(match, text, where, True))
+        while separator != " = " and (match := forms.DEFINITION.match(line, at)):
+            operands.append(self.left.get(match[1]) or self.operand(match, match[1], True))
+            separator = match[2]
             at = match.end()
-            if separator == " = ":
-                break
         definitions = len(operands)
         head = _HEAD.match(line, at)
         if head is None or separator == ", ":
-            raise Refused("instruction", f"not an instruction: {line[at:]!r}", where)
-        flags, opcode = head[1].split(), head[2]
+            raise Refused("instruction", f"not an instruction: {line[at:]!r}")
+        flags, opcode = frozenset(head[1].split()), head[2]
         at = head.end()
         separator = " "
-        while line.startswith(separator, at) and (match := OPERAND.match(line, at + len(separator))):
-            operands.append(self.operands.get(match[0]) or self.operand(match, match[0], where, False))
+        # What was read before needs no second look; an operand that has a comma in it is never found so.
+        for text in line[at + 1 :].split(", ") if line.startswith(" ", at) else ():
+            if (known := self.right.get(text)) is None:
+                break
+            operands.append(known)
+            at += len(separator) + len(text)
+            separator = ", "
+        while line.startswith(separator, at) and (match := forms.OPERAND.match(line, at + len(separator))):
+            operands.append(self.right.get(match[0]) or self.operand(match, match[0], False))
             at = match.end()
             separator = ", "
         tail: list[str] = []
         group = 0
-        while line.startswith(separator, at) and (match := ATTRIBUTE.match(line, at + len(separator))):
+        while line.startswith(separator, at) and (match := forms.ATTRIBUTE.match(line, at + len(separator))):
             if (match.lastindex or 0) <= group:
-                raise Refused("instruction", f"the attribute {match[0]!r} is not in its place", where)
+                raise Refused("instruction", f"the attribute {match[0]!r} is not in its place")
             group = match.lastindex or 0
             tail.append(match[0])
             at = match.end()
             separator = ", "
         memory: list[MemoryOperand] = []
         separator = " :: "
-        while line.startswith(separator, at) and (match := MEMORY.match(line, at + len(separator))):
-            memory.append(self.memory(match[0], where))
+        while line.startswith(separator, at) and (match := forms.MEMORY.match(line, at + len(separator))):
+            memory.append(self.memory(match[0]))
             at = match.end()
             separator = ", "
         brace = _BRACE.match(line, at)
-        if brace is None:
-            raise Refused("instruction", f"not known here: {line[at:].strip(' ')!r} in {line.strip(' ')!r}", where)
-        if len(set(flags)) != len(flags):
-            raise Refused("instruction", "an instruction flag stands twice", where)
+        if brace is None or len(flags) != len(head[1].split()):
+            raise Refused("instruction", f"not known here: {line[at:].strip(' ')!r} in {line.strip(' ')!r}")
         if opcode in _ASSEMBLY:
             if not operands or operands[0].kind is not Kind.EXTERNAL:
-                raise Refused("instruction", "inline assembly without its text", where)
+                raise Refused("instruction", "inline assembly without its text")
             operands[0] = replace(operands[0], kind=Kind.ASM_STRING)
-        _check_order(opcode, operands, definitions, where)
-        return Instruction(
-            opcode,
-            tuple(operands),
-            definitions,
-            frozenset(flags),
-            tuple(memory),
-            tuple(tail),
-            bundled,
-            brace[1] is not None,
-            False,
-            number,
-        )
+        _check_order(opcode, operands, definitions)
+        rest = (bundled, brace[1] is not None, False, self.line + 1)
+        return Instruction(opcode, tuple(operands), definitions, flags, tuple(memory), tuple(tail), *rest)
 
-    def operand(self, match: re.Match[str], text: str, where: str, left: bool) -> Operand:
+    def operand(self, match: re.Match[str], text: str, left: bool) -> Operand:
         """An operand whose text was not met in this function before."""
         kind = Kind.REGISTER if left else Kind[match.lastgroup or ""]
-        try:
-            if kind is Kind.REGISTER:
-                operand = register(text, left)
-                if operand.cls and self.classes.setdefault(operand.vreg, operand.cls) != operand.cls:
-                    raise Refused(
-                        "register", f"%{operand.vreg} is of class {self.classes[operand.vreg]} elsewhere", where
-                    )
-            elif kind is Kind.IMMEDIATE:
-                operand = immediate(match["IMMEDIATE"])
-            else:
-                operand = Operand(kind, text, number=self.number(kind, text, where))
-        except Refused as refused:
-            raise Refused(refused.rule, refused.message, where) from None
-        (self.definitions if left else self.operands)[text] = operand
+        if kind is Kind.REGISTER:
+            operand = forms.register(text, left)
+            if operand.cls and self.classes.setdefault(operand.vreg, operand.cls) != operand.cls:
+                raise Refused("register", f"%{operand.vreg} is of class {self.classes[operand.vreg]} elsewhere")
+        elif kind is Kind.IMMEDIATE:
+            operand = forms.immediate(match["IMMEDIATE"])
+        elif kind is Kind.BLOCK:
+            operand = Operand(kind, text, number=self.place(int(text.removeprefix("%bb."))))
+        elif kind in (Kind.FRAME_INDEX, Kind.FIXED_FRAME):
+            operand = Operand(kind, text, number=self.stack_object(text))
+        else:
+            operand = Operand(kind, text)
+        (self.left if left else self.right)[text] = operand
         return operand
 
-    def number(self, kind: Kind, text: str, where: str) -> int:
-        """What an operand names: the position of a block, or the number of a stack object."""
-        if kind is Kind.BLOCK:
-            return self.place(int(text.removeprefix("%bb.")), where)
-        if kind in (Kind.FRAME_INDEX, Kind.FIXED_FRAME):
-            number, _, name = text.partition(".")[2].partition(".")
-            self.object(int(number), name, kind is Kind.FIXED_FRAME, where)
-            return int(number)
-        return 0
+    def stack_object(self, text: str) -> int:
+        """The number in ``%stack.0.name``; there is such an object (``MIParser::parseStackFrameIndex``)."""
+        kind, number, *name = text.split(".", 2)
+        row = (self.header.fixed_stack if kind == "%fixed-stack" else self.header.stack).get(int(number))
+        if row is None or (name and unquoted(row.get("name", "''")) != name[0]):
+            raise Refused("object", f"there is no stack object {text}")
+        return int(number)
 
-    def object(self, number: int, name: str, fixed: bool, where: str) -> None:
-        """There is a stack object of this number and name (``MIParser::parseStackFrameIndex``)."""
-        row = (self.header.fixed_stack if fixed else self.header.stack).get(number)
-        if row is None or (name and unquoted(row.get("name", "''")) != name):
-            raise Refused("object", f"there is no such stack object: {number} {name}".rstrip(), where)
-
-    def memory(self, text: str, where: str) -> MemoryOperand:
-        try:
-            memory = memory_operand(text)
-        except Refused as refused:
-            raise Refused(refused.rule, refused.message, where) from None
-        if memory.stack_object >= 0:
-            self.object(memory.stack_object, memory.pointer.partition(".")[2].partition(".")[2], False, where)
-        if memory.fixed_object >= 0:
-            self.object(memory.fixed_object, "", True, where)
+    def memory(self, text: str) -> MemoryOperand:
+        memory = forms.memory_operand(text)
+        if memory.stack_object >= 0 or memory.fixed_object >= 0:
+            self.stack_object(memory.pointer)
         return memory
 
 
-def _check_order(opcode: str, operands: Sequence[Operand], definitions: int, where: str) -> None:
+def _check_order(opcode: str, operands: Sequence[Operand], definitions: int) -> None:
     """What LLVM would move or refuse: ``MachineInstr::addOperand`` moves explicit operands before implicit registers,
     inline assembly aside; a tie names a definition that no other operand is tied to (``assignRegisterTies``).
     """
@@ -312,12 +270,12 @@ def _check_order(opcode: str, operands: Sequence[Operand], definitions: int, whe
         if "implicit" in operand.flags:
             implicit = True
         elif implicit and not assembly:
-            raise Refused("instruction", f"the operand {operand.text} stands behind an implicit one", where)
+            raise Refused("instruction", f"the operand {operand.text} stands behind an implicit one")
         if operand.kind is Kind.ASM_FLAG and not assembly:
-            raise Refused("instruction", f"{operand.text} is a word of inline assembly", where)
+            raise Refused("instruction", f"{operand.text} is a word of inline assembly")
         if operand.tied >= 0:
             if operand.tied in tied or operand.tied >= len(operands) or not operands[operand.tied].is_def:
-                raise Refused("instruction", f"{operand.text} is tied to nothing that is free for it", where)
+                raise Refused("instruction", f"{operand.text} is tied to nothing that is free for it")
             tied.add(operand.tied)
 
 
@@ -329,7 +287,8 @@ def _with_successors(place: int, blocks: Sequence[Block]) -> Block:
     if block.has_successors:
         return block
     targets = [op.number for i in block.instructions for op in i.operands if op.kind is Kind.BLOCK]
-    last = next((i for i in reversed(block.instructions) if i.opcode not in _DEBUG), None)
-    if place + 1 < len(blocks) and (last is None or last.opcode not in BARRIERS):
+    described = (tables().opcode(i.opcode) for i in reversed(block.instructions))
+    traits = next((opcode.traits for opcode in described if opcode and "debug" not in opcode.traits), frozenset[str]())
+    if place + 1 < len(blocks) and "barrier" not in traits:
         targets.append(place + 1)
     return replace(block, successors=tuple((target, "") for target in dict.fromkeys(targets)))

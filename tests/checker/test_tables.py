@@ -142,7 +142,7 @@ def test_operands_of_either_file() -> None:
         assert opcode is not None
         either = set(opcode.numbers("either"))
         today = set(semantics.either_file_operands(name))
-        wrong = SCALES if "MFMA_SCALE" in name else (1, 3) if name == LOADS_SCALES else ()
+        wrong = SCALES if "MFMA_SCALE" in name else range(6) if name == LOADS_SCALES else ()
         assert either == today - set(wrong), name
     scaled = tables().opcode("V_MFMA_SCALE_F32_16X16X128_F8F6F4_f4_f4_vgprcd_e64")
     assert scaled is not None
@@ -159,7 +159,7 @@ def test_nothing_with_a_hidden_input_is_pure() -> None:
             assert opcode.traits.isdisjoint({"pure", "pure-exec"}), name
     assert "indexed-on" in traits_of("S_SET_GPR_IDX_ON")
     assert "vskip" in traits_of("S_SETVSKIP")
-    assert "sets-mode" in traits_of("S_SETREG_B32_mode")
+    assert {"sets-mode", "setreg"} <= traits_of("S_SETREG_B32_mode")
 
 
 def traits_of(name: str) -> frozenset[str]:
@@ -195,7 +195,7 @@ def test_registers_are_llvms() -> None:
         "agpr256", "sgpr106", "ttmp16", "sgpr1_sgpr2", "vgpr4_vgpr6",
         "sgpr4_sgpr5_sgpr6_sgpr7_sgpr8_sgpr9_sgpr10_sgpr11_sgpr12_sgpr13_sgpr14_sgpr15_sgpr16", "vgpr4_vgpr4",
         "vgpr5_vgpr4", "vgpr4_agpr5", "vgpr4_lo16_hi16", "vgpr4_vgpr5_lo16", "vgpr4_", "_vgpr4", "vgpr-1", "vgpr٣",
-        "VGPR4", "vcc_mid", "x0", "sgpr2_sgpr3_sgpr4",
+        "VGPR4", "vcc_mid", "vgpr²", "vgpr" + "9" * 5000, "x0", "sgpr2_sgpr3_sgpr4",
     ],
 )  # fmt: skip
 def test_names_of_no_register(name: str) -> None:
@@ -272,7 +272,10 @@ def test_parts_of_members_are_those_of_today() -> None:
                 if lanes and (len(lanes) != len(register.units) or 16 * (lanes[-1] + 1) > cls.bits):
                     assert not found, (name, text, index)
                 elif known.bits >= 32 or not index:
-                    assert found is rules.is_part_of_member(physical_register(text), known, index), (name, text, index)
+                    today = rules.is_part_of_member(physical_register(text), known, index)
+                    # Halves of M0 and its like, and the whole as a part, are taken for none today.
+                    more = found and register.file == "x" and (len(lanes) == 1 or 16 * len(lanes) == cls.bits)
+                    assert found is today or more, (name, text, index)
     assert inside > 100
 
 

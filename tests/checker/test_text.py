@@ -13,11 +13,10 @@ from smt_verifier.audit.core.fields import fields_of, row_fields
 from smt_verifier.checker.model import File, Function, Instruction, Kind, Row
 from smt_verifier.checker.model import Operand as CheckedOperand
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.text import BARRIERS, read
+from smt_verifier.checker.text import read
 from verilocc_mlir.errors import VeriloccError
 from verilocc_mlir.mir import model as other
 from verilocc_mlir.mir.parser import parse_mir
-from verilocc_mlir.target.instructions import instruction, opcodes
 
 SEPARATE = frozenset({"registers", "liveins", "stack", "fixedStack", "body"})
 """Fields of the header that are no ``fields`` of a function."""
@@ -181,7 +180,7 @@ MALFORMED = [
     ("type: default, offset: 0, size: 8", "type: default, size: 8, size: 8", "header"),
     ("  bb.2:", "  bb.0:", "block"),
     ("  bb.0 (%ir-block.0):", "  bb.0 (landing-pad):", "block"),
-    ("body:             |\n", "body:             |\n    S_NOP 0\n", "block"),
+    ("body:             |\n", "body:             |\n    S_NOP 0\n", "text"),
     ("%bb.2(0x40000000), ", "%bb.1(0x40000000), ", "block"),
     ("%bb.2(0x40000000), ", "%bb.3(0x40000000), ", "block"),
     ("S_CBRANCH_EXECZ %bb.1", "S_CBRANCH_EXECZ %bb.9", "block"),
@@ -250,9 +249,14 @@ def test_what_is_no_text_is_refused(text: str) -> None:
         read(text)
 
 
-def test_barriers_are_those_of_llvms_tables() -> None:
-    barriers = {name for name in opcodes() if (table := instruction(name)) and "barrier" in table.properties}
-    assert barriers == BARRIERS
+def test_what_llvm_24_prints_is_read() -> None:
+    row = "{ id: 0, class: vgpr_32, preferred-register: '$vgpr5', flags: [  ] }"
+    hints = row.replace("] }", "], anti-hints: [ \n" + " " * 80 + "'%1', '$vgpr3' ] }")
+    words = SMALL.replace("1 /* sideeffect attdialect */, 2228234 /* regdef:VGPR_32 */", "attdialect, regdef:VGPR_32")
+    (function,) = read(words.replace(row, hints).replace("nofpexcept V_TEST", "lr-split V_TEST")).functions
+    assert function.registers == read(SMALL).functions[0].registers
+    assert function.blocks[0].instructions[1].flags == {"lr-split"}
+    assert [op.kind for op in function.blocks[2].instructions[0].operands[1:3]] == [Kind.ASM_FLAG, Kind.ASM_FLAG]
 
 
 def test_missing_successors_are_those_that_llvm_infers() -> None:
