@@ -267,10 +267,15 @@ class MachineRules:
             if self.pre.register_name(pre) != self.post.register_name(post):
                 yield Complaint("fixed-register", f"fixed register ${pre.phys} became {post}")
             return
-        if len(self.pre.keys(pre)) != len(self.post.keys(post)):
+        pre_keys, post_keys = self.pre.keys(pre), self.post.keys(post)
+        if len(pre_keys) != len(post_keys):
             yield Complaint("width", f"{pre} and {post} differ in width")
             return
         cls = self.pre.class_of(pre.vreg)
+        if [*map(self.pre.is_vector, pre_keys)] != [*map(self.post.is_vector, post_keys)]:
+            # Whatever an encoding takes, an allocator never moves a value of threads to a value of the wave, or back.
+            yield Complaint("register-class", f"{post} is of another register file than {pre}, of class {cls.name}")
+            return
         if post.vreg >= 0:
             if self.post.class_of(post.vreg) != cls or self.post.flags_of(post.vreg) != self.pre.flags_of(pre.vreg):
                 yield Complaint("register-class", f"%{post.vreg} is not of class {cls.name}")
