@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from smt_verifier.audit.align import align
+from smt_verifier.audit.align import align, anchor_key
 from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_structure, judge_values, sides_of
 from smt_verifier.audit.core.masks import OutsideError, Precision, TooManyClassesError
 from smt_verifier.audit.core.operations import operation_name
@@ -141,11 +141,13 @@ def _maybe_mispaired(pre: MachineFunction, post: MachineFunction, function_audit
     lines: set[int] = set()
     every: set[int] = set()
     for line, block in wrong.items():
-        before, after = ([i for i in side.blocks[block].instructions if is_pure(i)] for side in (pre, post))
-        name = next((operation_name(i) for i in before if i.line == line), None)
+        before, after = (
+            [(i.line, anchor_key(i)) for i in side.blocks[block].instructions if is_pure(i)] for side in (pre, post)
+        )
+        name = next((key for at, key in before if at == line), None)
         if name is not None:
-            alike = [i.line for i in before if operation_name(i) == name]
-            if len(alike) > 1 or sum(operation_name(i) == name for i in after) > 1:
+            alike = [at for at, key in before if key == name]
+            if len(alike) > 1 or sum(key == name for _, key in after) > 1:
                 lines.add(line)
                 every.update(alike)
     return Mispaired(frozenset(lines), frozenset(every))
@@ -215,11 +217,12 @@ def _wrongly_paired(pre: MachineFunction, product: Product, rules: MachineRules)
     Equal instructions in a row (constants for the lanes of a tuple) pair in order; that may be the wrong order.
     """
     misfits = [s for steps in product.steps for s in steps if rules.misfits(s)]
-    originals = instructions_of(pre, {operation_name(s.post) for s in misfits if s.post})
+    names = {id(s.post): operation_name(s.post, product.post_lanes) for s in misfits if s.post}
+    originals = instructions_of(pre, product.pre_lanes, set(names.values()))
     return frozenset(
         id(s.pre)
         for s in misfits
-        if s.post and rules.repeats(s.post, [i for i in originals.get(operation_name(s.post), ()) if i is not s.pre])
+        if s.post and rules.repeats(s.post, [i for i in originals.get(names[id(s.post)], ()) if i is not s.pre])
     )
 
 

@@ -306,7 +306,7 @@ class OneSided(Machine):
 
     def _rematerialise(self, instruction: Instruction, state: State) -> None:
         """A pure instruction that only the post-RA side has: its result is the pre-RA result of the same operation."""
-        operation = operation_name(instruction)
+        operation = operation_name(instruction, self.post_lanes)
         target = instruction.defs[0]
         keys = self.post_lanes.keys(target)
         vector = bool(keys) and self.post_lanes.is_vector(keys[0])

@@ -239,6 +239,9 @@ class Executor(OneSided):
             if not defined.vector:
                 row = self.terms.fresh_result(number, pre, count)
                 self._place(row, defined, state.pre, state.post)
+                if halves_apart:
+                    for key in defined.post_keys:
+                        self.garbage(key, state, f"the carry of {post}, which depends on the upper half of its addend")
                 if number == 0 and scalar_arguments is not None:
                     self.note_results(pre, row, defined.pre_keys, *scalar_arguments)
                 continue

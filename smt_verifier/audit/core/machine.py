@@ -279,7 +279,7 @@ class Machine:
         arguments: tuple[int, ...],
         keys: tuple[int, ...],
     ) -> None:
-        operation = operation_name(instruction)
+        operation = operation_name(instruction, self.pre_lanes)
         for index, (term, key) in enumerate(zip(row, to, strict=True)):
             self.note(Expression(operation, index, arguments, term), (key, keys))
 

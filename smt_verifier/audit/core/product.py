@@ -86,7 +86,7 @@ class Product:
         written = _written(post, self.post_lanes, callee_saved) if final else set[int]()
         self.saved_keys = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
         self.defined = defined_at_exit(pre, self.pre_lanes)
-        self.originals = instructions_of(pre, self._followed_operations())
+        self.originals = instructions_of(pre, self.pre_lanes, self._followed_operations())
         ghosts = _ghosts(self.originals, self.pre_lanes)
         remembered = frozenset(key for row in ghosts.values() for key in row.threads)
         self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered)
@@ -103,10 +103,11 @@ class Product:
         """Pure operations whose results are worth following: those that stand on one side alone somewhere, and
         constants that are made more than once, because equal ones may have been paired in another order.
         """
-        alone = (s.pre or s.post for row in self.steps for s in row if s.pre is None or s.post is None)
-        followed = {operation_name(i) for i in alone if i is not None and not acts_alone(i) and is_pure(i)}
+        alone = [(s.pre, self.pre_lanes) for row in self.steps for s in row if s.post is None]
+        alone += [(s.post, self.post_lanes) for row in self.steps for s in row if s.pre is None]
+        followed = {operation_name(i, of) for i, of in alone if i is not None and not acts_alone(i) and is_pure(i)}
         constants = Counter(
-            operation_name(i)
+            operation_name(i, self.pre_lanes)
             for b in self.pre.blocks
             for i in b.instructions
             if i.defs and not any(op.is_reg and not op.implicit for op in i.operands) and is_pure(i)
@@ -327,7 +328,9 @@ def _unkilled(instruction: Instruction) -> str:
     return text.replace("killed ", "")
 
 
-def instructions_of(function: MachineFunction, operations: Collection[str]) -> dict[str, list[Instruction]]:
+def instructions_of(
+    function: MachineFunction, lanes: LaneMap, operations: Collection[str]
+) -> dict[str, list[Instruction]]:
     """The instructions of a function, by pure operation."""
     by_operation: dict[str, list[Instruction]] = {}
     opcodes = {name.split(" ", 1)[0] for name in operations}
@@ -335,7 +338,7 @@ def instructions_of(function: MachineFunction, operations: Collection[str]) -> d
         for instruction in block.instructions:
             if canonical_opcode(instruction.opcode) not in opcodes:
                 continue
-            if is_pure(instruction) and (name := operation_name(instruction)) in operations:
+            if is_pure(instruction) and (name := operation_name(instruction, lanes)) in operations:
                 by_operation.setdefault(name, []).append(instruction)
     return by_operation
 

@@ -55,6 +55,8 @@ _SPLIT = ("lr-split",)
 """What LLVM 24 writes on the copies of a live range that it splits (SplitKit.cpp); only allocation asks for it."""
 _WITH_NAMES = (OperandKind.REGISTER, OperandKind.BLOCK)
 """Operands with names of one side; all others are compared as text."""
+_SCC = frozenset(physical_register("scc").units)
+"""Never allocated, and not reserved either."""
 _OF_REGISTERS = frozenset({"register-class", "tied-operand", "width", "fixed-register"})
 
 
@@ -266,6 +268,8 @@ class MachineRules:
         if pre.phys:
             if self.pre.register_name(pre) != self.post.register_name(post):
                 yield Complaint("fixed-register", f"fixed register ${pre.phys} became {post}")
+            elif post.dead and not pre.dead:
+                yield from self._wrongly_dead(post)
             return
         pre_keys, post_keys = self.pre.keys(pre), self.post.keys(post)
         if len(pre_keys) != len(post_keys):
@@ -296,6 +300,14 @@ class MachineRules:
                 f"${register.name} covers {unit_name(unavailable[0])}, which this function must not allocate",
             )
 
+    def _wrongly_dead(self, op: Operand) -> Iterator[Complaint]:
+        """What a reserved register holds may be read where no operand says so: by calls and assembly, behind a return,
+        by every instruction in the case of MODE. LLVM follows no life of them (MachineRegisterInfo::isReserved).
+        """
+        units = physical_register(op.phys).units
+        if not self.allocatable.union(_SCC).issuperset(units):
+            yield Complaint("dead-flag", f"the reserved register ${op.phys} was marked dead")
+
     def _dropped(self, pre: Instruction) -> Iterator[Complaint]:
         """Only what moves values, computes or loads and does nothing else, or emits no code may be left out."""
         if not (acts_alone(pre) or is_pure(pre) or is_plain_load(pre)):
@@ -316,7 +328,7 @@ class MachineRules:
         if (flags and acts_alone(post)) or marks(post):
             yield Complaint("instruction-flags", f"{post} was added with flags or marks")
         if not acts_alone(post):
-            originals = self.originals.get(operation_name(post), ()) if is_pure(post) else ()
+            originals = self.originals.get(operation_name(post, self.post), ()) if is_pure(post) else ()
             if not originals:
                 yield Complaint("instruction-sequence", f"{post} was not there before allocation")
                 return
@@ -331,6 +343,8 @@ class MachineRules:
         if move is not None and move.tied is not None and not _same_register(move.register, move.tied):
             yield Complaint("tied-operand", f"{move.register} must be the register of {move.tied}")
         for op in post.all_operands:
+            if op.dead and op.phys:
+                yield from self._wrongly_dead(op)
             if not (op.is_reg and op.phys and (op.is_def or op.renamable)) or self._may_define(op, post):
                 continue
             yield from self._reserved(physical_register(op.phys))
