@@ -79,19 +79,19 @@ def _try_pairings(
     plan = _Plan(outside=missed_outside)
     if missed_outside and (function_audit.outcome is Outcome.UNKNOWN or rests_on_values(function_audit)):
         again, _ = _try_precisions(sides, timeout_s, solver, plan)
-        if again.outcome is Outcome.PROVED:
+        if _right_for_threads(again):
             return again
     # Any pairing will do if it is proved; equal instructions in a row may have been paired the wrong way.
     wrong = _maybe_mispaired(pre, post, function_audit) if rests_on_values(function_audit) else Mispaired()
     if wrong.alike:
         again, _ = _try_precisions(sides, timeout_s, solver, replace(plan, unpaired=wrong.alike))
-        if again.outcome is Outcome.PROVED:
+        if _right_for_threads(again):
             return again
     moves = Counter[int]()
     while wrong.lines and max(moves.values(), default=0) < _MOST_MOVES:
         moves.update(wrong.lines)
         again, _ = _try_precisions(sides, timeout_s, solver, replace(plan, later=dict(moves)))
-        if again.outcome is Outcome.PROVED:
+        if _right_for_threads(again):
             return again
         wrong = _maybe_mispaired(pre, post, again)
     return function_audit
@@ -116,12 +116,17 @@ def _try_precisions(sides: Sides, timeout_s: float, solver: Solver, plan: _Plan)
                 if precision is Precision.FINE and coarse is None:
                     raise
                 break
-            if precision is not Precision.COARSE or attempt[0].outcome is Outcome.PROVED:
+            if precision is not Precision.COARSE or _right_for_threads(attempt[0]):
                 return attempt
             coarse = attempt
             break
     assert coarse is not None
     return coarse
+
+
+def _right_for_threads(function_audit: FunctionAudit) -> bool:
+    """Whether all is proved, or all but the reading path by path, which no other attempt changes."""
+    return all(f.rule == "path-by-path" for f in function_audit.findings)
 
 
 class Mispaired(NamedTuple):
@@ -180,6 +185,8 @@ def _attempt(
             product.executor.real_reads.clear()
             entries, _ = infer(product)
             checked = judge_values(product, entries, solver, timeout_s, local_finding)
+        if checked.holds and product.knows_exec:
+            findings += _by_path(sides, product, solver, timeout_s)
         flagged = judge_liveness(sides, product)
         goals = checked.goals
         obligations += goals.total + flagged.checked
@@ -191,6 +198,22 @@ def _attempt(
     outcome = combine(f.outcome for f in findings)
     function_audit = FunctionAudit(sides.pre.name, outcome, obligations, tuple(findings), _moves(product), goals)
     return function_audit, product.masks.missed_outside and not plan.outside
+
+
+def _by_path(sides: Sides, product: Product, solver: Solver, timeout_s: float) -> list[Finding]:
+    """What is not proved where the same pairing is read path by path, as LLVM's passes behind allocation read it."""
+    paths = sides.product(product.steps, by_path=True)
+    entries, _ = infer(paths)
+    checked = judge_values(paths, entries, solver, timeout_s, local_finding, suffix="/paths")
+    failed = by_cause(explain_failures(paths, list(checked.failed)), list(checked.findings))
+    return [
+        f
+        if f.outcome is Outcome.INVALID
+        else replace(
+            f, rule="path-by-path", outcome=Outcome.UNKNOWN, message=f"right thread by thread, but: {f.message}"
+        )
+        for f in failed
+    ]
 
 
 def _as_unknown(finding: Finding) -> Finding:

@@ -9,9 +9,13 @@ Theorem. Let P be a function before a register-allocation phase and Q the text a
 2. whenever a paired instruction reads an operand, each lane of Q's register holds the value that P's operand holds,
    unless P leaves that lane undefined; so, instructions being uninterpreted functions of what they read, both compute
    the same;
-3. fixed physical operands are the same registers, and Q obeys the machine's rules: class, alignment, width, reserved
+3. both hold also path by path, as if EXEC did not exist and every vector instruction wrote all threads: LLVM's passes
+   behind allocation reason so of copies (MachineCopyPropagation forwards a COPY over a write of EXEC);
+4. fixed physical operands are the same registers, and Q obeys the machine's rules: class, alignment, width, reserved
    registers, early-clobber, ties, spill slots (``rules.py``, ``execute.py``), and what Q says about liveness, on
    which later passes rely (``flags.py``).
+
+Where 1 and 2 hold and 3 does not, the answer is UNKNOWN.
 
 State. P maps lanes of virtual registers and units of physical ones to values, Q maps units, spill slots and virtual
 registers of later phases. A scalar that is kept in one thread's lane of a vector register is a place of its own
@@ -85,11 +89,16 @@ class Sides:
     findings: tuple[Finding, ...]
 
     def product(
-        self, steps: list[list[Step]], *, precision: Precision = Precision.FINE, outside: bool = False
+        self,
+        steps: list[list[Step]],
+        *,
+        precision: Precision = Precision.FINE,
+        outside: bool = False,
+        by_path: bool = False,
     ) -> Product:
-        """Both sides with a pairing of their instructions; ``precision`` and ``outside``: see ``Product``."""
-        kept_units = self.available.kept_units
-        return Product(self.pre, self.post, self.target.wave_size, steps, kept_units, self.saved, precision, outside)
+        """Both sides with a pairing of their instructions; ``precision``, ``outside``, ``by_path``: see ``Product``."""
+        kept, wave_size = self.available.kept_units, self.target.wave_size
+        return Product(self.pre, self.post, wave_size, steps, kept, self.saved, precision, outside, by_path)
 
     def rules(self, product: Product) -> MachineRules:
         """The machine's rules for the pairs of a product."""

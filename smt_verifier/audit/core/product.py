@@ -14,7 +14,7 @@ from smt_verifier.audit.core.header import whole_wave_keys
 from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, registers_of, uses_halves
 from smt_verifier.audit.core.liveness import defined_at_exit
 from smt_verifier.audit.core.machine import Goal
-from smt_verifier.audit.core.masks import MaskTracker, Precision
+from smt_verifier.audit.core.masks import MaskTracker, Precision, defines_exec
 from smt_verifier.audit.core.moves import lane_move, slot_keys
 from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
 from smt_verifier.audit.core.relation import Claims
@@ -51,6 +51,8 @@ class Product:
         steps: a pairing of each block's instructions, whoever proposed it.
         precision: see ``MaskTracker``.
         outside: follow the threads that are not active at function entry.
+        by_path: read both sides path by path, as if EXEC did not exist: every vector instruction writes all threads,
+            and every branch may be taken. LLVM's passes behind allocation read them so.
 
     Raises:
         UnsupportedError: the entry block has predecessors.
@@ -67,6 +69,7 @@ class Product:
         callee_saved: frozenset[int] = frozenset(),
         precision: Precision = Precision.FINE,
         outside: bool = False,
+        by_path: bool = False,
     ) -> None:
         grain = 1 if uses_halves(pre, post) else 2
         self.pre = pre
@@ -89,7 +92,8 @@ class Product:
         self.originals = instructions_of(pre, self.pre_lanes, self._followed_operations())
         ghosts = _ghosts(self.originals, self.pre_lanes)
         remembered = frozenset(key for row in ghosts.values() for key in row.threads)
-        self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered)
+        self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered, by_path=by_path)
+        self.by_path = by_path
         self._outside = outside
         self._at_entry: tuple[list[int], list[int], list[int]] | None = None
         self.executor = Executor(
@@ -118,7 +122,13 @@ class Product:
     def is_idle(self, block: int, successor: int) -> bool:
         """Whether an edge is taken only where EXEC is 0."""
         test = self.tests[block]
-        return test is not None and test.of_exec and not test.nonzero(successor)
+        return not self.by_path and test is not None and test.of_exec and not test.nonzero(successor)
+
+    @property
+    def knows_exec(self) -> bool:
+        """Whether the text before allocation writes EXEC or branches on it, so that the reading by paths is another."""
+        exec_branches = any(test is not None and test.of_exec for test in self.tests)
+        return exec_branches or any(defines_exec(i) for b in self.pre.blocks for i in b.instructions)
 
     def leave(self, block: int, successor: int, state: State) -> State:
         """The state on an edge, with what its test tells: where EXEC is 0, no thread is in an active class."""
