@@ -185,10 +185,12 @@ def _attempt(
             product.executor.real_reads.clear()
             entries, _ = infer(product)
             checked = judge_values(product, entries, solver, timeout_s, local_finding)
-        if checked.holds and product.knows_exec:
-            findings += _by_path(sides, product, solver, timeout_s)
-        flagged = judge_liveness(sides, product)
         goals = checked.goals
+        if checked.holds and product.knows_exec:
+            of_paths, on_paths = _by_path(sides, product, solver, timeout_s)
+            goals += of_paths
+            findings += on_paths
+        flagged = judge_liveness(sides, product)
         obligations += goals.total + flagged.checked
         findings += [*checked.findings, *explain_faults(product, flagged.faults)]
         explained = explain_failures(product, list(checked.failed))
@@ -200,20 +202,20 @@ def _attempt(
     return function_audit, product.masks.missed_outside and not plan.outside
 
 
-def _by_path(sides: Sides, product: Product, solver: Solver, timeout_s: float) -> list[Finding]:
-    """What is not proved where the same pairing is read path by path, as LLVM's passes behind allocation read it."""
+def _by_path(sides: Sides, product: Product, solver: Solver, timeout_s: float) -> tuple[GoalCounts, list[Finding]]:
+    """How many goals there are where the same pairing is read path by path, as LLVM's passes behind allocation read it,
+    and what is not proved then.
+    """
     paths = sides.product(product.steps, by_path=True)
     entries, _ = infer(paths)
     checked = judge_values(paths, entries, solver, timeout_s, local_finding, suffix="/paths")
     failed = by_cause(explain_failures(paths, list(checked.failed)), list(checked.findings))
-    return [
-        f
-        if f.outcome is Outcome.INVALID
-        else replace(
-            f, rule="path-by-path", outcome=Outcome.UNKNOWN, message=f"right thread by thread, but: {f.message}"
-        )
-        for f in failed
-    ]
+    return checked.goals, [f if f.outcome is Outcome.INVALID else _wrong_on_a_path(f) for f in failed]
+
+
+def _wrong_on_a_path(finding: Finding) -> Finding:
+    message = f"right thread by thread, but: {finding.message}"
+    return replace(finding, rule="path-by-path", outcome=Outcome.UNKNOWN, message=message)
 
 
 def _as_unknown(finding: Finding) -> Finding:

@@ -45,6 +45,7 @@ from smt_verifier.audit.core.callees import newly_overwritten
 from smt_verifier.audit.core.check import Describe, FailedGoal, check_block, check_together
 from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
 from smt_verifier.audit.core.header import compare_headers, require_rows, unreserved_cells
+from smt_verifier.audit.core.lanes import as_llvm_reads
 from smt_verifier.audit.core.masks import Precision
 from smt_verifier.audit.core.module import module_difference
 from smt_verifier.audit.core.numbering import with_numbers_of
@@ -125,7 +126,7 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
     require_rows(pre)
     require_rows(post)
     post = with_numbers_of(pre, post)
-    pre, post = without_brackets(pre), without_brackets(post)
+    pre, post = (without_brackets(as_llvm_reads(side, target.wave_size)) for side in (pre, post))
     available = allocatable(pre, file.preamble, target)
     findings = (
         *malformed(pre),

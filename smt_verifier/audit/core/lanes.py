@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from functools import lru_cache
 
+from smt_verifier.audit.core.semantics import INLINE_ASSEMBLY
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.mir.model import LiveIn, MachineFunction, Operand
+from verilocc_mlir.mir.model import Instruction, LiveIn, MachineFunction, Operand
 from verilocc_mlir.target.classes import RegisterClass, register_class
 from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
 from verilocc_mlir.target.registers import SGPR_BASE, physical_register, unit_name
@@ -57,6 +59,26 @@ def uses_halves(*functions: MachineFunction) -> bool:
 def _is_narrow(name: str) -> bool:
     """Whether a register class is one of halves."""
     return _NARROW.search(name) is not None
+
+
+def as_llvm_reads(function: MachineFunction, wave_size: int) -> MachineFunction:
+    """The function with ``$vcc_lo`` for each implicit ``$vcc`` on wave32, but for inline assembly, which may touch all
+    of it (SIInstrInfo::fixImplicitOperands).
+    """
+    if wave_size != 32 or not any(op.phys == "vcc" and op.implicit for op in function.distinct_operands):
+        return function
+    blocks = tuple(replace(b, instructions=tuple(map(_with_vcc_lo, b.instructions))) for b in function.blocks)
+    return replace(function, blocks=blocks)
+
+
+def _with_vcc_lo(instruction: Instruction) -> Instruction:
+    if instruction.opcode in INLINE_ASSEMBLY:
+        return instruction
+    operands = tuple(
+        replace(op, phys="vcc_lo", text=op.text.replace("$vcc", "$vcc_lo")) if op.phys == "vcc" and op.implicit else op
+        for op in instruction.operands
+    )
+    return instruction if operands == instruction.operands else replace(instruction, operands=operands)
 
 
 class LaneMap:
@@ -107,18 +129,12 @@ class LaneMap:
             if mask >> (bits // 16):
                 raise InputError(f"%{operand.vreg}.{operand.sub} reaches beyond its class")
             return tuple(operand.vreg * _LANES_PER_REGISTER + k for k in lane_list(mask)[:: self.grain])
-        return self.register_keys(self.register_name(operand))
+        return self.register_keys(operand.phys)
 
     def register_lanes(self, vreg: int) -> tuple[int, ...]:
         """Keys of all lanes of a virtual register."""
         lanes = self.class_of(vreg).bits // 16
         return tuple(range(vreg * _LANES_PER_REGISTER, vreg * _LANES_PER_REGISTER + lanes, self.grain))
-
-    def register_name(self, operand: Operand) -> str:
-        """Name of a physical operand; on wave32 an implicit ``$vcc`` is ``$vcc_lo`` (AMDGPU's parser reads it so)."""
-        if operand.phys == "vcc" and operand.implicit and self.wave_size == 32:
-            return "vcc_lo"
-        return operand.phys
 
     def register_keys(self, name: str) -> tuple[int, ...]:
         """Keys of a physical register by name without ``$``."""

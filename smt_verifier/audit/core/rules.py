@@ -266,7 +266,7 @@ class MachineRules:
                 yield Complaint("operands", f"operand {pre} became {post}")
             return
         if pre.phys:
-            if self.pre.register_name(pre) != self.post.register_name(post):
+            if pre.phys != post.phys:
                 yield Complaint("fixed-register", f"fixed register ${pre.phys} became {post}")
             elif post.dead and not pre.dead:
                 yield from self._wrongly_dead(post)
