@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smt_verifier.audit.core.lanes import LaneMap, cell_keys, other_half
+from smt_verifier.audit.core.lanes import LaneMap, cell_keys, is_vgpr, other_half
 from smt_verifier.audit.core.machine import Goal, Machine
 from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
 from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
@@ -103,7 +103,7 @@ class OneSided(Machine):
         for table, _ in writes:
             self.undefine_rest(side, target, to, table)
         self._define_implicitly(instruction, frozenset(to), side, state)
-        self._beside_halves(instruction, to, upper, side, state)
+        self._beside_halves(instruction, to, upper, of, side, state)
         if side is Side.PRE and to_vector:
             self.miss(to, state)
         for table, terms in writes:
@@ -112,16 +112,24 @@ class OneSided(Machine):
             self._carry_cells(to, of, side, state)
 
     def _beside_halves(
-        self, instruction: Instruction, to: tuple[int, ...], upper: tuple[int, ...], side: Side, state: State
+        self,
+        instruction: Instruction,
+        to: tuple[int, ...],
+        upper: tuple[int, ...],
+        of: tuple[int, ...],
+        side: Side,
+        state: State,
     ) -> None:
-        """A copy of 16 bits into a 32-bit register says nothing of the upper half; a copy into half a scalar register
-        writes all of it (SIInstrInfo::copyPhysReg: S_MOV_B32).
+        """A copy of 16 bits into a 32-bit register says nothing of the upper half. Of a copy into half a physical
+        register, only that between halves of VGPRs leaves the other half as it was on every target: what reads or
+        writes SGPRs or AGPRs may become S_MOV_B32, V_MOV_B32, V_ACCVGPR_READ or V_ACCVGPR_WRITE
+        (SIInstrInfo::copyPhysReg).
         """
         if side is Side.PRE:
             for key in upper:
                 self.write_pre(key, UNDEFINED, state)
             return
-        half = len(to) == 1 and to[0] < 0 and self.post_lanes.grain == 1 and not self.post_lanes.is_vector(to[0])
+        half = len(to) == 1 and to[0] < 0 and self.post_lanes.grain == 1 and not all(map(is_vgpr, (*to, *of)))
         for key in (*upper, *((other_half(to[0]),) if half else ())):
             self.garbage(key, state, f"nothing (the other half of {instruction})")
 

@@ -132,7 +132,7 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
         *malformed(pre),
         *malformed(post),
         *compare_headers(pre, post, _allocatable_units(available)),
-        *wrong_spills(pre, post, scratch_register(pre, "stackPtrOffsetReg")),
+        *wrong_spills(pre, post, scratch_register(pre, "stackPtrOffsetReg"), has_agprs=target.has_agprs),
         *_control_flow(pre, post),
         *newly_overwritten(file, pre, post, target),
     )

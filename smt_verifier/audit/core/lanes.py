@@ -20,7 +20,7 @@ from verilocc_mlir.errors import InputError
 from verilocc_mlir.mir.model import Instruction, LiveIn, MachineFunction, Operand
 from verilocc_mlir.target.classes import RegisterClass, register_class
 from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
-from verilocc_mlir.target.registers import SGPR_BASE, physical_register, unit_name
+from verilocc_mlir.target.registers import SGPR_BASE, Bank, physical_register, unit_bank, unit_name
 
 STACK = 1 << 40
 CELL = 1 << 42
@@ -163,6 +163,11 @@ class LaneMap:
         if is_vector is None:
             is_vector = self._vector[vreg] = self.class_of(vreg).is_vector
         return is_vector
+
+
+def is_vgpr(key: int) -> bool:
+    """Whether the key is of a physical VGPR."""
+    return key < 0 and unit_bank(-1 - key) is Bank.VGPR
 
 
 def stack_keys(slot: int, first: int, count: int, grain: int) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from smt_verifier.audit.core.numbering import frame_indices
 from smt_verifier.audit.core.report import Finding
 from smt_verifier.audit.core.semantics import DEBUG, SpillSlot, spill, spill_slot
 from smt_verifier.outcome import Outcome
+from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
 
 
@@ -26,14 +27,16 @@ class _Slots:
         stack_pointer: register that vector slots are addressed with, without ``$``.
         otherwise: objects that instructions other than spill code name, on either side.
         vectors: slots that vector registers are spilled to.
+        in_accumulators: LLVM may keep these in free accumulators instead of memory.
     """
 
     stack_pointer: str
     otherwise: frozenset[int]
     vectors: frozenset[int]
+    in_accumulators: bool
 
 
-def wrong_spills(pre: MachineFunction, post: MachineFunction, stack_pointer: str) -> list[Finding]:
+def wrong_spills(pre: MachineFunction, post: MachineFunction, stack_pointer: str, *, has_agprs: bool) -> list[Finding]:
     """Findings of rule ``spill-slot`` about what a spill says; what it moves is ``alone.py``'s business."""
     if not any(map(spill, post.opcodes)):
         return []
@@ -53,7 +56,9 @@ def wrong_spills(pre: MachineFunction, post: MachineFunction, stack_pointer: str
         if kind == "stack"
     }
     vectors = frozenset(slot.number for _, _, slot in spills if slot.kind != "S")
-    slots = _Slots(stack_pointer, frozenset(otherwise), vectors)
+    # The mark is set with the first spill of a vector, so a later phase may still set it.
+    marked = header_field(post, "hasSpilledVGPRs") == "true" or post.has_virtual_registers
+    slots = _Slots(stack_pointer, frozenset(otherwise), vectors, has_agprs and marked)
     return [
         Finding("spill-slot", Outcome.REFUTED, message, at, post_line=instruction.line, instruction=str(instruction))
         for at, instruction, slot in spills
@@ -70,6 +75,9 @@ def _complaints(instruction: Instruction, slot: SpillSlot, row: StackObject | No
         yield f"stack object {slot.number} is in {place}, where {instruction.opcode} does not go"
     if slot.kind == "S" and slot.number in slots.vectors:
         yield f"stack object {slot.number} holds scalars, which go to lanes, and vectors, which go to memory"
+    if slot.kind != "S" and slot.offset and slots.in_accumulators:
+        # SIRegisterInfo::spillVGPRtoAGPR counts accumulators from the first one, whatever the offset is.
+        yield f"bytes {slot.offset} up of slot {slot.number} are moved alone, but may be in accumulators, by no offset"
     memory = memory_operand(slot, row.alignment)
     if instruction.memory != (memory,):
         yield f"the memory operand should be ({memory})"
