@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smt_verifier.audit.core.lanes import LaneMap, cell_keys, is_vgpr, other_half
+from smt_verifier.audit.core.lanes import LaneMap, address_keys, cell_keys, is_vgpr, other_half
 from smt_verifier.audit.core.machine import Goal, Machine
 from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
 from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
@@ -181,6 +181,8 @@ class OneSided(Machine):
         lanes = self.lanes(side)
         keys, cells = lanes.keys(slot.register), slot_keys(slot, lanes)
         to, of = (cells, keys) if slot.is_save else (keys, cells)
+        for cell in cells if self.addressing and slot.kind != "S" else ():
+            self._same_address(cell, slot, side, state)
         for table in self.tables(side, state, slot.kind != "S", everywhere=is_whole_wave_move(instruction)):
             terms = [self._source(slot.register, k, table, side) if slot.is_save else self.read(k, table) for k in of]
             if not slot.is_save:
@@ -191,6 +193,19 @@ class OneSided(Machine):
             self._overwrite(cells, slot.kind == "S", side, state)
         if is_whole_wave_move(instruction):
             self._carry_cells(to, of, side, state)
+
+    def _same_address(self, cell: int, slot: SpillSlot, side: Side, state: State) -> None:
+        """A slot is reloaded from where it was saved; slots of scalars become lanes (SILowerSGPRSpills)."""
+        table = side.scalars(state)
+        for tag, key in zip(address_keys(cell, len(self.addressing)), self.addressing, strict=True):
+            if slot.is_save:
+                table[tag] = self.read(key, table)
+                continue
+            was, now = self.read(tag, table), self.read(key, table)
+            if UNDEFINED in (was, now):
+                self.leave_open("relation", f"slot {slot.number} may be reloaded from another address")
+            elif self.goals is not None and was != now:
+                self.goals(Goal("value", was, now, self.step, tag, key))
 
     def _overwrite(self, cells: tuple[int, ...], scalar: bool, side: Side, state: State) -> None:
         """A slot holds a scalar, a vector, or a vector with scalars in its lanes: what was saved there last."""

@@ -2,7 +2,8 @@
 
 A *key* is an integer. ``vreg * 128 + lane`` for lane *lane* of a virtual register, ``-1 - unit`` for a unit of a
 physical register, ``STACK + slot * 128 + lane`` for a lane of a spill slot, ``CELL + …`` for a scalar that is kept in
-one thread's lane of a vector register or slot (``moves.py``), ``ENTRY + unit`` for what a physical register held at
+one thread's lane of a vector register or slot (``moves.py``), ``ADDRESS + …`` for what addressed a lane of a slot when
+it was saved, ``ENTRY + unit`` for what a physical register held at
 function entry, ``GHOST + …`` for what a repeated operation was last computed from. Lanes and units are 16 bits wide.
 Where neither side of a function names a 16-bit half, only the even ones are used and stand for 32 bits (``grain`` 2).
 That halves the work and loses nothing, because then both halves are always read and written together.
@@ -24,6 +25,7 @@ from verilocc_mlir.target.registers import SGPR_BASE, Bank, physical_register, u
 
 STACK = 1 << 40
 CELL = 1 << 42
+ADDRESS = 1 << 58
 ENTRY = 1 << 60
 GHOST = 1 << 61
 _THREADS = 64
@@ -175,6 +177,16 @@ def stack_keys(slot: int, first: int, count: int, grain: int) -> tuple[int, ...]
     return tuple(STACK + slot * _LANES_PER_REGISTER + first + k * grain for k in range(count))
 
 
+def address_keys(cell: int, count: int) -> tuple[int, ...]:
+    """Keys of what ``count`` addressing registers held when the lane ``cell`` of a slot was saved."""
+    first = ADDRESS + (cell - STACK) * _MOST_ADDRESSES
+    return tuple(range(first, first + count))
+
+
+_MOST_ADDRESSES = 32
+"""16-bit units of the stack, frame and base pointers, flat scratch and the descriptor, and some more."""
+
+
 def cell_keys(container: int, thread: int, grain: int) -> tuple[int, ...]:
     """Keys of the 32-bit scalar in lane ``thread`` of a vector register or slot whose first key is ``container``."""
     place = -2 * container - 1 if container < 0 else 2 * container
@@ -194,6 +206,8 @@ def key_name(key: int, grain: int) -> str:
         return "an argument of a repeated operation"
     if key >= ENTRY:
         return f"{key_name(-1 - (key - ENTRY), grain)} at function entry"
+    if key >= ADDRESS:
+        return f"the address of {key_name(STACK + (key - ADDRESS) // _MOST_ADDRESSES, grain)}"
     if key >= CELL:
         return f"thread {(key - CELL) // 2 % _THREADS} of {key_name(cell_container(key), grain)}"
     if key >= STACK:

@@ -79,6 +79,8 @@ class Machine:
             Side.POST: cell_registers(post, post_lanes),
         }
         self.cell_threads = cell_threads(pre) | cell_threads(post)
+        self.addressing: tuple[int, ...] = ()
+        """Keys of the registers that address slots for spills and that something writes."""
         self.saved_for_all_threads: frozenset[int] | None = None
         """Registers that a called function saves in threads of its caller too; None where no caller has any."""
         self.real_reads: dict[int, set[tuple[int, int]]] = {}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.flags import Liveness
 from smt_verifier.audit.core.header import whole_wave_keys
-from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, registers_of, uses_halves
+from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, address_keys, cell_keys, registers_of, uses_halves
 from smt_verifier.audit.core.liveness import defined_at_exit
 from smt_verifier.audit.core.machine import Goal
 from smt_verifier.audit.core.masks import MaskTracker, Precision, defines_exec
@@ -29,6 +29,7 @@ from smt_verifier.audit.core.semantics import (
     spill,
     spill_slot,
 )
+from smt_verifier.audit.core.spills import moving_addresses
 from smt_verifier.audit.core.state import IN_EXEC, IN_OUTSIDE, UNDEFINED, Atom, MaskBits, Side, State, Trait
 from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
@@ -99,6 +100,8 @@ class Product:
         self.executor = Executor(
             pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept_units
         )
+        moving = moving_addresses((pre, post), kept_units)
+        self.executor.addressing = tuple(sorted(-1 - u for u in moving if u % grain == 0))
         # LLVM fills the list of what is saved behind the whole-wave phase (AMDGPUReserveWWMRegs.cpp).
         if header_field(post, "isEntryFunction") != "true" and not post.has_virtual_registers:
             self.executor.saved_for_all_threads = whole_wave_keys(post, self.post_lanes)
@@ -236,6 +239,17 @@ class Product:
                     else:
                         scalar_pre[cell] = UNDEFINED
 
+    def _initial_addresses(self, scalar_pre: dict[int, int], scalar_post: dict[int, int]) -> None:
+        """A slot counts as addressed as at function entry until it is saved: what is in it is undefined so long."""
+        addressing = self.executor.addressing
+        for function, lanes, table in (
+            (self.pre, self.pre_lanes, scalar_pre),
+            (self.post, self.post_lanes, scalar_post),
+        ):
+            slots = (spill_slot(i) for b in function.blocks for i in b.instructions) if addressing else ()
+            for cell in (cell for slot in slots if slot is not None for cell in slot_keys(slot, lanes)):
+                table.update(zip(address_keys(cell, len(addressing)), (table[k] for k in addressing), strict=True))
+
     def _entry_keys(self) -> tuple[list[int], list[int], list[int]]:
         """Scalar and vector pre-RA keys that are undefined at function entry, and the physical ones of both sides."""
         scalar: dict[int, None] = {}
@@ -270,6 +284,7 @@ class Product:
             term = terms.fresh("the value of {} at function entry", key)
             pre[key] = post[key] = term
         self._initial_cells(scalar_pre, scalar_post)
+        self._initial_addresses(scalar_pre, scalar_post)
         for key in self.saved_keys:
             scalar_pre[ENTRY - 1 - key] = scalar_post[key]
         atoms = [atom]

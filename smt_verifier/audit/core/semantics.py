@@ -329,6 +329,27 @@ def is_followed(instruction: Instruction) -> bool:
     return instruction.opcode != "INLINEASM_BR" and ALIASES.isdisjoint([op.phys for op in instruction.operands])
 
 
+def changes_addressing(instruction: Instruction) -> bool:
+    """Whether it may change which registers the vector instructions behind it name, or whether they are executed.
+
+    Moves that are added or dropped behind it would be indexed or skipped too, and nothing in their text says so.
+    """
+    if _ADDRESSING.match(instruction.opcode):
+        return True
+    if not instruction.opcode.startswith("S_SETREG_"):
+        return False
+    place = int([op.text for op in instruction.operands if not op.implicit][-1].split()[0])
+    register, offset, size = place & 0x3F, place >> 6 & 0x1F, (place >> 11 & 0x1F) + 1
+    return register == _MODE and not _ADDRESSING_BITS.isdisjoint(range(offset, offset + size))
+
+
+_ADDRESSING = re.compile(r"S_SET_GPR_IDX_|S_SETVSKIP|S_SET_VGPR_MSB")
+_MODE = 1
+_ADDRESSING_BITS = frozenset({27, 28})
+"""GPR_IDX_EN and VSKIP in the hardware register MODE (Vega and CDNA ISA manuals, "Mode register"; hwreg in
+SIDefines.h)."""
+
+
 @lru_cache(maxsize=None)
 def is_terminator(opcode: str) -> bool:
     """Whether only terminators may follow it in its block (MachineBasicBlock::getFirstTerminator)."""

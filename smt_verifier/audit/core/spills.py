@@ -17,6 +17,7 @@ from smt_verifier.audit.core.semantics import DEBUG, SpillSlot, spill, spill_slo
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.header import header_field
 from verilocc_mlir.mir.model import Instruction, MachineFunction, StackObject
+from verilocc_mlir.target.registers import SGPR_BASE, SPECIAL_BASE, physical_register
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,41 @@ def wrong_spills(pre: MachineFunction, post: MachineFunction, stack_pointer: str
         for at, instruction, slot in spills
         for message in _complaints(instruction, slot, post.stack.get(slot.number), slots)
     ]
+
+
+def moving_addresses(functions: Iterable[MachineFunction], kept_units: frozenset[int]) -> frozenset[int]:
+    """Units that slots for spills are addressed with and that something writes; mostly none.
+
+    SIRegisterInfo::eliminateFrameIndex adds the offset to the stack pointer, or the frame pointer or base pointer; flat
+    scratch and the descriptor add their own base. The stack pointer addresses no slot of an entry function
+    (SIRegisterInfo::getFrameRegister), nor where an object has a variable size (SIFrameLowering::hasFP). Call frames
+    are taken into account (PEI::replaceFrameIndices).
+
+    Args:
+        kept_units: what every callee leaves as it was, which those registers are part of.
+    """
+    functions = tuple(functions)
+    if not any(any(map(spill, function.opcodes)) for function in functions):
+        return frozenset()
+    addressing = {u for u in kept_units if SGPR_BASE <= u < SPECIAL_BASE}.union(physical_register("flat_scr").units)
+    for function in functions:
+        is_entry = header_field(function, "isEntryFunction") == "true"
+        if is_entry or any(row.type == "variable-sized" for row in function.stack.values()):
+            stack_pointer = (header_field(function, "stackPtrOffsetReg") or "").removeprefix("$")
+            addressing.difference_update(physical_register(stack_pointer).units if stack_pointer else ())
+    written = {
+        op.phys
+        for function in functions
+        for block in function.blocks
+        for instruction in block.instructions
+        if instruction.opcode not in _CALL_FRAMES
+        for op in instruction.all_operands
+        if op.is_def and op.is_reg and op.phys
+    }
+    return frozenset(addressing.intersection(u for name in written for u in physical_register(name).units))
+
+
+_CALL_FRAMES = frozenset({"ADJCALLSTACKUP", "ADJCALLSTACKDOWN"})
 
 
 def _complaints(instruction: Instruction, slot: SpillSlot, row: StackObject | None, slots: _Slots) -> Iterator[str]:
