@@ -46,7 +46,7 @@ def registers_of(function: MachineFunction) -> Collection[Operand]:
 
 
 def uses_halves(*functions: MachineFunction) -> bool:
-    """Whether any operand or class of the functions is finer than 32 bits."""
+    """Whether any operand, class or block live-in of the functions is finer than 32 bits."""
     for function in functions:
         narrow = {n for n, row in function.registers.items() if _is_narrow(row.cls)}
         for operand in registers_of(function):
@@ -54,7 +54,16 @@ def uses_halves(*functions: MachineFunction) -> bool:
                 return True
             if "16" in operand.text and (_HALF.search(operand.phys) or _HALF.search(operand.sub)):
                 return True
+        if any(_is_of_halves(livein) for livein in {r for block in function.blocks for r in block.liveins}):
+            return True
     return False
+
+
+def _is_of_halves(livein: LiveIn) -> bool:
+    """Whether a block live-in is half a register, or its lane mask has one half of a register and not the other."""
+    lanes = llvm_lane_mask(livein.mask) if livein.mask >= 0 else 0
+    low = sum(1 << bit for bit in range(0, lanes.bit_length(), 2))
+    return _HALF.search(livein.reg) is not None or lanes & low != lanes >> 1 & low
 
 
 @lru_cache(maxsize=None)

@@ -37,8 +37,20 @@ def malformed(function: MachineFunction) -> Iterator[Finding]:
                 raise UnsupportedError(f"{instruction} may have vector instructions indexed or skipped")
             if not all_followed and not is_followed(instruction):
                 raise UnsupportedError(f"{instruction} reads another register's state, or is an asm goto")
+            if _has_no_mask(instruction):
+                raise UnsupportedError(
+                    f"{instruction} is a call without a register mask: what it overwrites is not known"
+                )
             if fault := _fault(instruction, misaligned):
                 yield _invalid(f"{instruction}: {fault}", position, instruction)
+
+
+def _has_no_mask(instruction: Instruction) -> bool:
+    """Whether it is a call of which no mask says what it preserves; LLVM takes it for one that preserves all."""
+    properties = frozenset[str]() if instruction.opcode in DEBUG else table_of(instruction.opcode).properties
+    if "call" not in properties or "return" in properties:
+        return False
+    return not any(op.kind is OperandKind.REGMASK for op in instruction.operands)
 
 
 def _invalid(message: str, block: int, instruction: Instruction | None) -> Finding:
