@@ -306,7 +306,10 @@ class OneSided(Machine):
                 fits = len(ghosts.arguments) == len(keys) and same_threads(ghosts)
                 if fits and all(self.terms.alike(was, now) for was, now, _, _ in pairs(ghosts)):
                     self.repeated[id(instruction)] = id(original)
-        ghosts = self.ghosts.get(self.repeated.get(id(instruction), -1))
+        # What the hint names must be an instruction of the same operation.
+        originals = {id(original) for original in self.originals.get(operation, ())}
+        hint = self.repeated.get(id(instruction), -1)
+        ghosts = self.ghosts.get(hint) if hint in originals else None
         if ghosts is None or len(ghosts.arguments) != len(keys):
             reason = (
                 "for threads, or from values, that it was not executed for"

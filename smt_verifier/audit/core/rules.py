@@ -449,9 +449,25 @@ class MachineRules:
                         break
                 written.update(keys)
 
+    def printable(self, pre: Instruction, post: Instruction) -> Iterable[Complaint]:
+        """Inline assembly prints v300 as v44: an operand beyond v255 says nothing of its upper bits (gfx1250)."""
+        return self._beyond_bytes(pre, post) if post.opcode in INLINE_ASSEMBLY else ()
 
+    def _beyond_bytes(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+        for number, (a, b) in enumerate(zip(pre.all_operands, post.all_operands, strict=False)):
+            register = physical_register(b.phys) if a.vreg >= 0 and b.is_reg and b.phys else None
+            if register is not None and register.bank is Bank.VGPR and register.units[-1] // 2 > _GREATEST_PRINTED:
+                yield Complaint("register-class", f"inline assembly cannot name ${register.name}", number)
+
+
+_GREATEST_PRINTED = 255
 PairRule = Callable[[MachineRules, Instruction, Instruction], Iterable[Complaint]]
-PAIR_RULES: tuple[PairRule, ...] = (MachineRules.mfma_form, MachineRules.tied, MachineRules.overlap)
+PAIR_RULES: tuple[PairRule, ...] = (
+    MachineRules.mfma_form,
+    MachineRules.tied,
+    MachineRules.overlap,
+    MachineRules.printable,
+)
 """Rules of an instruction before and after allocation that agree in opcode, flags and operands, in order."""
 
 

@@ -295,6 +295,10 @@ def canonical_opcode(opcode: str) -> str:
     return f"{match[1]}_e64" if match else opcode
 
 
+_ACCUMULATORS = (0, 3)
+"""Numbers of D and C among the operands of an MFMA (VOP3PInstructions.td)."""
+
+
 def reads_matrices(opcode: str) -> bool:
     """Whether it is an MFMA, which reads A and B from either vector register file (VOP3PInstructions.td)."""
     return opcode.startswith("V_MFMA_")
@@ -303,12 +307,14 @@ def reads_matrices(opcode: str) -> bool:
 @lru_cache(maxsize=None)
 def either_file_operands(opcode: str) -> frozenset[int]:
     """Numbers of the operands whose class in LLVM's table holds VGPRs and AGPRs, on targets with one vector file
-    (gfx90a on), with what is tied to them; C and D of an MFMA are of either file, as its form says.
+    (gfx90a on), with what is tied to them; C and D of an MFMA are of either file, as its form says. The scales of an
+    MFMA are VGPRs.
     """
     table = described(opcode, "gfx90a")
     rows = () if table is None else table.operands
-    class_prefixes = ("v", "a") if reads_matrices(opcode) else "av_"
-    either = {number for number, row in enumerate(rows) if row.register_class.startswith(class_prefixes)}
+    either = {number for number, row in enumerate(rows) if row.register_class.startswith("av_")}
+    if reads_matrices(opcode):
+        either.update(number for number in _ACCUMULATORS if rows[number:])
     return frozenset(either.union(number for number, row in enumerate(rows) if row.tied_to in either))
 
 
