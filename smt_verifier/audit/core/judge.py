@@ -111,6 +111,7 @@ class Sides:
             _allocatable_units(self.available),
             _fixed_targets(self.pre),
             restored,
+            _of_brackets(self.pre, self.post),
             self.target.name,
             self.target.has_agprs,
             product.originals,
@@ -126,11 +127,13 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
     require_rows(pre)
     require_rows(post)
     post = with_numbers_of(pre, post)
-    pre, post = (without_brackets(as_llvm_reads(side, target.wave_size)) for side in (pre, post))
+    wave_size = target.wave_size
+    pre, post = as_llvm_reads(pre, wave_size), as_llvm_reads(post, wave_size)
+    faults = (*malformed(pre), *malformed(post))
+    pre, post = without_brackets(pre, wave_size), without_brackets(post, wave_size)
     available = allocatable(pre, file.preamble, target)
     findings = (
-        *malformed(pre),
-        *malformed(post),
+        *faults,
         *compare_headers(pre, post, _allocatable_units(available)),
         *wrong_spills(pre, post, scratch_register(pre, "stackPtrOffsetReg"), has_agprs=target.has_agprs),
         *_control_flow(pre, post),
@@ -264,6 +267,12 @@ def _always_available(available: Allocatable) -> Callable[[int], bool]:
     """
     reserved = available.reserved_units
     return lambda unit: unit in reserved or (unit >= SPECIAL_BASE and unit not in _DECLARED_SPECIALS)
+
+
+def _of_brackets(pre: MachineFunction, post: MachineFunction) -> frozenset[int]:
+    """Units that whole-wave brackets leave undefined: SCC, and what the headers set aside for EXEC."""
+    names = {scratch_register(side, "sgprForEXECCopy") for side in (pre, post)} | {"scc"}
+    return frozenset(unit for name in names - {""} for unit in physical_register(name).units)
 
 
 def _saved_by_callee(

@@ -70,6 +70,7 @@ class MachineRules:
         allocatable: units that an allocator may hand out in this function.
         fixed_targets: units that pre-RA moves write; moves stand on both sides and never pair.
         restored: units that must hold at each return what they held at entry, where that is asked for.
+        in_brackets: units that whole-wave brackets leave undefined (``brackets.py``).
         processor: the target's name, by which LLVM's table gives register classes.
         has_agprs: whether the target has one vector register file for VGPRs and AGPRs.
         originals: pre-RA instructions of the pure operations that stand on one side alone somewhere.
@@ -81,6 +82,7 @@ class MachineRules:
     allocatable: frozenset[int]
     fixed_targets: frozenset[int]
     restored: frozenset[int]
+    in_brackets: frozenset[int]
     processor: str
     has_agprs: bool
     originals: Mapping[str, Sequence[Instruction]]
@@ -360,6 +362,8 @@ class MachineRules:
             allowed = self.fixed_targets | self.restored if post.opcode == LANE_RESTORE else self.fixed_targets
             if allowed.issuperset(physical_register(op.phys).units):
                 return True
+        if post.opcode == "IMPLICIT_DEF" and self.in_brackets.issuperset(physical_register(op.phys).units):
+            return True
         if not op.implicit:
             return False
         if op.phys == "scc":
