@@ -64,6 +64,7 @@ def reads_from_entry(product: Product) -> Reads:
         for key in remembered.keys() & keys:
             keys |= remembered[key]
         keys.update(ENTRY - 1 - k for k in product.saved_keys)
+        keys.update(product.executor.addressing)
     return Reads(live, [KeySet(bits, number) for bits in _reachable(successors, every)])
 
 

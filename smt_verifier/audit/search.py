@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from smt_verifier.audit.align import align
+from smt_verifier.audit.align import align, anchor_key
 from smt_verifier.audit.core.judge import Sides, judge_liveness, judge_structure, judge_values, sides_of
 from smt_verifier.audit.core.masks import OutsideError, Precision, TooManyClassesError
 from smt_verifier.audit.core.operations import operation_name
@@ -79,19 +79,19 @@ def _try_pairings(
     plan = _Plan(outside=missed_outside)
     if missed_outside and (function_audit.outcome is Outcome.UNKNOWN or rests_on_values(function_audit)):
         again, _ = _try_precisions(sides, timeout_s, solver, plan)
-        if again.outcome is Outcome.PROVED:
+        if _right_for_threads(again):
             return again
     # Any pairing will do if it is proved; equal instructions in a row may have been paired the wrong way.
     wrong = _maybe_mispaired(pre, post, function_audit) if rests_on_values(function_audit) else Mispaired()
     if wrong.alike:
         again, _ = _try_precisions(sides, timeout_s, solver, replace(plan, unpaired=wrong.alike))
-        if again.outcome is Outcome.PROVED:
+        if _right_for_threads(again):
             return again
     moves = Counter[int]()
     while wrong.lines and max(moves.values(), default=0) < _MOST_MOVES:
         moves.update(wrong.lines)
         again, _ = _try_precisions(sides, timeout_s, solver, replace(plan, later=dict(moves)))
-        if again.outcome is Outcome.PROVED:
+        if _right_for_threads(again):
             return again
         wrong = _maybe_mispaired(pre, post, again)
     return function_audit
@@ -116,12 +116,17 @@ def _try_precisions(sides: Sides, timeout_s: float, solver: Solver, plan: _Plan)
                 if precision is Precision.FINE and coarse is None:
                     raise
                 break
-            if precision is not Precision.COARSE or attempt[0].outcome is Outcome.PROVED:
+            if precision is not Precision.COARSE or _right_for_threads(attempt[0]):
                 return attempt
             coarse = attempt
             break
     assert coarse is not None
     return coarse
+
+
+def _right_for_threads(function_audit: FunctionAudit) -> bool:
+    """Whether all is proved, or all but the reading path by path, which no other attempt changes."""
+    return all(f.rule == "path-by-path" for f in function_audit.findings)
 
 
 class Mispaired(NamedTuple):
@@ -141,11 +146,13 @@ def _maybe_mispaired(pre: MachineFunction, post: MachineFunction, function_audit
     lines: set[int] = set()
     every: set[int] = set()
     for line, block in wrong.items():
-        before, after = ([i for i in side.blocks[block].instructions if is_pure(i)] for side in (pre, post))
-        name = next((operation_name(i) for i in before if i.line == line), None)
+        before, after = (
+            [(i.line, anchor_key(i)) for i in side.blocks[block].instructions if is_pure(i)] for side in (pre, post)
+        )
+        name = next((key for at, key in before if at == line), None)
         if name is not None:
-            alike = [i.line for i in before if operation_name(i) == name]
-            if len(alike) > 1 or sum(operation_name(i) == name for i in after) > 1:
+            alike = [at for at, key in before if key == name]
+            if len(alike) > 1 or sum(key == name for _, key in after) > 1:
                 lines.add(line)
                 every.update(alike)
     return Mispaired(frozenset(lines), frozenset(every))
@@ -178,8 +185,12 @@ def _attempt(
             product.executor.real_reads.clear()
             entries, _ = infer(product)
             checked = judge_values(product, entries, solver, timeout_s, local_finding)
-        flagged = judge_liveness(sides, product)
         goals = checked.goals
+        if checked.holds and product.knows_exec:
+            of_paths, on_paths = _by_path(sides, product, solver, timeout_s)
+            goals += of_paths
+            findings += on_paths
+        flagged = judge_liveness(sides, product)
         obligations += goals.total + flagged.checked
         findings += [*checked.findings, *explain_faults(product, flagged.faults)]
         explained = explain_failures(product, list(checked.failed))
@@ -189,6 +200,22 @@ def _attempt(
     outcome = combine(f.outcome for f in findings)
     function_audit = FunctionAudit(sides.pre.name, outcome, obligations, tuple(findings), _moves(product), goals)
     return function_audit, product.masks.missed_outside and not plan.outside
+
+
+def _by_path(sides: Sides, product: Product, solver: Solver, timeout_s: float) -> tuple[GoalCounts, list[Finding]]:
+    """How many goals there are where the same pairing is read path by path, as LLVM's passes behind allocation read it,
+    and what is not proved then.
+    """
+    paths = sides.product(product.steps, by_path=True)
+    entries, _ = infer(paths)
+    checked = judge_values(paths, entries, solver, timeout_s, local_finding, suffix="/paths")
+    failed = by_cause(explain_failures(paths, list(checked.failed)), list(checked.findings))
+    return checked.goals, [f if f.outcome is Outcome.INVALID else _wrong_on_a_path(f) for f in failed]
+
+
+def _wrong_on_a_path(finding: Finding) -> Finding:
+    message = f"right thread by thread, but: {finding.message}"
+    return replace(finding, rule="path-by-path", outcome=Outcome.UNKNOWN, message=message)
 
 
 def _as_unknown(finding: Finding) -> Finding:
@@ -215,11 +242,12 @@ def _wrongly_paired(pre: MachineFunction, product: Product, rules: MachineRules)
     Equal instructions in a row (constants for the lanes of a tuple) pair in order; that may be the wrong order.
     """
     misfits = [s for steps in product.steps for s in steps if rules.misfits(s)]
-    originals = instructions_of(pre, {operation_name(s.post) for s in misfits if s.post})
+    names = {id(s.post): operation_name(s.post, product.post_lanes) for s in misfits if s.post}
+    originals = instructions_of(pre, product.pre_lanes, set(names.values()))
     return frozenset(
         id(s.pre)
         for s in misfits
-        if s.post and rules.repeats(s.post, [i for i in originals.get(operation_name(s.post), ()) if i is not s.pre])
+        if s.post and rules.repeats(s.post, [i for i in originals.get(names[id(s.post)], ()) if i is not s.pre])
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from support import run_llc
 
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, UnsupportedError
 from verilocc_mlir.mir.parser import parse_mir
 from verilocc_mlir.target.attributes import function_attributes, unquote
+from verilocc_mlir.target.targets import target, with_features
 
 IR = """\
 target triple = "amdgcn-amd-amdhsa"
@@ -43,7 +44,8 @@ def test_attributes(as_printed: bool) -> None:
     assert kernel.is_kernel
     assert kernel.is_entry
     assert kernel.integer_pair("amdgpu-flat-work-group-size") == (64, 256)
-    assert kernel.integer_pair("amdgpu-waves-per-eu") is None
+    with pytest.raises(InputError, match="amdgpu-waves-per-eu"):
+        kernel.integer_pair("amdgpu-waves-per-eu")
     assert kernel.integer_pair("amdgpu-waves-per-eu", only_first_required=True) == (3, None)
     assert kernel.lds_bytes == 4096
     odd = function_attributes(module, 'a (odd) "name"')
@@ -73,14 +75,64 @@ def test_missing_function_is_an_input_error() -> None:
         function_attributes(IR, "other")
 
 
-def test_malformed_numbers_count_as_absent() -> None:
+def test_numbers_that_llvm_refuses_are_input_errors() -> None:
     module = 'define void @f() #0 {\n}\nattributes #0 = { "amdgpu-num-vgpr"="x" "amdgpu-waves-per-eu"="1,y" }\n'
     attributes = function_attributes(module, "f")
-    assert attributes.integer("amdgpu-num-vgpr") is None
-    assert attributes.integer_pair("amdgpu-waves-per-eu", only_first_required=True) is None
+    with pytest.raises(InputError, match="amdgpu-num-vgpr"):
+        attributes.integer("amdgpu-num-vgpr")
+    with pytest.raises(InputError, match="amdgpu-waves-per-eu"):
+        attributes.integer_pair("amdgpu-waves-per-eu", only_first_required=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0x10", 16), ("0X1f", 31), ("010", 8), ("0b101", 5), ("0o17", 15), ("0", 0), ("24", 24), ("\\30x8", 8)],
+)
+def test_numbers_have_the_base_that_llvm_reads(text: str, number: int) -> None:
+    """``StringRef::getAsInteger(0, …)``; escapes are the IR's."""
+    module = f'define void @f() #0 {{\n}}\nattributes #0 = {{ "amdgpu-num-vgpr"="{text}" }}\n'
+    assert function_attributes(module, "f").integer("amdgpu-num-vgpr") == number
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        'define void @f()\n  "amdgpu-num-vgpr"="8" {\n}\n',
+        "define void @f() #0 {\n}\nattributes #0 = {\n  noinline }\n",
+        "define void @f() #7 {\n}\n",
+    ],
+)
+def test_layouts_that_llvm_does_not_print_are_input_errors(module: str) -> None:
+    with pytest.raises(InputError, match="LLVM prints"):
+        function_attributes(module, "f")
+
+
+def test_a_second_group_of_a_number_is_added_to_the_first() -> None:
+    groups = 'attributes #0 = { "amdgpu-num-vgpr"="8" }\nattributes #0 = { "amdgpu-num-sgpr"="24" }\n'
+    assert len(function_attributes("define void @f() #0 {\n}\n" + groups, "f").strings) == 2
 
 
 def test_unquote() -> None:
     assert unquote("plain") == "plain"
     assert unquote('"a b"') == "a b"
     assert unquote('"\\C3\\A4\\5C"') == "ä\\"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "feature"),
+    [
+        ("gfx942", "+sgpr-init-bug"),
+        ("gfx942", "-trap-handler"),
+        ("gfx1100", "+mai-insts"),
+        ("gfx90a", "-gfx90a-insts"),
+        ("gfx942", "xnack"),
+    ],
+)
+def test_features_that_change_the_register_file_are_not_supported(cpu: str, feature: str) -> None:
+    with pytest.raises(UnsupportedError, match="feature"):
+        with_features(target(cpu), {feature})
+
+
+def test_features_that_a_target_has_anyway_change_nothing() -> None:
+    for cpu, features in (("gfx90a", {"+mai-insts", "+gfx90a-insts", "+gfx9"}), ("gfx1100", {"+allocate1_5xvgprs"})):
+        assert with_features(target(cpu), features | {"+trap-handler", "+dot7-insts"}) == target(cpu)

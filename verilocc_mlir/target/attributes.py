@@ -78,26 +78,47 @@ class FunctionAttributes:
         return pair[0] if pair else 0
 
     def integer(self, key: str) -> int | None:
-        """A decimal attribute; None where absent or malformed (Function::getFnAttributeAsParsedInteger)."""
+        """An integer attribute; None where absent (Function::getFnAttributeAsParsedInteger).
+
+        Raises:
+            InputError: LLVM refuses the value.
+        """
         text = self.strings.get(key)
-        return _integer(text) if text is not None else None
+        return self._parsed(key, text) if text is not None else None
 
     def integer_pair(self, key: str, *, only_first_required: bool = False) -> tuple[int, int | None] | None:
-        """``"a,b"`` as two integers (AMDGPU::getIntegerPairAttribute); None for a second that may be and is absent."""
+        """``"a,b"`` as two integers (AMDGPU::getIntegerPairAttribute); None for a second that may be and is absent.
+
+        Raises:
+            InputError: LLVM refuses the value.
+        """
         text = self.strings.get(key)
         if text is None:
             return None
-        first, comma, second = text.partition(",")
-        low, high = _integer(first.strip()), _integer(second.strip())
-        if low is None:
-            return None
-        if high is None:
-            return (low, None) if only_first_required and not (comma and second.strip()) else None
-        return low, high
+        first, _, second = text.partition(",")
+        low = self._parsed(key, first.strip(_BLANKS))
+        if only_first_required and not second.strip(_BLANKS):
+            return low, None
+        return low, self._parsed(key, second.strip(_BLANKS))
+
+    def _parsed(self, key: str, text: str) -> int:
+        number = _integer(text)
+        if number is None:
+            raise InputError(f'"{key}"="{self.strings[key]}" of {self.name} is not a number that LLVM takes')
+        return number
+
+
+_BLANKS = " \t\n\v\f\r"
+_BASES = ((16, "0[xX]([0-9a-fA-F]+)"), (2, "0[bB]([01]+)"), (8, "0o([0-7]+)"), (8, "0([0-7]+)"), (10, "([0-9]+)"))
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
+    """A number of 32 bits as StringRef::getAsInteger reads it where the base is not given (getAutoSenseRadix)."""
+    for base, form in _BASES:
+        if match := re.fullmatch(form, text):
+            number = int(match[1], base)
+            return number if number < 1 << 32 else None
+    return None
 
 
 def unquote(name: str) -> str:
@@ -137,27 +158,41 @@ def _after_parameters(line: str, start: int) -> str:
 
 
 def _split(text: str) -> tuple[dict[str, str], set[str]]:
-    strings = {m[1]: m[2] or "" for m in _STRING.finditer(text)}
+    strings = {unquote(f'"{m[1]}"'): unquote(f'"{m[2] or ""}"') for m in _STRING.finditer(text)}
     return strings, set(_STRING.sub(" ", text).split())
 
 
 @lru_cache(maxsize=16)
 def _module(preamble: str) -> dict[str, FunctionAttributes]:
-    groups = {m[1]: _split(m[2]) for m in _GROUP.finditer(preamble)}
+    groups: dict[str, tuple[dict[str, str], set[str]]] = {}
+    for group in _GROUP.finditer(preamble):
+        # LLParser adds a second group of a number to the first one.
+        group_strings, group_words = groups.setdefault(group[1], ({}, set()))
+        more_strings, more_words = _split(group[2])
+        group_strings.update(more_strings)
+        group_words.update(more_words)
     functions: dict[str, FunctionAttributes] = {}
     for match in _DEFINE.finditer(preamble):
         end = preamble.find("\n", match.end())
         line = preamble[match.start() : end if end >= 0 else len(preamble)]
         tail = _after_parameters(line, match.end() - match.start())
         name = unquote(match["name"])
+        # Attributes end where the body, or a constant before it, begins; a comment there is nothing LLVM prints.
+        blotted = _STRING.sub(lambda m: "_" * len(m[0]), tail)
+        head = tail[: max(blotted.find("{"), 0)]
+        if "{" not in blotted or ";" in blotted[: len(head)]:
+            raise InputError(f"the definition of {name} is not laid out as LLVM prints it, on one line up to its '{{'")
         strings: dict[str, str] = {}
         words: set[str] = set()
         # Comdat, section and metadata come after the attributes and may hold a '#' only inside strings.
-        for use in _GROUP_USE.finditer(_STRING.sub(" ", tail)):
-            if use[1] in groups:
-                strings.update(groups[use[1]][0])
-                words.update(groups[use[1]][1])
-        own, own_words = _split(tail.rpartition("{")[0])
+        for use in _GROUP_USE.finditer(_STRING.sub(" ", head)):
+            if use[1] not in groups:
+                raise InputError(
+                    f"the attributes #{use[1]} of {name} are not in the module, on one line as LLVM prints them"
+                )
+            strings.update(groups[use[1]][0])
+            words.update(groups[use[1]][1])
+        own, own_words = _split(head)
         own.pop("", None)
         strings.update(own)
         words.update(w for w in own_words if not w.startswith(("#", "!")))
@@ -175,7 +210,7 @@ def function_attributes(preamble: str, name: str) -> FunctionAttributes:
     """Attributes of function ``name`` in the IR module ``preamble``; linear in the module, once per module.
 
     Raises:
-        InputError: the module defines no such function.
+        InputError: the module defines no such function, or is not laid out as LLVM prints it.
     """
     module = _module(preamble)
     if name in module:

@@ -6,7 +6,7 @@ SISchedule.td. Checked against llc by tests/target/test_occupancy.py.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -133,12 +133,48 @@ def target(name: str) -> Target:
     return match
 
 
+def _of(has: Callable[[Target], bool]) -> frozenset[str]:
+    return frozenset(name for name, target in TARGETS.items() if has(target))
+
+
+def _addressable_lds(target: Target) -> int:
+    """Bytes of LDS that one work-group can name."""
+    return target.lds_bytes if target.lds_bytes in _LDS else _LDS[0]
+
+
+_NONE = frozenset[str]()
+_LDS = (64 * 1024, 160 * 1024, 320 * 1024)
+_OF_REGISTERS: Mapping[str, frozenset[str]] = {
+    "sgpr-init-bug": _NONE,
+    "trap-handler": frozenset(TARGETS),
+    "wavefrontsize16": _NONE,
+    "architected-flat-scratch": _of(lambda t: t.architected_flat_scratch),
+    "vgpr-align2": _of(lambda t: t.align2),
+    "mai-insts": _of(lambda t: t.has_agprs),
+    "gfx90a-insts": _of(lambda t: t.unified_vgpr),
+    "1024-addressable-vgprs": _of(lambda t: t.addressable_vgprs == 1024),
+    "allocate1_5xvgprs": _of(lambda t: t.vgpr_granule == 24),
+    **{f"addressablelocalmemorysize{k}": _of(lambda t, k=k: _addressable_lds(t) == k) for k in _LDS},
+    "addressablelocalmemorysize32768": _NONE,
+    **{f"gfx{n}": _of(lambda t, n=n: t.major == n) for n in (9, 10, 11, 12)},
+    **dict.fromkeys(("southern-islands", "sea-islands", "volcanic-islands"), _NONE),
+}
+"""Features that decide which registers there are, or how many waves share them, with the targets that have them by
+themselves on HSA (AMDGPU.td, GCNProcessors.td, GCNSubtarget::initializeSubtargetDependencies)."""
+
+
 def with_features(target: Target, features: Set[str]) -> Target:
     """``target`` as a function's ``target-features`` change it (``+cumode``, ``-xnack``; GCNSubtarget.cpp).
 
     Raises:
-        UnsupportedError: the features ask for the wave size that is not the target's own.
+        UnsupportedError: the features ask for the wave size that is not the target's own, or for other registers.
     """
+    for feature in features:
+        sign, name = feature[:1], feature[1:]
+        if sign not in ("+", "-") or (name in _OF_REGISTERS and f"{'-' if sign == '+' else '+'}{name}" in features):
+            raise UnsupportedError(f"the features have {feature!r} without a sign, or with both")
+        if name in _OF_REGISTERS and (sign == "+") is not (target.name in _OF_REGISTERS[name]):
+            raise UnsupportedError(f"the feature {feature} changes which registers {target.name} has")
     other = 32 if target.wave_size == 64 else 64
     if f"+wavefrontsize{other}" in features:
         raise UnsupportedError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smt_verifier.audit.core.lanes import LaneMap, cell_keys, other_half
+from smt_verifier.audit.core.lanes import LaneMap, address_keys, cell_keys, is_vgpr, other_half
 from smt_verifier.audit.core.machine import Goal, Machine
 from smt_verifier.audit.core.moves import LaneMove, is_whole_wave_move, lane_cells, lane_move, slot_keys
 from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
@@ -103,7 +103,7 @@ class OneSided(Machine):
         for table, _ in writes:
             self.undefine_rest(side, target, to, table)
         self._define_implicitly(instruction, frozenset(to), side, state)
-        self._beside_halves(instruction, to, upper, side, state)
+        self._beside_halves(instruction, to, upper, of, side, state)
         if side is Side.PRE and to_vector:
             self.miss(to, state)
         for table, terms in writes:
@@ -112,16 +112,24 @@ class OneSided(Machine):
             self._carry_cells(to, of, side, state)
 
     def _beside_halves(
-        self, instruction: Instruction, to: tuple[int, ...], upper: tuple[int, ...], side: Side, state: State
+        self,
+        instruction: Instruction,
+        to: tuple[int, ...],
+        upper: tuple[int, ...],
+        of: tuple[int, ...],
+        side: Side,
+        state: State,
     ) -> None:
-        """A copy of 16 bits into a 32-bit register says nothing of the upper half; a copy into half a scalar register
-        writes all of it (SIInstrInfo::copyPhysReg: S_MOV_B32).
+        """A copy of 16 bits into a 32-bit register says nothing of the upper half. Of a copy into half a physical
+        register, only that between halves of VGPRs leaves the other half as it was on every target: what reads or
+        writes SGPRs or AGPRs may become S_MOV_B32, V_MOV_B32, V_ACCVGPR_READ or V_ACCVGPR_WRITE
+        (SIInstrInfo::copyPhysReg).
         """
         if side is Side.PRE:
             for key in upper:
                 self.write_pre(key, UNDEFINED, state)
             return
-        half = len(to) == 1 and to[0] < 0 and self.post_lanes.grain == 1 and not self.post_lanes.is_vector(to[0])
+        half = len(to) == 1 and to[0] < 0 and self.post_lanes.grain == 1 and not all(map(is_vgpr, (*to, *of)))
         for key in (*upper, *((other_half(to[0]),) if half else ())):
             self.garbage(key, state, f"nothing (the other half of {instruction})")
 
@@ -173,6 +181,8 @@ class OneSided(Machine):
         lanes = self.lanes(side)
         keys, cells = lanes.keys(slot.register), slot_keys(slot, lanes)
         to, of = (cells, keys) if slot.is_save else (keys, cells)
+        for cell in cells if self.addressing and slot.kind != "S" else ():
+            self._same_address(cell, slot, side, state)
         for table in self.tables(side, state, slot.kind != "S", everywhere=is_whole_wave_move(instruction)):
             terms = [self._source(slot.register, k, table, side) if slot.is_save else self.read(k, table) for k in of]
             if not slot.is_save:
@@ -183,6 +193,19 @@ class OneSided(Machine):
             self._overwrite(cells, slot.kind == "S", side, state)
         if is_whole_wave_move(instruction):
             self._carry_cells(to, of, side, state)
+
+    def _same_address(self, cell: int, slot: SpillSlot, side: Side, state: State) -> None:
+        """A slot is reloaded from where it was saved; slots of scalars become lanes (SILowerSGPRSpills)."""
+        table = side.scalars(state)
+        for tag, key in zip(address_keys(cell, len(self.addressing)), self.addressing, strict=True):
+            if slot.is_save:
+                table[tag] = self.read(key, table)
+                continue
+            was, now = self.read(tag, table), self.read(key, table)
+            if UNDEFINED in (was, now):
+                self.leave_open("relation", f"slot {slot.number} may be reloaded from another address")
+            elif self.goals is not None and was != now:
+                self.goals(Goal("value", was, now, self.step, tag, key))
 
     def _overwrite(self, cells: tuple[int, ...], scalar: bool, side: Side, state: State) -> None:
         """A slot holds a scalar, a vector, or a vector with scalars in its lanes: what was saved there last."""
@@ -283,7 +306,10 @@ class OneSided(Machine):
                 fits = len(ghosts.arguments) == len(keys) and same_threads(ghosts)
                 if fits and all(self.terms.alike(was, now) for was, now, _, _ in pairs(ghosts)):
                     self.repeated[id(instruction)] = id(original)
-        ghosts = self.ghosts.get(self.repeated.get(id(instruction), -1))
+        # What the hint names must be an instruction of the same operation.
+        originals = {id(original) for original in self.originals.get(operation, ())}
+        hint = self.repeated.get(id(instruction), -1)
+        ghosts = self.ghosts.get(hint) if hint in originals else None
         if ghosts is None or len(ghosts.arguments) != len(keys):
             reason = (
                 "for threads, or from values, that it was not executed for"
@@ -306,7 +332,7 @@ class OneSided(Machine):
 
     def _rematerialise(self, instruction: Instruction, state: State) -> None:
         """A pure instruction that only the post-RA side has: its result is the pre-RA result of the same operation."""
-        operation = operation_name(instruction)
+        operation = operation_name(instruction, self.post_lanes)
         target = instruction.defs[0]
         keys = self.post_lanes.keys(target)
         vector = bool(keys) and self.post_lanes.is_vector(keys[0])

@@ -138,7 +138,7 @@ class Executor(OneSided):
         wave: list[_Class] | None = None
         reached: list[_Class] | None = None
         for number, use in pair.uses:
-            if not use.vector:
+            if not (use.vector or use.post_vector):
                 classes = wave = wave or [_Class("value", _NONE, state.pre, state.post)]
             elif pre.opcode in BLENDS:
                 atoms = [a for a in state.atoms if a.reached(everywhere)]
@@ -148,7 +148,11 @@ class Executor(OneSided):
                 if reached is None:
                     reached = [_class(a) for a in state.atoms if a.active or a.reached(everywhere)]
                 classes = reached
-            self._compare_lanes(use, classes if use.one_file else [], reads, state)
+            if use.vector is not use.post_vector:
+                # A rule refuses that already; here it only counts that no operand goes uncompared.
+                side = Side.POST if use.vector else Side.PRE
+                classes = [c._replace(**{side.value: side.scalars(state)}) for c in classes]
+            self._compare_lanes(use, classes, reads, state)
 
     def _compare_lanes(self, use: Use, classes: list[_Class], reads: set[tuple[int, int]], state: State) -> None:
         assert self.goals is not None
@@ -235,6 +239,9 @@ class Executor(OneSided):
             if not defined.vector:
                 row = self.terms.fresh_result(number, pre, count)
                 self._place(row, defined, state.pre, state.post)
+                if halves_apart:
+                    for key in defined.post_keys:
+                        self.garbage(key, state, f"the carry of {post}, which depends on the upper half of its addend")
                 if number == 0 and scalar_arguments is not None:
                     self.note_results(pre, row, defined.pre_keys, *scalar_arguments)
                 continue

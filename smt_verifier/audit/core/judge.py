@@ -9,9 +9,13 @@ Theorem. Let P be a function before a register-allocation phase and Q the text a
 2. whenever a paired instruction reads an operand, each lane of Q's register holds the value that P's operand holds,
    unless P leaves that lane undefined; so, instructions being uninterpreted functions of what they read, both compute
    the same;
-3. fixed physical operands are the same registers, and Q obeys the machine's rules: class, alignment, width, reserved
+3. both hold also path by path, as if EXEC did not exist and every vector instruction wrote all threads: LLVM's passes
+   behind allocation reason so of copies (MachineCopyPropagation forwards a COPY over a write of EXEC);
+4. fixed physical operands are the same registers, and Q obeys the machine's rules: class, alignment, width, reserved
    registers, early-clobber, ties, spill slots (``rules.py``, ``execute.py``), and what Q says about liveness, on
    which later passes rely (``flags.py``).
+
+Where 1 and 2 hold and 3 does not, the answer is UNKNOWN.
 
 State. P maps lanes of virtual registers and units of physical ones to values, Q maps units, spill slots and virtual
 registers of later phases. A scalar that is kept in one thread's lane of a vector register is a place of its own
@@ -41,6 +45,7 @@ from smt_verifier.audit.core.callees import newly_overwritten
 from smt_verifier.audit.core.check import Describe, FailedGoal, check_block, check_together
 from smt_verifier.audit.core.flags import FlagCheck, check_alone, new_faults
 from smt_verifier.audit.core.header import compare_headers, require_rows, unreserved_cells
+from smt_verifier.audit.core.lanes import as_llvm_reads
 from smt_verifier.audit.core.masks import Precision
 from smt_verifier.audit.core.module import module_difference
 from smt_verifier.audit.core.numbering import with_numbers_of
@@ -85,11 +90,16 @@ class Sides:
     findings: tuple[Finding, ...]
 
     def product(
-        self, steps: list[list[Step]], *, precision: Precision = Precision.FINE, outside: bool = False
+        self,
+        steps: list[list[Step]],
+        *,
+        precision: Precision = Precision.FINE,
+        outside: bool = False,
+        by_path: bool = False,
     ) -> Product:
-        """Both sides with a pairing of their instructions; ``precision`` and ``outside``: see ``Product``."""
-        kept_units = self.available.kept_units
-        return Product(self.pre, self.post, self.target.wave_size, steps, kept_units, self.saved, precision, outside)
+        """Both sides with a pairing of their instructions; ``precision``, ``outside``, ``by_path``: see ``Product``."""
+        kept, wave_size = self.available.kept_units, self.target.wave_size
+        return Product(self.pre, self.post, wave_size, steps, kept, self.saved, precision, outside, by_path)
 
     def rules(self, product: Product) -> MachineRules:
         """The machine's rules for the pairs of a product."""
@@ -101,6 +111,7 @@ class Sides:
             _allocatable_units(self.available),
             _fixed_targets(self.pre),
             restored,
+            _of_brackets(self.pre, self.post),
             self.target.name,
             self.target.has_agprs,
             product.originals,
@@ -116,13 +127,15 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
     require_rows(pre)
     require_rows(post)
     post = with_numbers_of(pre, post)
-    pre, post = without_brackets(pre), without_brackets(post)
+    wave_size = target.wave_size
+    pre, post = as_llvm_reads(pre, wave_size), as_llvm_reads(post, wave_size)
+    faults = (*malformed(pre), *malformed(post))
+    pre, post = without_brackets(pre, wave_size), without_brackets(post, wave_size)
     available = allocatable(pre, file.preamble, target)
     findings = (
-        *malformed(pre),
-        *malformed(post),
+        *faults,
         *compare_headers(pre, post, _allocatable_units(available)),
-        *wrong_spills(pre, post, scratch_register(pre, "stackPtrOffsetReg")),
+        *wrong_spills(pre, post, scratch_register(pre, "stackPtrOffsetReg"), has_agprs=target.has_agprs),
         *_control_flow(pre, post),
         *newly_overwritten(file, pre, post, target),
     )
@@ -254,6 +267,12 @@ def _always_available(available: Allocatable) -> Callable[[int], bool]:
     """
     reserved = available.reserved_units
     return lambda unit: unit in reserved or (unit >= SPECIAL_BASE and unit not in _DECLARED_SPECIALS)
+
+
+def _of_brackets(pre: MachineFunction, post: MachineFunction) -> frozenset[int]:
+    """Units that whole-wave brackets leave undefined: SCC, and what the headers set aside for EXEC."""
+    names = {scratch_register(side, "sgprForEXECCopy") for side in (pre, post)} | {"scc"}
+    return frozenset(unit for name in names - {""} for unit in physical_register(name).units)
 
 
 def _saved_by_callee(

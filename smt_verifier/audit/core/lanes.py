@@ -2,7 +2,8 @@
 
 A *key* is an integer. ``vreg * 128 + lane`` for lane *lane* of a virtual register, ``-1 - unit`` for a unit of a
 physical register, ``STACK + slot * 128 + lane`` for a lane of a spill slot, ``CELL + …`` for a scalar that is kept in
-one thread's lane of a vector register or slot (``moves.py``), ``ENTRY + unit`` for what a physical register held at
+one thread's lane of a vector register or slot (``moves.py``), ``ADDRESS + …`` for what addressed a lane of a slot when
+it was saved, ``ENTRY + unit`` for what a physical register held at
 function entry, ``GHOST + …`` for what a repeated operation was last computed from. Lanes and units are 16 bits wide.
 Where neither side of a function names a 16-bit half, only the even ones are used and stand for 32 bits (``grain`` 2).
 That halves the work and loses nothing, because then both halves are always read and written together.
@@ -12,16 +13,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from functools import lru_cache
 
+from smt_verifier.audit.core.semantics import INLINE_ASSEMBLY
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.mir.model import LiveIn, MachineFunction, Operand
+from verilocc_mlir.mir.model import Instruction, LiveIn, MachineFunction, Operand
 from verilocc_mlir.target.classes import RegisterClass, register_class
 from verilocc_mlir.target.lanes import lane_list, llvm_lane_mask, subregister_lanes
-from verilocc_mlir.target.registers import SGPR_BASE, physical_register, unit_name
+from verilocc_mlir.target.registers import SGPR_BASE, Bank, physical_register, unit_bank, unit_name
 
 STACK = 1 << 40
 CELL = 1 << 42
+ADDRESS = 1 << 58
 ENTRY = 1 << 60
 GHOST = 1 << 61
 _THREADS = 64
@@ -42,7 +46,7 @@ def registers_of(function: MachineFunction) -> Collection[Operand]:
 
 
 def uses_halves(*functions: MachineFunction) -> bool:
-    """Whether any operand or class of the functions is finer than 32 bits."""
+    """Whether any operand, class or block live-in of the functions is finer than 32 bits."""
     for function in functions:
         narrow = {n for n, row in function.registers.items() if _is_narrow(row.cls)}
         for operand in registers_of(function):
@@ -50,13 +54,42 @@ def uses_halves(*functions: MachineFunction) -> bool:
                 return True
             if "16" in operand.text and (_HALF.search(operand.phys) or _HALF.search(operand.sub)):
                 return True
+        if any(_is_of_halves(livein) for livein in {r for block in function.blocks for r in block.liveins}):
+            return True
     return False
+
+
+def _is_of_halves(livein: LiveIn) -> bool:
+    """Whether a block live-in is half a register, or its lane mask has one half of a register and not the other."""
+    lanes = llvm_lane_mask(livein.mask) if livein.mask >= 0 else 0
+    low = sum(1 << bit for bit in range(0, lanes.bit_length(), 2))
+    return _HALF.search(livein.reg) is not None or lanes & low != lanes >> 1 & low
 
 
 @lru_cache(maxsize=None)
 def _is_narrow(name: str) -> bool:
     """Whether a register class is one of halves."""
     return _NARROW.search(name) is not None
+
+
+def as_llvm_reads(function: MachineFunction, wave_size: int) -> MachineFunction:
+    """The function with ``$vcc_lo`` for each implicit ``$vcc`` on wave32, but for inline assembly, which may touch all
+    of it (SIInstrInfo::fixImplicitOperands).
+    """
+    if wave_size != 32 or not any(op.phys == "vcc" and op.implicit for op in function.distinct_operands):
+        return function
+    blocks = tuple(replace(b, instructions=tuple(map(_with_vcc_lo, b.instructions))) for b in function.blocks)
+    return replace(function, blocks=blocks)
+
+
+def _with_vcc_lo(instruction: Instruction) -> Instruction:
+    if instruction.opcode in INLINE_ASSEMBLY:
+        return instruction
+    operands = tuple(
+        replace(op, phys="vcc_lo", text=op.text.replace("$vcc", "$vcc_lo")) if op.phys == "vcc" and op.implicit else op
+        for op in instruction.operands
+    )
+    return instruction if operands == instruction.operands else replace(instruction, operands=operands)
 
 
 class LaneMap:
@@ -107,18 +140,12 @@ class LaneMap:
             if mask >> (bits // 16):
                 raise InputError(f"%{operand.vreg}.{operand.sub} reaches beyond its class")
             return tuple(operand.vreg * _LANES_PER_REGISTER + k for k in lane_list(mask)[:: self.grain])
-        return self.register_keys(self.register_name(operand))
+        return self.register_keys(operand.phys)
 
     def register_lanes(self, vreg: int) -> tuple[int, ...]:
         """Keys of all lanes of a virtual register."""
         lanes = self.class_of(vreg).bits // 16
         return tuple(range(vreg * _LANES_PER_REGISTER, vreg * _LANES_PER_REGISTER + lanes, self.grain))
-
-    def register_name(self, operand: Operand) -> str:
-        """Name of a physical operand; on wave32 an implicit ``$vcc`` is ``$vcc_lo`` (AMDGPU's parser reads it so)."""
-        if operand.phys == "vcc" and operand.implicit and self.wave_size == 32:
-            return "vcc_lo"
-        return operand.phys
 
     def register_keys(self, name: str) -> tuple[int, ...]:
         """Keys of a physical register by name without ``$``."""
@@ -149,9 +176,24 @@ class LaneMap:
         return is_vector
 
 
+def is_vgpr(key: int) -> bool:
+    """Whether the key is of a physical VGPR."""
+    return key < 0 and unit_bank(-1 - key) is Bank.VGPR
+
+
 def stack_keys(slot: int, first: int, count: int, grain: int) -> tuple[int, ...]:
     """Keys of ``count`` lanes (of ``16 * grain`` bits) of a spill slot from 16-bit lane ``first``."""
     return tuple(STACK + slot * _LANES_PER_REGISTER + first + k * grain for k in range(count))
+
+
+def address_keys(cell: int, count: int) -> tuple[int, ...]:
+    """Keys of what ``count`` addressing registers held when the lane ``cell`` of a slot was saved."""
+    first = ADDRESS + (cell - STACK) * _MOST_ADDRESSES
+    return tuple(range(first, first + count))
+
+
+_MOST_ADDRESSES = 32
+"""16-bit units of the stack, frame and base pointers, flat scratch and the descriptor, and some more."""
 
 
 def cell_keys(container: int, thread: int, grain: int) -> tuple[int, ...]:
@@ -173,6 +215,8 @@ def key_name(key: int, grain: int) -> str:
         return "an argument of a repeated operation"
     if key >= ENTRY:
         return f"{key_name(-1 - (key - ENTRY), grain)} at function entry"
+    if key >= ADDRESS:
+        return f"the address of {key_name(STACK + (key - ADDRESS) // _MOST_ADDRESSES, grain)}"
     if key >= CELL:
         return f"thread {(key - CELL) // 2 % _THREADS} of {key_name(cell_container(key), grain)}"
     if key >= STACK:

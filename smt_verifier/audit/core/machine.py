@@ -79,6 +79,8 @@ class Machine:
             Side.POST: cell_registers(post, post_lanes),
         }
         self.cell_threads = cell_threads(pre) | cell_threads(post)
+        self.addressing: tuple[int, ...] = ()
+        """Keys of the registers that address slots for spills and that something writes."""
         self.saved_for_all_threads: frozenset[int] | None = None
         """Registers that a called function saves in threads of its caller too; None where no caller has any."""
         self.real_reads: dict[int, set[tuple[int, int]]] = {}
@@ -279,7 +281,7 @@ class Machine:
         arguments: tuple[int, ...],
         keys: tuple[int, ...],
     ) -> None:
-        operation = operation_name(instruction)
+        operation = operation_name(instruction, self.pre_lanes)
         for index, (term, key) in enumerate(zip(row, to, strict=True)):
             self.note(Expression(operation, index, arguments, term), (key, keys))
 

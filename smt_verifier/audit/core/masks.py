@@ -149,6 +149,7 @@ class MaskTracker:
     Args:
         precision: how finely threads are told apart.
         remembered: keys of masks that ``remember_exec`` makes.
+        by_path: EXEC is followed nowhere: all threads count as active throughout.
     """
 
     def __init__(
@@ -157,6 +158,8 @@ class MaskTracker:
         lanes: LaneMap,
         precision: Precision,
         remembered: frozenset[int] = frozenset(),
+        *,
+        by_path: bool = False,
     ) -> None:
         self.lanes = lanes
         self.precision = precision
@@ -170,6 +173,9 @@ class MaskTracker:
         those of remembered masks.
         """
         self._scc = lanes.register_keys("scc")[0]
+        self._flowing = self._followed = frozenset[int]()
+        if by_path:
+            return
         self._flowing = self._flow_into(function, defines_exec)
         self._followed = self._flowing | (
             self._flow_into(function, lambda i: takes_lane(i.opcode))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from smt_verifier.audit.core.semantics import EXEC_NAMES, canonical_opcode, explicit_shape, leaves_old
-from verilocc_mlir.mir.model import Instruction, Operand
+from smt_verifier.audit.core.lanes import LaneMap
+from smt_verifier.audit.core.semantics import EXEC_NAMES, canonical_opcode, leaves_old
+from verilocc_mlir.mir.model import Instruction, Operand, OperandKind
 
 PureArguments = tuple[tuple[int, ...], tuple[int, ...]]
 """Terms of a pure operation's arguments, and the ghost lanes that remember them."""
@@ -23,13 +24,25 @@ class Ghosts(NamedTuple):
     label: tuple[int, ...] = ()
 
 
-def operation_name(instruction: Instruction) -> str:
-    """Opcode, flags and non-register operands of a pure instruction: what makes it the same function of its inputs."""
-    shape = ",".join(explicit_shape(instruction.operands))
-    implicit = ",".join(sorted({op.phys for op in pure_inputs(instruction) if op.implicit}))
+def operation_name(instruction: Instruction, lanes: LaneMap) -> str:
+    """Opcode, flags and non-register operands of a pure instruction: what makes it the same function of its inputs.
+
+    The inputs are one row of lanes. So the name says how many lanes of it each operand has, and which operands have
+    none: ``$sgpr_null`` and ``$noreg`` stand there by name, as constants do.
+    """
+    shape = ",".join(_named(op, lanes) for op in instruction.operands if not op.implicit)
+    implicit = ",".join(op.phys or _named(op, lanes) for op in pure_inputs(instruction) if op.implicit)
     memory = ";".join(instruction.memory)
     flags = " ".join(sorted(instruction.flags))
     return f"{canonical_opcode(instruction.opcode)} {flags} {shape} {implicit} {memory}".strip()
+
+
+def _named(op: Operand, lanes: LaneMap) -> str:
+    """An operand with its lanes blanked, and counted in bits; all else of it in full."""
+    if op.kind is not OperandKind.REGISTER or not op.is_use:
+        return op.text
+    keys = lanes.keys(op)
+    return f"R{16 * lanes.grain * len(keys)}" if keys else f"${op.phys}"
 
 
 def pure_inputs(instruction: Instruction) -> list[Operand]:

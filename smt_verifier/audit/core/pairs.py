@@ -26,12 +26,12 @@ class Use(NamedTuple):
 
     Attributes:
         vector: whether the pre-RA side reads vector lanes.
-        one_file: whether the post-RA side reads lanes of the same kind; else values are not compared.
+        post_vector: whether the post-RA side does.
         undef: whether the post-RA side says that it may hold anything.
     """
 
     vector: bool
-    one_file: bool
+    post_vector: bool
     undef: bool
     lanes: tuple[Lane, ...]
 
@@ -134,9 +134,8 @@ class Pairs:
             return None
         # All lanes of a register are of one file.
         vector = self._pre.is_vector(pre_keys[0])
-        one_file = vector is self._post.is_vector(post_keys[0])
         lanes = tuple([(a, b, (b, a), False) for a, b in zip(pre_keys, post_keys, strict=False)])
-        return Use(vector, one_file, post.undef, lanes)
+        return Use(vector, self._post.is_vector(post_keys[0]), post.undef, lanes)
 
     def _uses_in_part(self, pre: Instruction, post: Instruction, addend: int) -> list[tuple[int, Use]]:
         """As ``_use``, without the lanes that are not read, and with what is overwritten before."""

@@ -58,7 +58,8 @@ def is_wide_mad(opcode: str) -> bool:
 def addend_of_high_half(instruction: Instruction) -> int:
     """Number in ``operands`` of the operand whose upper half only the upper half of the result depends on; -1: none.
 
-    The carry out depends on it too, so it must be dead, or go nowhere.
+    The carry out depends on it too. Where the text says that it is dead, or where it goes nowhere, it counts as two
+    values that need not agree (``execute.py``), so that a later read of it is no proof: the flag is not believed.
     """
     if not is_wide_mad(instruction.opcode) or len(instruction.defs) != 2:
         return -1

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from smt_verifier.audit.core.execute import Executor
 from smt_verifier.audit.core.flags import Liveness
 from smt_verifier.audit.core.header import whole_wave_keys
-from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, cell_keys, registers_of, uses_halves
+from smt_verifier.audit.core.lanes import ENTRY, GHOST, LaneMap, address_keys, cell_keys, registers_of, uses_halves
 from smt_verifier.audit.core.liveness import defined_at_exit
 from smt_verifier.audit.core.machine import Goal
-from smt_verifier.audit.core.masks import MaskTracker, Precision
+from smt_verifier.audit.core.masks import MaskTracker, Precision, defines_exec
 from smt_verifier.audit.core.moves import lane_move, slot_keys
 from smt_verifier.audit.core.operations import Ghosts, operation_name, pure_inputs
 from smt_verifier.audit.core.relation import Claims
@@ -29,6 +29,7 @@ from smt_verifier.audit.core.semantics import (
     spill,
     spill_slot,
 )
+from smt_verifier.audit.core.spills import moving_addresses
 from smt_verifier.audit.core.state import IN_EXEC, IN_OUTSIDE, UNDEFINED, Atom, MaskBits, Side, State, Trait
 from smt_verifier.audit.core.steps import Step, require_merge
 from verilocc_mlir.errors import UnsupportedError
@@ -51,6 +52,8 @@ class Product:
         steps: a pairing of each block's instructions, whoever proposed it.
         precision: see ``MaskTracker``.
         outside: follow the threads that are not active at function entry.
+        by_path: read both sides path by path, as if EXEC did not exist: every vector instruction writes all threads,
+            and every branch may be taken. LLVM's passes behind allocation read them so.
 
     Raises:
         UnsupportedError: the entry block has predecessors.
@@ -67,6 +70,7 @@ class Product:
         callee_saved: frozenset[int] = frozenset(),
         precision: Precision = Precision.FINE,
         outside: bool = False,
+        by_path: bool = False,
     ) -> None:
         grain = 1 if uses_halves(pre, post) else 2
         self.pre = pre
@@ -86,15 +90,18 @@ class Product:
         written = _written(post, self.post_lanes, callee_saved) if final else set[int]()
         self.saved_keys = sorted(k for k in written if k < 0 and -1 - k in callee_saved)
         self.defined = defined_at_exit(pre, self.pre_lanes)
-        self.originals = instructions_of(pre, self._followed_operations())
+        self.originals = instructions_of(pre, self.pre_lanes, self._followed_operations())
         ghosts = _ghosts(self.originals, self.pre_lanes)
         remembered = frozenset(key for row in ghosts.values() for key in row.threads)
-        self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered)
+        self.masks = MaskTracker(pre, self.pre_lanes, precision, remembered, by_path=by_path)
+        self.by_path = by_path
         self._outside = outside
         self._at_entry: tuple[list[int], list[int], list[int]] | None = None
         self.executor = Executor(
             pre, post, self.pre_lanes, self.post_lanes, self.masks, self.originals, ghosts, kept_units
         )
+        moving = moving_addresses((pre, post), kept_units)
+        self.executor.addressing = tuple(sorted(-1 - u for u in moving if u % grain == 0))
         # LLVM fills the list of what is saved behind the whole-wave phase (AMDGPUReserveWWMRegs.cpp).
         if header_field(post, "isEntryFunction") != "true" and not post.has_virtual_registers:
             self.executor.saved_for_all_threads = whole_wave_keys(post, self.post_lanes)
@@ -103,10 +110,11 @@ class Product:
         """Pure operations whose results are worth following: those that stand on one side alone somewhere, and
         constants that are made more than once, because equal ones may have been paired in another order.
         """
-        alone = (s.pre or s.post for row in self.steps for s in row if s.pre is None or s.post is None)
-        followed = {operation_name(i) for i in alone if i is not None and not acts_alone(i) and is_pure(i)}
+        alone = [(s.pre, self.pre_lanes) for row in self.steps for s in row if s.post is None]
+        alone += [(s.post, self.post_lanes) for row in self.steps for s in row if s.pre is None]
+        followed = {operation_name(i, of) for i, of in alone if i is not None and not acts_alone(i) and is_pure(i)}
         constants = Counter(
-            operation_name(i)
+            operation_name(i, self.pre_lanes)
             for b in self.pre.blocks
             for i in b.instructions
             if i.defs and not any(op.is_reg and not op.implicit for op in i.operands) and is_pure(i)
@@ -117,7 +125,13 @@ class Product:
     def is_idle(self, block: int, successor: int) -> bool:
         """Whether an edge is taken only where EXEC is 0."""
         test = self.tests[block]
-        return test is not None and test.of_exec and not test.nonzero(successor)
+        return not self.by_path and test is not None and test.of_exec and not test.nonzero(successor)
+
+    @property
+    def knows_exec(self) -> bool:
+        """Whether the text before allocation writes EXEC or branches on it, so that the reading by paths is another."""
+        exec_branches = any(test is not None and test.of_exec for test in self.tests)
+        return exec_branches or any(defines_exec(i) for b in self.pre.blocks for i in b.instructions)
 
     def leave(self, block: int, successor: int, state: State) -> State:
         """The state on an edge, with what its test tells: where EXEC is 0, no thread is in an active class."""
@@ -225,6 +239,17 @@ class Product:
                     else:
                         scalar_pre[cell] = UNDEFINED
 
+    def _initial_addresses(self, scalar_pre: dict[int, int], scalar_post: dict[int, int]) -> None:
+        """A slot counts as addressed as at function entry until it is saved: what is in it is undefined so long."""
+        addressing = self.executor.addressing
+        for function, lanes, table in (
+            (self.pre, self.pre_lanes, scalar_pre),
+            (self.post, self.post_lanes, scalar_post),
+        ):
+            slots = (spill_slot(i) for b in function.blocks for i in b.instructions) if addressing else ()
+            for cell in (cell for slot in slots if slot is not None for cell in slot_keys(slot, lanes)):
+                table.update(zip(address_keys(cell, len(addressing)), (table[k] for k in addressing), strict=True))
+
     def _entry_keys(self) -> tuple[list[int], list[int], list[int]]:
         """Scalar and vector pre-RA keys that are undefined at function entry, and the physical ones of both sides."""
         scalar: dict[int, None] = {}
@@ -259,6 +284,7 @@ class Product:
             term = terms.fresh("the value of {} at function entry", key)
             pre[key] = post[key] = term
         self._initial_cells(scalar_pre, scalar_post)
+        self._initial_addresses(scalar_pre, scalar_post)
         for key in self.saved_keys:
             scalar_pre[ENTRY - 1 - key] = scalar_post[key]
         atoms = [atom]
@@ -327,7 +353,9 @@ def _unkilled(instruction: Instruction) -> str:
     return text.replace("killed ", "")
 
 
-def instructions_of(function: MachineFunction, operations: Collection[str]) -> dict[str, list[Instruction]]:
+def instructions_of(
+    function: MachineFunction, lanes: LaneMap, operations: Collection[str]
+) -> dict[str, list[Instruction]]:
     """The instructions of a function, by pure operation."""
     by_operation: dict[str, list[Instruction]] = {}
     opcodes = {name.split(" ", 1)[0] for name in operations}
@@ -335,7 +363,7 @@ def instructions_of(function: MachineFunction, operations: Collection[str]) -> d
         for instruction in block.instructions:
             if canonical_opcode(instruction.opcode) not in opcodes:
                 continue
-            if is_pure(instruction) and (name := operation_name(instruction)) in operations:
+            if is_pure(instruction) and (name := operation_name(instruction, lanes)) in operations:
                 by_operation.setdefault(name, []).append(instruction)
     return by_operation
 

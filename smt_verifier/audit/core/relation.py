@@ -198,6 +198,9 @@ def _tables(relation: Relation, executor: Executor, assume: Callable[[int, int],
     shared: dict[frozenset[int], int] = {}
     terms = executor.terms
     for key, places in relation.places.items():
+        if not places:
+            # A claim of no place makes no goal: nothing is known of the lane, and no two such lanes are equal.
+            continue
         defined = key not in relation.maybe
         if defined and places in shared:
             pre[key] = shared[places]

@@ -55,6 +55,7 @@ FAULTS: dict[str, Fault] = {
     "header": Fault.RULE,
     "relation": Fault.UNDECIDED,
     "solver": Fault.UNDECIDED,
+    "path-by-path": Fault.UNDECIDED,
     "undefined-input": Fault.UNDECIDED,
     "certificate": Fault.UNDECIDED,
     "unsupported": Fault.UNDECIDED,

@@ -55,6 +55,8 @@ _SPLIT = ("lr-split",)
 """What LLVM 24 writes on the copies of a live range that it splits (SplitKit.cpp); only allocation asks for it."""
 _WITH_NAMES = (OperandKind.REGISTER, OperandKind.BLOCK)
 """Operands with names of one side; all others are compared as text."""
+_SCC = frozenset(physical_register("scc").units)
+"""Never allocated, and not reserved either."""
 _OF_REGISTERS = frozenset({"register-class", "tied-operand", "width", "fixed-register"})
 
 
@@ -68,6 +70,7 @@ class MachineRules:
         allocatable: units that an allocator may hand out in this function.
         fixed_targets: units that pre-RA moves write; moves stand on both sides and never pair.
         restored: units that must hold at each return what they held at entry, where that is asked for.
+        in_brackets: units that whole-wave brackets leave undefined (``brackets.py``).
         processor: the target's name, by which LLVM's table gives register classes.
         has_agprs: whether the target has one vector register file for VGPRs and AGPRs.
         originals: pre-RA instructions of the pure operations that stand on one side alone somewhere.
@@ -79,6 +82,7 @@ class MachineRules:
     allocatable: frozenset[int]
     fixed_targets: frozenset[int]
     restored: frozenset[int]
+    in_brackets: frozenset[int]
     processor: str
     has_agprs: bool
     originals: Mapping[str, Sequence[Instruction]]
@@ -264,13 +268,20 @@ class MachineRules:
                 yield Complaint("operands", f"operand {pre} became {post}")
             return
         if pre.phys:
-            if self.pre.register_name(pre) != self.post.register_name(post):
+            if pre.phys != post.phys:
                 yield Complaint("fixed-register", f"fixed register ${pre.phys} became {post}")
+            elif post.dead and not pre.dead:
+                yield from self._wrongly_dead(post)
             return
-        if len(self.pre.keys(pre)) != len(self.post.keys(post)):
+        pre_keys, post_keys = self.pre.keys(pre), self.post.keys(post)
+        if len(pre_keys) != len(post_keys):
             yield Complaint("width", f"{pre} and {post} differ in width")
             return
         cls = self.pre.class_of(pre.vreg)
+        if [*map(self.pre.is_vector, pre_keys)] != [*map(self.post.is_vector, post_keys)]:
+            # Whatever an encoding takes, an allocator never moves a value of threads to a value of the wave, or back.
+            yield Complaint("register-class", f"{post} is of another register file than {pre}, of class {cls.name}")
+            return
         if post.vreg >= 0:
             if self.post.class_of(post.vreg) != cls or self.post.flags_of(post.vreg) != self.pre.flags_of(pre.vreg):
                 yield Complaint("register-class", f"%{post.vreg} is not of class {cls.name}")
@@ -290,6 +301,14 @@ class MachineRules:
                 "reserved-register",
                 f"${register.name} covers {unit_name(unavailable[0])}, which this function must not allocate",
             )
+
+    def _wrongly_dead(self, op: Operand) -> Iterator[Complaint]:
+        """What a reserved register holds may be read where no operand says so: by calls and assembly, behind a return,
+        by every instruction in the case of MODE. LLVM follows no life of them (MachineRegisterInfo::isReserved).
+        """
+        units = physical_register(op.phys).units
+        if not self.allocatable.union(_SCC).issuperset(units):
+            yield Complaint("dead-flag", f"the reserved register ${op.phys} was marked dead")
 
     def _dropped(self, pre: Instruction) -> Iterator[Complaint]:
         """Only what moves values, computes or loads and does nothing else, or emits no code may be left out."""
@@ -311,7 +330,7 @@ class MachineRules:
         if (flags and acts_alone(post)) or marks(post):
             yield Complaint("instruction-flags", f"{post} was added with flags or marks")
         if not acts_alone(post):
-            originals = self.originals.get(operation_name(post), ()) if is_pure(post) else ()
+            originals = self.originals.get(operation_name(post, self.post), ()) if is_pure(post) else ()
             if not originals:
                 yield Complaint("instruction-sequence", f"{post} was not there before allocation")
                 return
@@ -326,6 +345,8 @@ class MachineRules:
         if move is not None and move.tied is not None and not _same_register(move.register, move.tied):
             yield Complaint("tied-operand", f"{move.register} must be the register of {move.tied}")
         for op in post.all_operands:
+            if op.dead and op.phys:
+                yield from self._wrongly_dead(op)
             if not (op.is_reg and op.phys and (op.is_def or op.renamable)) or self._may_define(op, post):
                 continue
             yield from self._reserved(physical_register(op.phys))
@@ -341,6 +362,8 @@ class MachineRules:
             allowed = self.fixed_targets | self.restored if post.opcode == LANE_RESTORE else self.fixed_targets
             if allowed.issuperset(physical_register(op.phys).units):
                 return True
+        if post.opcode == "IMPLICIT_DEF" and self.in_brackets.issuperset(physical_register(op.phys).units):
+            return True
         if not op.implicit:
             return False
         if op.phys == "scc":
@@ -430,9 +453,25 @@ class MachineRules:
                         break
                 written.update(keys)
 
+    def printable(self, pre: Instruction, post: Instruction) -> Iterable[Complaint]:
+        """Inline assembly prints v300 as v44: an operand beyond v255 says nothing of its upper bits (gfx1250)."""
+        return self._beyond_bytes(pre, post) if post.opcode in INLINE_ASSEMBLY else ()
 
+    def _beyond_bytes(self, pre: Instruction, post: Instruction) -> Iterator[Complaint]:
+        for number, (a, b) in enumerate(zip(pre.all_operands, post.all_operands, strict=False)):
+            register = physical_register(b.phys) if a.vreg >= 0 and b.is_reg and b.phys else None
+            if register is not None and register.bank is Bank.VGPR and register.units[-1] // 2 > _GREATEST_PRINTED:
+                yield Complaint("register-class", f"inline assembly cannot name ${register.name}", number)
+
+
+_GREATEST_PRINTED = 255
 PairRule = Callable[[MachineRules, Instruction, Instruction], Iterable[Complaint]]
-PAIR_RULES: tuple[PairRule, ...] = (MachineRules.mfma_form, MachineRules.tied, MachineRules.overlap)
+PAIR_RULES: tuple[PairRule, ...] = (
+    MachineRules.mfma_form,
+    MachineRules.tied,
+    MachineRules.overlap,
+    MachineRules.printable,
+)
 """Rules of an instruction before and after allocation that agree in opcode, flags and operands, in order."""
 
 

@@ -295,6 +295,10 @@ def canonical_opcode(opcode: str) -> str:
     return f"{match[1]}_e64" if match else opcode
 
 
+_ACCUMULATORS = (0, 3)
+"""Numbers of D and C among the operands of an MFMA (VOP3PInstructions.td)."""
+
+
 def reads_matrices(opcode: str) -> bool:
     """Whether it is an MFMA, which reads A and B from either vector register file (VOP3PInstructions.td)."""
     return opcode.startswith("V_MFMA_")
@@ -303,12 +307,14 @@ def reads_matrices(opcode: str) -> bool:
 @lru_cache(maxsize=None)
 def either_file_operands(opcode: str) -> frozenset[int]:
     """Numbers of the operands whose class in LLVM's table holds VGPRs and AGPRs, on targets with one vector file
-    (gfx90a on), with what is tied to them; C and D of an MFMA are of either file, as its form says.
+    (gfx90a on), with what is tied to them; C and D of an MFMA are of either file, as its form says. The scales of an
+    MFMA are VGPRs.
     """
     table = described(opcode, "gfx90a")
     rows = () if table is None else table.operands
-    class_prefixes = ("v", "a") if reads_matrices(opcode) else "av_"
-    either = {number for number, row in enumerate(rows) if row.register_class.startswith(class_prefixes)}
+    either = {number for number, row in enumerate(rows) if row.register_class.startswith("av_")}
+    if reads_matrices(opcode):
+        either.update(number for number in _ACCUMULATORS if rows[number:])
     return frozenset(either.union(number for number, row in enumerate(rows) if row.tied_to in either))
 
 
@@ -327,6 +333,27 @@ def may_raise(opcode: str) -> bool:
 def is_followed(instruction: Instruction) -> bool:
     """Whether no operand shows the state of another register, and control leaves at terminators only (no asm goto)."""
     return instruction.opcode != "INLINEASM_BR" and ALIASES.isdisjoint([op.phys for op in instruction.operands])
+
+
+def changes_addressing(instruction: Instruction) -> bool:
+    """Whether it may change which registers the vector instructions behind it name, or whether they are executed.
+
+    Moves that are added or dropped behind it would be indexed or skipped too, and nothing in their text says so.
+    """
+    if _ADDRESSING.match(instruction.opcode):
+        return True
+    if not instruction.opcode.startswith("S_SETREG_"):
+        return False
+    place = int([op.text for op in instruction.operands if not op.implicit][-1].split()[0])
+    register, offset, size = place & 0x3F, place >> 6 & 0x1F, (place >> 11 & 0x1F) + 1
+    return register == _MODE and not _ADDRESSING_BITS.isdisjoint(range(offset, offset + size))
+
+
+_ADDRESSING = re.compile(r"S_SET_GPR_IDX_|S_SETVSKIP|S_SET_VGPR_MSB")
+_MODE = 1
+_ADDRESSING_BITS = frozenset({27, 28})
+"""GPR_IDX_EN and VSKIP in the hardware register MODE (Vega and CDNA ISA manuals, "Mode register"; hwreg in
+SIDefines.h)."""
 
 
 @lru_cache(maxsize=None)

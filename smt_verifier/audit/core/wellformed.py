@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import ALIASES, DEBUG, is_followed, table_of
+from smt_verifier.audit.core.semantics import ALIASES, DEBUG, changes_addressing, is_followed, table_of
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import UnsupportedError
 from verilocc_mlir.mir.header import header_field
@@ -33,10 +33,24 @@ def malformed(function: MachineFunction) -> Iterator[Finding]:
     all_followed = ALIASES.isdisjoint(names) and "INLINEASM_BR" not in function.opcodes
     for position, block in enumerate(function.blocks):
         for instruction in block.instructions:
+            if changes_addressing(instruction):
+                raise UnsupportedError(f"{instruction} may have vector instructions indexed or skipped")
             if not all_followed and not is_followed(instruction):
                 raise UnsupportedError(f"{instruction} reads another register's state, or is an asm goto")
+            if _has_no_mask(instruction):
+                raise UnsupportedError(
+                    f"{instruction} is a call without a register mask: what it overwrites is not known"
+                )
             if fault := _fault(instruction, misaligned):
                 yield _invalid(f"{instruction}: {fault}", position, instruction)
+
+
+def _has_no_mask(instruction: Instruction) -> bool:
+    """Whether it is a call of which no mask says what it preserves; LLVM takes it for one that preserves all."""
+    properties = frozenset[str]() if instruction.opcode in DEBUG else table_of(instruction.opcode).properties
+    if "call" not in properties or "return" in properties:
+        return False
+    return not any(op.kind is OperandKind.REGMASK for op in instruction.operands)
 
 
 def _invalid(message: str, block: int, instruction: Instruction | None) -> Finding:

@@ -30,6 +30,11 @@ RULE_TEXTS: dict[str, RuleText] = {
         "Not proved and not refuted: LLVM keeps such lanes only as far as it takes the value to be live. Compare both "
         "texts by hand, or keep the instruction out of divergent code.",
     ),
+    "path-by-path": RuleText(
+        "The text after allocation is right on every path as if EXEC did not exist, not only for each thread.",
+        "LLVM's later passes reason so: they forward a COPY that waiting threads do not execute over a write of EXEC. "
+        "Move the copy behind the write of EXEC, or keep the register's value on that path.",
+    ),
     "undef-flag": RuleText(
         "An operand marked undef had no defined value before allocation.",
         "Later passes drop what an undef operand reads. Remove the flag, or name the value's register.",
