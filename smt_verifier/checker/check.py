@@ -97,7 +97,18 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     has_virtual = any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     reserved = _units(lanes[1], q.fields.get("machineFunctionInfo.wwmReservedRegs", ""))
-    return Both(lanes[0], lanes[1], moves, forms, target, bounds, _fixed(lanes[0], moves[0]), reserved, has_virtual)
+    return Both(
+        lanes[0],
+        lanes[1],
+        moves,
+        forms,
+        target,
+        bounds,
+        _fixed(lanes[0], moves[0]),
+        reserved,
+        has_virtual,
+        (_frame(lanes[0]), _frame(lanes[1])),
+    )
 
 
 def _one(file: File, name: str) -> Function:
@@ -125,6 +136,12 @@ def _objects(p: Function, q: Function) -> dict[tuple[str, int], int]:
     """P's number for each stack object of Q (13.3)."""
     ordinary = {("stack", number): known for number, known in object_numbers(p, q).items()}
     return {**ordinary, **{("fixed-stack", number): known for number, known in fixed_numbers(p, q).items()}}
+
+
+def _frame(lanes: Lanes) -> frozenset[int]:
+    """Units that slots are addressed with: stack and frame pointer, scratch descriptor, FLAT_SCRATCH (6)."""
+    fields = (lanes.function.fields.get(f"machineFunctionInfo.{name}", "") for name in _FRAME)
+    return _units(lanes, " ".join(["$flat_scr", *fields]))
 
 
 def _units(lanes: Lanes, names: str) -> frozenset[int]:
@@ -207,6 +224,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
     return Accepted(expected)
 
 
+_FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 Numbered = tuple[int, Instruction]
 
 

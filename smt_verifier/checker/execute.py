@@ -15,7 +15,6 @@ from smt_verifier.checker.state import NONE, State, ThreadClass
 from smt_verifier.checker.tables import Opcode
 from smt_verifier.checker.threads import EXEC_NAMES, Masks, writes_exec
 
-_FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 _NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "enter-wwm", "indexed-mode", "indexed-on", "indexed-off"})
 _MODE = 1
 """Number of the hardware register MODE (SIDefines.h, hwreg)."""
@@ -74,7 +73,7 @@ class Execution(Effects):
         if b.closes_bundle and self._bundle is not None:
             self._heed_flags(self._bundle, self._killed(self._bundle))
         self.remember_result(number)
-        self._spoil_frame(a, opcode)
+        self._spoil_frame(a, opcode, after=False)
         self._masks.follow(a, opcode, sources, split=number in self._splits)
 
     def before_alone(self, a: Instruction, number: int) -> None:
@@ -84,6 +83,7 @@ class Execution(Effects):
         move = self.both.moves[False].read(a, opcode)
         sources = self._masks.facts(a, opcode)
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
+        self._spoil_frame(a, opcode, after=False)
         if move is not None:
             self.move_names(a, move)
             if sources and sources[0].exec:
@@ -116,6 +116,7 @@ class Execution(Effects):
             self._repeat(b, opcode, original)
         elif move is not None:
             self.both.forms.compared += len(b.operands)
+            self._spoil_frame(b, opcode, after=True)
             self.move_places(b, move)
         elif "no-code" in opcode.traits:
             self.both.forms.compared += len(b.operands)
@@ -263,11 +264,11 @@ class Execution(Effects):
         return killed - self._keys(b, lambda o: o.is_def) if killed else killed
 
     def _heed_flags(self, b: Instruction, killed: Iterable[int]) -> None:
-        """Kill and dead flags of Q are heeded, for the scalars and the path (11)."""
-        path = [c for c in self.state.classes if c.kind == "P"]
+        """Kill and dead flags of Q are heeded, for the scalars and the active classes (11)."""
+        running = self.state.running()
         for key in {*killed, *self._keys(b, lambda o: "dead" in o.flags)}:
             if key >= VIRTUAL or key in self._heeded:
-                self.spoil(key, path)
+                self.spoil(key, running)
 
     def _call(self, a: Instruction) -> None:
         """What a call does not preserve (9)."""
@@ -276,7 +277,8 @@ class Execution(Effects):
         if not masks or any(m is None for m in masks):
             raise Refused("call-mask", f"{a.opcode} has no register mask that is known", f"line {a.line} before")
         kept = both.limits.kept.union(masks[0] or ()).intersection(*(both.limits.kept.union(m or ()) for m in masks))
-        active = [c for c in state.classes if c.active]
+        active = state.running()
+        state.scc = -1
         parts = [state.scalars, *(c.part for c in state.classes)]
         for place in {p for part in parts for p in part.holds if _is_lost(p, kept)}:
             self.spoil(place, active)
@@ -288,19 +290,19 @@ class Execution(Effects):
             for key in [k for register, cells in registry.items() if _is_lost(register, kept) for k in cells]:
                 lose(key, ())
 
-    def _spoil_frame(self, a: Instruction, opcode: Opcode) -> None:
+    def _spoil_frame(self, written: Instruction, opcode: Opcode, *, after: bool) -> None:
         """A write of what slots are addressed with (6)."""
         if "frame-adjust" in opcode.traits or "call" in opcode.traits:
             return
-        lanes = self.both.before
-        names = {lanes.function.fields.get(f"machineFunctionInfo.{f}", "").strip("'").strip("$") for f in _FRAME}
-        bases = {u for n in {*names, "flat_scr"} - {""} for u in lanes.register(n).units}
-        if any(not bases.isdisjoint(lanes.keys(o, a)) for o in a.operands if o.is_def and o.is_register and o.register):
-            for part in [self.state.scalars, *(c.part for c in self.state.classes)]:
-                for place in [p for p in part.holds if isinstance(p, int) and p >= SLOT]:
-                    part.write(place, NONE)
-                for name in [n for n in (*part.where, *part.undefined) if isinstance(n, int) and n >= SLOT]:
-                    part.forget(name)
+        lanes, bases = (self.both.after if after else self.both.before), self.both.frames[after]
+        defined = (o for o in written.operands if o.is_def and o.is_register and o.register)
+        if all(bases.isdisjoint(lanes.keys(o, written)) for o in defined):
+            return
+        for part in [self.state.scalars, *(c.part for c in self.state.classes)]:
+            for place in [p for p in part.holds if isinstance(p, int) and p >= SLOT]:
+                part.write(place, NONE)
+            for name in [n for n in (*part.where, *part.undefined) if isinstance(n, int) and n >= SLOT]:
+                part.forget(name)
 
 
 def _is_lost(key: Key, kept: frozenset[int]) -> bool:
