@@ -23,12 +23,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--mcpu", required=True, help="LLVM's name of the GPU")
     options = parser.parse_args(arguments)
     try:
-        texts = [path.read_text(encoding="utf-8") for path in (options.before, options.after, options.certificate)]
+        before, after, certificate = (
+            path.read_text(encoding="utf-8") for path in (options.before, options.after, options.certificate)
+        )
     except (OSError, UnicodeDecodeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return UNUSABLE
     try:
-        accepted = check(*texts, options.mcpu)
+        accepted = check(before, after, certificate, options.mcpu)
     except Refused as error:
         print(f"refused: {error}")
         return REFUSED

@@ -96,6 +96,7 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     has_virtual = any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
+    is_entry = p.fields.get("machineFunctionInfo.isEntryFunction") == "true"
     reserved = _units(lanes[1], q.fields.get("machineFunctionInfo.wwmReservedRegs", ""))
     return Both(
         lanes[0],
@@ -107,6 +108,7 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
         _fixed(lanes[0], moves[0]),
         reserved,
         has_virtual,
+        is_entry,
         (_frame(lanes[0]), _frame(lanes[1])),
     )
 

@@ -45,6 +45,7 @@ class Both:
         fixed: units that moves and instructions without code of P define (13.6).
         reserved_after: units that Q's header reserves for whole-wave use.
         has_virtual: Q has virtual registers, which a later phase allocates.
+        is_entry: nobody calls the function.
         frames: units that slots are addressed with, in P and in Q (6).
     """
 
@@ -57,6 +58,7 @@ class Both:
     fixed: frozenset[int]
     reserved_after: frozenset[int]
     has_virtual: bool
+    is_entry: bool
     frames: tuple[frozenset[int], frozenset[int]]
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
 

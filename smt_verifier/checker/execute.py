@@ -15,7 +15,7 @@ from smt_verifier.checker.state import NONE, State, ThreadClass
 from smt_verifier.checker.tables import Opcode
 from smt_verifier.checker.threads import EXEC_NAMES, Masks, writes_exec
 
-_NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "enter-wwm", "indexed-mode", "indexed-on", "indexed-off"})
+_NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "indexed-mode", "indexed-on", "indexed-off"})
 _MODE = 1
 """Number of the hardware register MODE (SIDefines.h, hwreg)."""
 _ADDRESSING = frozenset({27, 28})
@@ -37,6 +37,7 @@ class Execution(Effects):
         self._splits = frozenset(splits)
         self._masks = Masks(both.before, state, taken)
         self._bundle: Instruction | None = None
+        self._specials = both.before.register("vcc").units[0]
         self._heeded = both.limits.allocatable | frozenset(both.before.register("scc").units)
 
     # Steps.
@@ -52,10 +53,12 @@ class Execution(Effects):
             return
         self._require_followed(a, opcode)
         reads, writes, lost = self._runs_for(a, opcode)
+        self._spare_callers(b, everywhere=False)
         for operand, use in pair.uses.items():
             early = frozenset[int]() if operand in pair.tied else pair.early
+            readers = self._selected(a, opcode, operand, reads)
             for name, place in zip(use.names, use.places, strict=True):
-                self.read(name, place, reads, b, undef=use.undef, early=place in early)
+                self.read(name, place, readers, b, undef=use.undef, early=place in early)
         if not all(
             self._agrees(*row, reads, early=row[1] in pair.early, undef=pair.high.undef) for row in pair.high.rows
         ):
@@ -110,6 +113,7 @@ class Execution(Effects):
         self._check_classes(b, opcode)
         move = self.both.moves[True].read(b, opcode)
         killed = self._killed(b)
+        self._spare_callers(b, everywhere=move is not None and move.everywhere)
         if original is not None:
             if move is not None or original not in self.both.originals:
                 raise Refused("certificate", f"{b.opcode} repeats nothing", f"line {b.line}")
@@ -179,7 +183,7 @@ class Execution(Effects):
             place = [o.number for o in a.operands if not o.is_implicit][-1]
             bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
             changes_mode = place & 63 == _MODE and not _ADDRESSING.isdisjoint(bits)
-        if changes_mode or not _NOT_FOLLOWED.isdisjoint(opcode.traits) or opcode.value("blend"):
+        if changes_mode or not _NOT_FOLLOWED.isdisjoint(opcode.traits):
             raise Refused("not-followed", f"{opcode.name} is not followed", f"line {a.line} before")
 
     def _runs_for(
@@ -228,6 +232,37 @@ class Execution(Effects):
         parts = [c.part for c in classes]
         return all(name in p.undefined or (may and name in p.holds.get(place, NONE)) for p in parts)
 
+    def _selected(
+        self, a: Instruction, opcode: Opcode, operand: int, classes: Sequence[ThreadClass]
+    ) -> Sequence[ThreadClass]:
+        """The classes for which an operand of V_SET_INACTIVE is read: one in a mask, one out of it (5.4)."""
+        if not opcode.value("blend"):
+            return classes
+        inside, outside, mask = (a.definitions + number for number in opcode.numbers("blend"))
+        if "undef" in a.operands[mask].flags:
+            raise Refused("not-followed", f"{a.opcode} with a mask that is undefined", f"line {a.line} before")
+        source = self._masks.source(a.operands[mask], a)
+        unread = {inside: False, outside: True}.get(operand)
+        return [c for c in classes if c.kind == "P" or unread is None or source.of(c) is not unread]
+
+    def _spare_callers(self, b: Instruction, *, everywhere: bool) -> None:
+        """A called function writes vector registers of its caller's waiting threads only where it saves them (9)."""
+        both = self.both
+        if (
+            both.is_entry
+            or both.has_virtual
+            or not (everywhere or any(c.kind == "O" and c.active for c in self.state.classes))
+        ):
+            return
+        if "no-code" in both.forms.opcode(b).traits:
+            return
+        for key in self._keys(b, lambda o: o.is_def):
+            if key < VIRTUAL and both.after.is_vector(key) and key not in both.reserved_after:
+                message = (
+                    f"{b.opcode} writes a register in threads that wait in the caller, and is not in wwmReservedRegs"
+                )
+                raise Refused("callee-saved", message, f"line {b.line}")
+
     def _check_classes(self, b: Instruction, opcode: Opcode) -> None:
         """Explicit registers of what Q adds are of the class that the table gives the operand (13.6)."""
         both = self.both
@@ -267,7 +302,7 @@ class Execution(Effects):
         """Kill and dead flags of Q are heeded, for the scalars and the active classes (11)."""
         running = self.state.running()
         for key in {*killed, *self._keys(b, lambda o: "dead" in o.flags)}:
-            if key >= VIRTUAL or key in self._heeded:
+            if key >= VIRTUAL or key < self._specials or key in self._heeded:
                 self.spoil(key, running)
 
     def _call(self, a: Instruction) -> None:

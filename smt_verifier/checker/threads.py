@@ -126,6 +126,9 @@ class Masks:
         if save and first is not None and to_exec:
             self._assign(first, instruction, "", Source(exec=True), Source())
             self._set_exec(save, sources[0], Source(exec=True))
+        elif "enter-wwm" in opcode.traits and first is not None:
+            self._assign(first, instruction, "", Source(exec=True), Source())
+            self._set_exec("", Source(constant=True), Source())
         elif "cmpx" in opcode.traits:
             self._set_exec("compare", Source(exec=True), Source())
         elif to_exec:
