@@ -24,7 +24,7 @@ sys.path[:0] = [str(HERE.parent)]
 
 from scripts.llvm_register_tables import ClassRow, RegisterTables, register_tables_of  # noqa: E402
 from smt_verifier.audit.core import active, brackets, inactive, masks, partial, product, semantics  # noqa: E402
-from verilocc_mlir.target import registers, reserved  # noqa: E402
+from verilocc_mlir.target import instructions, registers, reserved  # noqa: E402
 from verilocc_mlir.target.attributes import CALLING_CONVENTIONS, GRAPHICS  # noqa: E402
 from verilocc_mlir.target.callingconv import REGMASKS, callee_saved  # noqa: E402
 from verilocc_mlir.target.instructions import (  # noqa: E402
@@ -40,9 +40,8 @@ from verilocc_mlir.target.targets import TARGETS, Target  # noqa: E402
 
 TABLES = HERE.parent / "smt_verifier" / "checker" / "data" / "target.txt"
 
-MODES = ("gfx942", "gfx1250", "gfx1100")
+MODES = tuple({instructions._tables().modes[name]: name for name in TARGETS}.values())
 """One processor of each hardware mode that the project's targets have; its place is the mode's number."""
-_MODE_OF = {"gfx90a": 0, "gfx942": 0, "gfx950": 0, "gfx1250": 1, "gfx1100": 2, "gfx1201": 2}
 
 LLVM_PROPERTIES = frozenset({
     "barrier", "branch", "call", "convergent", "generic", "indirect-branch", "may-load", "may-store", "meta", "pseudo",
@@ -110,18 +109,16 @@ def _processors() -> Iterator[str]:
         "addressable_sgprs max_waves simds lds_bytes max_barriers cu_mode architected_flat_scratch xnack"
     )
     for t in TARGETS.values():
-        assert all(_mode_is(t, other) for other in MODES if _MODE_OF[other] == _MODE_OF[t.name])
         yield _row(
-            t.name, _MODE_OF[t.name], t.wave_size, t.major, t.unified_vgpr, t.has_agprs, t.align2, t.addressable_vgprs,
+            t.name, _mode(t.name), t.wave_size, t.major, t.unified_vgpr, t.has_agprs, t.align2, t.addressable_vgprs,
             t.addressable_agprs, t.addressable_sgprs, t.max_waves, t.simds, t.lds_bytes, t.max_barriers,
             "-" if t.cu_mode is None else t.cu_mode, t.architected_flat_scratch, t.xnack,
         )  # fmt: skip
 
 
-def _mode_is(t: Target, other: str) -> bool:
-    """Whether LLVM has the same classes for two processors, shown by some opcodes whose classes differ by mode."""
-    names = ("SI_SPILL_V64_SAVE", "V_CMP_EQ_U32_e64", "GLOBAL_LOAD_DWORDX2", "SI_SPILL_A64_SAVE")
-    return all(instruction(n, t.name) == instruction(n, other) for n in names)
+def _mode(name: str) -> int:
+    modes = instructions._tables().modes
+    return [modes[other] for other in MODES].index(modes[name])
 
 
 def _budgets() -> Iterator[str]:
@@ -391,8 +388,10 @@ def traits(name: str) -> Iterator[str]:
         yield "returns"
     if name in INDEX_MODES:
         yield INDEX_MODES[name]
-    if "mode" in table.implicit_definitions or name.startswith("S_SETREG"):
+    if "mode" in table.implicit_definitions or name.startswith("S_SETREG_"):
         yield "sets-mode"
+    if name.startswith("S_SETREG_"):
+        yield "setreg"
     if name in product._TESTS:
         exec_, on_zero = product._TESTS[name]
         yield f"test={'exec' if exec_ else 'scc'}{0 if on_zero else 1}"

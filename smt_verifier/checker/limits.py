@@ -106,10 +106,11 @@ def _target(name: str, strings: Mapping[str, str], data: Tables) -> Processor:
 
 def _parsed(text: str) -> int | None:
     """An unsigned number as StringRef::getAsInteger(0) reads it; None where LLVM complains, or would cut it off."""
-    text = text.lower()
-    prefix = text[:2]
-    radix = {"0x": 16, "0b": 2, "0o": 8}.get(prefix, 8 if len(text) > 1 and text[0] == "0" and prefix.isdigit() else 10)
-    digits = text[2:] if prefix in ("0x", "0b", "0o") else text
+    radix, digits = 10, text
+    if text[:2] in ("0x", "0X", "0b", "0B", "0o"):
+        radix, digits = {"x": 16, "b": 2, "o": 8}[text[1].lower()], text[2:].lower()
+    elif len(text) > 1 and text[0] == "0":
+        radix = 8
     if not digits or len(digits) > 64 or any(c not in "0123456789abcdef"[:radix] for c in digits):
         return None
     number = int(digits, radix)
@@ -121,8 +122,8 @@ def _integer(key: str, strings: Mapping[str, str]) -> int | None:
     if key not in strings:
         return None
     number = _parsed(strings[key])
-    if number is None:
-        raise Refused("attribute", f"{key} is {strings[key]!r}, which is no number")
+    if number is None or number >= _UNSIGNED // 2:
+        raise Refused("attribute", f"{key} is {strings[key]!r}, which is no number, or too large")
     return number
 
 
@@ -132,8 +133,8 @@ def _pair(key: str, strings: Mapping[str, str], *, both: bool = False) -> tuple[
         return None
     first, _, second = (part.strip(" \t\n\v\f\r") for part in strings[key].partition(","))
     low, high = _parsed(first), _parsed(second)
-    if low is None or (high is None and (both or second)):
-        raise Refused("attribute", f"{key} is {strings[key]!r}, which is no pair of numbers")
+    if low is None or low >= _UNSIGNED // 2 or (high is None and (both or second)):
+        raise Refused("attribute", f"{key} is {strings[key]!r}, which is no pair of numbers, or too large")
     return low, high
 
 
