@@ -294,3 +294,18 @@ def _carried(instruction: Instruction, side: _Side) -> Iterator[tuple[tuple[str,
         raise Refused("instruction", f"{instruction.opcode} between different widths", f"line {instruction.line}")
     pairs = zip((("register", unit) for unit in units), other, strict=True)
     return ((b, a) if spill.endswith("save") else (a, b) for a, b in pairs)
+
+
+def compare_blocks(before: Function, after: Function) -> None:
+    """Blocks correspond by their place in the layout: as many, the same attributes, the same successors in order.
+
+    Raises:
+        Refused: they do not.
+    """
+    if len(before.blocks) != len(after.blocks):
+        raise Refused("control-flow", f"{len(before.blocks)} blocks became {len(after.blocks)}")
+    for old, new in zip(before.blocks, after.blocks, strict=True):
+        if [place for place, _ in old.successors] != [place for place, _ in new.successors]:
+            raise Refused("control-flow", f"the successors of bb.{old.number} changed", f"bb.{new.number}")
+        if old.attributes != new.attributes:
+            raise Refused("control-flow", f"the attributes of bb.{old.number} changed", f"bb.{new.number}")
