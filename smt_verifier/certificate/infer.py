@@ -184,7 +184,7 @@ def _kept(both: Both, part: Part, live: set[int], declared: frozenset[int] | Non
     new = Part()
     for place, names in part.holds.items():
         if declared is not None and not may_hold(both, place, declared):
-            names &= {("^", place, 0, 0)}
+            names &= NONE if place in both.named_after else {("^", place, 0, 0)}
         left = frozenset(n for n in names if not isinstance(n, int) or n < VIRTUAL or n in live)
         if left:
             new.write(place, left)

@@ -23,10 +23,11 @@ from smt_verifier.checker.certificate import (
     read_certificate,
     write_key,
 )
+from smt_verifier.checker.defined import reads_are_defined
 from smt_verifier.checker.effects import Both, Original, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
-from smt_verifier.checker.header import compare_headers, unreserved_cells
+from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.lanes import Lanes, names_halves
 from smt_verifier.checker.limits import limits
 from smt_verifier.checker.model import Block, File, Function, Instruction
@@ -89,13 +90,18 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
     bounds = limits(processor, own.calling_convention, own.strings, own.words, p.fields)
     compare_headers(p, q, bounds.allocatable, data)
     unreserved_cells(q, data)
-    _same_blocks(p, q)
+    reads_are_defined(q, data)
+    compare_blocks(p, q)
+    _enters_once(p)
     grain = 1 if names_halves(p, data) or names_halves(q, data) else 2
     lanes = tuple(Lanes(f, data, grain, target.wave_size) for f in (p, q))
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
     has_virtual = any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
+    named = frozenset(
+        k for b in q.blocks for i in b.instructions for o in i.operands if o.is_register for k in lanes[1].keys(o, i)
+    )
     is_entry = p.fields.get("machineFunctionInfo.isEntryFunction") == "true"
     reserved = _units(lanes[1], q.fields.get("machineFunctionInfo.wwmReservedRegs", ""))
     return Both(
@@ -109,6 +115,7 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
         reserved,
         has_virtual,
         is_entry,
+        named,
         (_frame(lanes[0]), _frame(lanes[1])),
     )
 
@@ -120,18 +127,10 @@ def _one(file: File, name: str) -> Function:
     return functions[0]
 
 
-def _same_blocks(p: Function, q: Function) -> None:
-    """Blocks correspond by position, and so do their successors (2.3)."""
-    if len(p.blocks) != len(q.blocks) or not p.blocks:
-        raise Refused("control-flow", f"{len(p.blocks)} blocks became {len(q.blocks)}")
-    for number, (a, b) in enumerate(zip(p.blocks, q.blocks, strict=True)):
-        successors = [position for position, _ in a.successors]
-        if successors != [position for position, _ in b.successors]:
-            raise Refused("control-flow", "the successors changed", f"block {number}")
-        if a.attributes != b.attributes:
-            raise Refused("control-flow", f"({a.attributes}) became ({b.attributes})", f"block {number}")
-        if 0 in successors:
-            raise Refused("control-flow", "a branch back to the first block is not followed", f"block {number}")
+def _enters_once(p: Function) -> None:
+    """No block has the first one as a successor (2.3)."""
+    if not p.blocks or any(position == 0 for block in p.blocks for position, _ in block.successors):
+        raise Refused("control-flow", "a branch back to the first block is not followed")
 
 
 def _objects(p: Function, q: Function) -> dict[tuple[str, int], int]:
@@ -287,7 +286,8 @@ def initial_state(both: Both) -> State:
     path = vectors.copy()
     for part in (scalars, path):
         for key in [k for k in part.holds if not may_hold(both, k, declared)]:
-            part.write(key, part.holds[key] & {("^", key, 0, 0)})
+            pristine = part.holds[key] & {("^", key, 0, 0)}
+            part.write(key, NONE if key in both.named_after else pristine)
     classes = [
         ThreadClass("P", True, {}, path),
         ThreadClass("T", True, {}, vectors),
@@ -328,7 +328,7 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
     classes = [ThreadClass(c.kind, c.active, dict(c.member), _part(c.claims)) for c in entry.classes]
     for part in (scalars, *(c.part for c in classes if c.kind == "P")):
         pristine = ((p, ("^", p, 0, 0)) for p in part.holds if not may_hold(both, p, declared))
-        wrong = next((p for p, name in pristine if part.holds[p] - {name}), None)
+        wrong = next((p for p, name in pristine if part.holds[p] - {name} or p in both.named_after), None)
         if wrong is not None:
             raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")
     _check_kinds(both, scalars, classes, entry)
@@ -459,6 +459,8 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
             known is not None and known[1] == part and renamed.setdefault(mask, known[0]) == known[0],
             "a mask is not known",
         )
+    if not claimed.nonempty.union(*(c.member for c in claimed.classes)) <= renamed.keys():
+        raise Refused("certificate", "a mask that no scalar holds", where)
     require({renamed[m] for m in claimed.nonempty} <= nonempty, "a mask may be empty")
     require(not claimed.some or (state.some if exec_is_zero is None else not exec_is_zero), "no thread may be active")
     _require_claims(state.scalars, claimed.scalars, None, require)
