@@ -38,7 +38,7 @@ from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.promises import check_promises
 from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Part, State, ThreadClass
-from smt_verifier.checker.tables import Tables, tables
+from smt_verifier.checker.tables import Opcode, Tables, tables
 from smt_verifier.checker.text import read
 from smt_verifier.checker.threads import EXEC_NAMES
 from smt_verifier.checker.wellformed import well_formed
@@ -103,6 +103,7 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
         k for b in q.blocks for i in b.instructions for o in i.operands if o.is_register for k in lanes[1].keys(o, i)
     )
     is_entry = p.fields.get("machineFunctionInfo.isEntryFunction") == "true"
+    restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
     reserved = _units(lanes[1], q.fields.get("machineFunctionInfo.wwmReservedRegs", ""))
     return Both(
         lanes[0],
@@ -115,6 +116,7 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
         reserved,
         has_virtual,
         is_entry,
+        restored,
         named,
         (_frame(lanes[0]), _frame(lanes[1])),
     )
@@ -137,6 +139,22 @@ def _objects(p: Function, q: Function) -> dict[tuple[str, int], int]:
     """P's number for each stack object of Q (13.3)."""
     ordinary = {("stack", number): known for number, known in object_numbers(p, q).items()}
     return {**ordinary, **{("fixed-stack", number): known for number, known in fixed_numbers(p, q).items()}}
+
+
+def _restored(lanes: Lanes) -> frozenset[int]:
+    """Units of scalar registers that reloads of scalars write (12.3)."""
+    units: set[int] = set()
+    for instruction in (i for block in lanes.function.blocks for i in block.instructions):
+        opcode = lanes.tables.opcode(instruction.opcode)
+        if opcode is not None and _reloads(opcode):
+            first = instruction.operands[:1]
+            units.update(u for o in first if o.register for u in lanes.register(o.register).units)
+    return frozenset(units)
+
+
+def _reloads(opcode: Opcode) -> bool:
+    spill = opcode.value("spill")
+    return "lane-restore" in opcode.traits or (spill.startswith("S,") and spill.endswith(",restore"))
 
 
 def _frame(lanes: Lanes) -> frozenset[int]:
@@ -275,7 +293,7 @@ def initial_state(both: Both) -> State:
                                 part.add(key, (key,))
                             elif lanes is both.before:
                                 part.undefine(key)
-    for unit in both.limits.saved:
+    for unit in both.restored:
         if unit % both.before.grain == 0:
             scalars.add(("^", unit, 0, 0), (unit,))
     for number, kind in both.moves[0].kinds.items():
@@ -384,7 +402,7 @@ def _check_exists(both: Both, key: Key, *, after: bool) -> None:
     if kind == "&":
         _check_exists(both, block, after=after)
     elif kind == "^":
-        if after or block not in both.limits.saved:
+        if after or block not in both.restored:
             raise Refused("certificate", f"unit {block} need not be restored")
     elif after is not (kind == "!") or (block, number) not in both.originals:
         raise Refused("certificate", f"instruction {number} of block {block} is not repeated")
@@ -403,7 +421,7 @@ def _check_return(both: Both, number: int, state: State) -> None:
     code = code_of(both.before.function.blocks[number], both.before.tables)
     if both.has_virtual or not any("returns" in both.forms.opcode(i).traits for i in code):
         return
-    for unit in both.limits.saved:
+    for unit in both.restored:
         if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in state.scalars.holds.get(unit, NONE):
             raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
 

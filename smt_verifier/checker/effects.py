@@ -46,6 +46,7 @@ class Both:
         reserved_after: units that Q's header reserves for whole-wave use.
         has_virtual: Q has virtual registers, which a later phase allocates.
         is_entry: nobody calls the function.
+        restored: units that hold at a return what they held at entry (12.3).
         named_after: lanes that some instruction of Q names.
         frames: units that slots are addressed with, in P and in Q (6).
     """
@@ -60,6 +61,7 @@ class Both:
     reserved_after: frozenset[int]
     has_virtual: bool
     is_entry: bool
+    restored: frozenset[int]
     named_after: frozenset[int]
     frames: tuple[frozenset[int], frozenset[int]]
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])

@@ -238,7 +238,8 @@ class Execution(Effects):
             if not o.is_register or o.vreg >= 0 or not o.is_def:
                 continue
             units = both.after.register(o.register).units
-            allowed = both.fixed | (both.limits.saved if "lane-restore" in opcode.traits else _NO_UNITS)
+            restores = "lane-restore" in opcode.traits or opcode.value("spill").endswith(",restore")
+            allowed = both.fixed | (both.restored if restores else _NO_UNITS)
             if both.limits.allocatable.issuperset(units) or (
                 not repeats and "renamable" not in o.flags and allowed.issuperset(units)
             ):
@@ -355,11 +356,14 @@ class Execution(Effects):
         defined = (o for o in written.operands if o.is_def and o.is_register and o.register)
         if all(bases.isdisjoint(lanes.keys(o, written)) for o in defined):
             return
-        for part in [self.state.scalars, *(c.part for c in self.state.classes)]:
-            for place in [p for p in part.holds if isinstance(p, int) and p >= SLOT]:
+        for part in [c.part for c in self.state.classes]:
+            for place in [p for p in part.holds if self._is_vector_slot(p, after=True)]:
                 part.write(place, NONE)
-            for name in [n for n in (*part.where, *part.undefined) if isinstance(n, int) and n >= SLOT]:
+            for name in [n for n in (*part.where, *part.undefined) if self._is_vector_slot(n, after=False)]:
                 part.forget(name)
+
+    def _is_vector_slot(self, key: Key, *, after: bool) -> bool:
+        return isinstance(key, int) and key >= SLOT and self.both.is_vector(key, after=after)
 
 
 def _is_lost(key: Key, kept: frozenset[int]) -> bool:
