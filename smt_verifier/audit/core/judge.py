@@ -129,12 +129,15 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
     post = with_numbers_of(pre, post)
     wave_size = target.wave_size
     pre, post = as_llvm_reads(pre, wave_size), as_llvm_reads(post, wave_size)
-    faults = (*malformed(pre), *malformed(post))
-    pre, post = without_brackets(pre, wave_size), without_brackets(post, wave_size)
     available = allocatable(pre, file.preamble, target)
+    faults = (*malformed(pre), *malformed(post))
+    if not faults:
+        pre, post = without_brackets(pre, wave_size), without_brackets(post, wave_size)
+    findings = (*faults, *compare_headers(pre, post, _allocatable_units(available)))
+    if faults:
+        return Sides(pre, post, target, available, frozenset(), findings)
     findings = (
-        *faults,
-        *compare_headers(pre, post, _allocatable_units(available)),
+        *findings,
         *wrong_spills(pre, post, scratch_register(pre, "stackPtrOffsetReg"), has_agprs=target.has_agprs),
         *_control_flow(pre, post),
         *newly_overwritten(file, pre, post, target),

@@ -344,7 +344,10 @@ def changes_addressing(instruction: Instruction) -> bool:
         return True
     if not instruction.opcode.startswith("S_SETREG_"):
         return False
-    place = int([op.text for op in instruction.operands if not op.implicit][-1].split()[0])
+    explicit = [op for op in instruction.operands if not op.implicit]
+    if not explicit or explicit[-1].kind is not OperandKind.IMMEDIATE:
+        return True
+    place = int(explicit[-1].text.split()[0])
     register, offset, size = place & 0x3F, place >> 6 & 0x1F, (place >> 11 & 0x1F) + 1
     return register == _MODE and not _ADDRESSING_BITS.isdisjoint(range(offset, offset + size))
 
