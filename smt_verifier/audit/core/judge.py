@@ -37,7 +37,7 @@ threads that matrix operations and v_readlane read, a branch back to the entry b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from smt_verifier.audit.core.brackets import scratch_register, without_brackets
@@ -54,7 +54,7 @@ from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.rules import MachineRules
-from smt_verifier.audit.core.semantics import acts_alone
+from smt_verifier.audit.core.semantics import LANE_RESTORE, acts_alone
 from smt_verifier.audit.core.spills import wrong_spills
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.audit.core.wellformed import malformed
@@ -282,7 +282,8 @@ def _saved_by_callee(
     file: MirFile, pre: MachineFunction, post: MachineFunction, available: Allocatable, target: Target
 ) -> frozenset[int]:
     """Units of scalar registers that must be restored before a return, also where a budget ends below them; the frame
-    pointer is PEI's business, and so is the stack pointer.
+    pointer is PEI's business, and so is the stack pointer. Where there will be no frame pointer, its register is one
+    like others (SIFrameLowering::determineCalleeSavesSGPR): where the text restores it from a lane, it must.
     """
     convention = function_attributes(file.preamble, pre.name).calling_convention
     beyond_budget = SGPR_BASE + 2 * (max(available.sgprs, default=-1) + 1)
@@ -292,7 +293,17 @@ def _saved_by_callee(
         register = (header_field(post, field) or "").removeprefix("$")
         if register and register not in ("fp_reg", "sp_reg"):
             units -= frozenset(physical_register(register).units)
+    units |= saved.intersection(_restored_from_lanes(post))
     return frozenset(u for u in units if SGPR_BASE <= u < SPECIAL_BASE)
+
+
+def _restored_from_lanes(function: MachineFunction) -> Iterator[int]:
+    """Units of the frame pointer's register, if a lane gives it back."""
+    frame_pointer = (header_field(function, "frameOffsetReg") or "").removeprefix("$")
+    for block in function.blocks if LANE_RESTORE in function.opcodes else ():
+        for instruction in block.instructions:
+            if instruction.opcode == LANE_RESTORE and [op.phys for op in instruction.defs] == [frame_pointer]:
+                yield from physical_register(frame_pointer).units
 
 
 def _fixed_targets(function: MachineFunction) -> frozenset[int]:
