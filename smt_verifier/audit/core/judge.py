@@ -54,7 +54,7 @@ from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.rules import MachineRules
-from smt_verifier.audit.core.semantics import LANE_RESTORE, acts_alone
+from smt_verifier.audit.core.semantics import acts_alone, restores_scalar
 from smt_verifier.audit.core.spills import wrong_spills
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.audit.core.wellformed import malformed
@@ -118,8 +118,14 @@ class Sides:
         )
 
 
-def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target) -> Sides:
+def sides_of(
+    file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, *, saved_later: bool = False
+) -> Sides:
     """Both sides of one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes.
+
+    Args:
+        saved_later: the text after allocation is one of the scalar phase, behind which LLVM saves callee-saved scalars
+            (SILowerSGPRSpills), also where no virtual register is left by then.
 
     Raises:
         InputError: as for ``require_rows``: before objects get other numbers, one of which a missing one may have.
@@ -142,7 +148,8 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
         *_control_flow(pre, post),
         *newly_overwritten(file, pre, post, target),
     )
-    return Sides(pre, post, target, available, _saved_by_callee(file, pre, post, available, target), findings)
+    saved = frozenset[int]() if saved_later else _saved_by_callee(file, pre, post, available, target)
+    return Sides(pre, post, target, available, saved, findings)
 
 
 def judge_structure(sides: Sides, product: Product, rules: MachineRules) -> tuple[int, list[Finding]]:
@@ -283,7 +290,7 @@ def _saved_by_callee(
 ) -> frozenset[int]:
     """Units of scalar registers that must be restored before a return, also where a budget ends below them; the frame
     pointer is PEI's business, and so is the stack pointer. Where there will be no frame pointer, its register is one
-    like others (SIFrameLowering::determineCalleeSavesSGPR): where the text restores it from a lane, it must.
+    like others (SIFrameLowering::determineCalleeSavesSGPR): where the text restores it from a lane or slot, it must.
     """
     convention = function_attributes(file.preamble, pre.name).calling_convention
     beyond_budget = SGPR_BASE + 2 * (max(available.sgprs, default=-1) + 1)
@@ -293,16 +300,16 @@ def _saved_by_callee(
         register = (header_field(post, field) or "").removeprefix("$")
         if register and register not in ("fp_reg", "sp_reg"):
             units -= frozenset(physical_register(register).units)
-    units |= saved.intersection(_restored_from_lanes(post))
+    units |= saved.intersection(_given_back(post))
     return frozenset(u for u in units if SGPR_BASE <= u < SPECIAL_BASE)
 
 
-def _restored_from_lanes(function: MachineFunction) -> Iterator[int]:
-    """Units of the frame pointer's register, if a lane gives it back."""
+def _given_back(function: MachineFunction) -> Iterator[int]:
+    """Units of the frame pointer's register, if a lane or slot gives it back."""
     frame_pointer = (header_field(function, "frameOffsetReg") or "").removeprefix("$")
-    for block in function.blocks if LANE_RESTORE in function.opcodes else ():
+    for block in function.blocks if any(map(restores_scalar, function.opcodes)) else ():
         for instruction in block.instructions:
-            if instruction.opcode == LANE_RESTORE and [op.phys for op in instruction.defs] == [frame_pointer]:
+            if restores_scalar(instruction.opcode) and [op.phys for op in instruction.defs] == [frame_pointer]:
                 yield from physical_register(frame_pointer).units
 
 

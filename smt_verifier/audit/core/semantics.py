@@ -106,6 +106,13 @@ def is_copy(instruction: Instruction) -> bool:
 
 
 @lru_cache(maxsize=None)
+def restores_scalar(opcode: str) -> bool:
+    """Whether it gives a scalar register back what was saved, from a lane or a slot."""
+    kind = spill(opcode)
+    return opcode == LANE_RESTORE or (kind is not None and kind[0] == "S" and not kind[2])
+
+
+@lru_cache(maxsize=None)
 def may_move(opcode: str) -> bool:
     """Whether it ``is_move``, or may be one, as its operands are."""
     return opcode in COPIES | WHOLE_WAVE_COPIES | LANE_MOVES or spill(opcode) is not None
