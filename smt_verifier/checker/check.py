@@ -51,7 +51,7 @@ class Accepted:
     operands: int
 
 
-def check(before: str, after: str, certificate: str, processor: str) -> Accepted:
+def check(before: str, after: str, certificate: str, processor: str, *, saved_later: bool = False) -> Accepted:
     """Check a certificate for one function of two texts.
 
     Args:
@@ -59,13 +59,14 @@ def check(before: str, after: str, certificate: str, processor: str) -> Accepted
         after: machine IR after it.
         certificate: as section 15 of the specification says; it names the function.
         processor: LLVM's name of the GPU.
+        saved_later: ``after`` is a text of the scalar phase, behind which LLVM saves callee-saved scalars (12.3).
 
     Raises:
         Refused: it does not show that ``after`` is right.
     """
     files = read(before), read(after)
     name = _function_named(certificate)
-    both = prepare(*files, name, processor)
+    both = prepare(*files, name, processor, saved_later=saved_later)
     return check_function(both, read_certificate(certificate, both.before.grain))
 
 
@@ -76,7 +77,7 @@ def _function_named(certificate: str) -> str:
     return line[0].removeprefix("function ")
 
 
-def prepare(before: File, after: File, name: str, processor: str) -> Both:
+def prepare(before: File, after: File, name: str, processor: str, *, saved_later: bool = False) -> Both:
     """Both texts of one function, compared where neither a state nor a certificate is asked for (2, 13)."""
     data = tables()
     target = data.processor(processor)
@@ -98,7 +99,7 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
-    has_virtual = any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
+    is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
     named = frozenset(
         k for b in q.blocks for i in b.instructions for o in i.operands if o.is_register for k in lanes[1].keys(o, i)
     )
@@ -114,7 +115,7 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
         bounds,
         _fixed(lanes[0], moves[0]),
         reserved,
-        has_virtual,
+        is_last,
         is_entry,
         restored,
         named,
@@ -419,7 +420,7 @@ def _check_exists(both: Both, key: Key, *, after: bool) -> None:
 def _check_return(both: Both, number: int, state: State) -> None:
     """At a return what must be restored is, once all registers are allocated (12.3)."""
     code = code_of(both.before.function.blocks[number], both.before.tables)
-    if both.has_virtual or not any("returns" in both.forms.opcode(i).traits for i in code):
+    if not both.is_last or not any("returns" in both.forms.opcode(i).traits for i in code):
         return
     for unit in both.restored:
         if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in state.scalars.holds.get(unit, NONE):

@@ -44,7 +44,7 @@ class Both:
     Attributes:
         fixed: units that moves and instructions without code of P define (13.6).
         reserved_after: units that Q's header reserves for whole-wave use.
-        has_virtual: Q has virtual registers, which a later phase allocates.
+        is_last: all registers are allocated in Q, and what the function must restore is saved.
         is_entry: nobody calls the function.
         restored: units that hold at a return what they held at entry (12.3).
         named_after: lanes that some instruction of Q names.
@@ -59,7 +59,7 @@ class Both:
     limits: Limits
     fixed: frozenset[int]
     reserved_after: frozenset[int]
-    has_virtual: bool
+    is_last: bool
     is_entry: bool
     restored: frozenset[int]
     named_after: frozenset[int]

@@ -273,7 +273,7 @@ class Execution(Effects):
         both = self.both
         if (
             both.is_entry
-            or both.has_virtual
+            or not both.is_last
             or not (everywhere or any(c.kind == "O" and c.active for c in self.state.classes))
         ):
             return
