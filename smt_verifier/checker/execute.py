@@ -38,7 +38,6 @@ class Execution(Effects):
         self._splits = frozenset(splits)
         self._masks = Masks(both.before, state, taken)
         self._bundle: Instruction | None = None
-        self._members: tuple[set[int], set[int]] = set(), set()
         self._specials = both.before.register("vcc").units[0]
         self._heeded = both.limits.allocatable | frozenset(both.before.register("scc").units)
 
@@ -75,8 +74,8 @@ class Execution(Effects):
             self.spoil(place, writes)
         self.define(a, pair, writes, lost)
         self._heed_flags(b, killed)
-        if b.in_bundle:
-            self._in_bundle(b)
+        if b.closes_bundle and self._bundle is not None:
+            self._heed_flags(self._bundle, self._killed(self._bundle))
         self.remember_result(number)
         self._spoil_frame(a, opcode, after=False)
         self._masks.follow(a, opcode, sources, split=number in self._splits)
@@ -171,24 +170,11 @@ class Execution(Effects):
         return {k for o in b.operands if o.is_register and wanted(o) for k in self.both.after.keys(o, b)}
 
     def _open_bundle(self, b: Instruction, pair: Pair) -> None:
-        """The head of a bundle says what its members read and write; later passes read it alone (6)."""
-        self._bundle, self._members = b, (set(), set())
+        """The head of a bundle sums up what its members read and write; later passes read it alone (6)."""
+        self._bundle = b
         for use in pair.uses.values():
             for name, place in zip(use.names, use.places, strict=True):
                 self.read(name, place, self.state.running(), b, undef=use.undef, early=False)
-
-    def _in_bundle(self, b: Instruction) -> None:
-        """A member of a bundle has been executed; behind the last one the flags of the head are heeded."""
-        read, written = self._members
-        read |= self._keys(b, lambda o: o.is_use and "undef" not in o.flags) - written
-        written |= self._keys(b, lambda o: o.is_def)
-        head = self._bundle
-        if not b.closes_bundle or head is None:
-            return
-        if self._keys(head, lambda o: o.is_def) != written or not self._keys(head, lambda o: o.is_use) >= read:
-            raise Refused("bundle", "the head of a bundle says otherwise than its members", f"line {head.line}")
-        self._heed_flags(head, self._killed(head))
-        self._bundle = None
 
     # What may stand where.
 
