@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from smt_verifier.checker.certificate import Key
 from smt_verifier.checker.check import code_of
 from smt_verifier.checker.effects import Both
-from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.lanes import Lanes, cell
 from smt_verifier.checker.model import Instruction
 from smt_verifier.checker.threads import EXEC_NAMES, writes_exec
 
@@ -24,7 +25,7 @@ class Wanted:
 
     live: list[set[int]]
     read_later: list[set[int]]
-    masks: list[set[int]]
+    masks: list[set[Key]]
     splits: list[set[int]]
 
 
@@ -74,9 +75,8 @@ def _bits(both: Both, number: int) -> int:
 
 def _masks(
     both: Both, codes: list[list[Instruction]], successors: list[list[int]]
-) -> tuple[list[set[int]], list[set[int]]]:
-    lanes = both.before
-    entry: list[set[int]] = [set() for _ in codes]
+) -> tuple[list[set[Key]], list[set[int]]]:
+    entry: list[set[Key]] = [set() for _ in codes]
     splits: list[set[int]] = [set() for _ in codes]
     flows = [[_flow(i, both) for i in code] for code in codes]
     if not any(to_exec for flow in flows for to_exec, _, _, _ in flow):
@@ -97,20 +97,23 @@ def _masks(
                     splits[n].add(number)
             if needed != entry[n]:
                 entry[n], changed = needed, True
-    del lanes
     return entry, splits
 
 
-def _flow(instruction: Instruction, both: Both) -> tuple[bool, bool, set[int], set[int]]:
+def _flow(instruction: Instruction, both: Both) -> tuple[bool, bool, set[Key], set[Key]]:
     """Whether it writes EXEC, whether masks go through it, and the scalar keys that it reads and writes."""
     lanes, opcode = both.before, both.forms.opcode(instruction)
-    sides: list[set[int]] = [set(), set()]
+    sides: list[set[Key]] = [set(), set()]
     for o in instruction.operands:
         if o.is_register and o.register not in EXEC_NAMES and o.register != "scc":
             sides[o.is_def].update(k for k in lanes.keys(o, instruction) if not lanes.is_vector(k))
     moves = both.moves[False].read(instruction, opcode) if "no-code" not in opcode.traits else None
+    if moves is not None and moves.thread >= 0:
+        register = moves.register[0]
+        cells: set[Key] = {cell(register, moves.thread, half) for half in range(len(moves.of or moves.to))}
+        return False, True, {*moves.of} or cells, {*moves.to} or cells
     if moves is not None:
-        scalars = [{k for k in keys if not both.is_vector(k, after=False)} for keys in (moves.of, moves.to)]
+        scalars: list[set[Key]] = [{k for k in keys if not both.is_vector(k, after=False)} for keys in (moves.of, moves.to)]
         return False, True, scalars[0], scalars[1]
     carries = bool(
         opcode.value("mask") or opcode.value("save") or "mask-move" in opcode.traits or "copy" in opcode.traits

@@ -6,9 +6,13 @@ longest common subsequence of their keys, pure ones likewise between two of thos
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from smt_verifier.certificate.chains import follow, increasing
 from smt_verifier.checker.check import code_of
 from smt_verifier.checker.effects import Both
 from smt_verifier.checker.lanes import Lanes
@@ -32,44 +36,81 @@ def operation(instruction: Instruction, both: Both) -> Hashable:
 
 
 class _Side:
-    """The instructions of a block that may pair, with their keys."""
+    """The instructions of a block that may pair, with their keys.
+
+    Attributes:
+        at: their numbers.
+        certain: numbers of those that must stand on both sides; ``pure``: keys of the others.
+    """
 
     def __init__(self, block: int, lanes: Lanes, both: Both, *, after: bool) -> None:
         self.code = code_of(lanes.function.blocks[block], lanes.tables)
         self.at: list[int] = []
-        self.keys: list[Hashable] = []
-        self.fixed: list[bool] = []
+        self.keys: dict[int, Hashable] = {}
+        self.certain: list[int] = []
+        self.pure: dict[int, Hashable] = {}
         for number, instruction in enumerate(self.code):
             opcode = both.forms.opcode(instruction)
             if "no-code" in opcode.traits or both.moves[after].read(instruction, opcode) is not None:
                 continue
+            key = self.keys[number] = operation(instruction, both)
             self.at.append(number)
-            self.keys.append(operation(instruction, both))
-            self.fixed.append(not is_dropped(instruction, opcode, lanes) or "pure-exec" in opcode.traits)
+            if not is_dropped(instruction, opcode, lanes):
+                self.certain.append(number)
+            else:
+                self.pure[number] = key
 
 
-def pair_block(block: int, both: Both, unpaired: Collection[tuple[int, int]] = ()) -> Steps:
-    """Runs of steps of a block, as a certificate has them; instructions of P in ``unpaired`` stand alone."""
+@dataclass(frozen=True, slots=True)
+class BlockPairing:
+    """How a block is gone through.
+
+    Attributes:
+        steps: runs of steps, as a certificate has them.
+        repeated: instructions of Q that stand alone, with those of P that they seem to repeat.
+    """
+
+    steps: Steps
+    repeated: dict[int, tuple[int, int]]
+
+
+def pair_block(block: int, both: Both, unpaired: Collection[tuple[int, int]] = ()) -> BlockPairing:
+    """How a block is gone through; instructions of P in ``unpaired`` stand alone."""
     p, q = _Side(block, both.before, both, after=False), _Side(block, both.after, both, after=True)
-    if p.keys == q.keys:
+    repeated: dict[int, tuple[int, int]] = {}
+    if list(p.keys.values()) == list(q.keys.values()):
         pairs = list(zip(p.at, q.at, strict=True))
     else:
-        fixed = [[n for n, f in enumerate(side.fixed) if f] for side in (p, q)]
         anchors = [
-            (fixed[0][a], fixed[1][b])
-            for a, b in _matches([p.keys[n] for n in fixed[0]], [q.keys[n] for n in fixed[1]])
+            (p.certain[a], q.certain[b])
+            for a, b in _matches([p.keys[n] for n in p.certain], [q.keys[n] for n in q.certain])
         ]
-        pairs: list[tuple[int, int]] = []
-        i = j = 0
-        for a, b in [*anchors, (len(p.keys), len(q.keys))]:
-            gaps = [[n for n in range(*bounds) if not side.fixed[n]] for side, bounds in ((p, (i, a)), (q, (j, b)))]
-            for x, y in _matches([p.keys[n] for n in gaps[0]], [q.keys[n] for n in gaps[1]]):
-                pairs.append((p.at[gaps[0][x]], q.at[gaps[1][y]]))
-            if a < len(p.keys):
-                pairs.append((p.at[a], q.at[b]))
-            i, j = a + 1, b + 1
+        chains = follow(both, (p.code, q.code), anchors, (p.pure, q.pure))
+        repeated = {b: (block, a) for a, b in reversed(chains.pairs)}
+        # Of the pairs that readers call for, those that lie between the same certain ones.
+        within: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        bounds = [a for a, _ in anchors], [b for _, b in anchors]
+        for a, b in chains.pairs:
+            gap = bisect(bounds[0], a)
+            if gap == bisect(bounds[1], b):
+                within[gap].append((a, b))
+        ordered = [pair for gap, anchor in enumerate([*anchors, None]) for pair in (*increasing(within[gap]), anchor)]
+        pairs = []
+        for ps, qs in _gaps([pair for pair in ordered if pair is not None], len(p.code), len(q.code)):
+            rest = [n for n in ps if n in p.pure], [n for n in qs if n in q.pure and n not in chains.foreign]
+            matches = _matches([p.pure[n] for n in rest[0]], [q.pure[n] for n in rest[1]])
+            pairs += [*((rest[0][a], rest[1][b]) for a, b in matches), (ps.stop, qs.stop)]
+        pairs = [pair for pair in pairs if pair[0] < len(p.code)]
     pairs = [pair for pair in pairs if (block, pair[0]) not in unpaired]
-    return _runs(pairs, len(p.code), len(q.code))
+    return BlockPairing(_runs(pairs, len(p.code), len(q.code)), repeated)
+
+
+def _gaps(pairs: Sequence[tuple[int, int]], p_stop: int, q_stop: int) -> Iterator[tuple[range, range]]:
+    """What lies between pairs that are in order; each range stops at the next pair, or at the end."""
+    p_start = q_start = 0
+    for a, b in [*pairs, (p_stop, q_stop)]:
+        yield range(p_start, a), range(q_start, b)
+        p_start, q_start = a + 1, b + 1
 
 
 def _runs(pairs: Sequence[tuple[int, int]], p_length: int, q_length: int) -> Steps:
@@ -138,13 +179,13 @@ def _blocks(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[i
     return [(block.a + n, block.b + n) for block in blocks for n in range(block.size)]
 
 
-def candidates(both: Both, steps: Sequence[Steps]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+def candidates(both: Both, pairings: Sequence[BlockPairing]) -> dict[tuple[int, int], list[tuple[int, int]]]:
     """For each instruction of Q that stands alone and is pure: the instructions of P that it may repeat."""
     wanted: dict[tuple[int, int], Hashable] = {}
-    for block, runs in enumerate(steps):
+    for block, pairing in enumerate(pairings):
         code = code_of(both.after.function.blocks[block], both.after.tables)
         at = 0
-        for kind, count in runs:
+        for kind, count in pairing.steps:
             for number in range(at, at + count) if kind == "+" else ():
                 instruction = code[number]
                 if is_pure(instruction, both.forms.opcode(instruction), both.after):
@@ -156,4 +197,10 @@ def candidates(both: Both, steps: Sequence[Steps]) -> dict[tuple[int, int], list
             key = operation(instruction, both)
             if key in by_operation and is_pure(instruction, both.forms.opcode(instruction), both.before):
                 by_operation[key].append((block, number))
-    return {at: by_operation[key] for at, key in wanted.items() if by_operation[key]}
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for (block, number), key in wanted.items():
+        first = pairings[block].repeated.get(number)
+        likely = [first] if first in by_operation[key] else []
+        if by_operation[key]:
+            found[block, number] = [*likely, *(place for place in by_operation[key] if place != first)]
+    return found
