@@ -264,6 +264,9 @@ def initial_state(both: Both) -> State:
         size = int(both.before.function.stack[number].get("size", "0"))
         for key in both.before.slot(number, 0, 8 * size):
             (scalars if kind == "S" else vectors).undefine(key)
+    cells = {register: set(keys) for register, keys in both.moves[False].cells.items() if register >= VIRTUAL}
+    for key in (key for keys in cells.values() for key in keys):
+        scalars.undefine(key)
     outside = vectors.copy()
     path = vectors.copy()
     for part in (scalars, path):
@@ -274,7 +277,7 @@ def initial_state(both: Both) -> State:
         ThreadClass("T", True, {}, vectors),
         ThreadClass("O", False, {}, outside),
     ]
-    return State(scalars, classes, some=True)
+    return State(scalars, classes, some=True, name_cells=cells)
 
 
 def declared_units(both: Both, number: int) -> frozenset[int]:

@@ -136,6 +136,16 @@ class Effects:
                 for name in names:
                     if name not in read:
                         self.renew(name, running, undefined=undefined)
+                        if undefined:
+                            self._undefine_cells(name)
+
+    def _undefine_cells(self, name: int) -> None:
+        """Nothing is in a vector register: nor in the cells of it that P names (5.1)."""
+        if container(name) == name:
+            cells = self.both.moves[False].cells.get(name, ())
+            for key in cells:
+                self.state.name_cells.setdefault(name, set()).add(key)
+                self.state.undefine(key, False, ())
 
     def drop(self, a: Instruction) -> None:
         """Results of an instruction that only P has (8.4)."""
