@@ -196,7 +196,6 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
         for step in steps_of(both, number, block):
             run_step(execution, step, block)
             expected += len(step[1][1].operands) if step[1] is not None else 0
-        execution.finish()
         _check_return(both, number, state)
         for successor, _ in both.before.function.blocks[number].successors:
             claimed = blocks[successor].entry
@@ -286,7 +285,10 @@ def declared_units(both: Both, number: int) -> frozenset[int]:
     for name, mask in both.after.function.blocks[number].liveins:
         every = both.after.register(name).units
         # LLVM's lane masks have the halves of each register the other way round (TableGen numbers them by name).
-        units.update(u for k, u in enumerate(every) if mask < 0 or mask >> (k ^ 1 if len(every) > 1 else k) & 1)
+        named = [mask < 0 or bool(mask >> (k ^ 1 if len(every) > 1 else k) & 1) for k in range(len(every))]
+        if both.before.grain == 2:
+            named = [all(named[k - k % 2 : k - k % 2 + 2]) for k in range(len(every))]
+        units.update(u for u, is_named in zip(every, named, strict=True) if is_named)
     return frozenset(units)
 
 

@@ -16,7 +16,11 @@ from smt_verifier.checker.tables import Opcode
 from smt_verifier.checker.threads import EXEC_NAMES, Masks, writes_exec
 
 _FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
-_NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "enter-wwm", "indexed-mode"})
+_NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "enter-wwm", "indexed-mode", "indexed-on", "indexed-off"})
+_MODE = 1
+"""Number of the hardware register MODE (SIDefines.h, hwreg)."""
+_ADDRESSING = frozenset({27, 28})
+"""Its bits GPR_IDX_EN and VSKIP (Vega and CDNA ISA manuals, "Mode register")."""
 _NO_UNITS: frozenset[int] = frozenset()
 _DEBUG = ("debug-location ", "debug-instr-number ")
 
@@ -33,7 +37,6 @@ class Execution(Effects):
         super().__init__(both, state, block)
         self._splits = frozenset(splits)
         self._masks = Masks(both.before, state, taken)
-        self._indexed = False
         self._bundle: Instruction | None = None
         self._heeded = both.limits.allocatable | frozenset(both.before.register("scc").units)
 
@@ -48,7 +51,7 @@ class Execution(Effects):
         if "bundle" in opcode.traits:
             self._bundle = b
             return
-        self._heed_modes(opcode)
+        self._require_followed(a, opcode)
         reads, writes, lost = self._runs_for(a, opcode)
         for operand, use in pair.uses.items():
             early = frozenset[int]() if operand in pair.tied else pair.early
@@ -123,11 +126,6 @@ class Execution(Effects):
             raise Refused("instruction-sequence", f"{b.opcode} was not there before allocation", f"line {b.line}")
         self._heed_flags(b, killed)
 
-    def finish(self) -> None:
-        """Behind the last step of the block."""
-        if self._indexed:
-            raise Refused("not-followed", "S_SET_GPR_IDX_ON without its end in the block")
-
     def _repeat(self, b: Instruction, opcode: Opcode, place: Place) -> None:
         original = self.both.originals[place]
         a = original.instruction
@@ -170,16 +168,18 @@ class Execution(Effects):
     def _check_alone(self, instruction: Instruction, opcode: Opcode) -> None:
         if instruction.in_bundle or instruction.opens_bundle:
             raise Refused("bundle", f"{instruction.opcode} stands alone in a bundle")
-        if self._indexed:
-            raise Refused("not-followed", f"{instruction.opcode} stands alone where registers are indexed")
         if writes_exec(instruction, opcode):
             raise Refused("instruction-sequence", f"{instruction.opcode} writes EXEC on one side alone")
 
-    def _heed_modes(self, opcode: Opcode) -> None:
-        """Whole-wave code, and modes in which opcodes mean something else (6)."""
-        if not _NOT_FOLLOWED.isdisjoint(opcode.traits) or opcode.value("blend"):
-            raise Refused("not-followed", f"{opcode.name} is not followed")
-        self._indexed = ("indexed-on" in opcode.traits) or (self._indexed and "indexed-off" not in opcode.traits)
+    def _require_followed(self, a: Instruction, opcode: Opcode) -> None:
+        """No whole-wave code, and no mode in which opcodes mean something else (6)."""
+        changes_mode = False
+        if "setreg" in opcode.traits:
+            place = [o.number for o in a.operands if not o.is_implicit][-1]
+            bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
+            changes_mode = place & 63 == _MODE and not _ADDRESSING.isdisjoint(bits)
+        if changes_mode or not _NOT_FOLLOWED.isdisjoint(opcode.traits) or opcode.value("blend"):
+            raise Refused("not-followed", f"{opcode.name} is not followed", f"line {a.line} before")
 
     def _runs_for(
         self, a: Instruction, opcode: Opcode

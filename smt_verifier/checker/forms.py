@@ -18,6 +18,7 @@ from smt_verifier.checker.tables import Opcode, OperandRow, Processor, Register,
 
 _SAME = frozenset({"def", "implicit", "early-clobber", "internal", "debug-use"})
 _OBJECT = re.compile(r"%(stack|fixed-stack)\.(\d+)")
+_ASM_VGPRS = 256
 _DEBUG = ("debug-location ", "debug-instr-number ")
 
 
@@ -144,6 +145,8 @@ class Forms:
         pair.early = self._early(b, of_b)
         self._overlap(b, of_b)
         self._matrix_file(b, of_b)
+        if "asm" in of_b.traits:
+            self._number_fits(b)
         return pair
 
     # What is no register.
@@ -189,6 +192,8 @@ class Forms:
                 raise Refused("fixed-register", f"fixed register ${x.register} became {y.text}")
             if "renamable" in y.flags and "renamable" not in x.flags:
                 raise Refused("fixed-register", f"fixed register ${x.register} is marked renamable")
+            if x.is_register and not (y.flags - x.flags).isdisjoint(("killed", "dead")):
+                self._check_flags(x)
         elif y.vreg >= 0:
             self._virtual(x, y, loose=loose)
         else:
@@ -202,6 +207,12 @@ class Forms:
                 loose and self._like_part(cls, x.sub, register, row)
             ):
                 raise Refused("register-class", f"${y.register} does not suit {x.text} of class {cls.name}")
+
+    def _check_flags(self, x: Operand) -> None:
+        """Later passes heed kill and dead flags of registers that are allocated (11); others say no more than P does."""
+        units = self.before.register(x.register).units
+        if x.register != "scc" and not self._allocatable.issuperset(units):
+            raise Refused("dead-flag", f"${x.register} is said to be read for the last time, or not at all")
 
     def _virtual(self, x: Operand, y: Operand, *, loose: bool) -> None:
         """A virtual register that stays virtual, or is made anew."""
@@ -329,6 +340,14 @@ class Forms:
                 if not written.isdisjoint(keys):
                     raise Refused("overlapping-definitions", f"{o.text} is defined twice at once")
                 written.update(keys)
+
+    def _number_fits(self, b: Instruction) -> None:
+        """The text of inline assembly has room for eight bits of a VGPR's number (AMDGPUInstPrinter.cpp)."""
+        for o in b.operands:
+            if o.is_register and o.vreg < 0:
+                register = self.after.register(o.register)
+                if register.file == "v" and register.first + (len(register.units) + 1) // 2 > _ASM_VGPRS:
+                    raise Refused("register-class", f"inline assembly cannot name ${o.register}")
 
     def _matrix_file(self, b: Instruction, opcode: Opcode) -> None:
         file = opcode.value("file")

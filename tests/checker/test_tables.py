@@ -369,3 +369,24 @@ def test_a_cut_file_is_refused() -> None:
         if TEXT[end - 1] != "\n" or end < TEXT.index("[opcodes]"):
             with pytest.raises(ValueError, match=r"."):
                 Tables(TEXT[:end])
+
+
+@pytest.mark.parametrize("count", [10, *long(300)])
+def test_a_damaged_file_is_read_or_refused(count: int) -> None:
+    """A character more, less or another one, in each section: never anything but a ValueError."""
+    rng = random.Random(count)
+    lines = TEXT.split("\n")
+    heads = [number for number, line in enumerate(lines) if line.startswith("[")]
+    refused = 0
+    for _ in range(count):
+        section = rng.randrange(len(heads))
+        number = rng.randrange(heads[section], (*heads, len(lines) - 1)[section + 1])
+        line = lines[number]
+        at, other = rng.randrange(len(line) + 1), rng.choice("\t 0129-=.+abvs/[]#,:x\n²")
+        lines[number] = line[:at] + rng.choice((other + line[at:], line[at + 1 :], other + line[at + 1 :]))
+        try:
+            Tables("\n".join(lines))
+        except ValueError:
+            refused += 1
+        lines[number] = line
+    assert refused

@@ -28,7 +28,7 @@ _GROUPS: dict[str, Any] = {
         {"name": "Target", "options": ["--mcpu", "--mattr"]},
         {"name": "LLVM's own allocation", "options": ["--llvm", "--regalloc", "--save-temps", "-O", "--llc"]},
         {"name": "What a compiler ships", "options": ["--native"]},
-        {"name": "Report", "options": ["--report", "--format", "--quiet", "--smt-dir"]},
+        {"name": "Report", "options": ["--report", "--format", "--quiet", "--smt-dir", "--certificate"]},
         {"name": "Limits", "options": ["--solver-seconds", "--solver-memory", "--tool-seconds"]},
     ]
 }
@@ -74,6 +74,12 @@ prints on the way to the code that it ships.
 )
 @click.option("-q", "--quiet", is_flag=True, help="With --report: say nothing else.")
 @click.option("--smt-dir", type=click.Path(path_type=Path), metavar="DIR", help="Write every obligation as SMT-LIB2.")
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the certificate of what is proved; of more than one function or phase to FILE with their names in it.",
+)
 @solver_limits
 @click.option(
     "--tool-seconds", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True, help="For one llc."
@@ -92,6 +98,7 @@ def audit_command(
     form: str | None,
     quiet: bool,
     smt_dir: Path | None,
+    certificate: Path | None,
     solver_seconds: float,
     solver_memory: int,
     tool_seconds: float,
@@ -145,12 +152,22 @@ def audit_command(
         run = audit_texts(before, after, cpu, limits=limits, record=record)
     if smt_dir is not None:
         _write_obligations(smt_dir, run, recorders)
+    if certificate is not None:
+        _write_certificates(certificate, run)
     render = _renderer(chosen)
     if report:
         write(report, render(run).encode())
     if not report or not (quiet or report == STDIO):
         click.echo((_renderer("text") if report else render)(run), nl=False)
     return int(run.exit_code)
+
+
+def _write_certificates(path: Path, run: AuditRun) -> None:
+    """The certificate of each function that is proved."""
+    rows = [(pair.phase, f) for pair in run.pairs for f in pair.report.functions if f.certificate and f.checkers]
+    for phase, function in rows:
+        names = [name for name in (phase, function.function) if name] if len(rows) > 1 else []
+        write(str(path.with_name(".".join([path.stem, *names]) + path.suffix)), function.certificate.encode())
 
 
 def _form_of(report: str) -> str:
