@@ -1,106 +1,183 @@
-"""Which pure instructions of a block belong together, by who reads their results.
+"""Which pure instructions belong together, by who reads their results.
 
 Instructions that must stand on both sides pair beyond doubt. What defines an operand of the one defines that operand of
-the other: from there on, definitions are followed backwards through the moves of both texts.
+the other: from there on, definitions are followed backwards through the moves of both texts, across blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from smt_verifier.checker.effects import Both
-from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.certificate import Key
+from smt_verifier.checker.effects import Both, Place
+from smt_verifier.checker.lanes import Lanes, cell
 from smt_verifier.checker.model import Instruction
 from smt_verifier.checker.moves import Move, Moves
-from smt_verifier.checker.outcome import Refused
 
-Defined = tuple[int, int]
-"""An instruction, and which lane of its results."""
+Defined = tuple[int, int, int]
+"""Block and number of an instruction, and which lane of its results."""
+Origins = frozenset[Defined]
+_NOWHERE: Origins = frozenset()
+_Known = dict[Key, Origins]
+_MOST = 8
+"""Definitions of one lane that are followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Pairs that readers call for.
+    """What readers call for.
 
     Attributes:
-        pairs: instructions of P and of Q whose results are read in the same place.
-        foreign: instructions of Q whose result P's reader takes from elsewhere.
+        pairs: of each block, instructions of P and of Q whose results are read in the same place.
+        foreign: instructions of Q whose result P's reader takes from another block.
+        repeated: for instructions of Q, those of P whose result is read in the same place.
     """
 
-    pairs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    foreign: set[int] = field(default_factory=set[int])
+    pairs: defaultdict[int, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict[int, set[tuple[int, int]]](set))
+    foreign: set[Place] = field(default_factory=set[Place])
+    repeated: defaultdict[Place, list[Place]] = field(default_factory=lambda: defaultdict[Place, list[Place]](list))
 
 
-def origins(code: Sequence[Instruction], lanes: Lanes, moves: Moves) -> list[dict[int, list[Defined | None]]]:
-    """For each instruction and operand that it reads: what in the block defined each lane, None for nothing."""
-    known: dict[int, Defined | None] = {}
-    rows: list[dict[int, list[Defined | None]]] = []
-    for number, instruction in enumerate(code):
-        rows.append(
-            {
-                n: [known.get(key) for key in lanes.keys(o, instruction)]
-                for n, o in enumerate(instruction.operands)
-                if o.is_register and o.is_use
-            }
-        )
-        move = _move(instruction, lanes, moves)
-        if move is not None:
-            known.update([(to, known.get(of)) for to, of in zip(move.to, move.of, strict=True)])
-            continue
-        lane = 0
-        for o in instruction.operands:
-            if o.is_def and o.is_register:
-                for key in lanes.keys(o, instruction):
-                    known[key] = (number, lane)
-                    lane += 1
-    return rows
+class Definitions:
+    """Where the lanes that each instruction of one text reads were defined.
+
+    Args:
+        codes: the instructions of each block.
+        followed: numbers of blocks and instructions whose results are of interest.
+    """
+
+    def __init__(
+        self, lanes: Lanes, moves: Moves, codes: Sequence[Sequence[Instruction]], order: Sequence[int], followed: Collection[Place]
+    ) -> None:
+        self._lanes = lanes
+        self._codes = codes
+        self._rows = [list(self._effects(n, code, moves, followed)) for n, code in enumerate(codes)]
+        self._entries: dict[int, _Known] = {order[0]: {}}
+        successors = [[s for s, _ in block.successors] for block in lanes.function.blocks]
+        pending = set(order)
+        while pending:
+            for block in [n for n in order if n in pending]:
+                pending.discard(block)
+                if block not in self._entries:
+                    continue
+                known = dict(self._entries[block])
+                for row in self._rows[block]:
+                    _apply(row, known)
+                for successor in successors[block]:
+                    if self._join(successor, known):
+                        pending.add(successor)
+
+    def _join(self, successor: int, known: _Known) -> bool:
+        """What is known at an edge is known at the block's entry too; says whether that is news."""
+        entry = self._entries.get(successor)
+        if entry is None:
+            self._entries[successor] = dict(known)
+            return True
+        changed = False
+        for key, origins in known.items():
+            old = entry.get(key, _NOWHERE)
+            if not origins <= old and len(old) < _MOST:
+                entry[key] = old | origins
+                changed = True
+        return changed
+
+    def _effects(
+        self, block: int, code: Sequence[Instruction], moves: Moves, followed: Collection[Place]
+    ) -> Iterator[tuple[Sequence[Key], Sequence[Key], tuple[Defined | None, ...]]]:
+        """For each instruction the lanes that it writes, and what they are copies of, or what they are."""
+        for number, instruction in enumerate(code):
+            opcode = self._lanes.tables.opcode(instruction.opcode)
+            move = moves.read(instruction, opcode) if opcode is not None and "no-code" not in opcode.traits else None
+            if move is not None:
+                yield *_ends(move), ()
+                continue
+            keys = [k for o in instruction.operands if o.is_def and o.is_register for k in self._lanes.keys(o, instruction)]
+            own = (block, number) in followed
+            yield keys, (), tuple((block, number, n) if own else None for n in range(len(keys)))
+
+    def read(self, block: int) -> list[dict[int, list[Origins]]]:
+        """For each instruction of a block, and each operand that it reads: the definitions of its lanes."""
+        known = dict(self._entries.get(block, {}))
+        rows: list[dict[int, list[Origins]]] = []
+        for instruction, row in zip(self._codes[block], self._rows[block], strict=True):
+            rows.append(
+                {
+                    n: [known.get(key, _NOWHERE) for key in self._lanes.keys(o, instruction)]
+                    for n, o in enumerate(instruction.operands)
+                    if o.is_register and o.is_use
+                }
+            )
+            _apply(row, known)
+        return rows
 
 
-def _move(instruction: Instruction, lanes: Lanes, moves: Moves) -> Move | None:
-    opcode = lanes.tables.opcode(instruction.opcode)
-    if opcode is None or "no-code" in opcode.traits:
-        return None
-    try:
-        move = moves.read(instruction, opcode)
-    except Refused:
-        return None
-    return move if move is not None and move.thread < 0 else None
+def _ends(move: Move) -> tuple[Sequence[Key], Sequence[Key]]:
+    if move.thread < 0:
+        return move.to, move.of
+    cells = [cell(move.register[0], move.thread, half) for half in range(len(move.of or move.to))]
+    return (cells, move.of) if move.saves else (move.to, cells)
+
+
+def _apply(row: tuple[Sequence[Key], Sequence[Key], tuple[Defined | None, ...]], known: _Known) -> None:
+    to, of, defined = row
+    if of:
+        known.update([(key, known.get(source, _NOWHERE)) for key, source in zip(to, of, strict=True)])
+    else:
+        known.update((key, _NOWHERE if d is None else frozenset((d,))) for key, d in zip(to, defined, strict=True))
 
 
 def follow(
     both: Both,
-    codes: tuple[Sequence[Instruction], Sequence[Instruction]],
-    anchors: Iterable[tuple[int, int]],
-    keys: tuple[dict[int, Hashable], dict[int, Hashable]],
+    codes: tuple[Sequence[Sequence[Instruction]], Sequence[Sequence[Instruction]]],
+    order: Sequence[int],
+    anchors: Iterable[tuple[Place, Place]],
+    keys: tuple[dict[Place, Hashable], dict[Place, Hashable]],
 ) -> Chains:
     """Pairs that follow from pairs that are certain.
 
     Args:
-        codes: the block in P and in Q.
-        keys: of the pure instructions on each side, by number: what two of them must have in common.
+        codes: the blocks of P and of Q.
+        order: the blocks that can be reached, the first one first.
+        keys: of the pure instructions on each side: what two of them must have in common.
     """
-    sides = [origins(code, lanes, moves) for code, lanes, moves in zip(codes, (both.before, both.after), both.moves, strict=True)]
+    sides = [
+        Definitions(lanes, moves, code, order, of)
+        for lanes, moves, code, of in zip((both.before, both.after), both.moves, codes, keys, strict=True)
+    ]
+    reads: list[dict[int, list[dict[int, list[Origins]]]]] = [{}, {}]
     chains = Chains()
     pending = list(anchors)
     seen = set(pending)
+    elsewhere: set[Place] = set()
     while pending:
         a, b = pending.pop()
-        for number, of_p in sides[0][a].items():
-            of_q = sides[1][b].get(number)
-            if of_q is None or len(of_p) != len(of_q):
-                continue
-            for x, y in zip(of_p, of_q, strict=True):
-                if y is None or y[0] not in keys[1]:
-                    continue
-                if x is None or x[1] != y[1] or keys[0].get(x[0]) != keys[1][y[0]]:
-                    chains.foreign.add(y[0])
-                elif (x[0], y[0]) not in seen:
-                    seen.add((x[0], y[0]))
-                    pending.append((x[0], y[0]))
-                    chains.pairs.append((x[0], y[0]))
-    chains.foreign.difference_update(b for _, b in chains.pairs)
+        for side, block, known in zip(sides, (a[0], b[0]), reads, strict=True):
+            if block not in known:
+                known[block] = side.read(block)
+        for number, of_p in reads[0][a[0]][a[1]].items():
+            of_q = reads[1][b[0]][b[1]].get(number, [])
+            for x, y in zip(of_p, of_q, strict=False):
+                for q in y:
+                    fitting = [p for p in x if p[2] == q[2] and keys[0][p[:2]] == keys[1][q[:2]]]
+                    near = [p for p in fitting if p[0] == q[0]] or (fitting if len(x) == 1 else [])
+                    if not near and x != y:
+                        elsewhere.add(q[:2])
+                    for pair in [(p[:2], q[:2]) for p in near]:
+                        if pair not in seen:
+                            seen.add(pair)
+                            pending.append(pair)
+                            _note(pair, chains)
+    chains.foreign.update(q for q in (elsewhere | chains.repeated.keys()) if all(p[0] != q[0] for p in chains.repeated[q]))
     return chains
+
+
+def _note(pair: tuple[Place, Place], chains: Chains) -> None:
+    (block, p), (other, q) = pair
+    chains.repeated[other, q].append((block, p))
+    if block == other:
+        chains.pairs[block].add((p, q))
 
 
 def increasing(pairs: Collection[tuple[int, int]]) -> list[tuple[int, int]]:

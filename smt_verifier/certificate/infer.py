@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from smt_verifier.certificate.liveness import Wanted, wanted
-from smt_verifier.certificate.pairing import candidates, pair_block
-from smt_verifier.certificate.write import order
+from smt_verifier.certificate.pairing import candidates, pair_all, reverse_postorder
+from smt_verifier.certificate.write import order as by_kind
 from smt_verifier.checker.certificate import VIRTUAL, BlockCertificate, Certificate, Claims, ClassClaims, Entry, Key
 from smt_verifier.checker.check import (
     declared_units,
@@ -89,16 +89,16 @@ def make_certificate(both: Both, unpaired: Collection[Place] = ()) -> Certificat
         Refused: something that no certificate could mend, or the claims do not settle.
     """
     blocks = both.before.function.blocks
-    pairings = [pair_block(n, both, unpaired) for n in range(len(blocks))]
-    choices = candidates(both, pairings)
-    certificate = Certificate(both.before.function.name, [BlockCertificate(steps=p.steps) for p in pairings])
+    pairing = pair_all(both, unpaired)
+    choices = candidates(both, pairing)
+    certificate = Certificate(both.before.function.name, [BlockCertificate(steps=steps) for steps in pairing.steps])
     both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))
     needs = wanted(both)
     for n, block in enumerate(certificate.blocks):
         block.splits = needs.splits[n]
         block.repeats = {number: places[0] for (b, number), places in choices.items() if b == n}
     entries: list[_Observed | None] = [None] * len(blocks)
-    order = _reverse_postorder([[s for s, _ in block.successors] for block in blocks])
+    order = reverse_postorder(both)
     pending = {0}
     for _ in range(_ROUNDS):
         if not pending:
@@ -178,7 +178,7 @@ def _runs(both: Both, state: State, names: set[Key]) -> dict[Key, tuple[Key, ...
     width = both.before.wave // (16 * both.before.grain)
     found: dict[Key, tuple[Key, ...]] = {}
     cells: dict[int, dict[int, list[Key]]] = {}
-    for name in sorted(names, key=order):
+    for name in sorted(names, key=by_kind):
         known = state.masks.get(name)
         if known is None:
             continue
@@ -261,19 +261,3 @@ def _entry(observed: _Observed) -> Entry:
 def _claims(part: Part) -> Claims:
     pairs = [(name, place) for place, names in part.holds.items() for name in names]
     return Claims(pairs, list(part.undefined), list(part.doubtful - part.undefined))
-
-
-def _reverse_postorder(successors: list[list[int]]) -> list[int]:
-    order: list[int] = []
-    visited = {0}
-    stack = [(0, iter(successors[0]))]
-    while stack:
-        block, remaining = stack[-1]
-        following = next((s for s in remaining if s not in visited), None)
-        if following is None:
-            order.append(block)
-            stack.pop()
-        else:
-            visited.add(following)
-            stack.append((following, iter(successors[following])))
-    return order[::-1]

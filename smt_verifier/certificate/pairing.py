@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from smt_verifier.certificate.chains import follow, increasing
+from smt_verifier.certificate.chains import Chains, follow, increasing
 from smt_verifier.checker.check import code_of
-from smt_verifier.checker.effects import Both
+from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.purity import is_dropped, is_pure
@@ -62,47 +62,85 @@ class _Side:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockPairing:
-    """How a block is gone through.
+class Pairing:
+    """How both texts are gone through.
 
     Attributes:
-        steps: runs of steps, as a certificate has them.
-        repeated: instructions of Q that stand alone, with those of P that they seem to repeat.
+        steps: for each block runs of steps, as a certificate has them.
+        repeated: instructions of Q, with those of P that they seem to stand for.
     """
 
-    steps: Steps
-    repeated: dict[int, tuple[int, int]]
+    steps: list[Steps]
+    repeated: Mapping[Place, Sequence[Place]]
 
 
-def pair_block(block: int, both: Both, unpaired: Collection[tuple[int, int]] = ()) -> BlockPairing:
-    """How a block is gone through; instructions of P in ``unpaired`` stand alone."""
-    p, q = _Side(block, both.before, both, after=False), _Side(block, both.after, both, after=True)
-    repeated: dict[int, tuple[int, int]] = {}
-    if list(p.keys.values()) == list(q.keys.values()):
-        pairs = list(zip(p.at, q.at, strict=True))
-    else:
-        anchors = [
-            (p.certain[a], q.certain[b])
-            for a, b in _matches([p.keys[n] for n in p.certain], [q.keys[n] for n in q.certain])
-        ]
-        chains = follow(both, (p.code, q.code), anchors, (p.pure, q.pure))
-        repeated = {b: (block, a) for a, b in reversed(chains.pairs)}
-        # Of the pairs that readers call for, those that lie between the same certain ones.
-        within: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        bounds = [a for a, _ in anchors], [b for _, b in anchors]
-        for a, b in chains.pairs:
-            gap = bisect(bounds[0], a)
-            if gap == bisect(bounds[1], b):
-                within[gap].append((a, b))
-        ordered = [pair for gap, anchor in enumerate([*anchors, None]) for pair in (*increasing(within[gap]), anchor)]
-        pairs = []
-        for ps, qs in _gaps([pair for pair in ordered if pair is not None], len(p.code), len(q.code)):
-            rest = [n for n in ps if n in p.pure], [n for n in qs if n in q.pure and n not in chains.foreign]
-            matches = _matches([p.pure[n] for n in rest[0]], [q.pure[n] for n in rest[1]])
-            pairs += [*((rest[0][a], rest[1][b]) for a, b in matches), (ps.stop, qs.stop)]
-        pairs = [pair for pair in pairs if pair[0] < len(p.code)]
-    pairs = [pair for pair in pairs if (block, pair[0]) not in unpaired]
-    return BlockPairing(_runs(pairs, len(p.code), len(q.code)), repeated)
+def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
+    """How both texts are gone through; instructions of P in ``unpaired`` stand alone."""
+    count = len(both.before.function.blocks)
+    sides = [[_Side(n, lanes, both, after=after) for n in range(count)] for after, lanes in enumerate((both.before, both.after))]
+    differ = [list(p.keys.values()) != list(q.keys.values()) for p, q in zip(*sides, strict=True)]
+    anchors: list[list[tuple[int, int]]] = [
+        [(p.certain[a], q.certain[b]) for a, b in _matches([p.keys[n] for n in p.certain], [q.keys[n] for n in q.certain])]
+        for p, q in zip(*sides, strict=True)
+    ]
+    chains = Chains()
+    if any(differ) or unpaired:
+        keys = tuple({(n, i): key for n, side in enumerate(of) for i, key in side.pure.items()} for of in sides)
+        certain = [((n, a), (n, b)) for n, of_block in enumerate(anchors) for a, b in of_block]
+        codes = tuple([side.code for side in of] for of in sides)
+        chains = follow(both, codes, reverse_postorder(both), certain, keys)
+    steps: list[Steps] = []
+    for n, (p, q) in enumerate(zip(*sides, strict=True)):
+        if differ[n]:
+            pairs = _pairs(p, q, anchors[n], chains.pairs[n], {i for block, i in chains.foreign if block == n})
+        else:
+            pairs = list(zip(p.at, q.at, strict=True))
+        pairs = [pair for pair in pairs if (n, pair[0]) not in unpaired]
+        steps.append(_runs(pairs, len(p.code), len(q.code)))
+    return Pairing(steps, chains.repeated)
+
+
+def _pairs(
+    p: _Side, q: _Side, anchors: list[tuple[int, int]], called_for: Collection[tuple[int, int]], foreign: Collection[int]
+) -> list[tuple[int, int]]:
+    """The pairs of a block.
+
+    Args:
+        anchors: those that are certain.
+        called_for: those that readers call for.
+        foreign: instructions of Q that have no partner in the block.
+    """
+    within: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    bounds = [a for a, _ in anchors], [b for _, b in anchors]
+    for a, b in called_for:
+        gap = bisect(bounds[0], a)
+        if gap == bisect(bounds[1], b):
+            within[gap].append((a, b))
+    ordered = [pair for gap, anchor in enumerate([*anchors, None]) for pair in (*increasing(within[gap]), anchor)]
+    pairs: list[tuple[int, int]] = []
+    for ps, qs in _gaps([pair for pair in ordered if pair is not None], len(p.code), len(q.code)):
+        rest = [n for n in ps if n in p.pure], [n for n in qs if n in q.pure and n not in foreign]
+        matches = _matches([p.pure[n] for n in rest[0]], [q.pure[n] for n in rest[1]])
+        pairs += [*((rest[0][a], rest[1][b]) for a, b in matches), (ps.stop, qs.stop)]
+    return pairs[:-1]
+
+
+def reverse_postorder(both: Both) -> list[int]:
+    """The blocks that can be reached, each before its successors but for loops."""
+    successors = [[s for s, _ in block.successors] for block in both.before.function.blocks]
+    order: list[int] = []
+    visited = {0}
+    stack = [(0, iter(successors[0]))]
+    while stack:
+        block, remaining = stack[-1]
+        following = next((s for s in remaining if s not in visited), None)
+        if following is None:
+            order.append(block)
+            stack.pop()
+        else:
+            visited.add(following)
+            stack.append((following, iter(successors[following])))
+    return order[::-1]
 
 
 def _gaps(pairs: Sequence[tuple[int, int]], p_stop: int, q_stop: int) -> Iterator[tuple[range, range]]:
@@ -179,13 +217,13 @@ def _blocks(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[i
     return [(block.a + n, block.b + n) for block in blocks for n in range(block.size)]
 
 
-def candidates(both: Both, pairings: Sequence[BlockPairing]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+def candidates(both: Both, pairing: Pairing) -> dict[tuple[int, int], list[tuple[int, int]]]:
     """For each instruction of Q that stands alone and is pure: the instructions of P that it may repeat."""
     wanted: dict[tuple[int, int], Hashable] = {}
-    for block, pairing in enumerate(pairings):
+    for block, steps in enumerate(pairing.steps):
         code = code_of(both.after.function.blocks[block], both.after.tables)
         at = 0
-        for kind, count in pairing.steps:
+        for kind, count in steps:
             for number in range(at, at + count) if kind == "+" else ():
                 instruction = code[number]
                 if is_pure(instruction, both.forms.opcode(instruction), both.after):
@@ -198,9 +236,8 @@ def candidates(both: Both, pairings: Sequence[BlockPairing]) -> dict[tuple[int, 
             if key in by_operation and is_pure(instruction, both.forms.opcode(instruction), both.before):
                 by_operation[key].append((block, number))
     found: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for (block, number), key in wanted.items():
-        first = pairings[block].repeated.get(number)
-        likely = [first] if first in by_operation[key] else []
+    for at, key in wanted.items():
+        likely = [place for place in pairing.repeated.get(at, ()) if place in by_operation[key]]
         if by_operation[key]:
-            found[block, number] = [*likely, *(place for place in by_operation[key] if place != first)]
+            found[at] = [*likely, *(place for place in by_operation[key] if place not in likely)]
     return found
