@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from smt_verifier.checker.certificate import LANES, SLOT, Key
+from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
 from smt_verifier.checker.forms import Forms, Pair
 from smt_verifier.checker.lanes import Lanes, cell, container
 from smt_verifier.checker.limits import Limits
@@ -198,7 +198,8 @@ class Effects:
             state.copy_places(move.to, move.of, move.vector, running)
             if move.is_copy:
                 for target, source, row, at in zip(move.to, move.of, before, written, strict=True):
-                    state.remember_copy(target, source, row, at)
+                    if max(target, source) < VIRTUAL:
+                        state.remember_copy(target, source, row, at)
         for place in beside:
             self.spoil(place, running)
 
