@@ -149,9 +149,12 @@ def _run(both: Both, n: int, block: BlockCertificate, choices: dict[tuple[int, i
 
 def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted) -> _Observed:
     test = test_of(both, n)
+    known = set(state.nonempty)
     exec_is_zero = test.is_zero(successor) if test is not None and test.of_exec else None
     if test is not None and not test.of_exec and not test.is_zero(successor):
-        state.nonempty.add(state.scc)
+        known.add(state.scc)
+    if exec_is_zero:
+        known.add(state.emptied)
     masks = _runs(both, state, needs.masks[successor])
     numbers = {first: state.masks[keys[0]][0] for first, keys in masks.items()}
     declared = declared_units(both, successor)
@@ -169,7 +172,7 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted) ->
     in_vectors = {n for part in classes.values() for n in part.where}
     scalars.doubtful |= state.scalars.doubtful & in_vectors
     some = state.some if exec_is_zero is None else not exec_is_zero
-    nonempty = {first for first, m in numbers.items() if m in state.nonempty}
+    nonempty = {first for first, m in numbers.items() if m in known}
     return _Observed(scalars, classes, masks, nonempty, some)
 
 

@@ -429,6 +429,8 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     nonempty = set(state.nonempty)
     if test is not None and not test.of_exec and not test.is_zero(successor):
         nonempty.add(state.scc)
+    if exec_is_zero:
+        nonempty.add(state.emptied)
     where = f"from block {number} to block {successor}"
 
     def require(holds: bool, message: str) -> None:

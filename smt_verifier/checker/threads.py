@@ -268,6 +268,7 @@ class Masks:
         """EXEC becomes ``operation(a, b)`` (10.4)."""
         state, compute = self._state, OPERATIONS[operation]
         grows = operation == "OR" and (a.exec or b.exec)
+        state.emptied = b.mask if operation == "ANDN2" and a.exec and state.some else -1
         state.some = self._leaves_some(operation, a, b)
         state.firsts.clear()
         state.first_of.clear()
