@@ -296,4 +296,6 @@ class Masks:
                 state.wake(cls)
             cls.active = active
             cls.was_active.append(active)
+        # The threads that entered the function are all active, and there are some.
+        state.some |= all(cls.active for cls in state.classes if cls.kind == "T")
         self._count()
