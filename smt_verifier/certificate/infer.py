@@ -79,11 +79,12 @@ class _Observed:
     some: bool
 
 
-def make_certificate(both: Both, unpaired: Collection[Place] = ()) -> Certificate:
+def make_certificate(both: Both, unpaired: Collection[Place] = (), *, witnesses: bool = False) -> Certificate:
     """A certificate for one function; whether it shows anything is for a checker to say.
 
     Args:
         unpaired: pure instructions of P that have no partner, because they seem to have the wrong one.
+        witnesses: claim more of masks, to show that some thread is active.
 
     Raises:
         Refused: something that no certificate could mend, or the claims do not settle.
@@ -93,7 +94,7 @@ def make_certificate(both: Both, unpaired: Collection[Place] = ()) -> Certificat
     choices = candidates(both, pairing)
     certificate = Certificate(both.before.function.name, [BlockCertificate(steps=steps) for steps in pairing.steps])
     both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))
-    needs = wanted(both)
+    needs = wanted(both, witnesses=witnesses)
     for n, block in enumerate(certificate.blocks):
         block.splits = needs.splits[n]
         block.repeats = {number: places[0] for (b, number), places in choices.items() if b == n}

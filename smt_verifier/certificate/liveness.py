@@ -41,8 +41,12 @@ def _operands(instruction: Instruction, lanes: Lanes) -> tuple[set[int], set[int
     return reads, writes
 
 
-def wanted(both: Both) -> Wanted:
-    """By backward data flow over P."""
+def wanted(both: Both, *, witnesses: bool = False) -> Wanted:
+    """By backward data flow over P.
+
+    Args:
+        witnesses: what EXEC was saved in is wanted too where an instruction follows that needs an active thread.
+    """
     lanes, blocks = both.before, both.before.function.blocks
     codes = [code_of(block, lanes.tables) for block in blocks]
     rows = [[_operands(i, lanes) for i in code] for code in codes]
@@ -66,6 +70,8 @@ def wanted(both: Both) -> Wanted:
             if alive != live[n] or after != later[n]:
                 live[n], later[n], changed = alive, after, True
     masks, splits = _masks(both, codes, successors)
+    if witnesses:
+        _add_witnesses(both, codes, successors, masks)
     return Wanted(live, later, masks, splits)
 
 
@@ -98,6 +104,34 @@ def _masks(
             if needed != entry[n]:
                 entry[n], changed = needed, True
     return entry, splits
+
+
+def _add_witnesses(
+    both: Both, codes: list[list[Instruction]], successors: list[list[int]], masks: list[set[Key]]
+) -> None:
+    """Registers that EXEC is saved in, defined once: they stay what they are, read or not."""
+    lanes = both.before
+    saved: set[Key] = set()
+    defined: set[int] = set()
+    needing = [any(both.forms.opcode(i).value("reach") == "first" for i in code) for code in codes]
+    for instruction in (i for code in codes for i in code):
+        opcode = both.forms.opcode(instruction)
+        saves = opcode.value("save") or not opcode.traits.isdisjoint(("copy", "mask-move"))
+        saves = saves and any(o.is_use and o.register in EXEC_NAMES for o in instruction.operands)
+        for o in instruction.operands:
+            if o.is_def and o.vreg >= 0:
+                keys = lanes.keys(o, instruction)
+                saved.update(keys if saves else ())
+                saved.difference_update(defined.intersection(keys))
+                defined.update(keys)
+    changed = True
+    while changed:
+        changed = False
+        for n, following in enumerate(successors):
+            if not needing[n] and any(needing[s] for s in following):
+                needing[n] = changed = True
+    for n, needs in enumerate(needing):
+        masks[n] |= saved if needs else set()
 
 
 def _flow(instruction: Instruction, both: Both) -> tuple[bool, bool, set[Key], set[Key]]:
