@@ -301,6 +301,9 @@ def initial_state(both: Both) -> State:
         size = int(both.before.function.stack[number].get("size", "0"))
         for key in both.before.slot(number, 0, 8 * size):
             (scalars if kind == "S" else vectors).undefine(key)
+    cells = {register: set(keys) for register, keys in both.moves[False].cells.items() if register >= VIRTUAL}
+    for key in (key for keys in cells.values() for key in keys):
+        scalars.undefine(key)
     outside = vectors.copy()
     path = vectors.copy()
     for part in (scalars, path):
@@ -312,7 +315,7 @@ def initial_state(both: Both) -> State:
         ThreadClass("T", True, {}, vectors),
         ThreadClass("O", False, {}, outside),
     ]
-    return State(scalars, classes, some=True)
+    return State(scalars, classes, some=True, name_cells=cells)
 
 
 def declared_units(both: Both, number: int) -> frozenset[int]:
@@ -352,7 +355,7 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
             raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")
     _check_kinds(both, scalars, classes, entry)
     state = State(scalars, classes, dict(entry.masks), set(entry.nonempty), entry.some)
-    for registry, keys in ((state.cells, scalars.holds), (state.name_cells, (*scalars.where, *scalars.undefined))):
+    for registry, keys in ((state.cells, scalars.holds), (state.name_cells, (*scalars.where, *scalars.undefined, *entry.masks))):
         for key in keys:
             if isinstance(key, tuple) and key[0] == "&":
                 registry.setdefault(key[1], set()).add(key)
@@ -465,6 +468,8 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     nonempty = set(state.nonempty)
     if test is not None and not test.of_exec and not test.is_zero(successor):
         nonempty.add(state.scc)
+    if exec_is_zero:
+        nonempty.add(state.emptied)
     where = f"from block {number} to block {successor}"
 
     def require(holds: bool, message: str) -> None:

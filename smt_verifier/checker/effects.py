@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from smt_verifier.checker.certificate import LANES, SLOT, Key
+from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
 from smt_verifier.checker.forms import Forms, Pair
 from smt_verifier.checker.lanes import Lanes, cell, container
 from smt_verifier.checker.limits import Limits
@@ -144,6 +144,16 @@ class Effects:
                 for name in names:
                     if name not in read:
                         self.renew(name, running, undefined=undefined)
+                        if undefined:
+                            self._undefine_cells(name)
+
+    def _undefine_cells(self, name: int) -> None:
+        """Nothing is in a vector register: nor in the cells of it that P names (5.1)."""
+        if container(name) == name:
+            cells = self.both.moves[False].cells.get(name, ())
+            for key in cells:
+                self.state.name_cells.setdefault(name, set()).add(key)
+                self.state.undefine(key, False, ())
 
     def drop(self, a: Instruction) -> None:
         """Results of an instruction that only P has (8.4)."""
@@ -196,7 +206,8 @@ class Effects:
             state.copy_places(move.to, move.of, move.vector, running)
             if move.is_copy:
                 for target, source, row, at in zip(move.to, move.of, before, written, strict=True):
-                    state.remember_copy(target, source, row, at)
+                    if max(target, source) < VIRTUAL:
+                        state.remember_copy(target, source, row, at)
         for place in beside:
             self.spoil(place, running)
 

@@ -149,7 +149,7 @@ class Execution(Effects):
             for part, key in enumerate(use.places):
                 name: Key = ("@", *place, first + part)
                 vector = self.both.is_vector(name, after=False)
-                for cls in running if vector else (None,):
+                for cls in [c for c in running if c.kind != "P"] if vector else (None,):
                     if name in (self.state.scalars if cls is None else cls.part).doubtful:
                         raise Refused("value", f"{b.opcode} repeats what may be undefined", f"line {b.line}")
                 self.read(name, key, running, b, undef=False, early=key in early)
