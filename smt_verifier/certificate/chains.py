@@ -35,7 +35,9 @@ class Chains:
         repeated: for instructions of Q, those of P whose result is read in the same place.
     """
 
-    pairs: defaultdict[int, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict[int, set[tuple[int, int]]](set))
+    pairs: defaultdict[int, set[tuple[int, int]]] = field(
+        default_factory=lambda: defaultdict[int, set[tuple[int, int]]](set)
+    )
     foreign: set[Place] = field(default_factory=set[Place])
     repeated: defaultdict[Place, list[Place]] = field(default_factory=lambda: defaultdict[Place, list[Place]](list))
 
@@ -49,7 +51,12 @@ class Definitions:
     """
 
     def __init__(
-        self, lanes: Lanes, moves: Moves, codes: Sequence[Sequence[Instruction]], order: Sequence[int], followed: Collection[Place]
+        self,
+        lanes: Lanes,
+        moves: Moves,
+        codes: Sequence[Sequence[Instruction]],
+        order: Sequence[int],
+        followed: Collection[Place],
     ) -> None:
         self._lanes = lanes
         self._codes = codes
@@ -93,7 +100,9 @@ class Definitions:
             if move is not None:
                 yield *_ends(move), ()
                 continue
-            keys = [k for o in instruction.operands if o.is_def and o.is_register for k in self._lanes.keys(o, instruction)]
+            keys = [
+                k for o in instruction.operands if o.is_def and o.is_register for k in self._lanes.keys(o, instruction)
+            ]
             own = (block, number) in followed
             yield keys, (), tuple((block, number, n) if own else None for n in range(len(keys)))
 
@@ -169,7 +178,9 @@ def follow(
                             seen.add(pair)
                             pending.append(pair)
                             _note(pair, chains)
-    chains.foreign.update(q for q in (elsewhere | chains.repeated.keys()) if all(p[0] != q[0] for p in chains.repeated[q]))
+    chains.foreign.update(
+        q for q in (elsewhere | chains.repeated.keys()) if all(p[0] != q[0] for p in chains.repeated[q])
+    )
     return chains
 
 

@@ -147,7 +147,9 @@ def _flow(instruction: Instruction, both: Both) -> tuple[bool, bool, set[Key], s
         cells: set[Key] = {cell(register, moves.thread, half) for half in range(len(moves.of or moves.to))}
         return False, True, {*moves.of} or cells, {*moves.to} or cells
     if moves is not None:
-        scalars: list[set[Key]] = [{k for k in keys if not both.is_vector(k, after=False)} for keys in (moves.of, moves.to)]
+        scalars: list[set[Key]] = [
+            {k for k in keys if not both.is_vector(k, after=False)} for keys in (moves.of, moves.to)
+        ]
         return False, True, scalars[0], scalars[1]
     carries = bool(
         opcode.value("mask") or opcode.value("save") or "mask-move" in opcode.traits or "copy" in opcode.traits

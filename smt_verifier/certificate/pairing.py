@@ -77,10 +77,16 @@ class Pairing:
 def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
     """How both texts are gone through; instructions of P in ``unpaired`` stand alone."""
     count = len(both.before.function.blocks)
-    sides = [[_Side(n, lanes, both, after=after) for n in range(count)] for after, lanes in enumerate((both.before, both.after))]
+    sides = [
+        [_Side(n, lanes, both, after=after) for n in range(count)]
+        for after, lanes in enumerate((both.before, both.after))
+    ]
     differ = [list(p.keys.values()) != list(q.keys.values()) for p, q in zip(*sides, strict=True)]
     anchors: list[list[tuple[int, int]]] = [
-        [(p.certain[a], q.certain[b]) for a, b in _matches([p.keys[n] for n in p.certain], [q.keys[n] for n in q.certain])]
+        [
+            (p.certain[a], q.certain[b])
+            for a, b in _matches([p.keys[n] for n in p.certain], [q.keys[n] for n in q.certain])
+        ]
         for p, q in zip(*sides, strict=True)
     ]
     chains = Chains()
@@ -101,7 +107,11 @@ def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
 
 
 def _pairs(
-    p: _Side, q: _Side, anchors: list[tuple[int, int]], called_for: Collection[tuple[int, int]], foreign: Collection[int]
+    p: _Side,
+    q: _Side,
+    anchors: list[tuple[int, int]],
+    called_for: Collection[tuple[int, int]],
+    foreign: Collection[int],
 ) -> list[tuple[int, int]]:
     """The pairs of a block.
 

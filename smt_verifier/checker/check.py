@@ -355,7 +355,10 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
             raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")
     _check_kinds(both, scalars, classes, entry)
     state = State(scalars, classes, dict(entry.masks), set(entry.nonempty), entry.some)
-    for registry, keys in ((state.cells, scalars.holds), (state.name_cells, (*scalars.where, *scalars.undefined, *entry.masks))):
+    for registry, keys in (
+        (state.cells, scalars.holds),
+        (state.name_cells, (*scalars.where, *scalars.undefined, *entry.masks)),
+    ):
         for key in keys:
             if isinstance(key, tuple) and key[0] == "&":
                 registry.setdefault(key[1], set()).add(key)

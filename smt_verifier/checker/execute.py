@@ -144,7 +144,9 @@ class Execution(Effects):
                 if not self._masks.is_exec([("@", *place, k) for k in range(original.execs)]):
                     raise Refused("value", f"{b.opcode} is repeated for other threads", f"line {b.line}")
                 continue
-            use = pair.uses[number]
+            use = pair.uses.get(number)
+            if use is None:  # a register without storage
+                continue
             early = frozenset[int]() if number in pair.tied else pair.early
             for part, key in enumerate(use.places):
                 name: Key = ("@", *place, first + part)
