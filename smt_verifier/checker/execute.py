@@ -250,8 +250,6 @@ class Execution(Effects):
         if not opcode.value("blend"):
             return classes
         inside, outside, mask = (a.definitions + number for number in opcode.numbers("blend"))
-        if "undef" in a.operands[mask].flags:
-            raise Refused("not-followed", f"{a.opcode} with a mask that is undefined", f"line {a.line} before")
         source = self._masks.source(a.operands[mask], a)
         unread = {inside: False, outside: True}.get(operand)
         return [c for c in classes if c.kind == "P" or unread is None or source.of(c) is not unread]

@@ -250,8 +250,10 @@ class Forms:
         if len(names) != len(places):
             raise Refused("width", f"{x.text} and {y.text} differ in width")
         if not x.is_def:
-            if names and "undef" not in x.flags:
-                pair.uses[number] = Use(names, places, "undef" in y.flags)
+            blend = self.opcode(a).numbers("blend")
+            selects = bool(blend) and number == a.definitions + blend[2]  # Read even if it is said to be undefined.
+            if names and (selects or "undef" not in x.flags):
+                pair.uses[number] = Use(names, places, not selects and "undef" in y.flags)
             return
         rests = [
             tuple(k for k in lanes.all_lanes(o.vreg) if k not in keys) if o.vreg >= 0 and "undef" in o.flags else ()
