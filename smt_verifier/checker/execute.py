@@ -59,8 +59,8 @@ class Execution(Effects):
             early = frozenset[int]() if operand in pair.tied else pair.early
             readers = self._selected(a, opcode, operand, reads)
             for name, place in zip(use.names, use.places, strict=True):
-                lost = place in early and (name, place) not in pair.own
-                self.read(name, place, readers, b, undef=use.undef, early=lost)
+                overwritten = place in early and (name, place) not in pair.own
+                self.read(name, place, readers, b, undef=use.undef, early=overwritten)
         if not all(
             self._agrees(*row, reads, early=row[1] in pair.early, undef=pair.high.undef) for row in pair.high.rows
         ):
