@@ -1,4 +1,11 @@
 //! The second checker of certificates, written from `docs/trust/spec.md` alone.
 #![forbid(unsafe_code)]
 
+mod cursor;
+pub mod header;
+pub mod limits;
 pub mod model;
+mod operands;
+pub mod tables;
+pub mod text;
+mod yaml;
