@@ -260,6 +260,12 @@ pub fn compare(before: &Function, after: &Function, limits: &Limits, target: &Pr
     if instructions(after).any(scalar_spills) && !is_true(after, "machineFunctionInfo.hasSpilledSGPRs") {
         return refuse("scalars are spilled, and hasSpilledSGPRs is false".into());
     }
+    for (old, new) in before.blocks.iter().zip(&after.blocks) {
+        if old.attributes != new.attributes {
+            let message = format!("a block is `{}` and becomes `{}`", old.attributes, new.attributes);
+            return Err(Refused::new("header", message, format!("bb.{}", new.number)));
+        }
+    }
     compare_liveins(before, after)?;
     check_cells(after)?;
     compare_objects(before, after)

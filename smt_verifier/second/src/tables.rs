@@ -148,7 +148,7 @@ pub struct Tables {
     classes: HashMap<&'static str, RegisterClass>,
     masks: BTreeMap<&'static str, BTreeSet<u32>>,
     /// Words of inline assembly that hint at other threads, and what they must not begin.
-    pub assembly: Vec<(&'static str, &'static str)>,
+    assembly: Vec<(&'static str, &'static str)>,
     /// Features that LLVM's limits ask for, and the processors that have them; `*` where nothing depends on it.
     features: BTreeMap<&'static str, Vec<&'static str>>,
     shapes: Vec<Opcode>,
@@ -296,6 +296,17 @@ impl Tables {
                 let first = base + offset + start;
                 is_member && is_part_of(&(first..first + count).collect::<Vec<_>>())
             })
+        })
+    }
+
+    /// Whether a text of inline assembly hints at other threads than the active ones.
+    pub fn hints_at_threads(&self, text: &str) -> bool {
+        let text = text.to_ascii_lowercase();
+        self.assembly.iter().any(|(word, except)| {
+            let is_hint = |(at, _): (usize, &str)| {
+                except.is_empty() || !text.get(at..).is_some_and(|rest| rest.starts_with(except))
+            };
+            text.match_indices(word).any(is_hint)
         })
     }
 
