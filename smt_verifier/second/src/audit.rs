@@ -1,0 +1,39 @@
+//! One audit: two texts and a certificate (spec 1).
+
+use crate::context::Context;
+use crate::model::{File, Function, Refused};
+use crate::tables::tables;
+use crate::{certificate, check, header, limits, module, text, wellformed};
+
+/// The rule of an error in how the program was called; no text is at fault.
+pub const USAGE: &str = "usage";
+/// The rule of right code that the checkers do not follow.
+pub const NOT_FOLLOWED: &str = "not-followed";
+
+/// Check that `after` is right for `before`, as the certificate says. How many operands were compared.
+///
+/// # Errors
+/// The rule that does not hold, or [`USAGE`] for an unknown processor or function.
+pub fn audit(before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>) -> Result<usize, Refused> {
+    let usage = |message: String| Refused::new(USAGE, message, "");
+    let processor = tables().processor(cpu).ok_or_else(|| usage(format!("unknown processor `{cpu}`")))?;
+    let (p, q) = (text::read(before)?, text::read(after)?);
+    let (x, y) = (named(&p, function)?, named(&q, function)?);
+    let certificate = certificate::read(certificate)?;
+    wellformed::check(x, processor)?;
+    wellformed::check(y, processor)?;
+    module::compare(&p.module, &q.module, processor)?;
+    let limits = limits::limits(x, &p.module, processor)?;
+    let objects = header::compare(x, y, &limits, processor)?;
+    let context = Context::new(x, y, objects.stack, processor, &limits)?;
+    check::check(&context, &certificate)
+}
+
+fn named<'a>(file: &'a File, name: Option<&str>) -> Result<&'a Function, Refused> {
+    let found: Vec<&Function> = file.functions.iter().filter(|f| name.is_none_or(|name| f.name == name)).collect();
+    match found.as_slice() {
+        [one] => Ok(one),
+        [] => Err(Refused::new(USAGE, "no such function", "")),
+        _ => Err(Refused::new(USAGE, "several functions: name one with --function=NAME", "")),
+    }
+}
