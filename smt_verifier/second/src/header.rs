@@ -256,6 +256,9 @@ pub fn compare(before: &Function, after: &Function, limits: &Limits, target: &Pr
             return refuse(format!("the field {path} is `{old}` and becomes `{new}`"));
         }
     }
+    if !is_true(after, "tracksRegLiveness") {
+        return refuse("liveness is not tracked: LLVM's later passes would not heed live-ins".into());
+    }
     let scalar_spills = |i: &Instruction| opcode_of(i).is_some_and(|opcode| opcode.value("spill").starts_with("S,"));
     if instructions(after).any(scalar_spills) && !is_true(after, "machineFunctionInfo.hasSpilledSGPRs") {
         return refuse("scalars are spilled, and hasSpilledSGPRs is false".into());

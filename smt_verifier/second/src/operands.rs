@@ -359,20 +359,13 @@ pub(crate) fn memory(cursor: &mut Cursor, names: &Names) -> Result<MemoryOperand
     let start = cursor.at();
     cursor.expect("(")?;
     let mut memory = MemoryOperand::default();
-    let mut seen: Vec<&str> = Vec::new();
-    loop {
-        let words = ["volatile ", "non-temporal ", "dereferenceable ", "invariant "];
-        let Some(word) = words.into_iter().chain(TARGET_FLAGS).find(|word| cursor.looks_at(word)) else { break };
+    memory.volatile = cursor.eat("volatile ");
+    memory.non_temporal = cursor.eat("non-temporal ");
+    memory.dereferenceable = cursor.eat("dereferenceable ");
+    memory.invariant = cursor.eat("invariant ");
+    for word in TARGET_FLAGS {
         cursor.eat(word);
-        if seen.contains(&word) {
-            return Err(cursor.fail("a flag stands twice"));
-        }
-        seen.push(word);
     }
-    memory.volatile = seen.contains(&"volatile ");
-    memory.non_temporal = seen.contains(&"non-temporal ");
-    memory.dereferenceable = seen.contains(&"dereferenceable ");
-    memory.invariant = seen.contains(&"invariant ");
     memory.loads = cursor.eat("load ");
     memory.stores = cursor.eat("store ");
     if !memory.loads && !memory.stores {

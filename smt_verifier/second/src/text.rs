@@ -19,6 +19,8 @@ type Numbered<'a> = (usize, &'a str);
 /// # Errors
 /// `text`: something stands in it that no rule reads.
 pub fn read(text: &str) -> Result<File, Refused> {
+    // Both end a line for LLVM.
+    let text = &text.replace("\r\n", "\n");
     if let Some(bad) = text.chars().find(|c| c.is_control() && *c != '\n') {
         return Err(Refused::new("text", format!("a control character {:#x}", bad as u32), ""));
     }
@@ -116,8 +118,8 @@ fn header_of(pairs: Pairs, line: usize) -> Result<Function, Refused> {
                     function.liveins.push(livein);
                 }
             }
-            ("fixedStack", Value::List(rows)) => add_objects(&mut function.fixed_stack, rows, line, true)?,
-            ("stack", Value::List(rows)) => add_objects(&mut function.stack, rows, line, false)?,
+            ("fixedStack", Value::List(rows)) => add_objects(&mut function.fixed_stack, rows, &FIXED_STACK_KEYS, line)?,
+            ("stack", Value::List(rows)) => add_objects(&mut function.stack, rows, &STACK_KEYS, line)?,
             (_, value) => add_field(&mut function, &key, value)?,
         }
     }
@@ -148,13 +150,14 @@ fn add_field(function: &mut Function, path: &str, value: Value) -> Result<(), Re
     Ok(())
 }
 
-/// A row's scalars by key; nested lists as text.
+/// A row's scalars by key; nested lists as text. Keys stand in this order.
 fn row_of(value: Value, keys: &[&str], line: usize) -> Result<Row, Refused> {
     let Value::Map(pairs) = value else { return Err(fail("a row of the header has no keys", line)) };
     let mut row = Row::new();
+    let mut rest = keys.iter();
     for (key, value) in pairs {
-        if !keys.contains(&key.as_str()) {
-            return Err(fail(format!("the key {key} of a row is not known"), line));
+        if !rest.any(|known| *known == key) {
+            return Err(fail(format!("the key {key} of a row is not known, or not at this place"), line));
         }
         row.insert(key, value.flat());
     }
@@ -200,7 +203,7 @@ fn livein_of(function: &Function, value: Value) -> Result<FunctionLiveIn, Refuse
     Ok(FunctionLiveIn { register: register.to_string(), vreg })
 }
 
-const OBJECT_KEYS: [&str; 15] = [
+const STACK_KEYS: [&str; 13] = [
     "id",
     "name",
     "type",
@@ -214,19 +217,32 @@ const OBJECT_KEYS: [&str; 15] = [
     "debug-info-variable",
     "debug-info-expression",
     "debug-info-location",
-    "isImmutable",
-    "isAliased",
 ];
 
-fn add_objects(objects: &mut BTreeMap<u32, Row>, rows: Vec<Value>, line: usize, is_fixed: bool) -> Result<(), Refused> {
+const FIXED_STACK_KEYS: [&str; 13] = [
+    "id",
+    "type",
+    "offset",
+    "size",
+    "alignment",
+    "stack-id",
+    "isImmutable",
+    "isAliased",
+    "callee-saved-register",
+    "callee-saved-restored",
+    "debug-info-variable",
+    "debug-info-expression",
+    "debug-info-location",
+];
+
+fn add_objects(objects: &mut BTreeMap<u32, Row>, rows: Vec<Value>, keys: &[&str], line: usize) -> Result<(), Refused> {
     for row in rows {
-        let mut row = row_of(row, &OBJECT_KEYS, line)?;
+        let mut row = row_of(row, keys, line)?;
         let number = number_in(row.remove("id").as_ref(), line)?;
-        let only_for_the_other: &[&str] =
-            if is_fixed { &["name", "local-offset"] } else { &["isImmutable", "isAliased"] };
-        if only_for_the_other.iter().any(|key| row.contains_key(*key)) || objects.insert(number, row).is_some() {
-            return Err(fail(format!("the row of stack object {number} is not known, or stands twice"), line));
+        if objects.last_key_value().is_some_and(|(last, _)| *last >= number) {
+            return Err(fail(format!("stack object {number} stands behind a later one"), line));
         }
+        objects.insert(number, row);
     }
     Ok(())
 }
@@ -299,10 +315,10 @@ fn block_attribute(cursor: &mut Cursor) -> Result<(), Refused> {
     if cursor.eat("ir-block-address-taken %ir-block.") || cursor.eat("%ir-block.") {
         return cursor.quoted_or_name().map(|_| ());
     }
-    if ["align ", "call-frame-size ", "bb_id "].iter().any(|word| cursor.eat(word)) {
+    if cursor.eat("align ") {
         return cursor.number::<u32>().map(|_| ());
     }
-    let words = ["machine-block-address-taken", "landing-pad", "inlineasm-br-indirect-target"];
+    let words = ["machine-block-address-taken", "inlineasm-br-indirect-target"];
     if words.iter().any(|word| cursor.eat(word)) {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! What LLVM's tables demand of both texts (spec 2.2).
 
-use crate::model::{Block, Function, Instruction, Kind, Operand, Refused};
+use crate::model::{Block, Flags, Function, Instruction, Kind, Operand, Refused};
 use crate::tables::{tables, Opcode, OperandRow, Processor};
 
 /// Checks a function against LLVM's tables.
@@ -16,6 +16,9 @@ pub fn check(function: &Function, target: &Processor) -> Result<(), Refused> {
             };
             if opcode.has("debug") {
                 continue;
+            }
+            if instruction.operands.iter().any(|operand| operand.flags.has(Flags::DEBUG_USE)) {
+                return refuse(instruction, "it is no debug instruction, and has a debug use");
             }
             check_counts(instruction, opcode)?;
             check_kinds(instruction, opcode, target)?;

@@ -59,6 +59,9 @@ impl<'a> Lines<'a> {
             }
             let key = key(&mut cursor)?;
             self.at += 1;
+            if indent == 0 && cursor.looks_at(" {") {
+                return Err(cursor.fail("a section in brackets"));
+            }
             let value = if cursor.is_at_end() { self.below(indent + 2, &cursor)? } else { self.beside(&mut cursor)? };
             insert(&mut pairs, key, value, &cursor)?;
         }
