@@ -34,10 +34,18 @@ struct Walk<'a> {
     part: &'a BlockPart,
     terminated: bool,
     indexed: bool,
-    /// Flags of a `BUNDLE`, heeded behind its last member.
-    bundle: Option<Code<'a>>,
+    /// The `BUNDLE` of Q that is open.
+    bundle: Option<Bundle<'a>>,
     repeats: usize,
     splits: usize,
+}
+
+/// What the members of a bundle of Q have done so far.
+struct Bundle<'a> {
+    head: Code<'a>,
+    defined: Set<Lane>,
+    /// What they read from outside.
+    read: Set<Lane>,
 }
 
 /// Check the blocks of both texts against a certificate. How many operands were compared.
@@ -107,16 +115,18 @@ impl<'a> Checker<'a> {
         self.frame_units.extend(FLAT_SCRATCH);
         let units = |lanes: Vec<Lane>| lanes.into_iter().filter(|lane| lane.of == Of::Unit).map(|lane| lane.a);
         for code in self.context.before.blocks.iter().flatten() {
-            let moving = ["copy", "wwm-copy", "no-code", "lane-save", "lane-restore"].iter().any(|word| code.has(word));
-            if moving || !code.opcode.value("spill").is_empty() {
+            if is_moving(*code) {
                 for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
                     self.moved_units.extend(units(self.context.before.lanes(*code, operand)?));
                 }
             }
         }
         for code in self.context.after.blocks.iter().flatten() {
+            let moving = is_moving(*code);
             for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-                self.written_units.extend(units(self.context.after.lanes(*code, operand)?));
+                // The stack pointer and its like are for pairs to change, as P does (spec 14).
+                let kept = |unit: &u32| self.context.limits.kept.contains(unit) && !moving;
+                self.written_units.extend(units(self.context.after.lanes(*code, operand)?).filter(|unit| !kept(unit)));
             }
             if code.has("call") {
                 let preserved = preserved(*code)?;
@@ -229,8 +239,10 @@ impl<'a> Checker<'a> {
 
     /// Opcodes that nobody follows (spec 6).
     fn followed(&self, walk: &mut Walk<'_>, code: Code<'_>) -> Result<(), Refused> {
-        let odd = ["blend", "vskip", "bracket-open", "bracket-close", "enter-wwm", "generic", "debug"];
-        if odd.iter().any(|word| code.has(word) || !code.opcode.value(word).is_empty()) {
+        let odd = ["blend", "vskip", "enter-wwm", "generic"];
+        let name = code.instruction.opcode.as_str();
+        let bracket = ["ENTER_", "EXIT_", "SI_INIT_WHOLE_WAVE", "SI_WHOLE_WAVE_FUNC"].iter().any(|head| name.starts_with(head));
+        if bracket || odd.iter().any(|word| code.has(word) || !code.opcode.value(word).is_empty()) {
             return Err(code.refused("not-followed", "an instruction that is not followed"));
         }
         if code.has("indexed-on") || code.has("indexed-off") {
@@ -445,8 +457,7 @@ impl<'a> Checker<'a> {
         for (lane, _) in &result {
             walk.state.note_written(*lane);
         }
-        self.compared += 0;
-        self.heed_flags(walk, q)
+            self.heed_flags(walk, q)
     }
 
     // Pairs.
@@ -461,7 +472,10 @@ impl<'a> Checker<'a> {
         self.compared += forms::compare(context, p, q, Mode::Pair)?;
         walk.terminated |= p.has("terminator");
         if p.has("bundle") {
-            walk.bundle = Some(q);
+            // Passes behind read nothing but this line of a bundle, so it must say what the members do.
+            let everyone = walk.state.select(|class| class.active);
+            self.read(walk, p, q, &everyone)?;
+            walk.bundle = Some(Bundle { head: q, defined: Set::default(), read: Set::default() });
             return self.no_split(walk, i, p);
         }
         if p.opcode.value("reach") != q.opcode.value("reach") {
@@ -494,20 +508,51 @@ impl<'a> Checker<'a> {
             self.restored(walk, q)?;
         }
         self.heed_flags(walk, q)?;
-        if q.instruction.closes_bundle {
-            if let Some(head) = walk.bundle.take() {
-                self.heed_flags(walk, head)?;
-            }
-        }
+        self.member(walk, q)?;
         self.follow_masks(walk, i, p, effect)
+    }
+
+    /// A member of a bundle: behind the last one, the head must have named all that they read and define.
+    fn member(&self, walk: &mut Walk<'_>, q: Code<'_>) -> Result<(), Refused> {
+        let text = &self.context.after;
+        let Some(bundle) = walk.bundle.as_mut() else { return Ok(()) };
+        for operand in q.instruction.operands.iter().filter(|o| o.reads()) {
+            let lanes = text.lanes(q, operand)?;
+            bundle.read.extend(lanes.into_iter().filter(|lane| !bundle.defined.contains(lane)));
+        }
+        for operand in q.instruction.operands.iter().filter(|o| o.is_def()) {
+            bundle.defined.extend(text.lanes(q, operand)?);
+        }
+        if !q.instruction.closes_bundle {
+            return Ok(());
+        }
+        let (mut defined, mut read): (Set<Lane>, Set<Lane>) = (Set::default(), Set::default());
+        for operand in bundle.head.instruction.operands.iter().filter(|o| o.is_register()) {
+            let lanes = text.lanes(bundle.head, operand)?;
+            if operand.is_def() { defined.extend(lanes) } else { read.extend(lanes) }
+        }
+        if defined != bundle.defined || !bundle.read.is_subset(&read) {
+            return Err(bundle.head.refused("operands", "it does not name what its members read and define"));
+        }
+        let head = bundle.head;
+        walk.bundle = None;
+        self.heed_flags(walk, head)
     }
 
     /// Spec 5.5.
     fn read(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, readers: &[usize]) -> Result<(), Refused> {
         let state = &walk.state;
         for (x, y) in p.instruction.operands.iter().zip(&q.instruction.operands).filter(|(x, _)| x.reads()) {
-            let (names, places) = (self.context.before.lanes(p, x)?, self.context.after.lanes(q, y)?);
-            for (name, place) in names.into_iter().zip(places) {
+            // What shows another register is equal where that one is; EXEC always is.
+            let shown = match x.register.as_str() {
+                name if name.starts_with("src_vccz") => VCC.iter().take(self.context.processor.wave_size as usize / 16).copied().collect(),
+                name if name.starts_with("src_scc") => vec![SCC],
+                _ => Vec::new(),
+            };
+            let shown: Vec<Lane> = self.context.after.used(shown).into_iter().map(Lane::unit).collect();
+            let names = self.context.before.lanes(p, x)?.into_iter().chain(shown.iter().copied());
+            let places = self.context.after.lanes(q, y)?.into_iter().chain(shown.iter().copied());
+            for (name, place) in names.zip(places) {
                 if y.is_undef() && !state.is_undefined(name, readers) {
                     return Err(q.refused("undef-flag", format!("`{}` has a value, as `{}`,", y.text, x.text)));
                 }
@@ -717,6 +762,12 @@ impl<'a> Checker<'a> {
         }
         Ok(())
     }
+}
+
+/// Its opcode is one that may stand alone and move something (spec 7), or has no code.
+fn is_moving(code: Code<'_>) -> bool {
+    let words = ["copy", "wwm-copy", "no-code", "lane-save", "lane-restore"];
+    words.iter().any(|word| code.has(word)) || !code.opcode.value("spill").is_empty()
 }
 
 /// The units that all register masks of a call preserve (spec 9).

@@ -106,7 +106,8 @@ fn operand(
         _ => return if x.text == y.text && x.number == y.number { Ok(()) } else { Err(differs()) },
     }
     let flags = |o: &Operand| (o.flags.0 & COMPARED_FLAGS.0, o.tied);
-    let same_type = x.llt == y.llt || (mode == Mode::Repeat && x.is_def());
+    // A physical register is printed without a type.
+    let same_type = x.llt == y.llt || (y.llt.is_empty() && y.is_physical()) || (mode == Mode::Repeat && x.is_def());
     if flags(x) != flags(y) || !same_type {
         return Err(differs());
     }
@@ -118,7 +119,7 @@ fn operand(
         (None, None) => fixed(context, p, q, number, x, y),
         (None, Some(_)) => Err(q.refused("fixed-register", format!("operand {number}: `{}` is virtual", x.text))),
         (Some(m), Some(n)) => both_virtual(context, q, number, (x, m), (y, n), mode),
-        (Some(m), None) => assigned(context, p, q, number, (x, m), y, &b),
+        (Some(m), None) => assigned(context, q, number, (x, m), y, &b),
     }
 }
 
@@ -175,7 +176,6 @@ pub fn files(class: &RegisterClass) -> Vec<char> {
 /// A virtual register of P has become the register r.
 fn assigned(
     context: &Context<'_>,
-    p: Code<'_>,
     q: Code<'_>,
     number: usize,
     (x, m): (&Operand, u32),
@@ -208,7 +208,6 @@ fn assigned(
     if r.units.len() != part.len() || !(by_class || by_row) {
         return Err(named("register-class", "which its class does not have"));
     }
-    let _ = p;
     Ok(())
 }
 
@@ -237,6 +236,11 @@ fn added_operand(context: &Context<'_>, q: Code<'_>, added: &Operand) -> Result<
 }
 
 fn ties(context: &Context<'_>, p: Code<'_>, q: Code<'_>) -> Result<(), Refused> {
+    for (number, _, _) in assembly_groups(q).into_iter().filter(|(_, _, tied)| *tied) {
+        if q.instruction.operands.get(number).is_some_and(|o| o.is_register() && o.tied.is_none()) {
+            return Err(q.refused("tied-operand", format!("operand {number} is not its definition")));
+        }
+    }
     for (number, operand) in q.instruction.operands.iter().enumerate() {
         let text = p.instruction.operands.get(number).and_then(|o| o.tied);
         let table = if operand.is_implicit() { None } else { q.opcode.row(number).and_then(|row| row.tied_to) };
@@ -254,9 +258,32 @@ fn ties(context: &Context<'_>, p: Code<'_>, q: Code<'_>) -> Result<(), Refused> 
     Ok(())
 }
 
+/// Operands of inline assembly whose group is early-clobber, or tied: the text's number or words say so to LLVM.
+fn assembly_groups(q: Code<'_>) -> Vec<(usize, bool, bool)> {
+    let operands = &q.instruction.operands;
+    let mut all = Vec::new();
+    // The text and a number about it come first; then groups: a flag, and as many operands as it says.
+    let mut at = if q.has("asm") { 2 } else { operands.len() };
+    while let Some(flag) = operands.get(at).filter(|o| !o.is_register()) {
+        let digits: String = flag.text.chars().take_while(char::is_ascii_digit).collect();
+        let (early, tied, count) = match digits.parse::<u32>() {
+            Ok(word) => (word & 7 == 3, word >> 31 == 1, (word >> 3 & 0x1fff) as usize),
+            Err(_) => {
+                let rest = operands.iter().skip(at + 1);
+                let count = rest.take_while(|o| o.kind != Kind::AsmFlag).count();
+                (flag.text.contains("-ec"), flag.text.contains("tiedto"), count)
+            }
+        };
+        all.extend((at + 1..).take(count).map(|n| (n, early, tied)));
+        at = at.saturating_add(1).saturating_add(count);
+    }
+    all
+}
+
 /// Whether a definition writes before all uses are read.
 fn is_early(q: Code<'_>, number: usize, operand: &Operand) -> bool {
-    let table = !operand.is_implicit() && q.opcode.row(number).is_some_and(|row| row.early_clobber);
+    let row = !operand.is_implicit() && q.opcode.row(number).is_some_and(|row| row.early_clobber);
+    let table = row || assembly_groups(q).iter().any(|(n, early, _)| *n == number && *early);
     operand.is_def() && (table || operand.flags.has(Flags::EARLY_CLOBBER))
 }
 

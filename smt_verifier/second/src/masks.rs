@@ -63,7 +63,8 @@ impl Effect {
             effect.exec = effect.result.take().map(|(_, value)| value);
         }
         let covers = exec_lanes.iter().all(|lane| exec_written.contains(lane));
-        let stray = exec_written.iter().any(|lane| !exec_lanes.contains(lane)) && !p.has("cmpx");
+        // Wave32 has no use for EXEC's high half, but `implicit-def $exec` names it.
+        let stray = exec_written.iter().any(|lane| !exec_lanes.contains(lane)) && context.processor.wave_size != 32;
         if writes_exec && (effect.exec.is_none() || !covers || stray) {
             return Err(p.refused("exec", "it writes EXEC in a way that is not followed"));
         }

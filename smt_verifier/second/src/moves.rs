@@ -5,6 +5,7 @@ use crate::forms::{files, is_exec};
 use crate::header;
 use crate::lanes::Lane;
 use crate::model::{Flags, Kind, Operand, Refused};
+use crate::tables::tables;
 use crate::threads::{Side, State};
 
 /// What a move does, lane by lane.
@@ -43,6 +44,7 @@ pub fn read(context: &Context<'_>, text: &Text<'_>, code: Code<'_>) -> Result<Op
     } else {
         return Ok(None);
     };
+    form.classes()?;
     form.blanks(&mut moved)?;
     Ok(Some(moved))
 }
@@ -70,16 +72,30 @@ impl<'b> Form<'_, 'b> {
     fn register(&self, operand: &Operand) -> Result<Vec<Lane>, Refused> {
         let lanes = self.text.lanes(self.code, operand)?;
         let odd = Flags::INTERNAL.0 | Flags::DEBUG_USE.0 | Flags::EARLY_CLOBBER.0;
-        if lanes.is_empty() || operand.flags.0 & odd != 0 || !operand.llt.is_empty() {
+        if lanes.is_empty() || operand.flags.0 & odd != 0 {
             return Err(self.refused("an operand that no move has"));
         }
         Ok(lanes)
     }
 
+    /// Registers are of the classes that the table demands. Scalar spill code takes neither M0 nor EXEC: its lowering writes them.
+    fn classes(&self) -> Result<(), Refused> {
+        for (number, operand) in self.code.instruction.explicit().enumerate().filter(|(_, o)| o.is_physical()) {
+            let Some(register) = self.text.register(&operand.register) else { continue };
+            let row = self.code.opcode.row(number).map_or("", |row| row.class(self.context.processor.mode));
+            let fits = tables().register_class(row).is_none_or(|class| tables().contains(class, register));
+            let odd = register.file == 'x' && !register.name.starts_with("vcc") && !self.code.has("copy");
+            if !fits || odd {
+                return Err(self.code.refused("register-class", format!("`{}`", operand.text)));
+            }
+        }
+        Ok(())
+    }
+
     fn bits(&self, operand: &Operand) -> u32 {
         let lanes = match operand.vreg {
             None => self.text.register(&operand.register).map_or(0, |r| r.units.len()),
-            Some(_) if !operand.sub.is_empty() => crate::tables::tables().lanes(&operand.sub).map_or(0, |lanes| lanes.len()),
+            Some(_) if !operand.sub.is_empty() => tables().lanes(&operand.sub).map_or(0, |lanes| lanes.len()),
             Some(number) => return self.text.virtual_register(number).map_or(0, |row| row.class.bits),
         };
         u32::try_from(lanes).unwrap_or(0).saturating_mul(16)
@@ -253,7 +269,7 @@ impl<'b> Form<'_, 'b> {
     fn lane_save(&self) -> Result<Move, Refused> {
         let [to, from, number, tied] = self.explicit(1)?;
         let (register, scalar) = (self.register(to)?, self.register(from)?);
-        let same = (to.vreg, &to.register, &to.sub) == (tied.vreg, &tied.register, &tied.sub) && tied.tied == Some(0);
+        let same = (to.vreg, &to.register, &to.sub) == (tied.vreg, &tied.register, &tied.sub) && tied.tied.is_none_or(|n| n == 0);
         if !same || !self.is_word(to, &register, true) || !self.is_word(from, &scalar, false) || !self.code.instruction.memory.is_empty() {
             return Err(self.refused("other operands than the form has"));
         }

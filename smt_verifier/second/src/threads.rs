@@ -15,15 +15,23 @@ pub struct Class {
     /// Masks that its threads are in (true) or out of.
     pub masks: Map<u32, bool>,
     pub part: Part,
-    /// When it last became active in this block; 0 if it did not.
-    pub woken: u32,
+    /// When it became active, or began to wait, in this block; before the first it was the other.
+    turns: Vec<(u32, bool)>,
     /// Copies of this block at which it waited (spec 10.6), by their numbers.
     waited: Vec<usize>,
 }
 
 impl Class {
     pub fn new(kind: ThreadKind, active: bool, part: Part) -> Class {
-        Class { kind, active, masks: Map::default(), part, woken: 0, waited: Vec::new() }
+        Class { kind, active, masks: Map::default(), part, turns: Vec::new(), waited: Vec::new() }
+    }
+}
+
+impl Class {
+    /// Whether it was active when instruction `time` of this block was executed.
+    fn was_active(&self, time: u32) -> bool {
+        let first = self.turns.first().map_or(self.active, |(_, active)| !active);
+        self.turns.iter().take_while(|(at, _)| *at < time).last().map_or(first, |(_, active)| *active)
     }
 }
 
@@ -367,11 +375,12 @@ impl State {
         for number in 0..self.classes.len() {
             let Some(class) = self.classes.get_mut(number) else { continue };
             let active = class.kind == ThreadKind::Path || class.masks.get(&mask).copied().unwrap_or(false);
-            let wakes = active && !class.active;
-            class.active = active;
-            if wakes {
-                class.woken = self.now;
-                self.wake(number);
+            if active != class.active {
+                class.turns.push((self.now, active));
+                class.active = active;
+                if active {
+                    self.wake(number);
+                }
             }
         }
     }
@@ -417,7 +426,7 @@ impl State {
             };
             let narrowed = match written {
                 Some(_) if !class.active => Some(both(class.part.holds(target))),
-                Some(written) if class.woken > written => {
+                Some(written) if !class.was_active(written) => {
                     let own = old.iter().find(|(n, _)| *n == at).map_or(&[][..], |(_, names)| names);
                     Some(both(own))
                 }
