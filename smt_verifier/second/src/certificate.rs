@@ -199,6 +199,11 @@ impl<'a> Reader<'a> {
             };
             entry.masks.push(mask.ok_or_else(|| self.error("a mask that is none"))?);
         }
+        while let Some(words) = self.take("member") {
+            let members = member(&words).ok_or_else(|| self.error("a member that is none"))?;
+            let class = entry.classes.get_mut(members.0);
+            class.ok_or_else(|| self.error("a class that the entry does not name"))?.masks.extend(members.1);
+        }
         if let Some(words) = self.take("nonempty") {
             let all: Option<Vec<u32>> = words.into_iter().map(number).collect();
             entry.nonempty = all.ok_or_else(|| self.error("a mask that is none"))?;
@@ -255,15 +260,14 @@ fn step(word: &str) -> Option<(u32, Take)> {
 }
 
 fn class(words: &[&str], expected: usize) -> Option<ClaimedClass> {
-    let (head, masks) = words.split_at_checked(3)?;
-    let [at, kind, active] = <[&str; 3]>::try_from(head).ok()?;
+    let [at, kind, active] = <[&str; 3]>::try_from(words).ok()?;
     if usize::try_from(number(at)?).ok()? != expected {
         return None;
     }
     let kind = match kind {
         "T" => ThreadKind::Active,
         "O" => ThreadKind::Other,
-        "P" => ThreadKind::Path,
+        "P" if active == "on" => ThreadKind::Path,
         _ => return None,
     };
     let active = match active {
@@ -271,16 +275,22 @@ fn class(words: &[&str], expected: usize) -> Option<ClaimedClass> {
         "off" => false,
         _ => return None,
     };
-    let masks: Option<Vec<(u32, bool)>> = masks
-        .iter()
-        .map(|word| {
-            let inside = word.strip_prefix('+').map(|mask| (mask, true));
-            let (mask, value) = inside.or_else(|| word.strip_prefix('-').map(|mask| (mask, false)))?;
-            Some((number(mask)?, value))
-        })
-        .collect();
-    let path_waits = kind == ThreadKind::Path && !active;
-    Some(ClaimedClass { kind, active, masks: masks? }).filter(|_| !path_waits)
+    Some(ClaimedClass { kind, active, masks: Vec::new() })
+}
+
+/// A class, and the masks that it is in or out of.
+fn member(words: &[&str]) -> Option<(usize, Vec<(u32, bool)>)> {
+    let (class, masks) = words.split_first()?;
+    let mask = |word: &&str| {
+        let (sign, mask) = word.split_at_checked(1)?;
+        let inside = match sign {
+            "+" => true,
+            "-" => false,
+            _ => return None,
+        };
+        Some((number(mask)?, inside))
+    };
+    Some((usize::try_from(number(class)?).ok()?, masks.iter().map(mask).collect::<Option<_>>()?))
 }
 
 /// Read a certificate; every line is of the form that spec 15 gives.

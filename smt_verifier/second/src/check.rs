@@ -9,7 +9,7 @@ use crate::masks::Effect;
 use crate::model::{Flags, Kind, Operand, Refused};
 use crate::moves;
 use crate::tables::tables;
-use crate::threads::{Side, State};
+use crate::threads::{Class, Mask, Side, State};
 
 struct Checker<'a> {
     context: &'a Context<'a>,
@@ -22,8 +22,6 @@ struct Checker<'a> {
     frame_units: Set<u32>,
     /// Units that moves and instructions without code of P define (spec 13.6).
     moved_units: Set<u32>,
-    /// Units that some instruction of Q writes.
-    written_units: Set<u32>,
     compared: usize,
 }
 
@@ -76,7 +74,6 @@ pub fn check(context: &Context<'_>, certificate: &Certificate) -> Result<usize, 
         exec_lanes,
         frame_units: Set::default(),
         moved_units: Set::default(),
-        written_units: Set::default(),
         compared: 0,
     };
     checker.find_units()?;
@@ -119,19 +116,6 @@ impl<'a> Checker<'a> {
                 for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
                     self.moved_units.extend(units(self.context.before.lanes(*code, operand)?));
                 }
-            }
-        }
-        for code in self.context.after.blocks.iter().flatten() {
-            let moving = is_moving(*code);
-            for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
-                // The stack pointer and its like are for pairs to change, as P does (spec 14).
-                let kept = |unit: &u32| self.context.limits.kept.contains(unit) && !moving;
-                self.written_units.extend(units(self.context.after.lanes(*code, operand)?).filter(|unit| !kept(unit)));
-            }
-            if code.has("call") {
-                let preserved = preserved(*code)?;
-                let lost = |unit: &&u32| !preserved.contains(unit) && !self.context.limits.kept.contains(unit);
-                self.written_units.extend(self.context.limits.saved.iter().filter(lost));
             }
         }
         Ok(())
@@ -417,14 +401,17 @@ impl<'a> Checker<'a> {
             return Err(refused("an instruction that must not be repeated"));
         }
         forms::compare(context, p, q, Mode::Repeat)?;
-        let (before, _) = context.before.read_lanes(p, usize::MAX)?;
-        let (after, _) = context.after.read_lanes(q, p.instruction.operands.len())?;
-        let undef = |code: Code<'_>| code.instruction.operands.iter().any(Operand::is_undef);
-        if undef(p) || undef(q) || before.len() != after.len() {
+        let (before, undef_before) = context.before.read_lanes(p, usize::MAX)?;
+        let (after, undef_after) = context.after.read_lanes(q, p.instruction.operands.len())?;
+        let undef = |code: Code<'_>| code.instruction.operands.iter().any(|o| o.is_def() && o.is_undef());
+        if undef(p) || undef(q) || undef_before || undef_after || before.len() != after.len() {
             return Err(refused("an operand is `undef`"));
         }
         let active = walk.state.select(|class| class.active);
         for (k, (name, place)) in (0_u16..).zip(before.iter().zip(&after)) {
+            if is_exec(*name) {
+                continue;
+            }
             let read = Lane::new(Of::Read, block, instruction, k).with_vector(name.vector);
             let state = &walk.state;
             let is_held = if name.vector {
@@ -437,6 +424,12 @@ impl<'a> Checker<'a> {
             if !is_held {
                 return Err(refused(&format!("{place} does not hold {read}")));
             }
+        }
+        let exec = remembered_exec(&before, block, instruction, context.wave_lanes);
+        let mask = Mask::Known(walk.state.masks_of(&exec));
+        let same = |class: &Class| class.kind == ThreadKind::Path || State::is_in(class, &mask) == Some(class.active);
+        if !exec.is_empty() && !walk.state.classes.iter().all(same) {
+            return Err(refused("other threads are active"));
         }
         forms::early_clobbers(context, p, q, |_| false)?;
         self.may_define(q, true)?;
@@ -644,7 +637,7 @@ impl<'a> Checker<'a> {
     /// A write of the stack pointer and the like moves all slots (spec 6).
     fn move_frame(&self, state: &mut State, code: Code<'_>, written: &[Lane]) {
         let moves = written.iter().any(|lane| lane.of == Of::Unit && self.frame_units.contains(&lane.a));
-        if !moves || code.has("frame-adjust") {
+        if !moves || code.has("frame-adjust") || code.has("call") {
             return;
         }
         let everyone = state.select(|_| true);
@@ -707,12 +700,13 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Spec 12.3. A unit that nothing in Q writes keeps what it had.
+    /// Spec 12.3. The stack pointer and its like are for pairs to change, as P does (spec 14).
     fn restored(&self, walk: &Walk<'_>, q: Code<'_>) -> Result<(), Refused> {
-        for unit in &self.context.limits.saved {
+        let limits = self.context.limits;
+        let kept = |unit: &u32| limits.kept.contains(unit) && !self.moved_units.contains(unit);
+        for unit in limits.saved.iter().filter(|unit| !is_vector_unit(**unit) && !kept(unit)) {
             let (place, name) = (Lane::unit(*unit), Lane::entry(*unit));
-            let is_scalar = !is_vector_unit(*unit);
-            if is_scalar && self.written_units.contains(unit) && !walk.state.scalar.holds(place).contains(&name) {
+            if !walk.state.scalar.holds(place).contains(&name) {
                 return Err(q.refused("callee-saved", format!("{place} is not restored")));
             }
         }
@@ -734,12 +728,20 @@ impl<'a> Checker<'a> {
         let pairs: Vec<(Lane, Lane)> =
             numbered.map(|(k, lane)| (Lane::new(Of::Read, block, number, k).with_vector(lane.vector), *lane)).collect();
         let doubtful = lanes.iter().any(|lane| !lane.vector && state.scalar.is_doubtful(*lane));
+        let exec = remembered_exec(&lanes, block, number, self.context.wave_lanes);
         if undef || doubtful {
             let everyone = state.select(|_| true);
             pairs.iter().for_each(|(read, _)| state.forget(*read, &everyone));
             return Ok(());
         }
         state.copy_names(&pairs, run);
+        if !exec.is_empty() {
+            let everyone = state.select(|_| true);
+            for name in lanes.iter().zip(&pairs).filter(|(lane, _)| is_exec(**lane)).map(|(_, (read, _))| *read) {
+                state.forget(name, &everyone);
+            }
+            state.note_active(&exec);
+        }
         for at in run {
             let Some(class) = state.classes.get(*at) else { continue };
             if lanes.iter().any(|lane| lane.vector && class.part.is_doubtful(*lane)) {
@@ -754,7 +756,7 @@ impl<'a> Checker<'a> {
         let Some(first) = p.instruction.operands.first().filter(|o| o.is_def()) else { return Ok(()) };
         let (lanes, _) = self.context.before.read_lanes(p, usize::MAX)?;
         // A class that waits keeps the result of an earlier turn; the scalars read now are not those read then.
-        let stale = if lanes.iter().any(|lane| !lane.vector) { walk.state.select(|_| true) } else { Vec::new() };
+        let stale = if lanes.iter().any(|lane| !lane.vector && !is_exec(*lane)) { walk.state.select(|_| true) } else { Vec::new() };
         for (k, name) in (0_u16..).zip(self.context.before.lanes(p, first)?) {
             let kept = Lane::new(Of::Result, block, number, k).with_vector(name.vector);
             walk.state.spoil(kept, &stale);
@@ -762,6 +764,12 @@ impl<'a> Checker<'a> {
         }
         Ok(())
     }
+}
+
+/// The names `@B.I.K` that are parts of the mask of threads that were active (spec 8.3).
+fn remembered_exec(lanes: &[Lane], block: u32, instruction: u32, wave: usize) -> Vec<Lane> {
+    let count = lanes.iter().take_while(|lane| is_exec(**lane)).count().min(wave);
+    (0_u16..).take(count).map(|k| Lane::new(Of::Read, block, instruction, k)).collect()
 }
 
 /// Its opcode is one that may stand alone and move something (spec 7), or has no code.

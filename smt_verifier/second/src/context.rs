@@ -23,6 +23,13 @@ impl Code<'_> {
     pub fn has(&self, word: &str) -> bool {
         self.opcode.has(word)
     }
+
+    /// The first source is not read: every thread gets a new value (spec 8.2).
+    fn old_is_not_read(&self) -> bool {
+        let explicit: Vec<&str> = self.instruction.explicit().map(|o| o.text.as_str()).collect();
+        let masks = matches!(explicit.as_slice(), [.., "15", "15", "1" | "-1"]);
+        self.has("may-leave-old") && masks
+    }
 }
 
 /// What is known of a virtual register.
@@ -156,22 +163,24 @@ impl<'a> Text<'a> {
         self.used((0..row.lanes).collect()).into_iter().map(of).collect()
     }
 
-    /// The lanes that an instruction reads, in the order of spec 8.3; whether one of them is `undef`.
+    /// The lanes that an instruction reads, in the order of spec 8.3, of EXEC the first operand if it counts; whether one
+    /// of them is `undef`.
     pub fn read_lanes(&self, code: Code<'_>, operands: usize) -> Result<(Vec<Lane>, bool), Refused> {
-        let (mut first, mut lanes, mut undef) = (Vec::new(), Vec::new(), false);
-        for operand in code.instruction.operands.iter().take(operands).filter(|o| o.is_use()) {
+        let (mut exec, mut lanes, mut undef) = (Vec::new(), Vec::new(), false);
+        let not_read = code.old_is_not_read();
+        for (number, operand) in code.instruction.operands.iter().take(operands).enumerate().filter(|(_, o)| o.is_use()) {
+            if not_read && number == 1 {
+                continue;
+            }
             undef |= operand.is_undef();
-            if operand.register == "exec" || operand.register == "exec_lo" {
-                first.extend(self.lanes(code, operand)?);
-            } else {
+            if operand.register != "exec" && operand.register != "exec_lo" {
                 lanes.extend(self.lanes(code, operand)?);
+            } else if code.has("pure-exec") && exec.is_empty() {
+                exec.extend(self.lanes(code, operand)?);
             }
         }
-        if code.has("pure-exec") {
-            first.extend(lanes);
-            return Ok((first, undef));
-        }
-        Ok((lanes, undef))
+        exec.extend(lanes);
+        Ok((exec, undef))
     }
 
     /// The number that a stack object has in P.
@@ -203,6 +212,8 @@ pub struct Context<'a> {
     pub vector_slots: Set<u32>,
     /// Slots that something else than spill code names, or that are no spill slots (spec 7.3).
     pub other_slots: Set<u32>,
+    /// Units that Q's header sets aside for whole-wave use (spec 4.3).
+    pub reserved_after: Set<u32>,
     /// Sizes in bits in which vector spill code names a slot.
     pub slot_bits: Map<u32, BTreeSet<u32>>,
 }
@@ -223,9 +234,21 @@ impl<'a> Context<'a> {
         before.coarse = coarse;
         after.coarse = coarse;
         let wave_lanes = (processor.wave_size / if coarse { 32 } else { 16 }) as usize;
+        let reserved = crate::header::registers_in(after.function, "machineFunctionInfo.wwmReservedRegs");
+        let reserved_after = reserved.iter().filter_map(|name| tables().register(name)).flat_map(|r| r.units).collect();
         let (vector_slots, other_slots, slot_bits) = (Set::default(), Set::default(), Map::default());
-        let mut context =
-            Context { before, after, processor, limits, coarse, wave_lanes, vector_slots, other_slots, slot_bits };
+        let mut context = Context {
+            before,
+            after,
+            processor,
+            limits,
+            coarse,
+            wave_lanes,
+            vector_slots,
+            other_slots,
+            reserved_after,
+            slot_bits,
+        };
         context.find_slots()?;
         Ok(context)
     }

@@ -27,7 +27,7 @@ struct Of1 {
 /// The claims of one block.
 pub struct Claimed<'a> {
     classes: &'a [ClaimedClass],
-    masks: BTreeMap<u32, Vec<Vec<Lane>>>,
+    masks: BTreeMap<u32, Vec<Lane>>,
     nonempty: &'a [u32],
     some: bool,
     written: Vec<Written>,
@@ -54,13 +54,15 @@ impl<'a> Claimed<'a> {
                 (0..range.count).map(|n| context.resolve(lane.advanced(n, context.coarse)?, is_place)).collect();
             all.ok_or_else(|| wrong(format!("{lane} and what follows is not in the text")))
         };
-        let mut masks: BTreeMap<u32, Vec<Vec<Lane>>> = BTreeMap::new();
+        let mut masks: BTreeMap<u32, Vec<Lane>> = BTreeMap::new();
         for (mask, range) in &entry.masks {
             let names = spell(range, range.name, false)?;
             if names.len() != context.wave_lanes || names.iter().any(|name| name.vector) {
                 return Err(wrong(format!("mask {mask} is not a wave wide")));
             }
-            masks.entry(*mask).or_default().push(names);
+            if masks.insert(*mask, names).is_some() {
+                return Err(wrong(format!("two lines about mask {mask}")));
+            }
         }
         let mut claimed = Claimed {
             classes: &entry.classes,
@@ -134,12 +136,10 @@ impl<'a> Claimed<'a> {
         self.fill(&self.scalar, &mut state.scalar);
         self.check_live_ins(context, &self.scalar, &live)?;
         let mut known: BTreeMap<u32, u32> = BTreeMap::new();
-        for (mask, all) in &self.masks {
+        for (mask, names) in &self.masks {
             let own = state.new_mask();
             known.insert(*mask, own);
-            for names in all {
-                state.set_mask(names, own);
-            }
+            state.set_mask(names, own);
         }
         let unknown = |mask: &u32| Refused::new("certificate", format!("mask {mask} has no name"), self.place.clone());
         for mask in self.nonempty {
@@ -170,7 +170,7 @@ impl<'a> Claimed<'a> {
                 state.note_cell(*name, Side::Name);
             }
         }
-        for names in self.masks.values().flatten().flatten() {
+        for names in self.masks.values().flatten() {
             state.note_cell(*names, Side::Name);
         }
         state.begin(exec_lanes, self.some);
@@ -179,8 +179,10 @@ impl<'a> Claimed<'a> {
 
     /// Spec 4.3.
     fn check_live_ins(&self, context: &Context<'_>, claims: &Of1, live: &Set<u32>) -> Result<(), Refused> {
-        for (_, place) in self.of(claims).flat_map(|written| &written.holds) {
-            if place.of == Of::Unit && context.allocatable(*place) && !live.contains(&place.a) {
+        for (name, place) in self.of(claims).flat_map(|written| &written.holds) {
+            let pristine = *name == Lane::entry(place.a) && place.cell == 0;
+            let reserved = place.cell != 0 && context.reserved_after.contains(&place.a);
+            if place.of == Of::Unit && context.allocatable(*place) && !live.contains(&place.a) && !pristine && !reserved {
                 return Err(Refused::new("live-in", format!("{place} is not declared"), self.place.clone()));
             }
         }
@@ -191,16 +193,11 @@ impl<'a> Claimed<'a> {
     pub fn follows(&self, state: &State, exec_is_zero: bool, from: usize) -> Result<(), Refused> {
         let refused = |message: String| Refused::new("relation", message, format!("{} from block {from}", self.place));
         let mut masks: BTreeMap<u32, Mask> = BTreeMap::new();
-        for (mask, all) in &self.masks {
-            let mut same: Option<Vec<u32>> = None;
-            for names in all {
-                let found = state.masks_of(names);
-                same = Some(match same {
-                    None => found,
-                    Some(same) => same.into_iter().filter(|m| found.contains(m)).collect(),
-                });
+        for (mask, names) in &self.masks {
+            let same = state.masks_of(names);
+            if same.is_empty() {
+                return Err(refused(format!("mask {mask} is not known")));
             }
-            let same = same.filter(|same| !same.is_empty()).ok_or_else(|| refused(format!("mask {mask} is not known")))?;
             masks.insert(*mask, Mask::Known(same));
         }
         for mask in self.nonempty {
@@ -290,18 +287,20 @@ fn live_ins(context: &Context<'_>, block: &Block) -> Set<u32> {
 /// The state at the entry of the function (spec 4.1).
 pub fn of_function(context: &Context<'_>, block: &Block, exec_lanes: &[Lane]) -> State {
     let live = live_ins(context, block);
-    let (mut scalar, mut vector) = (Part::default(), Part::default());
+    // Thread by thread both texts start with the same registers; the path and the scalars know only what is declared.
+    let (mut scalar, mut vector, mut undeclared) = (Part::default(), Part::default(), Vec::new());
     let mut units: Vec<u32> = context.before.units().chain(context.after.units()).collect();
     units.extend(context.limits.saved.iter().copied().chain(EXEC));
     units.sort_unstable();
     units.dedup();
     for unit in units {
         let lane = Lane::unit(unit);
-        if context.allocatable(lane) && !live.contains(&unit) {
-            continue;
-        }
         let part = if lane.vector { &mut vector } else { &mut scalar };
-        part.add(lane, lane);
+        if !context.allocatable(lane) || live.contains(&unit) {
+            part.add(lane, lane);
+        } else if lane.vector {
+            undeclared.push(lane);
+        }
         if context.limits.saved.contains(&unit) {
             part.add(lane, Lane::entry(unit));
         }
@@ -324,8 +323,9 @@ pub fn of_function(context: &Context<'_>, block: &Block, exec_lanes: &[Lane]) ->
     }
     let mut state = State::default();
     state.scalar = scalar;
-    state.classes.push(Class::new(ThreadKind::Active, true, vector.clone()));
     state.classes.push(Class::new(ThreadKind::Path, true, vector.clone()));
+    undeclared.iter().for_each(|lane| vector.add(*lane, *lane));
+    state.classes.push(Class::new(ThreadKind::Active, true, vector.clone()));
     state.classes.push(Class::new(ThreadKind::Other, false, vector));
     state.begin(exec_lanes, true);
     state

@@ -334,8 +334,10 @@ fn matrix_files(context: &Context<'_>, p: Code<'_>, q: Code<'_>) -> Result<(), R
         "a" => ("a", 'v'),
         _ => return Ok(()),
     };
-    let last = q.opcode.numbers("either").last().copied().filter(|n| *n > 2).unwrap_or(3);
-    for operand in [0, last].iter().filter_map(|n| q.instruction.operands.get(*n)).filter(|o| o.is_register()) {
+    if !context.processor.has_agprs {
+        return Ok(());
+    }
+    for operand in [0, 3].iter().filter_map(|n| q.instruction.operands.get(*n)).filter(|o| o.is_register()) {
         let wrong = match operand.vreg {
             None => context.after.register(&operand.register).is_some_and(|r| r.file.to_string() != wanted),
             Some(number) => {

@@ -299,6 +299,15 @@ impl State {
         }
     }
 
+    /// These names are the parts of a new mask, that of the active classes.
+    pub fn note_active(&mut self, names: &[Lane]) {
+        let mask = self.new_mask();
+        for class in &mut self.classes {
+            class.masks.insert(mask, class.active);
+        }
+        self.set_mask(names, mask);
+    }
+
     /// The masks whose parts these names are, in order.
     pub fn masks_of(&self, names: &[Lane]) -> Vec<u32> {
         let Some(first) = names.first().and_then(|name| self.parts.get(name)) else { return Vec::new() };
@@ -348,12 +357,8 @@ impl State {
 
     /// At a block's entry: EXEC is a mask of its own, of the classes that are active.
     pub fn begin(&mut self, exec_lanes: &[Lane], some: bool) {
-        self.exec = self.new_mask();
-        let exec = self.exec;
-        for class in &mut self.classes {
-            class.masks.insert(exec, class.active);
-        }
-        self.set_mask(exec_lanes, exec);
+        self.note_active(exec_lanes);
+        self.exec = self.next_mask;
         if some {
             self.set_some_active();
         }
@@ -425,7 +430,7 @@ impl State {
                 own.iter().copied().filter(|name| source.contains(name)).collect()
             };
             let narrowed = match written {
-                Some(_) if !class.active => Some(both(class.part.holds(target))),
+                Some(written) if !class.active && class.was_active(written) => Some(both(class.part.holds(target))),
                 Some(written) if !class.was_active(written) => {
                     let own = old.iter().find(|(n, _)| *n == at).map_or(&[][..], |(_, names)| names);
                     Some(both(own))
