@@ -6,166 +6,94 @@ use crate::limits::Limits;
 use crate::model::{Function, Instruction, Kind, Operand, Refused, Row};
 use crate::tables::{tables, Opcode, Processor, Register};
 
-/// What may stand in a field, and what LLVM takes where it is absent (MIRYamlMapping.h, SIMachineFunctionInfo.h).
-#[derive(Clone, Copy)]
-enum Form {
-    Truth(bool),
-    /// A truth that LLVM works out from the body where it is absent.
-    WorkedOut,
-    Number(i64),
-    Text(&'static str),
-    /// A field of another target or another phase: only an empty one is read.
-    Empty,
-}
-
-use Form::{Empty, Number, Text, Truth, WorkedOut};
-
-const FIELDS: [(&str, Form); 88] = [
-    ("alignment", Number(1)),
-    ("exposesReturnsTwice", Truth(false)),
-    ("legalized", Truth(false)),
-    ("regBankSelected", Truth(false)),
-    ("selected", Truth(false)),
-    ("failedISel", Truth(false)),
-    ("tracksRegLiveness", Truth(false)),
-    ("hasWinCFI", Truth(false)),
-    ("noPhis", WorkedOut),
-    ("isSSA", WorkedOut),
-    ("noVRegs", WorkedOut),
-    ("hasFakeUses", WorkedOut),
-    ("callsEHReturn", Truth(false)),
-    ("callsUnwindInit", Truth(false)),
-    ("hasEHContTarget", Truth(false)),
-    ("hasEHScopes", Truth(false)),
-    ("hasEHFunclets", Truth(false)),
-    ("isOutlined", Truth(false)),
-    ("debugInstrRef", Truth(false)),
-    ("failsVerification", Truth(false)),
-    ("tracksDebugUserValues", Truth(false)),
-    ("entry_values", Empty),
-    ("callSites", Empty),
-    ("debugValueSubstitutions", Text("")),
-    ("constants", Empty),
-    ("calledGlobals", Text("")),
-    ("machineMetadataNodes", Text("")),
-    ("frameInfo.isFrameAddressTaken", Truth(false)),
-    ("frameInfo.isReturnAddressTaken", Truth(false)),
-    ("frameInfo.hasStackMap", Truth(false)),
-    ("frameInfo.hasPatchPoint", Truth(false)),
-    ("frameInfo.stackSize", Number(0)),
-    ("frameInfo.offsetAdjustment", Number(0)),
-    ("frameInfo.maxAlignment", Number(1)),
-    ("frameInfo.adjustsStack", Truth(false)),
-    ("frameInfo.hasCalls", Truth(false)),
-    ("frameInfo.stackProtector", Text("")),
-    ("frameInfo.functionContext", Text("")),
-    ("frameInfo.maxCallFrameSize", Number(4_294_967_295)),
-    ("frameInfo.cvBytesOfCalleeSavedRegisters", Number(0)),
-    ("frameInfo.hasOpaqueSPAdjustment", Truth(false)),
-    ("frameInfo.hasVAStart", Truth(false)),
-    ("frameInfo.hasMustTailInVarArgFunc", Truth(false)),
-    ("frameInfo.hasTailCall", Truth(false)),
-    ("frameInfo.isCalleeSavedInfoValid", Truth(false)),
-    ("frameInfo.localFrameSize", Number(0)),
-    ("frameInfo.savePoint", Empty),
-    ("frameInfo.restorePoint", Empty),
-    ("machineFunctionInfo.explicitKernArgSize", Number(0)),
-    ("machineFunctionInfo.maxKernArgAlign", Number(1)),
-    ("machineFunctionInfo.ldsSize", Number(0)),
-    ("machineFunctionInfo.gdsSize", Number(0)),
-    ("machineFunctionInfo.dynLDSAlign", Number(1)),
-    ("machineFunctionInfo.isEntryFunction", Truth(false)),
-    ("machineFunctionInfo.isChainFunction", Truth(false)),
-    ("machineFunctionInfo.noSignedZerosFPMath", Truth(false)),
-    ("machineFunctionInfo.memoryBound", Truth(false)),
-    ("machineFunctionInfo.waveLimiter", Truth(false)),
-    ("machineFunctionInfo.hasSpilledSGPRs", Truth(false)),
-    ("machineFunctionInfo.hasSpilledVGPRs", Truth(false)),
-    ("machineFunctionInfo.numWaveDispatchSGPRs", Number(0)),
-    ("machineFunctionInfo.numWaveDispatchVGPRs", Number(0)),
-    ("machineFunctionInfo.scratchRSrcReg", Text("$private_rsrc_reg")),
-    ("machineFunctionInfo.frameOffsetReg", Text("$fp_reg")),
-    ("machineFunctionInfo.stackPtrOffsetReg", Text("$sp_reg")),
-    ("machineFunctionInfo.bytesInStackArgArea", Number(0)),
-    ("machineFunctionInfo.returnsVoid", Truth(true)),
-    ("machineFunctionInfo.psInputAddr", Number(0)),
-    ("machineFunctionInfo.psInputEnable", Number(0)),
-    ("machineFunctionInfo.maxMemoryClusterDWords", Number(8)),
-    ("machineFunctionInfo.mode.ieee", Truth(true)),
-    ("machineFunctionInfo.mode.dx10-clamp", Truth(true)),
-    ("machineFunctionInfo.mode.fp32-input-denormals", Truth(true)),
-    ("machineFunctionInfo.mode.fp32-output-denormals", Truth(true)),
-    ("machineFunctionInfo.mode.fp64-fp16-input-denormals", Truth(true)),
-    ("machineFunctionInfo.mode.fp64-fp16-output-denormals", Truth(true)),
-    ("machineFunctionInfo.highBitsOf32BitAddress", Number(0)),
-    ("machineFunctionInfo.occupancy", Number(0)),
-    ("machineFunctionInfo.wwmReservedRegs", Text("")),
-    ("machineFunctionInfo.spillPhysVGPRs", Text("")),
-    ("machineFunctionInfo.vgprForAGPRCopy", Text("")),
-    ("machineFunctionInfo.sgprForEXECCopy", Text("")),
-    ("machineFunctionInfo.longBranchReservedReg", Text("")),
-    ("machineFunctionInfo.hasInitWholeWave", Truth(false)),
-    ("machineFunctionInfo.dynamicVGPRBlockSize", Number(0)),
-    ("machineFunctionInfo.scratchReservedForDynamicVGPRs", Number(0)),
-    ("machineFunctionInfo.numKernargPreloadSGPRs", Number(0)),
-    ("machineFunctionInfo.isWholeWaveFunction", Truth(false)),
+/// Header fields by section, each with what LLVM takes where it is absent (MIRYamlMapping.h, SIMachineFunctionInfo.h).
+/// `?`: it works out a truth from the body. `!`: a field of another target or phase, of which only an empty one is read.
+const FIELDS: [(&str, &str); 3] = [
+    (
+        "",
+        "alignment=1 exposesReturnsTwice=false legalized=false regBankSelected=false selected=false failedISel=false \
+         tracksRegLiveness=false hasWinCFI=false noPhis=? isSSA=? noVRegs=? hasFakeUses=? callsEHReturn=false \
+         callsUnwindInit=false hasEHContTarget=false hasEHScopes=false hasEHFunclets=false isOutlined=false \
+         debugInstrRef=false failsVerification=false tracksDebugUserValues=false entry_values=! callSites=! \
+         debugValueSubstitutions= constants=! calledGlobals= machineMetadataNodes=",
+    ),
+    (
+        "frameInfo.",
+        "isFrameAddressTaken=false isReturnAddressTaken=false hasStackMap=false hasPatchPoint=false stackSize=0 \
+         offsetAdjustment=0 maxAlignment=1 adjustsStack=false hasCalls=false stackProtector= functionContext= \
+         maxCallFrameSize=4294967295 cvBytesOfCalleeSavedRegisters=0 hasOpaqueSPAdjustment=false hasVAStart=false \
+         hasMustTailInVarArgFunc=false hasTailCall=false isCalleeSavedInfoValid=false localFrameSize=0 savePoint=! \
+         restorePoint=!",
+    ),
+    (
+        "machineFunctionInfo.",
+        "explicitKernArgSize=0 maxKernArgAlign=1 ldsSize=0 gdsSize=0 dynLDSAlign=1 isEntryFunction=false \
+         isChainFunction=false noSignedZerosFPMath=false memoryBound=false waveLimiter=false hasSpilledSGPRs=false \
+         hasSpilledVGPRs=false numWaveDispatchSGPRs=0 numWaveDispatchVGPRs=0 scratchRSrcReg=$private_rsrc_reg \
+         frameOffsetReg=$fp_reg stackPtrOffsetReg=$sp_reg bytesInStackArgArea=0 returnsVoid=true psInputAddr=0 \
+         psInputEnable=0 maxMemoryClusterDWords=8 mode.ieee=true mode.dx10-clamp=true mode.fp32-input-denormals=true \
+         mode.fp32-output-denormals=true mode.fp64-fp16-input-denormals=true mode.fp64-fp16-output-denormals=true \
+         highBitsOf32BitAddress=0 occupancy=0 wwmReservedRegs= spillPhysVGPRs= vgprForAGPRCopy= sgprForEXECCopy= \
+         longBranchReservedReg= hasInitWholeWave=false dynamicVGPRBlockSize=0 scratchReservedForDynamicVGPRs=0 \
+         numKernargPreloadSGPRs=0 isWholeWaveFunction=false",
+    ),
 ];
 
 /// Arguments in `argumentInfo`, each with the SGPRs it takes (SIMachineFunctionInfo, parseMachineFunctionInfo).
-pub const ARGUMENTS: [(&str, u32); 19] = [
-    ("privateSegmentBuffer", 4),
-    ("dispatchPtr", 2),
-    ("queuePtr", 2),
-    ("kernargSegmentPtr", 2),
-    ("dispatchID", 2),
-    ("flatScratchInit", 2),
-    ("privateSegmentSize", 1),
-    ("LDSKernelId", 1),
-    ("firstKernArgPreloadReg", 0),
-    ("workGroupIDX", 1),
-    ("workGroupIDY", 1),
-    ("workGroupIDZ", 1),
-    ("workGroupInfo", 1),
-    ("privateSegmentWaveByteOffset", 1),
-    ("implicitArgPtr", 0),
-    ("implicitBufferPtr", 2),
-    ("workItemIDX", 0),
-    ("workItemIDY", 0),
-    ("workItemIDZ", 0),
-];
+const ARGUMENTS: &str = "privateSegmentBuffer=4 dispatchPtr=2 queuePtr=2 kernargSegmentPtr=2 dispatchID=2 \
+    flatScratchInit=2 privateSegmentSize=1 LDSKernelId=1 firstKernArgPreloadReg=0 workGroupIDX=1 workGroupIDY=1 \
+    workGroupIDZ=1 workGroupInfo=1 privateSegmentWaveByteOffset=1 implicitArgPtr=0 implicitBufferPtr=2 workItemIDX=0 \
+    workItemIDY=0 workItemIDZ=0";
 
-fn form(path: &str) -> Option<Form> {
-    if let Some((_, form)) = FIELDS.iter().find(|(field, _)| *field == path) {
-        return Some(*form);
+/// Rows of `stack:` and `fixedStack:`, and what LLVM takes where a key is absent.
+const OBJECT: &str = "name= type=default offset=0 size=0 alignment=1 stack-id=default callee-saved-register= \
+    callee-saved-restored=true local-offset= debug-info-variable= debug-info-expression= debug-info-location= \
+    isImmutable=false isAliased=false";
+
+fn pairs(text: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    text.split(' ').filter_map(|word| word.split_once('='))
+}
+
+fn find(text: &'static str, key: &str) -> Option<&'static str> {
+    pairs(text).find(|(name, _)| *name == key).map(|(_, value)| value)
+}
+
+fn default(path: &str) -> Option<&'static str> {
+    if let Some((argument, part)) =
+        path.strip_prefix("machineFunctionInfo.argumentInfo.").and_then(|p| p.split_once('.'))
+    {
+        return find(ARGUMENTS, argument).filter(|_| matches!(part, "reg" | "offset" | "mask")).map(|_| "");
     }
-    let (argument, part) = path.strip_prefix("machineFunctionInfo.argumentInfo.")?.split_once('.')?;
-    ARGUMENTS.iter().find(|(name, _)| *name == argument)?;
-    matches!(part, "reg" | "offset" | "mask").then_some(Text(""))
+    FIELDS.iter().rev().find_map(|(section, fields)| find(fields, path.strip_prefix(section)?))
 }
 
 /// Whether LLVM has this header field, with this kind of value.
 pub fn is_known(path: &str, text: &str) -> bool {
-    match form(path) {
-        Some(Truth(_) | WorkedOut) => matches!(text, "true" | "false"),
-        Some(Number(_)) => text.parse::<i64>().is_ok_and(|number| number.to_string() == text),
-        Some(Text(_)) => true,
-        Some(Empty) => text.is_empty(),
-        None => false,
+    match default(path) {
+        Some("true" | "false" | "?") => matches!(text, "true" | "false"),
+        Some("!") => text.is_empty(),
+        Some(default) if default.parse::<u64>().is_ok() => text.parse::<i64>().is_ok_and(|n| n.to_string() == text),
+        default => default.is_some(),
     }
 }
 
 /// A field's value, that of LLVM where it is absent.
 pub fn value(function: &Function, path: &str) -> String {
-    if let Some(text) = function.fields.get(path) {
-        return text.clone();
+    match (function.fields.get(path), default(path)) {
+        (Some(text), _) => text.clone(),
+        (None, Some("?")) => worked_out(function, path).to_string(),
+        (None, default) => default.unwrap_or("").trim_matches('!').to_string(),
     }
-    match form(path) {
-        Some(Truth(default)) => default.to_string(),
-        Some(Number(default)) => default.to_string(),
-        Some(Text(default)) => default.to_string(),
-        Some(WorkedOut) => worked_out(function, path).to_string(),
-        _ => String::new(),
-    }
+}
+
+/// SGPRs that the arguments of a function take.
+pub fn argument_sgprs(function: &Function) -> u64 {
+    pairs(ARGUMENTS).filter(|(name, _)| has_argument(function, name)).filter_map(|(_, n)| n.parse::<u64>().ok()).sum()
+}
+
+pub fn has_argument(function: &Function, name: &str) -> bool {
+    let path = |part: &str| format!("machineFunctionInfo.argumentInfo.{name}.{part}");
+    ["reg", "offset"].iter().any(|part| function.fields.contains_key(&path(part)))
 }
 
 /// A number field's value; None where it does not fit.
@@ -231,7 +159,6 @@ fn refuse<T>(message: String) -> Result<T, Refused> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Objects {
     pub stack: BTreeMap<u32, u32>,
-    pub fixed: BTreeMap<u32, u32>,
 }
 
 /// Compares the headers (spec 13.1 to 13.3).
@@ -245,7 +172,7 @@ pub fn compare(before: &Function, after: &Function, limits: &Limits, target: &Pr
     let paths: BTreeSet<&str> = before.fields.keys().chain(after.fields.keys()).map(String::as_str).collect();
     for path in paths {
         let is_given = before.fields.contains_key(path) && after.fields.contains_key(path);
-        if matches!(form(path), Some(WorkedOut)) && !is_given && path != "noVRegs" {
+        if default(path) == Some("?") && !is_given && path != "noVRegs" {
             // Where a text leaves it out, LLVM finds what the other says, or refuses the text.
             if path == "isSSA" || worked_out(before, path) == worked_out(after, path) {
                 continue;
@@ -262,12 +189,6 @@ pub fn compare(before: &Function, after: &Function, limits: &Limits, target: &Pr
     let scalar_spills = |i: &Instruction| opcode_of(i).is_some_and(|opcode| opcode.value("spill").starts_with("S,"));
     if instructions(after).any(scalar_spills) && !is_true(after, "machineFunctionInfo.hasSpilledSGPRs") {
         return refuse("scalars are spilled, and hasSpilledSGPRs is false".into());
-    }
-    for (old, new) in before.blocks.iter().zip(&after.blocks) {
-        if old.attributes != new.attributes {
-            let message = format!("a block is `{}` and becomes `{}`", old.attributes, new.attributes);
-            return Err(Refused::new("header", message, format!("bb.{}", new.number)));
-        }
     }
     compare_liveins(before, after)?;
     check_cells(after)?;
@@ -366,31 +287,13 @@ fn check_cells(after: &Function) -> Result<(), Refused> {
     Ok(())
 }
 
-const ROW_DEFAULTS: [(&str, &str); 14] = [
-    ("name", ""),
-    ("type", "default"),
-    ("offset", "0"),
-    ("size", "0"),
-    ("alignment", "1"),
-    ("stack-id", "default"),
-    ("callee-saved-register", ""),
-    ("callee-saved-restored", "true"),
-    ("local-offset", ""),
-    ("debug-info-variable", ""),
-    ("debug-info-expression", ""),
-    ("debug-info-location", ""),
-    ("isImmutable", "false"),
-    ("isAliased", "false"),
-];
-
 /// A key's value in the row of an object, LLVM's where it is absent.
 pub fn object<'a>(row: &'a Row, key: &str) -> &'a str {
-    let default = ROW_DEFAULTS.iter().find(|(name, _)| *name == key).map_or("", |(_, default)| default);
-    row.get(key).map_or(default, String::as_str)
+    row.get(key).map_or(find(OBJECT, key).unwrap_or(""), String::as_str)
 }
 
 fn are_equal(one: &Row, other: &Row) -> bool {
-    ROW_DEFAULTS.iter().all(|(key, _)| object(one, key) == object(other, key))
+    pairs(OBJECT).all(|(key, _)| object(one, key) == object(other, key))
 }
 
 /// As MachineFrameInfo::CreateSpillStackObject makes it.
@@ -401,19 +304,14 @@ fn is_spill_slot(row: &Row) -> bool {
         && is_positive("size")
         && object(row, "alignment").parse().is_ok_and(u64::is_power_of_two)
         && matches!(object(row, "stack-id"), "default" | "sgpr-spill")
-        && ROW_DEFAULTS.iter().all(|(key, default)| may_differ.contains(key) || object(row, key) == *default)
+        && pairs(OBJECT).all(|(key, default)| may_differ.contains(&key) || object(row, key) == default)
 }
 
 fn compare_objects(before: &Function, after: &Function) -> Result<Objects, Refused> {
     let mut objects = Objects::default();
-    if before.fixed_stack.len() != after.fixed_stack.len() {
+    let (fixed, other) = (&before.fixed_stack, &after.fixed_stack);
+    if !fixed.keys().eq(other.keys()) || !fixed.values().zip(other.values()).all(|(old, new)| are_equal(old, new)) {
         return refuse("the functions have different fixed stack objects".into());
-    }
-    for ((old, old_row), (new, new_row)) in before.fixed_stack.iter().zip(&after.fixed_stack) {
-        if !are_equal(old_row, new_row) {
-            return refuse(format!("fixed stack object {old} is another than object {new}"));
-        }
-        objects.fixed.insert(*new, *old);
     }
     let named: BTreeSet<u32> = instructions(after)
         .flat_map(|i| {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::header::{is_true, number, object, registers_in, ARGUMENTS};
+use crate::header::{argument_sgprs, has_argument, is_true, number, object, registers_in};
 use crate::model::{Function, Refused};
 use crate::module::{attributes, Attributes};
 use crate::tables::{tables, Processor};
@@ -25,13 +25,8 @@ const GRAPHICS: [&str; 6] = ["amdgpu_vs", "amdgpu_ls", "amdgpu_hs", "amdgpu_es",
 
 /// Header fields that set registers aside; every callee leaves those of the first three as they were.
 const SET_ASIDE: [&str; 7] = [
-    "scratchRSrcReg",
-    "stackPtrOffsetReg",
-    "frameOffsetReg",
-    "sgprForEXECCopy",
-    "longBranchReservedReg",
-    "wwmReservedRegs",
-    "vgprForAGPRCopy",
+    "scratchRSrcReg", "stackPtrOffsetReg", "frameOffsetReg", "sgprForEXECCopy", "longBranchReservedReg",
+    "wwmReservedRegs", "vgprForAGPRCopy",
 ];
 
 fn refuse<T>(message: String) -> Result<T, Refused> {
@@ -78,11 +73,10 @@ fn with_features(target: &Processor, attributes: &Attributes) -> Result<Processo
             return refuse(format!("the feature {feature} has no sign"));
         };
         let is_on = feature.starts_with('+');
-        if !tables().is_feature(name) || name.starts_with("dynamic-vgpr") {
-            return refuse(format!("the feature {feature} is not known"));
-        }
-        if tables().feature(name, &target).is_some_and(|has| has != is_on) {
-            return refuse(format!("{} does not go with the feature {feature}", target.name));
+        match tables().feature(name, &target) {
+            Some(None) if !name.starts_with("dynamic-vgpr") => {}
+            Some(Some(has)) if has == is_on => {}
+            _ => return refuse(format!("the feature {feature} is not known, or not one of {}", target.name)),
         }
         match name {
             "cumode" => cu_mode = cu_mode.map(|_| is_on),
@@ -168,36 +162,32 @@ fn waves(attributes: &Attributes, target: &Processor) -> Result<(u64, u64), Refu
 fn counts(function: &Function, attributes: &Attributes, target: &Processor) -> Result<[u64; 3], Refused> {
     let (low, high) = waves(attributes, target)?;
     let budget = |waves: u64| u32::try_from(waves).ok().and_then(|waves| tables().budget(target, waves));
-    let (Some(most), Some(least)) = (budget(low), budget(high)) else {
+    let (Some([max_sgprs, max_named, _, max_vectors, _]), Some([_, _, min_sgprs, _, min_vectors])) =
+        (budget(low), budget(high))
+    else {
         return refuse(format!("no budget is known for {low} to {high} waves"));
     };
     let requested = |key: &str| attributes.strings.get(key).map(|text| integer(text)).transpose();
-    let has_argument = |name: &str| {
-        ["reg", "offset"]
-            .iter()
-            .any(|part| function.fields.contains_key(&format!("machineFunctionInfo.argumentInfo.{name}.{part}")))
-    };
     // VCC, XNACK_MASK and FLAT_SCRATCH follow the numbered SGPRs.
     let extra: u64 = match target.major {
         10.. => 2,
-        _ if target.architected_flat_scratch || has_argument("flatScratchInit") => 6,
+        _ if target.architected_flat_scratch || has_argument(function, "flatScratchInit") => 6,
         _ if target.xnack => 4,
         _ => 2,
     };
-    let mut sgprs = u64::from(most.max_sgprs);
+    let mut sgprs = u64::from(max_sgprs);
     if let Some(mut wanted) = requested("amdgpu-num-sgpr")?.filter(|wanted| *wanted > extra) {
         let preloaded = number(function, "machineFunctionInfo.numKernargPreloadSGPRs").unwrap_or(u64::MAX);
-        let arguments = ARGUMENTS.iter().filter(|(name, _)| has_argument(name)).map(|(_, count)| u64::from(*count));
-        wanted = wanted.max(arguments.sum::<u64>().saturating_add(preloaded));
-        if wanted <= sgprs && wanted >= u64::from(least.min_sgprs) {
+        wanted = wanted.max(argument_sgprs(function).saturating_add(preloaded));
+        if wanted <= sgprs && wanted >= u64::from(min_sgprs) {
             sgprs = wanted;
         }
     }
-    sgprs = sgprs.saturating_sub(extra).min(u64::from(most.max_addressable_sgprs));
-    let mut total = u64::from(most.max_vectors);
+    sgprs = sgprs.saturating_sub(extra).min(u64::from(max_named));
+    let mut total = u64::from(max_vectors);
     if let Some(wanted) = requested("amdgpu-num-vgpr")?.filter(|wanted| *wanted != total) {
         let wanted = wanted.saturating_mul(if target.unified_vgpr { 2 } else { 1 });
-        total = wanted.max(u64::from(least.min_vectors)).min(total);
+        total = wanted.max(u64::from(min_vectors)).min(total);
     }
     if !target.unified_vgpr {
         return Ok([total, 0, sgprs]);

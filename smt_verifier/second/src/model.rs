@@ -55,11 +55,6 @@ pub struct Function {
 }
 
 impl Function {
-    /// The field of this path, or `""`.
-    pub fn field(&self, path: &str) -> &str {
-        self.fields.get(path).map_or("", String::as_str)
-    }
-
     /// The class of a virtual register, or `""`.
     pub fn class_of(&self, vreg: u32) -> &str {
         self.registers.get(&vreg).map_or("", |row| row.class.as_str())
@@ -108,7 +103,7 @@ pub struct Successor {
 pub struct LiveIn {
     /// Without `$`.
     pub register: String,
-    /// LLVM's mask of lanes (16 bits each, lowest bit first), if one is printed.
+    /// Which lanes (16 bits each, lowest bit first), if a mask is printed.
     pub mask: Option<u64>,
 }
 
@@ -140,7 +135,7 @@ impl Instruction {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Kind {
     Register,
     Immediate,
@@ -150,7 +145,7 @@ pub enum Kind {
     FrameIndex,
     /// `%fixed-stack.N`; `number` is N.
     FixedFrame,
-    Global,
+    /// `&name`.
     External,
     /// A named register mask, or `CustomRegMask(…)`.
     RegMask,
@@ -158,13 +153,13 @@ pub enum Kind {
     AsmString,
     /// A number of inline assembly that says what follows.
     AsmFlag,
-    /// Predicates, intrinsics, metadata, symbols, floating-point constants and the like.
+    /// Globals, predicates, intrinsics, metadata, symbols, floating-point constants and the like.
     #[default]
     Other,
 }
 
 /// Flags of a register operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Flags(pub u16);
 
 impl Flags {
@@ -182,12 +177,10 @@ impl Flags {
         self.0 & flag.0 == flag.0
     }
 
-    #[must_use]
     pub fn with(self, flag: Flags) -> Flags {
         Flags(self.0 | flag.0)
     }
 
-    #[must_use]
     pub fn without(self, flag: Flags) -> Flags {
         Flags(self.0 & !flag.0)
     }
@@ -256,17 +249,11 @@ pub struct MemoryOperand {
     pub atomic: bool,
     pub invariant: bool,
     pub dereferenceable: bool,
-    pub non_temporal: bool,
     /// N of `%stack.N`.
     pub stack: Option<u32>,
-    /// N of `%fixed-stack.N`.
-    pub fixed: Option<u32>,
     /// Where the digits of N stand in `text`: first byte, and the one behind the last.
     pub number_at: (usize, usize),
     pub address_space: u32,
-    /// Size in bits; `None` for `unknown-size` and vectors of unknown size.
-    pub bits: Option<u64>,
-    pub offset: i64,
     /// Bytes; `None` where it is not printed.
     pub align: Option<u64>,
     pub base_align: Option<u64>,

@@ -36,75 +36,55 @@ pub fn compare(before: &str, after: &str, target: &Processor) -> Result<(), Refu
     }
 }
 
-/// Splits at the quotes: even parts are outside of them. A text in quotes has no quote inside: LLVM writes `\22`.
-fn outside(line: &str) -> impl Iterator<Item = (bool, &str)> {
-    line.split('"').enumerate().map(|(k, part)| (k % 2 == 0, part))
+/// The line with a quote for every byte that stands in quotes, so that places are the same and marks outside are
+/// found. A text in quotes has no quote inside: LLVM writes `\\22`.
+fn masked(line: &str) -> String {
+    let mut is_quoted = false;
+    let mask = |byte: u8| {
+        let was_quoted = is_quoted;
+        is_quoted ^= byte == b'"';
+        if was_quoted || !byte.is_ascii() {
+            '"'
+        } else {
+            char::from(byte)
+        }
+    };
+    line.bytes().map(mask).collect()
 }
 
-/// A line without its comment and the blanks at its end.
-fn without_comment(line: &str) -> &str {
-    let mut at = 0usize;
-    for (is_outside, part) in outside(line) {
-        if let Some(semicolon) = part.find(';').filter(|_| is_outside) {
-            return line.get(..at.saturating_add(semicolon)).unwrap_or(line).trim_end();
-        }
-        at = at.saturating_add(part.len()).saturating_add(1);
-    }
-    line.trim_end()
+/// The lines of a module without comments and without the blanks at their ends.
+fn lines(module: &str) -> impl Iterator<Item = &str> {
+    let code = |line| masked(line).find(';').and_then(|at| line.get(..at)).unwrap_or(line).trim_end();
+    module.lines().map(code).filter(|line| !line.is_empty())
 }
 
 /// The lines that count, attribute groups put in place of their numbers.
 fn normal(module: &str, target: &Processor) -> Result<Vec<String>, Refused> {
     let groups = groups(module)?;
-    let mut lines = Vec::new();
-    for line in module.lines().map(without_comment).filter(|line| !line.is_empty() && group(line).is_none()) {
-        let is_function = line.starts_with("define ") || line.starts_with("declare ");
-        let mut used = Vec::new();
-        let mut text = String::new();
-        for (is_outside, part) in outside(line) {
-            if !is_outside {
-                text.push_str(&format!("\"{part}\""));
+    let mut normal = Vec::new();
+    for line in lines(module).filter(|line| group(line).is_none()) {
+        let (mask, mut text, mut attributes, mut at) = (masked(line), String::new(), BTreeSet::new(), 0usize);
+        for (found, _) in mask.match_indices(" #") {
+            let number = mask.get(found.saturating_add(2)..).unwrap_or("");
+            let number = number.split(|c: char| !c.is_ascii_digit()).next().unwrap_or("");
+            if number.is_empty() {
                 continue;
             }
-            let (plain, numbers) = without_groups(part);
-            text.push_str(&plain);
-            used.extend(numbers);
-        }
-        let mut attributes = BTreeSet::new();
-        for number in used {
             let Some(group) = groups.get(number) else { return refuse(format!("there are no attributes #{number}")) };
             attributes.extend(group.iter().cloned());
+            text.push_str(line.get(at..found).unwrap_or(""));
+            at = found.saturating_add(2).saturating_add(number.len());
         }
-        let has_target =
-            attributes.iter().any(|a| a.starts_with("\"target-cpu\"=")) || text.contains("\"target-cpu\"=");
-        if is_function && !has_target {
-            attributes.insert(format!("\"target-cpu\"=\"{}\"", target.name));
+        text.push_str(line.get(at..).unwrap_or(""));
+        let is_function = line.starts_with("define ") || line.starts_with("declare ");
+        let key = "\"target-cpu\"=";
+        if is_function && !attributes.iter().any(|attribute| attribute.starts_with(key)) && !text.contains(key) {
+            attributes.insert(format!("{key}\"{}\"", target.name));
         }
-        for attribute in attributes {
-            text.push_str(" #");
-            text.push_str(&attribute);
-        }
-        lines.push(text);
+        attributes.iter().for_each(|attribute| text.push_str(&format!(" #{attribute}")));
+        normal.push(text);
     }
-    Ok(lines)
-}
-
-/// The text without ` #N`, and the numbers.
-fn without_groups(part: &str) -> (String, Vec<&str>) {
-    let mut pieces = part.split(" #");
-    let mut text = pieces.next().unwrap_or("").to_string();
-    let mut numbers = Vec::new();
-    for piece in pieces {
-        let end = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
-        let (number, rest) = piece.split_at(end);
-        if number.is_empty() {
-            text.push_str(" #");
-        } else {
-            numbers.push(number);
-        }
-        text.push_str(rest);
-    }
-    (text, numbers)
+    Ok(normal)
 }
 
 /// Number and text of `attributes #N = { … }`.
@@ -115,7 +95,7 @@ fn group(line: &str) -> Option<(&str, &str)> {
 
 fn groups(module: &str) -> Result<BTreeMap<&str, BTreeSet<String>>, Refused> {
     let mut groups = BTreeMap::new();
-    for (number, text) in module.lines().map(without_comment).filter_map(group) {
+    for (number, text) in lines(module).filter_map(group) {
         let attributes = split(text)?.into_iter().collect();
         if groups.insert(number, attributes).is_some() {
             return refuse(format!("the attributes #{number} stand twice"));
@@ -147,72 +127,19 @@ fn split(text: &str) -> Result<Vec<String>, Refused> {
 }
 
 const LINKAGES: [&str; 20] = [
-    "private",
-    "internal",
-    "available_externally",
-    "linkonce",
-    "linkonce_odr",
-    "weak",
-    "weak_odr",
-    "external",
-    "extern_weak",
-    "common",
-    "dso_local",
-    "dso_preemptable",
-    "default",
-    "hidden",
-    "protected",
-    "dllimport",
-    "dllexport",
-    "appending",
-    "thread_local",
-    "unnamed_addr",
+    "private", "internal", "available_externally", "linkonce", "linkonce_odr", "weak", "weak_odr", "external",
+    "extern_weak", "common", "dso_local", "dso_preemptable", "default", "hidden", "protected", "dllimport",
+    "dllexport", "appending", "thread_local", "unnamed_addr",
 ];
 
-const CONVENTIONS: [(&str, u32); 17] = [
-    ("ccc", 0),
-    ("fastcc", 8),
-    ("coldcc", 9),
-    ("spir_func", 75),
-    ("spir_kernel", 76),
-    ("amdgpu_vs", 87),
-    ("amdgpu_gs", 88),
-    ("amdgpu_ps", 89),
-    ("amdgpu_cs", 90),
-    ("amdgpu_kernel", 91),
-    ("amdgpu_hs", 93),
-    ("amdgpu_ls", 95),
-    ("amdgpu_es", 96),
-    ("amdgpu_gfx", 100),
-    ("amdgpu_cs_chain", 104),
-    ("amdgpu_cs_chain_preserve", 105),
-    ("amdgpu_gfx_whole_wave", 124),
-];
+const CONVENTIONS: &str = "ccc=0 fastcc=8 coldcc=9 spir_func=75 spir_kernel=76 amdgpu_vs=87 amdgpu_gs=88 amdgpu_ps=89 \
+    amdgpu_cs=90 amdgpu_kernel=91 amdgpu_hs=93 amdgpu_ls=95 amdgpu_es=96 amdgpu_gfx=100 amdgpu_cs_chain=104 \
+    amdgpu_cs_chain_preserve=105 amdgpu_gfx_whole_wave=124";
 
 /// With what a return type, or an attribute of it, begins. Any other word would be a convention that is not known.
 const RESULTS: [&str; 22] = [
-    "void",
-    "ptr",
-    "half",
-    "bfloat",
-    "float",
-    "double",
-    "<",
-    "[",
-    "{",
-    "%",
-    "target(",
-    "zeroext",
-    "signext",
-    "inreg",
-    "noundef",
-    "nonnull",
-    "noalias",
-    "align",
-    "range(",
-    "dereferenceable",
-    "nofpclass",
-    "fp128",
+    "void", "ptr", "half", "bfloat", "float", "double", "<", "[", "{", "%", "target(", "zeroext", "signext", "inreg",
+    "noundef", "nonnull", "noalias", "align", "range(", "dereferenceable", "nofpclass", "fp128",
 ];
 
 fn convention(head: &str) -> Result<(String, bool), Refused> {
@@ -220,15 +147,11 @@ fn convention(head: &str) -> Result<(String, bool), Refused> {
     let is_local = words.first().is_some_and(|word| word == "private" || word == "internal");
     let mut rest = words.iter().skip_while(|word| LINKAGES.contains(&word.as_str()));
     let Some(first) = rest.next() else { return refuse("a function has no type".into()) };
-    if let Some((name, _)) = CONVENTIONS.iter().find(|(name, _)| name == first) {
+    let mut known = CONVENTIONS.split(' ').filter_map(|word| word.split_once('='));
+    let number =
+        first.strip_prefix("cc").map(|n| if n.is_empty() { rest.next().map_or("", String::as_str) } else { n });
+    if let Some((name, _)) = known.find(|(name, value)| name == first || number == Some(value)) {
         return Ok((name.to_string(), is_local));
-    }
-    if let Some(number) = first.strip_prefix("cc") {
-        let number = if number.is_empty() { rest.next().map_or("", String::as_str) } else { number };
-        let known = CONVENTIONS.iter().find(|(_, known)| known.to_string() == number);
-        return known
-            .map(|(name, _)| (name.to_string(), is_local))
-            .map_or_else(|| refuse(format!("the calling convention {number} is not known")), Ok);
     }
     let is_integer = first.strip_prefix('i').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
     if is_integer || RESULTS.iter().any(|word| first.starts_with(word)) {
@@ -237,40 +160,24 @@ fn convention(head: &str) -> Result<(String, bool), Refused> {
     refuse(format!("the calling convention {first} is not known"))
 }
 
-/// The `define` line of a function: what stands before its name, and behind its parameters.
+/// The `define` line of a function: what stands before its name, and between its parameters and its body.
 fn definition<'a>(module: &'a str, name: &str) -> Result<(&'a str, &'a str), Refused> {
     let mut found = None;
-    for line in module.lines().map(without_comment).filter(|line| line.starts_with("define ")) {
-        let Some((head, rest)) = line.split_once('@') else { return refuse(format!("`{line}` defines nothing")) };
+    for line in lines(module) {
+        let Some((head, rest)) = line.strip_prefix("define ").and_then(|line| line.split_once('@')) else { continue };
         let quoted = format!("\"{name}\"(");
-        let plain = format!("{name}(");
-        let Some(rest) = rest.strip_prefix(&quoted).or(rest.strip_prefix(&plain)) else { continue };
-        let (mut depth, mut at) = (1i64, 0usize);
-        for (k, (is_outside, part)) in outside(rest).enumerate() {
-            at = at.saturating_add(usize::from(k > 0));
-            for c in part.chars() {
-                at = at.saturating_add(c.len_utf8());
-                depth += if is_outside { i64::from(c == '(') - i64::from(c == ')') } else { 0 };
-                if depth == 0 {
-                    break;
-                }
-            }
-            if depth == 0 {
-                break;
-            }
-        }
-        let tail = rest.get(at..).filter(|_| depth == 0).unwrap_or("");
-        let mut end = 0usize;
-        let found_body = outside(tail).enumerate().find_map(|(k, (is_outside, part))| {
-            end = end.saturating_add(usize::from(k > 0));
-            let brace = part.find('{').filter(|_| is_outside);
-            end = end.saturating_add(brace.unwrap_or(part.len()));
-            brace
+        let Some(rest) = rest.strip_prefix(&quoted).or(rest.strip_prefix(&format!("{name}("))) else { continue };
+        let (mask, mut depth) = (masked(rest), 1i64);
+        let close = mask.bytes().position(|byte| {
+            depth += i64::from(byte == b'(') - i64::from(byte == b')');
+            depth == 0
         });
-        let Some(tail) = tail.get(..end).filter(|_| found_body.is_some()) else {
-            return refuse(format!("the definition of {name} has no body"));
-        };
-        if found.replace((head.strip_prefix("define ").unwrap_or(head), tail)).is_some() {
+        let tail = close.and_then(|close| {
+            let brace = mask.get(close..)?.find('{')?;
+            rest.get(close.checked_add(1)?..close.checked_add(brace)?)
+        });
+        let Some(tail) = tail else { return refuse(format!("the definition of {name} has no body")) };
+        if found.replace((head, tail)).is_some() {
             return refuse(format!("{name} is defined twice"));
         }
     }

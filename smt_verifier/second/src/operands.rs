@@ -28,34 +28,14 @@ const FLAGS: [(&str, Flags); 10] = [
 
 /// Forms `word(text)` whose text is compared and not understood.
 const CALL_FORMS: [&str; 9] = [
-    "intrinsic",
-    "intpred",
-    "floatpred",
-    "shufflemask",
-    "dbg-instr-ref",
-    "blockaddress",
-    "target-index",
-    "liveout",
+    "intrinsic", "intpred", "floatpred", "shufflemask", "dbg-instr-ref", "blockaddress", "target-index", "liveout",
     "lanemask",
 ];
 
 /// Words of inline assembly, as LLVM 24 prints them in place of numbers.
 const ASM_WORDS: [&str; 15] = [
-    "sideeffect",
-    "mayload",
-    "maystore",
-    "isconvergent",
-    "alignstack",
-    "unwind",
-    "attdialect",
-    "inteldialect",
-    "regdef-ec",
-    "regdef",
-    "reguse",
-    "clobber",
-    "imm",
-    "mem",
-    "func",
+    "sideeffect", "mayload", "maystore", "isconvergent", "alignstack", "unwind", "attdialect", "inteldialect",
+    "regdef-ec", "regdef", "reguse", "clobber", "imm", "mem", "func",
 ];
 
 const TYPES: [&str; 5] = ["float ", "double ", "half ", "bfloat ", "fp128 "];
@@ -139,14 +119,6 @@ fn low_level_type(cursor: &mut Cursor) -> Result<String, Refused> {
     Ok(cursor.since(start).to_string())
 }
 
-/// Bits of a low-level type; `None` for pointers.
-fn bits_of(llt: &str) -> Option<u64> {
-    let inner = llt.trim_matches(|c| c == '<' || c == '>');
-    let (count, scalar) = inner.split_once(" x ").unwrap_or(("1", inner));
-    let bits: u64 = scalar.strip_prefix(['s', 'i', 'f'])?.parse().ok()?;
-    count.parse::<u64>().ok()?.checked_mul(bits)
-}
-
 /// Any operand right of the opcode.
 pub(crate) fn operand(cursor: &mut Cursor, opcode: &str, names: &Names) -> Result<Operand, Refused> {
     if starts_register(cursor) {
@@ -184,7 +156,7 @@ fn other(cursor: &mut Cursor, is_asm: bool, names: &Names) -> Result<(Kind, u32)
     if cursor.eat("@") {
         cursor.quoted_or_name()?;
         offset(cursor)?;
-        return Ok((Kind::Global, 0));
+        return Ok((Kind::Other, 0));
     }
     if cursor.eat("&") {
         let is_text = is_asm && cursor.looks_at("\"");
@@ -298,15 +270,11 @@ fn metadata(cursor: &mut Cursor) -> Result<(), Refused> {
 }
 
 /// ` + 4`, ` - 4` or nothing.
-fn offset(cursor: &mut Cursor) -> Result<i64, Refused> {
-    if cursor.eat(" + ") {
-        return cursor.number();
+fn offset(cursor: &mut Cursor) -> Result<(), Refused> {
+    if cursor.eat(" + ") || cursor.eat(" - ") {
+        cursor.number::<i64>()?;
     }
-    if cursor.eat(" - ") {
-        let number: i64 = cursor.number()?;
-        return Ok(number.checked_neg().unwrap_or(i64::MIN));
-    }
-    Ok(0)
+    Ok(())
 }
 
 /// N or N.name behind `%bb.`, as the block's position.
@@ -358,9 +326,8 @@ const TARGET_FLAGS: [&str; 4] =
 pub(crate) fn memory(cursor: &mut Cursor, names: &Names) -> Result<MemoryOperand, Refused> {
     let start = cursor.at();
     cursor.expect("(")?;
-    let mut memory = MemoryOperand::default();
-    memory.volatile = cursor.eat("volatile ");
-    memory.non_temporal = cursor.eat("non-temporal ");
+    let mut memory = MemoryOperand { volatile: cursor.eat("volatile "), ..MemoryOperand::default() };
+    cursor.eat("non-temporal ");
     memory.dereferenceable = cursor.eat("dereferenceable ");
     memory.invariant = cursor.eat("invariant ");
     for word in TARGET_FLAGS {
@@ -381,7 +348,7 @@ pub(crate) fn memory(cursor: &mut Cursor, names: &Names) -> Result<MemoryOperand
     }
     if !cursor.eat("unknown-size") {
         cursor.expect("(")?;
-        memory.bits = bits_of(&low_level_type(cursor)?);
+        low_level_type(cursor)?;
         cursor.expect(")")?;
     }
     let preposition = match (memory.loads, memory.stores) {
@@ -391,7 +358,7 @@ pub(crate) fn memory(cursor: &mut Cursor, names: &Names) -> Result<MemoryOperand
     };
     if cursor.eat(preposition) {
         pointer(cursor, &mut memory, start, names)?;
-        memory.offset = offset(cursor)?;
+        offset(cursor)?;
     }
     annotations(cursor, &mut memory)?;
     cursor.expect(")")?;
@@ -400,12 +367,14 @@ pub(crate) fn memory(cursor: &mut Cursor, names: &Names) -> Result<MemoryOperand
 }
 
 fn pointer(cursor: &mut Cursor, memory: &mut MemoryOperand, start: usize, names: &Names) -> Result<(), Refused> {
-    if cursor.eat("%stack.") || cursor.looks_at("%fixed-stack.") {
-        let is_fixed = cursor.eat("%fixed-stack.");
-        let first = cursor.at();
-        let number = frame_index(cursor, if is_fixed { names.fixed_stack } else { names.stack })?;
-        memory.number_at = (first - start, first - start + number.to_string().len());
-        *(if is_fixed { &mut memory.fixed } else { &mut memory.stack }) = Some(number);
+    if cursor.eat("%fixed-stack.") {
+        return frame_index(cursor, names.fixed_stack).map(|_| ());
+    }
+    if cursor.eat("%stack.") {
+        let first = cursor.at().saturating_sub(start);
+        let number = frame_index(cursor, names.stack)?;
+        memory.number_at = (first, first.saturating_add(number.to_string().len()));
+        memory.stack = Some(number);
         return Ok(());
     }
     if ["unknown-address", "stack", "got", "jump-table", "constant-pool"].iter().any(|word| cursor.eat(word)) {

@@ -14,10 +14,8 @@ pub struct Processor {
     pub major: u32,
     pub unified_vgpr: bool,
     pub has_agprs: bool,
-    pub align2: bool,
     pub addressable_vgprs: u32,
     pub addressable_agprs: u32,
-    pub addressable_sgprs: u32,
     pub max_waves: u32,
     pub simds: u32,
     pub lds_bytes: u32,
@@ -28,15 +26,9 @@ pub struct Processor {
     pub xnack: bool,
 }
 
-/// Most and fewest registers of a wave where so many share a SIMD.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Budget {
-    pub max_sgprs: u32,
-    pub max_addressable_sgprs: u32,
-    pub min_sgprs: u32,
-    pub max_vectors: u32,
-    pub min_vectors: u32,
-}
+/// Of the registers of a wave where so many share a SIMD: most SGPRs, most that can be named, fewest; most vectors,
+/// fewest.
+pub type Budget = [u32; 5];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Register {
@@ -174,17 +166,10 @@ impl Tables {
         self.budgets.get(&(processor.name, waves)).copied()
     }
 
-    /// Whether a processor has a feature; None where no limit depends on it, or LLVM does not know it.
-    pub fn feature(&self, name: &str, processor: &Processor) -> Option<bool> {
+    /// Whether a feature is known; then whether a processor has it, unless no limit depends on it.
+    pub fn feature(&self, name: &str, processor: &Processor) -> Option<Option<bool>> {
         let has = self.features.get(name)?;
-        if has.contains(&"*") {
-            return None;
-        }
-        Some(has.contains(&processor.name))
-    }
-
-    pub fn is_feature(&self, name: &str) -> bool {
-        self.features.contains_key(name)
+        Some((!has.contains(&"*")).then(|| has.contains(&processor.name)))
     }
 
     pub fn register_class(&self, name: &str) -> Option<&RegisterClass> {
@@ -407,41 +392,36 @@ fn letter(text: &str) -> Option<char> {
 
 impl Tables {
     fn add_processor(&mut self, row: &Columns) -> Option<()> {
-        let [name, mode, wave_size, major, unified, agprs, align2, v, a, s, waves, simds, lds, barriers, cu, flat, xnack] =
-            *<&[&'static str; 17]>::try_from(row).ok()?;
+        let (name, rest) = row.split_first()?;
+        let numbers = rest.iter().map(|text| if *text == "-" { Some(2) } else { canonical(text) });
+        let numbers = numbers.collect::<Option<Vec<u32>>>()?;
+        let [mode, wave_size, major, unified, agprs, _, v, a, _, max_waves, simds, lds_bytes, max_barriers, cu, flat, xnack] =
+            *<&[u32; 16]>::try_from(numbers.as_slice()).ok()?;
         let processor = Processor {
             name,
-            mode: number(mode)?,
-            wave_size: canonical(wave_size)?,
-            major: canonical(major)?,
-            unified_vgpr: truth(unified)?,
-            has_agprs: truth(agprs)?,
-            align2: truth(align2)?,
-            addressable_vgprs: canonical(v)?,
-            addressable_agprs: canonical(a)?,
-            addressable_sgprs: canonical(s)?,
-            max_waves: canonical(waves)?,
-            simds: canonical(simds)?,
-            lds_bytes: canonical(lds)?,
-            max_barriers: canonical(barriers)?,
-            cu_mode: if cu == "-" { None } else { Some(truth(cu)?) },
-            architected_flat_scratch: truth(flat)?,
-            xnack: truth(xnack)?,
+            mode: mode as usize,
+            wave_size,
+            major,
+            unified_vgpr: unified == 1,
+            has_agprs: agprs == 1,
+            addressable_vgprs: v,
+            addressable_agprs: a,
+            max_waves,
+            simds,
+            lds_bytes,
+            max_barriers,
+            cu_mode: (cu != 2).then_some(cu == 1),
+            architected_flat_scratch: flat == 1,
+            xnack: xnack == 1,
         };
         is_new(self.processors.insert(name, processor))
     }
 
     fn add_budget(&mut self, row: &Columns) -> Option<()> {
-        let [name, waves, max_sgprs, addressable, min_sgprs, max_vectors, min_vectors] =
-            *<&[&'static str; 7]>::try_from(row).ok()?;
-        let budget = Budget {
-            max_sgprs: canonical(max_sgprs)?,
-            max_addressable_sgprs: canonical(addressable)?,
-            min_sgprs: canonical(min_sgprs)?,
-            max_vectors: canonical(max_vectors)?,
-            min_vectors: canonical(min_vectors)?,
-        };
-        is_new(self.budgets.insert((name, canonical(waves)?), budget))
+        let (name, numbers) = row.split_first()?;
+        let numbers = numbers.iter().map(|text| canonical(text)).collect::<Option<Vec<u32>>>()?;
+        let (waves, budget) = numbers.split_first()?;
+        is_new(self.budgets.insert((name, *waves), budget.try_into().ok()?))
     }
 
     fn add_file(&mut self, row: &Columns) -> Option<()> {

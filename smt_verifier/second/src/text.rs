@@ -204,35 +204,13 @@ fn livein_of(function: &Function, value: Value) -> Result<FunctionLiveIn, Refuse
 }
 
 const STACK_KEYS: [&str; 13] = [
-    "id",
-    "name",
-    "type",
-    "offset",
-    "size",
-    "alignment",
-    "stack-id",
-    "callee-saved-register",
-    "callee-saved-restored",
-    "local-offset",
-    "debug-info-variable",
-    "debug-info-expression",
-    "debug-info-location",
+    "id", "name", "type", "offset", "size", "alignment", "stack-id", "callee-saved-register", "callee-saved-restored",
+    "local-offset", "debug-info-variable", "debug-info-expression", "debug-info-location",
 ];
 
 const FIXED_STACK_KEYS: [&str; 13] = [
-    "id",
-    "type",
-    "offset",
-    "size",
-    "alignment",
-    "stack-id",
-    "isImmutable",
-    "isAliased",
-    "callee-saved-register",
-    "callee-saved-restored",
-    "debug-info-variable",
-    "debug-info-expression",
-    "debug-info-location",
+    "id", "type", "offset", "size", "alignment", "stack-id", "isImmutable", "isAliased", "callee-saved-register",
+    "callee-saved-restored", "debug-info-variable", "debug-info-expression", "debug-info-location",
 ];
 
 fn add_objects(objects: &mut BTreeMap<u32, Row>, rows: Vec<Value>, keys: &[&str], line: usize) -> Result<(), Refused> {
@@ -326,11 +304,7 @@ fn block_attribute(cursor: &mut Cursor) -> Result<(), Refused> {
 }
 
 fn read_block(
-    block: &mut Block,
-    lines: &[Numbered],
-    names: &Names,
-    position: usize,
-    count: usize,
+    block: &mut Block, lines: &[Numbered], names: &Names, position: usize, count: usize,
 ) -> Result<(), Refused> {
     let (mut successors, mut has_liveins, mut in_bundle) = (None, false, false);
     for (number, line) in lines {
@@ -432,7 +406,10 @@ fn read_liveins(cursor: &mut Cursor) -> Result<Vec<LiveIn>, Refused> {
         if cursor.eat(":") {
             let digits = hexadecimal(cursor)?;
             let value = u64::from_str_radix(digits.trim_start_matches("0x"), 16);
-            mask = Some(value.map_err(|_| cursor.fail("a mask of lanes that is too large"))?);
+            let value = value.map_err(|_| cursor.fail("a mask of lanes that is too large"))?;
+            // LLVM numbers the halves of a register by name: `hi16` is the lower bit.
+            let halves = 0x5555_5555_5555_5555u64;
+            mask = Some((value & halves) << 1 | (value >> 1 & halves));
         }
         liveins.push(LiveIn { register, mask });
         if cursor.clone().end().is_ok() {
@@ -442,27 +419,8 @@ fn read_liveins(cursor: &mut Cursor) -> Result<Vec<LiveIn>, Refused> {
 }
 
 const INSTRUCTION_FLAGS: [&str; 21] = [
-    "frame-setup",
-    "frame-destroy",
-    "nnan",
-    "ninf",
-    "nsz",
-    "arcp",
-    "contract",
-    "afn",
-    "reassoc",
-    "nuw",
-    "nsw",
-    "exact",
-    "nofpexcept",
-    "nomerge",
-    "unpredictable",
-    "noconvergent",
-    "nneg",
-    "disjoint",
-    "nusw",
-    "samesign",
-    "lr-split",
+    "frame-setup", "frame-destroy", "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "nuw", "nsw", "exact",
+    "nofpexcept", "nomerge", "unpredictable", "noconvergent", "nneg", "disjoint", "nusw", "samesign", "lr-split",
 ];
 
 fn read_instruction(cursor: &mut Cursor, names: &Names) -> Result<Instruction, Refused> {

@@ -51,7 +51,8 @@ fn check_counts(instruction: &Instruction, opcode: &Opcode) -> Result<(), Refuse
     let operands = explicit(instruction);
     let least = opcode.counts.iter().min().copied().unwrap_or(0);
     let is_variadic = opcode.has("variadic");
-    if !opcode.counts.contains(&operands.len()) && !(is_variadic && operands.len() >= least) {
+    let is_right = opcode.counts.contains(&operands.len()) || is_variadic && operands.len() >= least;
+    if !is_right {
         return refuse(instruction, &format!("it has {} explicit operands", operands.len()));
     }
     if is_variadic {

@@ -92,15 +92,10 @@ impl<'a> Lines<'a> {
             cursor.end_of_value()?;
             return Ok(value);
         }
+        // LLVM breaks long lines and indents the rest deeper than anything else.
         let mut text = cursor.rest().to_string();
-        let mut open = open_brackets(&text);
-        while open > 0 {
-            let Some((_, line)) = self.peek().filter(|(_, line)| line.starts_with("   ")) else {
-                return Err(cursor.fail("a bracket that is not closed"));
-            };
+        while let Some((_, line)) = self.peek().filter(|(_, line)| line.starts_with("     ")) {
             self.at += 1;
-            open += open_brackets(line);
-            text.push(' ');
             text.push_str(line.trim_start_matches(' '));
         }
         let mut flow_cursor = Cursor::new(&text, cursor.line());
@@ -136,20 +131,6 @@ fn insert(pairs: &mut Pairs, key: String, value: Value, cursor: &Cursor) -> Resu
     Ok(())
 }
 
-/// Brackets that are still open, those in quotes aside.
-fn open_brackets(text: &str) -> i64 {
-    let (mut open, mut quote) = (0i64, None);
-    for c in text.chars() {
-        match quote {
-            Some(q) if q == c => quote = None,
-            Some(_) => {}
-            None if c == '\'' || c == '"' => quote = Some(c),
-            None => open += i64::from(c == '{' || c == '[') - i64::from(c == '}' || c == ']'),
-        }
-    }
-    open
-}
-
 fn flow(cursor: &mut Cursor, depth: usize) -> Result<Value, Refused> {
     let close = if cursor.eat("{") {
         "}"
@@ -182,10 +163,6 @@ fn flow(cursor: &mut Cursor, depth: usize) -> Result<Value, Refused> {
 }
 
 fn scalar(cursor: &mut Cursor, in_brackets: bool) -> Result<Value, Refused> {
-    if cursor.looks_at("\"") {
-        let text = cursor.quoted()?.trim_matches('"').to_string();
-        return if text.contains('\\') { Err(cursor.fail("an escape")) } else { Ok(Value::Scalar(text)) };
-    }
     if cursor.eat("'") {
         let mut text = String::new();
         loop {
