@@ -1,7 +1,9 @@
 //! One audit: two texts and a certificate (spec 1).
 
 use crate::context::Context;
-use crate::model::{File, Function, Refused};
+use std::collections::BTreeSet;
+
+use crate::model::{File, Function, Kind, Operand, Refused};
 use crate::tables::tables;
 use crate::{certificate, check, header, limits, module, text, wellformed};
 
@@ -25,8 +27,23 @@ pub fn audit(before: &str, after: &str, certificate: &str, cpu: &str, function: 
     module::compare(&p.module, &q.module, processor)?;
     let limits = limits::limits(x, &p.module, processor)?;
     let objects = header::compare(x, y, &limits, processor)?;
-    let context = Context::new(x, y, objects.stack, processor, &limits)?;
+    let mut context = Context::new(x, y, objects.stack, processor, &limits)?;
+    let convention = module::attributes(&p.module, &x.name)?.convention;
+    let own = limits::preserved(&convention, processor)?;
+    context.promised = promises(&p, &x.name).into_iter().filter(|unit| !own.contains(unit)).collect();
     check::check(&context, &certificate)
+}
+
+/// Units that calls of a function in this file say it preserves, by register masks that are written out.
+fn promises(file: &File, name: &str) -> BTreeSet<u32> {
+    let mut units = BTreeSet::new();
+    let all = file.functions.iter().flat_map(|f| &f.blocks).flat_map(|block| &block.instructions);
+    let named = |o: &Operand| !o.is_register() && o.text.trim_start_matches('@').trim_matches('"') == name;
+    for call in all.filter(|i| i.operands.iter().any(named)) {
+        let masks = call.operands.iter().filter(|o| o.kind == Kind::RegMask && o.text.starts_with("CustomRegMask"));
+        units.extend(masks.filter_map(|o| tables().mask(&o.text)).flatten());
+    }
+    units
 }
 
 fn named<'a>(file: &'a File, name: Option<&str>) -> Result<&'a Function, Refused> {

@@ -6,7 +6,7 @@ use crate::entry::{self, Claimed, MOST_CLAIMS};
 use crate::forms::{self, is_exec, is_location, is_scc, Mode};
 use crate::lanes::{is_vector_unit, Lane, Of, Set};
 use crate::masks::Effect;
-use crate::model::{Flags, Kind, Operand, Refused};
+use crate::model::{Block, Flags, Kind, Operand, Refused};
 use crate::moves;
 use crate::tables::tables;
 use crate::threads::{Class, Mask, Side, State};
@@ -77,6 +77,7 @@ pub fn check(context: &Context<'_>, certificate: &Certificate) -> Result<usize, 
         compared: 0,
     };
     checker.find_units()?;
+    checker.keeps_promises()?;
     for number in 0..blocks {
         checker.block(number)?;
     }
@@ -91,7 +92,8 @@ fn same_blocks(context: &Context<'_>) -> Result<(), Refused> {
         return refused(b.len(), "another number of blocks");
     }
     for (number, (x, y)) in a.iter().zip(b).enumerate() {
-        if x.successors != y.successors || x.attributes != y.attributes {
+        let positions = |block: &Block| block.successors.iter().map(|s| s.block).collect::<Vec<_>>();
+        if positions(x) != positions(y) || x.attributes != y.attributes {
             return refused(number, "other successors or attributes");
         }
         if x.successors.iter().any(|successor| successor.block == 0) {
@@ -119,6 +121,33 @@ impl<'a> Checker<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What calls of this function in P's file rely on, Q leaves alone as P does (spec 9).
+    fn keeps_promises(&self) -> Result<(), Refused> {
+        let promised = &self.context.promised;
+        let broken = |text: &crate::context::Text<'_>| -> Result<Vec<(u32, usize)>, Refused> {
+            let mut all = Vec::new();
+            for code in if promised.is_empty() { &[][..] } else { &text.blocks[..] }.iter().flatten() {
+                for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
+                    let units = text.lanes(*code, operand)?.into_iter().filter(|lane| lane.of == Of::Unit);
+                    all.extend(units.filter(|lane| promised.contains(&lane.a)).map(|lane| (lane.a, code.instruction.line)));
+                }
+                if code.has("call") {
+                    let kept = preserved(*code)?;
+                    all.extend(promised.iter().filter(|unit| !kept.contains(unit)).map(|unit| (*unit, code.instruction.line)));
+                }
+            }
+            Ok(all)
+        };
+        let before: Set<u32> = broken(&self.context.before)?.into_iter().map(|(unit, _)| unit).collect();
+        match broken(&self.context.after)?.into_iter().find(|(unit, _)| !before.contains(unit)) {
+            Some((unit, line)) => {
+                let message = format!("${unit} is written, which a call relies on");
+                Err(Refused::new("call-mask", message, format!("line {line}")))
+            }
+            None => Ok(()),
+        }
     }
 
     fn block(&mut self, number: usize) -> Result<(), Refused> {
@@ -165,21 +194,25 @@ impl<'a> Checker<'a> {
     /// Spec 12.1, 12.2.
     fn edges(&self, walk: &Walk<'_>, codes: &[Code<'_>]) -> Result<(), Refused> {
         let Some(block) = self.context.after.function.blocks.get(walk.block) else { return Ok(()) };
-        let zero_edge = zero_edge(codes, block, walk.block);
+        let tested = tested(codes, block, walk.block);
         for successor in &block.successors {
             let Some(claimed) = self.claimed.get(successor.block).and_then(Option::as_ref) else {
                 let message = format!("block {} has no claims", successor.block);
                 return Err(Refused::new("relation", message, format!("block {}", walk.block)));
             };
-            match zero_edge {
-                None => claimed.follows(&walk.state, false, walk.block)?,
-                Some(zero) if zero == successor.block => claimed.follows(&walk.state, true, walk.block)?,
-                Some(_) => {
-                    let mut state = walk.state.clone();
-                    state.set_some_active();
-                    claimed.follows(&state, false, walk.block)?;
+            // What the branch says on this edge: the word behind `test=`, or its opposite.
+            let (test, taken) = tested.map_or(("", false), |(test, target)| (test, target == successor.block));
+            let exec_is_zero = (test, taken) == ("exec0", true) || (test, taken) == ("exec1", false);
+            let mut state = walk.state.clone();
+            if test.starts_with("exec") && !exec_is_zero {
+                state.set_some_active();
+            }
+            if (test, taken) == ("scc1", true) || (test, taken) == ("scc0", false) {
+                if let Some(mask) = state.scc {
+                    state.mark_nonempty(mask);
                 }
             }
+            claimed.follows(&state, exec_is_zero, walk.block)?;
         }
         Ok(())
     }
@@ -192,10 +225,19 @@ impl<'a> Checker<'a> {
         let wide = state.select(|class| class.active || class.kind == ThreadKind::Active);
         let active = state.select(|class| class.active);
         match reach {
+            _ if self.names_active_thread(state, code) => (active.clone(), active),
             "writes" => (wide.clone(), wide),
             "reads" => (active, wide),
             _ => (active.clone(), active),
         }
+    }
+
+    /// The thread that it reads or writes is an active one (spec 10.8).
+    fn names_active_thread(&self, state: &State, code: Code<'_>) -> bool {
+        let number = code.opcode.numbers("lane-operand").first().and_then(|n| n.checked_add(code.instruction.definitions));
+        let operand = number.and_then(|number| code.instruction.operands.get(number)).filter(|o| o.reads());
+        let lanes = operand.and_then(|operand| self.context.before.lanes(code, operand).ok());
+        lanes.is_some_and(|lanes| !lanes.is_empty() && state.is_number(&lanes))
     }
 
     fn reach_allowed(&self, state: &State, code: Code<'_>) -> Result<(), Refused> {
@@ -212,7 +254,7 @@ impl<'a> Checker<'a> {
             _ => unclear = true,
         }
         if code.has("asm") {
-            let texts = code.instruction.operands.iter().filter(|o| o.kind == Kind::AsmString || o.kind == Kind::External);
+            let texts = code.instruction.operands.iter().filter(|o| !o.is_register());
             unclear |= texts.into_iter().any(|o| tables().hints_at_threads(&o.text));
         }
         if unclear && !all_active() {
@@ -403,8 +445,7 @@ impl<'a> Checker<'a> {
         forms::compare(context, p, q, Mode::Repeat)?;
         let (before, undef_before) = context.before.read_lanes(p, usize::MAX)?;
         let (after, undef_after) = context.after.read_lanes(q, p.instruction.operands.len())?;
-        let undef = |code: Code<'_>| code.instruction.operands.iter().any(|o| o.is_def() && o.is_undef());
-        if undef(p) || undef(q) || undef_before || undef_after || before.len() != after.len() {
+        if undef_before || undef_after || before.len() != after.len() {
             return Err(refused("an operand is `undef`"));
         }
         let active = walk.state.select(|class| class.active);
@@ -431,7 +472,7 @@ impl<'a> Checker<'a> {
         if !exec.is_empty() && !walk.state.classes.iter().all(same) {
             return Err(refused("other threads are active"));
         }
-        forms::early_clobbers(context, p, q, |_| false)?;
+        forms::early_clobbers(context, p, q, &[], |_| false)?;
         self.may_define(q, true)?;
         let mut result = Vec::new();
         for (number, operand) in q.instruction.operands.iter().enumerate().filter(|(_, o)| o.is_def()) {
@@ -446,6 +487,7 @@ impl<'a> Checker<'a> {
                 }
             }
         }
+        self.blank_places(walk, q, &active)?;
         walk.state.copy_places(&result, &active);
         for (lane, _) in &result {
             walk.state.note_written(*lane);
@@ -467,7 +509,7 @@ impl<'a> Checker<'a> {
         if p.has("bundle") {
             // Passes behind read nothing but this line of a bundle, so it must say what the members do.
             let everyone = walk.state.select(|class| class.active);
-            self.read(walk, p, q, &everyone)?;
+            self.read(walk, p, q, &everyone, &[])?;
             walk.bundle = Some(Bundle { head: q, defined: Set::default(), read: Set::default() });
             return self.no_split(walk, i, p);
         }
@@ -476,15 +518,21 @@ impl<'a> Checker<'a> {
         }
         self.reach_allowed(&walk.state, p)?;
         let (run, readers) = self.concerned(&walk.state, p);
-        self.read(walk, p, q, &readers)?;
-        let state = &walk.state;
-        forms::early_clobbers(context, p, q, |name| state.is_undefined(name, &readers))?;
+        let [mut skip, upper] = forms::unread(context, p)?;
+        let mut lost = false;
+        if let Err(error) = self.agrees(walk, p, q, &readers, &skip) {
+            lost = !upper.is_empty();
+            skip.extend(upper);
+            if !lost || self.agrees(walk, p, q, &readers, &skip).is_err() {
+                return Err(error);
+            }
+        }
         let effect = Effect::of(context, &mut walk.state, p, &self.exec_lanes)?;
         self.remember(walk, i, p, &run)?;
         if p.has("call") {
             self.call(walk, q)?;
         }
-        self.write(walk, p, q, &run)?;
+        self.write(walk, p, q, &run, lost)?;
         self.remember_result(walk, i, p, &run)?;
         self.follow_masks_behind(walk, i, p, q, effect)
     }
@@ -532,10 +580,17 @@ impl<'a> Checker<'a> {
         self.heed_flags(walk, head)
     }
 
+    /// Spec 5.5, 5.6, but for these lanes of operands.
+    fn agrees(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, readers: &[usize], skip: &[(usize, usize)]) -> Result<(), Refused> {
+        self.read(walk, p, q, readers, skip)?;
+        forms::early_clobbers(self.context, p, q, skip, |name| walk.state.is_undefined(name, readers))
+    }
+
     /// Spec 5.5.
-    fn read(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, readers: &[usize]) -> Result<(), Refused> {
+    fn read(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, readers: &[usize], skip: &[(usize, usize)]) -> Result<(), Refused> {
         let state = &walk.state;
-        for (x, y) in p.instruction.operands.iter().zip(&q.instruction.operands).filter(|(x, _)| x.reads()) {
+        let both = p.instruction.operands.iter().zip(&q.instruction.operands).enumerate();
+        for (number, (x, y)) in both.filter(|(_, (x, _))| x.reads()) {
             // What shows another register is equal where that one is; EXEC always is.
             let shown = match x.register.as_str() {
                 name if name.starts_with("src_vccz") => VCC.iter().take(self.context.processor.wave_size as usize / 16).copied().collect(),
@@ -545,7 +600,7 @@ impl<'a> Checker<'a> {
             let shown: Vec<Lane> = self.context.after.used(shown).into_iter().map(Lane::unit).collect();
             let names = self.context.before.lanes(p, x)?.into_iter().chain(shown.iter().copied());
             let places = self.context.after.lanes(q, y)?.into_iter().chain(shown.iter().copied());
-            for (name, place) in names.zip(places) {
+            for (_, (name, place)) in names.zip(places).enumerate().filter(|(at, _)| !skip.contains(&(number, *at))) {
                 if y.is_undef() && !state.is_undefined(name, readers) {
                     return Err(q.refused("undef-flag", format!("`{}` has a value, as `{}`,", y.text, x.text)));
                 }
@@ -564,7 +619,7 @@ impl<'a> Checker<'a> {
 
     /// Classes `O` that wait, for an instruction that writes all threads (spec 5.4).
     fn waiting_others(&self, state: &State, code: Code<'_>) -> Vec<usize> {
-        if code.opcode.value("reach") != "writes" {
+        if code.opcode.value("reach") != "writes" || self.names_active_thread(state, code) {
             return Vec::new();
         }
         state.select(|class| class.kind == ThreadKind::Other && !class.active)
@@ -583,8 +638,23 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
+    /// Likewise in Q: the rest of the register holds nothing.
+    fn blank_places(&self, walk: &mut Walk<'_>, q: Code<'_>, run: &[usize]) -> Result<(), Refused> {
+        let undef = |o: &&Operand| o.is_def() && o.is_undef() && !o.sub.is_empty();
+        for operand in q.instruction.operands.iter().filter(undef) {
+            let own = self.context.after.lanes(q, operand)?;
+            for place in self.context.after.whole(operand).into_iter().filter(|lane| !own.contains(lane)) {
+                walk.state.spoil_cells(place, Side::Place);
+                walk.state.spoil(place, run);
+                walk.state.note_written(place);
+            }
+        }
+        Ok(())
+    }
+
     /// Spec 5.3, 5.10.
-    fn write(&self, walk: &mut Walk<'_>, p: Code<'_>, q: Code<'_>, run: &[usize]) -> Result<(), Refused> {
+    /// `lost`: of a wide product only the lower half of the result is known (spec 5.11).
+    fn write(&self, walk: &mut Walk<'_>, p: Code<'_>, q: Code<'_>, run: &[usize], lost: bool) -> Result<(), Refused> {
         let (before, after) = (&self.context.before, &self.context.after);
         let state = &mut walk.state;
         let mut written = Vec::new();
@@ -599,31 +669,33 @@ impl<'a> Checker<'a> {
                 written.push(place);
             }
         }
-        let undef = |o: &&Operand| o.is_def() && o.is_undef() && !o.sub.is_empty();
-        for operand in q.instruction.operands.iter().filter(undef) {
-            let own = after.lanes(q, operand)?;
-            for place in after.whole(operand).into_iter().filter(|lane| !own.contains(lane)) {
-                state.spoil_cells(place, Side::Place);
-                state.spoil(place, run);
-                written.push(place);
-            }
-        }
+        written.iter().for_each(|place| state.note_written(*place));
+        self.blank_places(walk, q, run)?;
         self.blank_names(walk, p, run)?;
         let waiting = self.waiting_others(&walk.state, p);
         let state = &mut walk.state;
-        for (x, y) in p.instruction.operands.iter().zip(&q.instruction.operands).filter(|(x, _)| x.is_def()) {
+        let both = p.instruction.operands.iter().zip(&q.instruction.operands).enumerate();
+        for (number, (x, y)) in both.filter(|(_, (x, _))| x.is_def()) {
             let (names, places) = (before.lanes(p, x)?, after.lanes(q, y)?);
+            let known = match number {
+                _ if !lost => names.len(),
+                0 => names.len() / 2,
+                _ => 0,
+            };
             for name in &names {
                 state.spoil_cells(*name, Side::Name);
                 state.forget(*name, run);
                 state.forget(*name, &waiting);
             }
-            for (name, place) in names.into_iter().zip(places) {
+            for (at, (name, place)) in names.into_iter().zip(places).enumerate() {
                 state.spoil_cells(place, Side::Place);
                 if place.vector {
                     state.spoil(place, &waiting);
                 }
-                state.hold(place, name, run);
+                state.spoil(place, run);
+                if at < known {
+                    state.hold(place, name, run);
+                }
                 written.push(place);
             }
         }
@@ -782,8 +854,7 @@ fn is_moving(code: Code<'_>) -> bool {
 fn preserved(q: Code<'_>) -> Result<Set<u32>, Refused> {
     let mut all: Option<Set<u32>> = None;
     for operand in q.instruction.operands.iter().filter(|o| o.kind == Kind::RegMask) {
-        let known = tables().mask(&operand.text).filter(|_| !operand.text.starts_with("CustomRegMask"));
-        let mask = known.ok_or_else(|| q.refused("call-mask", format!("the register mask `{}`", operand.text)))?;
+        let mask = tables().mask(&operand.text).ok_or_else(|| q.refused("call-mask", format!("the register mask `{}`", operand.text)))?;
         all = Some(match all {
             None => mask.into_iter().collect(),
             Some(all) => all.into_iter().filter(|unit| mask.contains(unit)).collect(),
@@ -792,18 +863,14 @@ fn preserved(q: Code<'_>) -> Result<Set<u32>, Refused> {
     all.ok_or_else(|| q.refused("well-formed", "no register mask"))
 }
 
-/// The successor where EXEC is zero, if the block ends with a branch that says so (spec 12.2).
-fn zero_edge(codes: &[Code<'_>], block: &crate::model::Block, number: usize) -> Option<usize> {
+/// What the branch at the end of a block tests, and the successor that it leads to (spec 12.2).
+fn tested(codes: &[Code<'_>], block: &Block, number: usize) -> Option<(&'static str, usize)> {
     let [one, two] = block.successors.as_slice() else { return None };
     let target = |code: &Code<'_>| code.instruction.operands.iter().find(|o| o.kind == Kind::Block).map(|o| o.number as usize);
     let (last, rest) = codes.split_last()?;
     let (branch, other) = if last.instruction.opcode == "S_BRANCH" { (rest.last()?, target(last)?) } else { (last, number + 1) };
     let taken = target(branch)?;
-    let right = one.block != two.block && taken != other;
-    let named = [taken, other].iter().all(|n| one.block == *n || two.block == *n);
-    match branch.opcode.value("test") {
-        "exec0" if right && named => Some(taken),
-        "exec1" if right && named => Some(other),
-        _ => None,
-    }
+    let named = [(taken, other), (other, taken)].contains(&(one.block, two.block)) && taken != other;
+    let test = branch.opcode.value("test");
+    (named && !test.is_empty()).then_some((test, taken))
 }

@@ -212,6 +212,8 @@ pub struct Context<'a> {
     pub vector_slots: Set<u32>,
     /// Slots that something else than spill code names, or that are no spill slots (spec 7.3).
     pub other_slots: Set<u32>,
+    /// Units that calls of this function in P's file rely on, beyond its convention (spec 9).
+    pub promised: Set<u32>,
     /// Units that Q's header sets aside for whole-wave use (spec 4.3).
     pub reserved_after: Set<u32>,
     /// Sizes in bits in which vector spill code names a slot.
@@ -246,6 +248,7 @@ impl<'a> Context<'a> {
             wave_lanes,
             vector_slots,
             other_slots,
+            promised: Set::default(),
             reserved_after,
             slot_bits,
         };

@@ -307,6 +307,7 @@ pub fn early_clobbers(
     context: &Context<'_>,
     p: Code<'_>,
     q: Code<'_>,
+    skip: &[(usize, usize)],
     is_undefined: impl Fn(Lane) -> bool,
 ) -> Result<(), Refused> {
     for (number, definition) in q.instruction.operands.iter().enumerate().filter(|(n, o)| is_early(q, *n, o)) {
@@ -317,8 +318,9 @@ pub fn early_clobbers(
             if !x.reads() || tied {
                 continue;
             }
-            for (name, place) in context.before.lanes(p, x)?.into_iter().zip(context.after.lanes(q, y)?) {
-                if written.contains(&place) && !is_undefined(name) {
+            let lanes = context.before.lanes(p, x)?.into_iter().zip(context.after.lanes(q, y)?).enumerate();
+            for (k, (name, place)) in lanes {
+                if written.contains(&place) && !is_undefined(name) && !skip.contains(&(at, k)) {
                     return Err(q.refused("early-clobber", format!("operand {at} is overwritten by operand {number}")));
                 }
             }
@@ -353,6 +355,40 @@ fn matrix_files(context: &Context<'_>, p: Code<'_>, q: Code<'_>) -> Result<(), R
     Ok(())
 }
 
+/// Lanes that an instruction of P does not read: operand and position (spec 5.11). The second list: the upper half of what
+/// a wide product adds, which matters to the upper half of the result only.
+pub fn unread(context: &Context<'_>, p: Code<'_>) -> Result<[Vec<(usize, usize)>; 2], Refused> {
+    let operands = &p.instruction.operands;
+    let first = p.instruction.definitions;
+    let mut unread = Vec::new();
+    let uses = |(_, o): &(usize, &Operand)| o.is_use() && !o.is_implicit();
+    for (number, operand) in operands.iter().enumerate().filter(uses) {
+        let modifiers = number.checked_sub(1).filter(|before| *before >= first).and_then(|before| operands.get(before));
+        let Some(modifiers) = modifiers.filter(|o| o.kind == Kind::Immediate).and_then(|o| o.text.parse::<u32>().ok()) else {
+            continue;
+        };
+        let lanes = context.before.lanes(p, operand)?;
+        if lanes.iter().any(|lane| !lane.vector) {
+            continue;
+        }
+        let (low, high) = (modifiers & 4 != 0, modifiers & 8 != 0);
+        let half = lanes.len() / 2;
+        if p.has("packed-f32") && lanes.len() % 2 == 0 {
+            let needed = |at: usize| if at < half { !(low && high) } else { low || high };
+            unread.extend((0..lanes.len()).filter(|at| !needed(*at)).map(|at| (number, at)));
+        }
+        if p.has("mixed") && lanes.len() == 2 && high && matches!(number - first, 1 | 3 | 5) {
+            unread.push((number, usize::from(!low)));
+        }
+    }
+    let right = |n: usize| operands.get(first + n);
+    let plain = right(3).is_some_and(|o| o.kind == Kind::Immediate && o.text == "0");
+    let added = right(2).filter(|o| o.reads() && p.has("wide-mad") && plain);
+    let lanes = added.map_or(Ok(Vec::new()), |operand| context.before.lanes(p, operand))?;
+    let upper = if lanes.iter().all(|lane| lane.vector) { lanes.len() / 2..lanes.len() } else { 0..0 };
+    Ok([unread, upper.map(|at| (first + 2, at)).collect()])
+}
+
 /// Whether an operand relates to where the instruction stands (spec 8.1).
 fn is_relative(operand: &Operand) -> bool {
     operand.text.contains("rel32") || operand.text.contains("rel64") || operand.kind == Kind::Block
@@ -365,14 +401,14 @@ pub fn is_pure(context: &Context<'_>, code: Code<'_>) -> Result<bool, Refused> {
         && !instruction.memory.is_empty()
         && instruction.memory.iter().all(|m| m.invariant && (m.dereferenceable || m.address_space == 4) && !m.volatile && !m.atomic);
     let by_opcode = (code.has("pure") || code.has("pure-exec")) && instruction.memory.is_empty();
-    let outside = instruction.in_bundle || instruction.opens_bundle || instruction.closes_bundle || code.has("relative");
+    let outside = instruction.in_bundle || instruction.opens_bundle || instruction.closes_bundle;
     let raises = code.has("may-raise") && !instruction.flags.contains("nofpexcept");
     let located = instruction.tail.iter().all(|t| is_location(t));
     if !(invariant || by_opcode) || outside || raises || !located || instruction.definitions != 1 {
         return Ok(false);
     }
     for operand in &instruction.operands {
-        if is_relative(operand) {
+        if is_relative(operand) && !code.has("relative") {
             return Ok(false);
         }
         let Some(register) = context.before.register(&operand.register).filter(|_| operand.is_physical()) else { continue };

@@ -1,7 +1,7 @@
 //! What an instruction does with masks and EXEC (spec 10.1 to 10.5).
 
 use crate::context::{Code, Context};
-use crate::forms::is_exec;
+use crate::forms::{is_exec, is_scc};
 use crate::lanes::Lane;
 use crate::model::{Kind, Operand, Refused};
 use crate::threads::{combine, Class, Mask, State};
@@ -20,6 +20,16 @@ enum Value {
 pub struct Effect {
     result: Option<(Vec<Lane>, Value)>,
     exec: Option<Value>,
+    /// The old EXEC, by its masks.
+    old: Vec<u32>,
+    /// The result is a comparison with what the first active thread has (spec 10.7).
+    first: bool,
+    /// Lanes that become what the first active thread has in others (spec 10.7).
+    firsts: Vec<(Lane, Lane)>,
+    /// Lanes that become an active thread's number (spec 10.8).
+    number: Vec<Lane>,
+    /// It defines SCC by its result (spec 10.9).
+    scc: bool,
 }
 
 impl Effect {
@@ -38,12 +48,33 @@ impl Effect {
         };
         let is_wide = |lanes: &[Lane]| lanes.len() == context.wave_lanes && lanes.iter().all(|lane| !lane.vector);
         let wide = is_wide(&first);
-        let mut effect = Effect::default();
+        let mut effect = Effect { old: state.masks_of(exec_lanes), ..Effect::default() };
+        let lanes_of = |number: usize| operands.get(number).map_or(Ok(Vec::new()), |o| text.lanes(p, o));
+        if p.has("compare-equal") && operands.iter().skip(1).take(2).all(Operand::reads) {
+            let (a, b) = (lanes_of(1)?, lanes_of(2)?);
+            let all = |a: &[Lane], b: &[Lane]| a.len() == b.len() && !a.is_empty() && a.iter().zip(b).all(|(s, v)| state.is_first(*s, *v));
+            effect.first = all(&a, &b) || all(&b, &a);
+        }
+        if p.opcode.value("reach") == "first" && p.instruction.definitions == 1 && operands.get(1).is_some_and(Operand::reads) {
+            let source = lanes_of(1)?;
+            if source.len() == first.len() && p.instruction.explicit().count() == 2 {
+                effect.firsts = first.iter().copied().zip(source).collect();
+            }
+        }
+        if p.has("first-bit") {
+            let mask = mask_of(context, state, p, operands.get(1), exec_lanes)?;
+            if state.mask_is_nonempty(&mask) && state.only_active(&mask) {
+                effect.number = first.clone();
+            }
+        }
         let mut of = |number: usize| mask_of(context, state, p, operands.get(number), exec_lanes);
         let (binary, saving) = (p.opcode.value("mask"), p.opcode.value("save"));
         if !binary.is_empty() && wide {
             let value = Value::Operation(binary, of(1)?, of(2)?);
             effect.result = Some((first.clone(), value));
+            for operand in operands.iter().filter(|o| o.is_def()) {
+                effect.scc |= text.lanes(p, operand)?.iter().any(|lane| is_scc(*lane));
+            }
         } else if !saving.is_empty() && wide && writes_exec {
             let operand = of(1)?;
             let old = Mask::Known(state.masks_of(exec_lanes));
@@ -77,8 +108,21 @@ impl Effect {
         if split && !marked {
             return Err(p.refused("certificate", "a `split` where nothing is split"));
         }
+        for (scalar, vector) in self.firsts {
+            state.set_first(scalar, vector);
+        }
+        if !self.number.is_empty() {
+            state.set_number(&self.number);
+        }
+        let some = state.some_active();
         if let Some((names, value)) = self.result {
             let mask = result(state, &value);
+            if self.first || has_first(state, &value) {
+                state.set_has_first(mask);
+            }
+            if self.scc {
+                state.scc = Some(mask);
+            }
             state.set_mask(&names, mask);
             if let Value::Same(Mask::Known(masks)) = &value {
                 masks.iter().filter(|other| **other != mask).for_each(|other| state.set_mask(&names, *other));
@@ -99,9 +143,17 @@ impl Effect {
             _ => None,
         })?;
         let mask = result(state, &value);
+        if some && has_first(state, &value) {
+            state.mark_nonempty(mask);
+        }
+        if self.scc {
+            state.scc = Some(mask);
+        }
+        let is_old = |mask: &Mask| matches!(mask, Mask::Known(masks) if masks.iter().any(|m| self.old.contains(m)));
+        let grows = matches!(&value, Value::Operation("OR", a, b) if is_old(a) || is_old(b));
         state.split(|class| State::is_in(class, &Mask::Known(vec![mask])).is_none().then_some(mask))?;
         let also = if let Value::Same(mask) = value { mask } else { Mask::Unknown };
-        state.set_exec(exec_lanes, mask, &also);
+        state.set_exec(exec_lanes, mask, &also, grows);
         Ok(())
     }
 }
@@ -116,6 +168,16 @@ fn inside(class: &Class, value: &Value) -> Option<bool> {
         Value::Operation(operation, a, b) => combine(operation, State::is_in(class, a), State::is_in(class, b)),
         Value::Same(mask) => State::is_in(class, mask),
         Value::Comparison => if class.active { None } else { Some(false) },
+    }
+}
+
+/// The first active thread is in the value (spec 10.7).
+fn has_first(state: &State, value: &Value) -> bool {
+    match value {
+        Value::Operation("AND", a, b) => state.has_first(a) && state.has_first(b),
+        Value::Operation("OR", a, b) => state.has_first(a) || state.has_first(b),
+        Value::Same(mask) => state.has_first(mask),
+        _ => false,
     }
 }
 

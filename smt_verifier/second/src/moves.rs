@@ -124,8 +124,10 @@ impl<'b> Form<'_, 'b> {
         if (vector(&b) && !vector(&a)) || a.iter().any(|lane| is_exec(*lane)) || self.is_odd(to) || self.is_odd(from) {
             return Ok(None);
         }
-        let half = self.bits(to) == 16 && self.is_vgpr(to) && self.is_vgpr(from);
-        if self.bits(to) != self.bits(from) || a.len() != b.len() || !(self.bits(to) % 32 == 0 || half) {
+        let (wide, narrow) = (self.bits(to), self.bits(from));
+        let half = (wide == 16 || narrow == 16) && wide.max(narrow) <= 32 && self.is_vgpr(to) && self.is_vgpr(from);
+        let same = wide == narrow && a.len() == b.len() && wide % 32 == 0;
+        if !(same || half) {
             return Err(self.refused("a copy of other widths"));
         }
         let accumulators = |lane: &Lane| lane.of == crate::lanes::Of::Unit && (4096..8192).contains(&lane.a);
@@ -133,8 +135,10 @@ impl<'b> Form<'_, 'b> {
             return Err(self.refused("accumulators, which the processor does not have,"));
         }
         let vector_copy = vector(&a);
+        // A half that becomes a whole register says nothing of the other half.
+        let blank = a.get(b.len()..).unwrap_or(&[]).to_vec();
         let pairs = a.into_iter().zip(b).collect();
-        Ok(Some(Move { pairs, undef: from.is_undef(), vector_copy, ..Move::default() }))
+        Ok(Some(Move { pairs, undef: from.is_undef(), vector_copy, blank, ..Move::default() }))
     }
 
     fn whole_wave_copy(&self) -> Result<Move, Refused> {

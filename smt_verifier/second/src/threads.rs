@@ -2,6 +2,7 @@
 
 use crate::certificate::ThreadKind;
 use crate::context::EXEC;
+use crate::forms::is_scc;
 use crate::lanes::{Lane, Map, Set};
 use crate::model::Refused;
 use crate::state::{Known, Part};
@@ -63,6 +64,15 @@ pub struct State {
     nonempty: Set<u32>,
     next_mask: u32,
     exec: u32,
+    /// Facts that names carry as they carry masks, until EXEC is written: the vector lane of which a scalar is what the
+    /// first active thread has (spec 10.7).
+    first_of: Map<u32, Lane>,
+    /// Masks that hold the first active thread (spec 10.7).
+    first_in: Set<u32>,
+    /// Names with this for a part number an active thread (spec 10.8).
+    numbers: Set<u32>,
+    /// The mask that is not empty where SCC is 1 (spec 10.9).
+    pub scc: Option<u32>,
     /// Cells by the first lane of their register: as names, as places.
     cells: [Map<Lane, Vec<Lane>>; 2],
     copies: Vec<Copied>,
@@ -112,8 +122,13 @@ impl State {
 
     pub fn forget(&mut self, name: Lane, run: &[usize]) {
         self.change(name, run, |part| part.forget(name));
-        if !name.vector {
+        if name.vector {
+            self.first_of.retain(|_, of| *of != name);
+        } else {
             self.parts.remove(&name);
+            if is_scc(name) {
+                self.scc = None;
+            }
         }
     }
 
@@ -355,6 +370,49 @@ impl State {
         }
     }
 
+    /// The first active thread is in this mask (spec 10.7).
+    pub fn has_first(&self, mask: &Mask) -> bool {
+        match mask {
+            Mask::Everybody => true,
+            Mask::Known(masks) => masks.iter().any(|mask| *mask == self.exec || self.first_in.contains(mask)),
+            Mask::Nobody | Mask::Unknown => false,
+        }
+    }
+
+    pub fn set_has_first(&mut self, mask: u32) {
+        self.first_in.insert(mask);
+    }
+
+    /// A scalar lane has become what the first active thread has in a vector lane.
+    pub fn set_first(&mut self, scalar: Lane, vector: Lane) {
+        let doubtful = self.classes.iter().any(|class| class.part.is_doubtful(vector));
+        if !doubtful && vector.vector && !scalar.vector {
+            let fact = self.new_mask();
+            self.first_of.insert(fact, vector);
+            self.set_mask(&[scalar], fact);
+        }
+    }
+
+    pub fn is_first(&self, scalar: Lane, vector: Lane) -> bool {
+        self.masks_of(&[scalar]).iter().any(|fact| self.first_of.get(fact) == Some(&vector))
+    }
+
+    /// These names number an active thread (spec 10.8).
+    pub fn set_number(&mut self, names: &[Lane]) {
+        let fact = self.new_mask();
+        self.numbers.insert(fact);
+        self.set_mask(names, fact);
+    }
+
+    pub fn is_number(&self, names: &[Lane]) -> bool {
+        self.masks_of(names).iter().any(|fact| self.numbers.contains(fact))
+    }
+
+    /// No thread that waits is in the mask.
+    pub fn only_active(&self, mask: &Mask) -> bool {
+        self.classes.iter().all(|class| class.active || State::is_in(class, mask) == Some(false))
+    }
+
     /// At a block's entry: EXEC is a mask of its own, of the classes that are active.
     pub fn begin(&mut self, exec_lanes: &[Lane], some: bool) {
         self.note_active(exec_lanes);
@@ -365,7 +423,12 @@ impl State {
     }
 
     /// EXEC has become a mask: each class is active or waits (spec 10.4). `value` says in which a class is.
-    pub fn set_exec(&mut self, exec_lanes: &[Lane], mask: u32, also: &Mask) {
+    pub fn set_exec(&mut self, exec_lanes: &[Lane], mask: u32, also: &Mask, grows: bool) {
+        self.first_of.clear();
+        self.first_in.clear();
+        if !grows {
+            self.numbers.clear();
+        }
         for name in exec_lanes {
             self.parts.remove(name);
         }
