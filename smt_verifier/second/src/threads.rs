@@ -385,7 +385,7 @@ impl State {
 
     /// A scalar lane has become what the first active thread has in a vector lane.
     pub fn set_first(&mut self, scalar: Lane, vector: Lane) {
-        let doubtful = self.classes.iter().any(|class| class.part.is_doubtful(vector));
+        let doubtful = self.classes.iter().any(|class| class.active && class.part.is_doubtful(vector));
         if !doubtful && vector.vector && !scalar.vector {
             let fact = self.new_mask();
             self.first_of.insert(fact, vector);
