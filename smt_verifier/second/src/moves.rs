@@ -6,7 +6,7 @@ use crate::header;
 use crate::lanes::Lane;
 use crate::model::{Flags, Kind, Operand, Refused};
 use crate::tables::tables;
-use crate::threads::{Side, State};
+use crate::threads::{ByClass, Side, State};
 
 /// What a move does, lane by lane.
 #[derive(Clone, Debug, Default)]
@@ -144,7 +144,7 @@ impl<'b> Form<'_, 'b> {
     fn whole_wave_copy(&self) -> Result<Move, Refused> {
         let [to, from] = self.explicit(1)?;
         let (a, b) = (self.register(to)?, self.register(from)?);
-        let fits = a.len() == b.len() && self.bits(to) == self.bits(from) && self.bits(to) % 32 == 0;
+        let fits = a.len() == b.len() && self.bits(to) == self.bits(from) && self.bits(to).is_multiple_of(32);
         if !fits || from.is_undef() || from.tied.is_some() || a.iter().chain(&b).any(|lane| !lane.vector) {
             return Err(self.refused("other operands than a copy of a whole wave has"));
         }
@@ -244,7 +244,7 @@ impl<'b> Form<'_, 'b> {
         let (slot, row) = self.text.slot(number).zip(self.text.function.stack.get(&number)).ok_or_else(refused)?;
         let size: u64 = header::object(row, "size").parse().map_err(|_| refused())?;
         let end = u64::from(offset) + u64::from(bits.div_ceil(8));
-        if self.context.other_slots.contains(&slot) || end > size || offset % 2 != 0 || (self.context.coarse && offset % 4 != 0) {
+        if self.context.other_slots.contains(&slot) || end > size || !offset.is_multiple_of(if self.context.coarse { 4 } else { 2 }) {
             return Err(refused());
         }
         let one_size = self.context.slot_bits.get(&slot).is_some_and(|all| all.len() == 1);
@@ -365,7 +365,7 @@ impl Move {
                 }
             }
         }
-        let old: Vec<(Lane, Vec<(usize, Vec<Lane>)>)> = if self.vector_copy && side == Side::Place {
+        let old: Vec<(Lane, ByClass)> = if self.vector_copy && side == Side::Place {
             self.pairs.iter().map(|(to, _)| (*to, holdings(state, *to))).collect()
         } else {
             Vec::new()
@@ -399,7 +399,7 @@ impl Move {
     }
 }
 
-fn holdings(state: &State, place: Lane) -> Vec<(usize, Vec<Lane>)> {
+fn holdings(state: &State, place: Lane) -> ByClass {
     (0..).zip(&state.classes).map(|(number, class)| (number, class.part.holds(place).to_vec())).collect()
 }
 

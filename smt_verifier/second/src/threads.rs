@@ -7,6 +7,9 @@ use crate::lanes::{Lane, Map, Set};
 use crate::model::Refused;
 use crate::state::{Known, Part};
 
+/// What classes hold, by their numbers.
+pub type ByClass = Vec<(usize, Vec<Lane>)>;
+
 pub const MOST_CLASSES: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -235,7 +238,7 @@ impl State {
 
     /// Places `t` hold what places `f` held; all are read before one is written (spec 4, `copy place`).
     pub fn copy_places(&mut self, pairs: &[(Lane, Lane)], run: &[usize]) {
-        let mut all: Vec<(Lane, Vec<Lane>, Vec<(usize, Vec<Lane>)>)> = Vec::new();
+        let mut all: Vec<(Lane, Vec<Lane>, ByClass)> = Vec::new();
         for (to, from) in pairs.iter().filter(|(to, from)| to != from) {
             let concerned: Vec<usize> = if to.vector { run.to_vec() } else { (0..self.classes.len()).collect() };
             let mut classes = Vec::new();
@@ -482,7 +485,7 @@ impl State {
     }
 
     /// A vector COPY of Q alone has copied `source` to `target`; `old` is what the target held before, by class.
-    pub fn note_copy(&mut self, target: Lane, source: Lane, old: &[(usize, Vec<Lane>)]) {
+    pub fn note_copy(&mut self, target: Lane, source: Lane, old: &ByClass) {
         let written = self.written.get(&source).copied().filter(|at| *at < self.exec_written);
         let number = self.copies.len();
         self.copies.push(Copied { target, source, valid: true });
