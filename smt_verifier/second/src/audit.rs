@@ -16,7 +16,9 @@ pub const NOT_FOLLOWED: &str = "not-followed";
 ///
 /// # Errors
 /// The rule that does not hold, or [`USAGE`] for an unknown processor or function.
-pub fn audit(before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>) -> Result<usize, Refused> {
+pub fn audit(
+    before: &str, after: &str, certificate: &str, cpu: &str, function: Option<&str>,
+) -> Result<usize, Refused> {
     let usage = |message: String| Refused::new(USAGE, message, "");
     let processor = tables().processor(cpu).ok_or_else(|| usage(format!("unknown processor `{cpu}`")))?;
     let (p, q) = (text::read(before)?, text::read(after)?);

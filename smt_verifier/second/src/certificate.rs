@@ -170,7 +170,8 @@ impl<'a> Reader<'a> {
         loop {
             if let Some(words) = self.take("repeat") {
                 let all: Option<Vec<u32>> = words.into_iter().map(number).collect();
-                let Some([after, of_block, before]) = all.as_deref().and_then(|all| <[u32; 3]>::try_from(all).ok()) else {
+                let Some([after, of_block, before]) = all.as_deref().and_then(|all| <[u32; 3]>::try_from(all).ok())
+                else {
                     return Err(self.error("a `repeat` that is none"));
                 };
                 if block.repeats.insert(after, (of_block, before)).is_some() {
@@ -224,13 +225,15 @@ impl<'a> Reader<'a> {
     fn claims(&mut self, about: &[&str], classes: usize) -> Result<Claims, Refused> {
         let mut claims = Claims::default();
         if about != ["wave"] {
-            let all: Option<Vec<usize>> = about.iter().map(|word| number(word).and_then(|n| usize::try_from(n).ok())).collect();
+            let all: Option<Vec<usize>> =
+                about.iter().map(|word| number(word).and_then(|n| usize::try_from(n).ok())).collect();
             let all = all.filter(|all| !all.is_empty() && all.iter().all(|n| *n < classes));
             claims.classes = Some(all.ok_or_else(|| self.error("classes that the entry does not name"))?);
         }
         loop {
             if let Some(words) = self.take("h") {
-                let claim = if let [name, place, count] = words.as_slice() { range(name, Some(place), count) } else { None };
+                let claim =
+                    if let [name, place, count] = words.as_slice() { range(name, Some(place), count) } else { None };
                 claims.holds.push(claim.ok_or_else(|| self.error("a claim that is none"))?);
             } else if let Some(words) = self.take("u") {
                 claims.undefined.push(self.names(&words)?);

@@ -131,11 +131,15 @@ impl<'a> Checker<'a> {
             for code in if promised.is_empty() { &[][..] } else { &text.blocks[..] }.iter().flatten() {
                 for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
                     let units = text.lanes(*code, operand)?.into_iter().filter(|lane| lane.of == Of::Unit);
-                    all.extend(units.filter(|lane| promised.contains(&lane.a)).map(|lane| (lane.a, code.instruction.line)));
+                    all.extend(
+                        units.filter(|lane| promised.contains(&lane.a)).map(|lane| (lane.a, code.instruction.line)),
+                    );
                 }
                 if code.has("call") {
                     let kept = preserved(*code)?;
-                    all.extend(promised.iter().filter(|unit| !kept.contains(unit)).map(|unit| (*unit, code.instruction.line)));
+                    all.extend(
+                        promised.iter().filter(|unit| !kept.contains(unit)).map(|unit| (*unit, code.instruction.line)),
+                    );
                 }
             }
             Ok(all)
@@ -234,7 +238,8 @@ impl<'a> Checker<'a> {
 
     /// The thread that it reads or writes is an active one (spec 10.8).
     fn names_active_thread(&self, state: &State, code: Code<'_>) -> bool {
-        let number = code.opcode.numbers("lane-operand").first().and_then(|n| n.checked_add(code.instruction.definitions));
+        let number =
+            code.opcode.numbers("lane-operand").first().and_then(|n| n.checked_add(code.instruction.definitions));
         let operand = number.and_then(|number| code.instruction.operands.get(number)).filter(|o| o.reads());
         let lanes = operand.and_then(|operand| self.context.before.lanes(code, operand).ok());
         lanes.is_some_and(|lanes| !lanes.is_empty() && state.is_number(&lanes))
@@ -267,7 +272,8 @@ impl<'a> Checker<'a> {
     fn followed(&self, walk: &mut Walk<'_>, code: Code<'_>) -> Result<(), Refused> {
         let odd = ["blend", "vskip", "enter-wwm", "generic"];
         let name = code.instruction.opcode.as_str();
-        let bracket = ["ENTER_", "EXIT_", "SI_INIT_WHOLE_WAVE", "SI_WHOLE_WAVE_FUNC"].iter().any(|head| name.starts_with(head));
+        let bracket =
+            ["ENTER_", "EXIT_", "SI_INIT_WHOLE_WAVE", "SI_WHOLE_WAVE_FUNC"].iter().any(|head| name.starts_with(head));
         if bracket || odd.iter().any(|word| code.has(word) || !code.opcode.value(word).is_empty()) {
             return Err(code.refused("not-followed", "an instruction that is not followed"));
         }
@@ -284,7 +290,13 @@ impl<'a> Checker<'a> {
     fn may_stand_alone(&self, walk: &mut Walk<'_>, code: Code<'_>) -> Result<(), Refused> {
         let instruction = code.instruction;
         let bundled = instruction.in_bundle || instruction.opens_bundle || instruction.closes_bundle;
-        if bundled || walk.bundle.is_some() || walk.terminated || walk.indexed || code.has("bundle") || code.has("terminator") {
+        if bundled
+            || walk.bundle.is_some()
+            || walk.terminated
+            || walk.indexed
+            || code.has("bundle")
+            || code.has("terminator")
+        {
             return Err(code.refused("instruction-sequence", "it stands alone"));
         }
         self.followed(walk, code)?;
@@ -425,7 +437,8 @@ impl<'a> Checker<'a> {
             for lane in self.context.after.lanes(q, operand)? {
                 let moved = !operand.flags.has(Flags::RENAMABLE) && self.moved_units.contains(&lane.a);
                 let restored = q.has("lane-restore") && self.context.limits.saved.contains(&lane.a);
-                let allowed = if repeat { is_scc(lane) && operand.is_implicit() } else { moved || restored || is_exec(lane) };
+                let allowed =
+                    if repeat { is_scc(lane) && operand.is_implicit() } else { moved || restored || is_exec(lane) };
                 if !self.context.allocatable(lane) && !allowed {
                     return Err(q.refused("reserved-register", format!("`{}` must not be written", operand.text)));
                 }
@@ -438,7 +451,8 @@ impl<'a> Checker<'a> {
     fn repeat(&mut self, walk: &mut Walk<'_>, (block, instruction): (u32, u32), q: Code<'_>) -> Result<(), Refused> {
         let context = self.context;
         let refused = |message: &str| q.refused("repeat", message);
-        let p = context.remembered(block, instruction).ok_or_else(|| refused("there is no such instruction to repeat"))?;
+        let p =
+            context.remembered(block, instruction).ok_or_else(|| refused("there is no such instruction to repeat"))?;
         if !forms::is_pure(context, p)? || !matches!(p.opcode.value("reach"), "" | "active") {
             return Err(refused("an instruction that must not be repeated"));
         }
@@ -456,9 +470,10 @@ impl<'a> Checker<'a> {
             let read = Lane::new(Of::Read, block, instruction, k).with_vector(name.vector);
             let state = &walk.state;
             let is_held = if name.vector {
-                active.iter().filter_map(|n| state.classes.get(*n)).all(|class| {
-                    class.part.holds(*place).contains(&read) && !class.part.is_doubtful(read)
-                })
+                active
+                    .iter()
+                    .filter_map(|n| state.classes.get(*n))
+                    .all(|class| class.part.holds(*place).contains(&read) && !class.part.is_doubtful(read))
             } else {
                 state.scalar.holds(*place).contains(&read) && !state.scalar.is_doubtful(read)
             };
@@ -492,7 +507,7 @@ impl<'a> Checker<'a> {
         for (lane, _) in &result {
             walk.state.note_written(*lane);
         }
-            self.heed_flags(walk, q)
+        self.heed_flags(walk, q)
     }
 
     // Pairs.
@@ -500,7 +515,8 @@ impl<'a> Checker<'a> {
     fn pair(&mut self, walk: &mut Walk<'a>, i: usize, p: Code<'a>, q: Code<'a>) -> Result<(), Refused> {
         let context = self.context;
         self.followed(walk, p)?;
-        let moving = moves::read(context, &context.before, p)?.is_some() || moves::read(context, &context.after, q)?.is_some();
+        let moving =
+            moves::read(context, &context.before, p)?.is_some() || moves::read(context, &context.after, q)?.is_some();
         if moving || p.has("no-code") || q.has("no-code") {
             return Err(q.refused("instruction-sequence", "a move that pairs"));
         }
@@ -538,12 +554,7 @@ impl<'a> Checker<'a> {
     }
 
     fn follow_masks_behind(
-        &mut self,
-        walk: &mut Walk<'a>,
-        i: usize,
-        p: Code<'a>,
-        q: Code<'a>,
-        effect: Effect,
+        &mut self, walk: &mut Walk<'a>, i: usize, p: Code<'a>, q: Code<'a>, effect: Effect,
     ) -> Result<(), Refused> {
         if p.has("return") && p.instruction.opcode != "S_ENDPGM" {
             self.restored(walk, q)?;
@@ -570,7 +581,11 @@ impl<'a> Checker<'a> {
         let (mut defined, mut read): (Set<Lane>, Set<Lane>) = (Set::default(), Set::default());
         for operand in bundle.head.instruction.operands.iter().filter(|o| o.is_register()) {
             let lanes = text.lanes(bundle.head, operand)?;
-            if operand.is_def() { defined.extend(lanes) } else { read.extend(lanes) }
+            if operand.is_def() {
+                defined.extend(lanes)
+            } else {
+                read.extend(lanes)
+            }
         }
         if defined != bundle.defined || !bundle.read.is_subset(&read) {
             return Err(bundle.head.refused("operands", "it does not name what its members read and define"));
@@ -581,19 +596,25 @@ impl<'a> Checker<'a> {
     }
 
     /// Spec 5.5, 5.6, but for these lanes of operands.
-    fn agrees(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, readers: &[usize], skip: &[(usize, usize)]) -> Result<(), Refused> {
+    fn agrees(
+        &self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, readers: &[usize], skip: &[(usize, usize)],
+    ) -> Result<(), Refused> {
         self.read(walk, p, q, readers, skip)?;
         forms::early_clobbers(self.context, p, q, skip, |name| walk.state.is_undefined(name, readers))
     }
 
     /// Spec 5.5.
-    fn read(&self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, readers: &[usize], skip: &[(usize, usize)]) -> Result<(), Refused> {
+    fn read(
+        &self, walk: &Walk<'_>, p: Code<'_>, q: Code<'_>, readers: &[usize], skip: &[(usize, usize)],
+    ) -> Result<(), Refused> {
         let state = &walk.state;
         let both = p.instruction.operands.iter().zip(&q.instruction.operands).enumerate();
         for (number, (x, y)) in both.filter(|(_, (x, _))| x.reads()) {
             // What shows another register is equal where that one is; EXEC always is.
             let shown = match x.register.as_str() {
-                name if name.starts_with("src_vccz") => VCC.iter().take(self.context.processor.wave_size as usize / 16).copied().collect(),
+                name if name.starts_with("src_vccz") => {
+                    VCC.iter().take(self.context.processor.wave_size as usize / 16).copied().collect()
+                }
                 name if name.starts_with("src_scc") => vec![SCC],
                 _ => Vec::new(),
             };
@@ -605,12 +626,17 @@ impl<'a> Checker<'a> {
                     return Err(q.refused("undef-flag", format!("`{}` has a value, as `{}`,", y.text, x.text)));
                 }
                 let all = if name.vector {
-                    readers.iter().filter_map(|n| state.classes.get(*n)).all(|class| state.reads(Some(class), name, place))
+                    readers
+                        .iter()
+                        .filter_map(|n| state.classes.get(*n))
+                        .all(|class| state.reads(Some(class), name, place))
                 } else {
                     state.reads(None, name, place)
                 };
                 if !all {
-                    return Err(q.refused("value", format!("{place} does not hold {name}, `{}` for `{}`,", y.text, x.text)));
+                    return Err(
+                        q.refused("value", format!("{place} does not hold {name}, `{}` for `{}`,", y.text, x.text))
+                    );
                 }
             }
         }
@@ -762,7 +788,8 @@ impl<'a> Checker<'a> {
         for operand in q.instruction.operands.iter().filter(|o| flagged(o)) {
             let dead = operand.is_def();
             for lane in text.lanes(q, operand)? {
-                let believed = lane.of != Of::Unit || self.context.allocatable(lane) || lane.a == SCC || VCC.contains(&lane.a);
+                let believed =
+                    lane.of != Of::Unit || self.context.allocatable(lane) || lane.a == SCC || VCC.contains(&lane.a);
                 if believed && (dead || !defined.contains(&lane)) {
                     walk.state.spoil_cells(lane, Side::Place);
                     walk.state.spoil(lane, &path);
@@ -828,7 +855,11 @@ impl<'a> Checker<'a> {
         let Some(first) = p.instruction.operands.first().filter(|o| o.is_def()) else { return Ok(()) };
         let (lanes, _) = self.context.before.read_lanes(p, usize::MAX)?;
         // A class that waits keeps the result of an earlier turn; the scalars read now are not those read then.
-        let stale = if lanes.iter().any(|lane| !lane.vector && !is_exec(*lane)) { walk.state.select(|_| true) } else { Vec::new() };
+        let stale = if lanes.iter().any(|lane| !lane.vector && !is_exec(*lane)) {
+            walk.state.select(|_| true)
+        } else {
+            Vec::new()
+        };
         for (k, name) in (0_u16..).zip(self.context.before.lanes(p, first)?) {
             let kept = Lane::new(Of::Result, block, number, k).with_vector(name.vector);
             walk.state.spoil(kept, &stale);
@@ -854,7 +885,9 @@ fn is_moving(code: Code<'_>) -> bool {
 fn preserved(q: Code<'_>) -> Result<Set<u32>, Refused> {
     let mut all: Option<Set<u32>> = None;
     for operand in q.instruction.operands.iter().filter(|o| o.kind == Kind::RegMask) {
-        let mask = tables().mask(&operand.text).ok_or_else(|| q.refused("call-mask", format!("the register mask `{}`", operand.text)))?;
+        let mask = tables()
+            .mask(&operand.text)
+            .ok_or_else(|| q.refused("call-mask", format!("the register mask `{}`", operand.text)))?;
         all = Some(match all {
             None => mask.into_iter().collect(),
             Some(all) => all.into_iter().filter(|unit| mask.contains(unit)).collect(),
@@ -866,9 +899,11 @@ fn preserved(q: Code<'_>) -> Result<Set<u32>, Refused> {
 /// What the branch at the end of a block tests, and the successor that it leads to (spec 12.2).
 fn tested(codes: &[Code<'_>], block: &Block, number: usize) -> Option<(&'static str, usize)> {
     let [one, two] = block.successors.as_slice() else { return None };
-    let target = |code: &Code<'_>| code.instruction.operands.iter().find(|o| o.kind == Kind::Block).map(|o| o.number as usize);
+    let target =
+        |code: &Code<'_>| code.instruction.operands.iter().find(|o| o.kind == Kind::Block).map(|o| o.number as usize);
     let (last, rest) = codes.split_last()?;
-    let (branch, other) = if last.instruction.opcode == "S_BRANCH" { (rest.last()?, target(last)?) } else { (last, number + 1) };
+    let (branch, other) =
+        if last.instruction.opcode == "S_BRANCH" { (rest.last()?, target(last)?) } else { (last, number + 1) };
     let taken = target(branch)?;
     let named = [(taken, other), (other, taken)].contains(&(one.block, two.block)) && taken != other;
     let test = branch.opcode.value("test");

@@ -46,6 +46,8 @@ pub struct Text<'a> {
     pub slots: BTreeMap<u32, u32>,
     /// Blocks without debug instructions.
     pub blocks: Vec<Vec<Code<'a>>>,
+    /// Units that some instruction names.
+    pub touched: Set<u32>,
     registers: HashMap<&'a str, Register>,
     virtuals: Map<u32, Virtual>,
     coarse: bool,
@@ -58,13 +60,15 @@ impl<'a> Text<'a> {
             function,
             slots,
             blocks: Vec::new(),
+            touched: Set::default(),
             registers: HashMap::new(),
             virtuals: Map::default(),
             coarse: true,
             wave32,
         };
         for (number, row) in &function.registers {
-            let unknown = || Refused::new("well-formed", format!("unknown class `{}`", row.class), format!("%{number}"));
+            let unknown =
+                || Refused::new("well-formed", format!("unknown class `{}`", row.class), format!("%{number}"));
             let class = tables().register_class(&row.class).ok_or_else(unknown)?;
             text.virtuals.insert(*number, Virtual { class, lanes: class.bits.div_ceil(16).max(1) });
             text.coarse &= class.bits != 16;
@@ -76,12 +80,20 @@ impl<'a> Text<'a> {
             }
             for instruction in &block.instructions {
                 let line = instruction.line;
-                let unknown = || Refused::new("well-formed", format!("unknown opcode {}", instruction.opcode), format!("line {line}"));
+                let unknown = || {
+                    Refused::new(
+                        "well-formed",
+                        format!("unknown opcode {}", instruction.opcode),
+                        format!("line {line}"),
+                    )
+                };
                 let opcode = tables().opcode(&instruction.opcode).ok_or_else(unknown)?;
                 for operand in instruction.operands.iter().filter(|o| o.is_register()) {
                     text.coarse &= !operand.sub.contains("lo16") && !operand.sub.contains("hi16");
                     if operand.is_physical() {
                         text.register_named(&operand.register, line)?;
+                        text.touched
+                            .extend(text.registers.get(operand.register.as_str()).iter().flat_map(|r| &r.units));
                     }
                 }
                 if !opcode.has("debug") {
@@ -135,7 +147,8 @@ impl<'a> Text<'a> {
             return Ok(Vec::new());
         }
         let Some(number) = operand.vreg else { return self.physical_lanes(code, operand) };
-        let unknown = || code.refused("well-formed", format!("a register or subregister that is none, `{}`,", operand.text));
+        let unknown =
+            || code.refused("well-formed", format!("a register or subregister that is none, `{}`,", operand.text));
         let row = self.virtual_register(number).ok_or_else(unknown)?;
         let lanes = if operand.sub.is_empty() {
             (0..row.lanes).collect()
@@ -158,7 +171,9 @@ impl<'a> Text<'a> {
 
     /// All lanes of the virtual register that an operand names.
     pub fn whole(&self, operand: &Operand) -> Vec<Lane> {
-        let Some((number, row)) = operand.vreg.and_then(|n| Some((n, self.virtual_register(n)?))) else { return Vec::new() };
+        let Some((number, row)) = operand.vreg.and_then(|n| Some((n, self.virtual_register(n)?))) else {
+            return Vec::new();
+        };
         let of = |lane: u32| Lane::new(Of::Virtual, number, lane, 0).with_vector(row.class.is_vector);
         self.used((0..row.lanes).collect()).into_iter().map(of).collect()
     }
@@ -168,7 +183,8 @@ impl<'a> Text<'a> {
     pub fn read_lanes(&self, code: Code<'_>, operands: usize) -> Result<(Vec<Lane>, bool), Refused> {
         let (mut exec, mut lanes, mut undef) = (Vec::new(), Vec::new(), false);
         let not_read = code.old_is_not_read();
-        for (number, operand) in code.instruction.operands.iter().take(operands).enumerate().filter(|(_, o)| o.is_use()) {
+        for (number, operand) in code.instruction.operands.iter().take(operands).enumerate().filter(|(_, o)| o.is_use())
+        {
             if not_read && number == 1 {
                 continue;
             }
@@ -222,10 +238,7 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub fn new(
-        before: &'a Function,
-        after: &'a Function,
-        numbers: BTreeMap<u32, u32>,
-        processor: &'static Processor,
+        before: &'a Function, after: &'a Function, numbers: BTreeMap<u32, u32>, processor: &'static Processor,
         limits: &'a Limits,
     ) -> Result<Context<'a>, Refused> {
         let wave32 = processor.wave_size == 32;

@@ -41,7 +41,9 @@ pub const MOST_CLAIMS: usize = 6_000_000;
 
 impl<'a> Claimed<'a> {
     /// Write out the claims of block `number`. `budget`: how many claims are left.
-    pub fn new(context: &Context<'_>, entry: &'a Entry, number: usize, budget: &mut usize) -> Result<Claimed<'a>, Refused> {
+    pub fn new(
+        context: &Context<'_>, entry: &'a Entry, number: usize, budget: &mut usize,
+    ) -> Result<Claimed<'a>, Refused> {
         let place = format!("entry of block {number}");
         let wrong = |message: String| Refused::new("certificate", message, place.clone());
         if entry.classes.len() > MOST_CLASSES {
@@ -89,7 +91,13 @@ impl<'a> Claimed<'a> {
             }
             // Spec 4: what belongs to which part.
             let of_wave = claims.classes.is_none();
-            let holds = |(name, place): &(Lane, Lane)| if of_wave { !name.vector && !place.vector } else { name.vector || place.vector };
+            let holds = |(name, place): &(Lane, Lane)| {
+                if of_wave {
+                    !name.vector && !place.vector
+                } else {
+                    name.vector || place.vector
+                }
+            };
             let plain = written.undefined.iter().chain(&written.doubtful).all(|name| name.vector != of_wave);
             if !plain || !written.holds.iter().all(holds) {
                 return Err(wrong("a claim that belongs to another part".to_string()));
@@ -180,9 +188,12 @@ impl<'a> Claimed<'a> {
     /// Spec 4.3.
     fn check_live_ins(&self, context: &Context<'_>, claims: &Of1, live: &Set<u32>) -> Result<(), Refused> {
         for (name, place) in self.of(claims).flat_map(|written| &written.holds) {
-            let pristine = *name == Lane::entry(place.a) && place.cell == 0;
+            // Passes behind leave alone what must be restored only where nothing touches it.
+            let pristine =
+                *name == Lane::entry(place.a) && place.cell == 0 && !context.after.touched.contains(&place.a);
             let reserved = place.cell != 0 && context.reserved_after.contains(&place.a);
-            if place.of == Of::Unit && context.allocatable(*place) && !live.contains(&place.a) && !pristine && !reserved {
+            if place.of == Of::Unit && context.allocatable(*place) && !live.contains(&place.a) && !pristine && !reserved
+            {
                 return Err(Refused::new("live-in", format!("{place} is not declared"), self.place.clone()));
             }
         }
@@ -301,7 +312,8 @@ pub fn of_function(context: &Context<'_>, block: &Block, exec_lanes: &[Lane]) ->
         } else if lane.vector {
             undeclared.push(lane);
         }
-        if context.limits.saved.contains(&unit) {
+        let known = !context.allocatable(lane) || live.contains(&unit) || !context.after.touched.contains(&unit);
+        if known && context.limits.saved.contains(&unit) {
             part.add(lane, Lane::entry(unit));
         }
     }

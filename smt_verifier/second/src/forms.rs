@@ -59,10 +59,16 @@ fn memory(context: &Context<'_>, p: Code<'_>, q: Code<'_>) -> Result<(), Refused
     let (a, b) = (&p.instruction.memory, &q.instruction.memory);
     let same = a.len() == b.len()
         && a.iter().zip(b).all(|(x, y)| match y.stack {
-            Some(number) => context.after.slot(number).is_some_and(|number| x.stack.is_some() && x.text == y.with_number(number)),
+            Some(number) => {
+                context.after.slot(number).is_some_and(|number| x.stack.is_some() && x.text == y.with_number(number))
+            }
             None => x.text == y.text,
         });
-    if same { Ok(()) } else { Err(q.refused("memory-operands", "other memory operands")) }
+    if same {
+        Ok(())
+    } else {
+        Err(q.refused("memory-operands", "other memory operands"))
+    }
 }
 
 /// A debug location behind the operands; it says nothing.
@@ -83,13 +89,7 @@ fn tail(p: Code<'_>, q: Code<'_>) -> Result<(), Refused> {
 const COMPARED_FLAGS: Flags = Flags(1 | 2 | 64 | 128 | 256);
 
 fn operand(
-    context: &Context<'_>,
-    p: Code<'_>,
-    q: Code<'_>,
-    number: usize,
-    x: &Operand,
-    y: &Operand,
-    mode: Mode,
+    context: &Context<'_>, p: Code<'_>, q: Code<'_>, number: usize, x: &Operand, y: &Operand, mode: Mode,
 ) -> Result<(), Refused> {
     let differs = || q.refused("operands", format!("operand {number}: `{}` is `{}`,", x.text, y.text));
     if x.kind != y.kind {
@@ -123,7 +123,9 @@ fn operand(
     }
 }
 
-fn fixed(context: &Context<'_>, p: Code<'_>, q: Code<'_>, number: usize, x: &Operand, y: &Operand) -> Result<(), Refused> {
+fn fixed(
+    context: &Context<'_>, p: Code<'_>, q: Code<'_>, number: usize, x: &Operand, y: &Operand,
+) -> Result<(), Refused> {
     // A whole VCC that wave32 reads as its half is the half in both (spec 3.1): lanes and names are equal.
     if x.register != y.register || context.before.lanes(p, x)? != context.after.lanes(q, y)? {
         return Err(q.refused("fixed-register", format!("operand {number}: `{}` is `{}`,", x.text, y.text)));
@@ -135,12 +137,7 @@ fn fixed(context: &Context<'_>, p: Code<'_>, q: Code<'_>, number: usize, x: &Ope
 }
 
 fn both_virtual(
-    context: &Context<'_>,
-    q: Code<'_>,
-    number: usize,
-    (x, m): (&Operand, u32),
-    (y, n): (&Operand, u32),
-    mode: Mode,
+    context: &Context<'_>, q: Code<'_>, number: usize, (x, m): (&Operand, u32), (y, n): (&Operand, u32), mode: Mode,
 ) -> Result<(), Refused> {
     let refused = || q.refused("register-class", format!("operand {number}: `{}` is `{}`,", x.text, y.text));
     if mode == Mode::Repeat && x.is_def() {
@@ -175,12 +172,7 @@ pub fn files(class: &RegisterClass) -> Vec<char> {
 
 /// A virtual register of P has become the register r.
 fn assigned(
-    context: &Context<'_>,
-    q: Code<'_>,
-    number: usize,
-    (x, m): (&Operand, u32),
-    y: &Operand,
-    lanes: &[Lane],
+    context: &Context<'_>, q: Code<'_>, number: usize, (x, m): (&Operand, u32), y: &Operand, lanes: &[Lane],
 ) -> Result<(), Refused> {
     let named = |rule, what: &str| q.refused(rule, format!("operand {number}: `{}` is `{}`, {what},", x.text, y.text));
     let (Some(row), Some(r)) = (context.before.virtual_register(m), context.after.register(&y.register)) else {
@@ -198,7 +190,8 @@ fn assigned(
     }
     let part = if x.sub.is_empty() { (0..row.lanes).collect() } else { tables().lanes(&x.sub).unwrap_or_default() };
     let either = context.processor.has_agprs && q.opcode.numbers("either").contains(&number) && row.class.is_vector;
-    let read = |class: &'static RegisterClass| if either { tables().either_file(class).unwrap_or(class) } else { class };
+    let read =
+        |class: &'static RegisterClass| if either { tables().either_file(class).unwrap_or(class) } else { class };
     let by_class = tables().contains_part(read(row.class), r, &part);
     let by_row = !x.is_implicit()
         && q.opcode.row(number).is_some_and(|row| {
@@ -215,14 +208,22 @@ fn assigned(
 fn added_operand(context: &Context<'_>, q: Code<'_>, added: &Operand) -> Result<(), Refused> {
     let refused = || q.refused("operands", format!("an added operand `{}`", added.text));
     let odd = Flags::EARLY_CLOBBER.0 | Flags::INTERNAL.0 | Flags::DEBUG_USE.0;
-    let plain = added.is_register() && added.is_implicit() && added.tied.is_none() && added.llt.is_empty() && added.flags.0 & odd == 0;
+    let plain = added.is_register()
+        && added.is_implicit()
+        && added.tied.is_none()
+        && added.llt.is_empty()
+        && added.flags.0 & odd == 0;
     let lanes = context.after.lanes(q, added)?;
     if !plain || lanes.is_empty() {
         return Err(refused());
     }
     if added.is_def() {
         let fits = added.is_physical() && lanes.iter().all(|lane| context.allocatable(*lane));
-        return if fits { Ok(()) } else { Err(q.refused("reserved-register", format!("an added definition `{}`", added.text))) };
+        return if fits {
+            Ok(())
+        } else {
+            Err(q.refused("reserved-register", format!("an added definition `{}`", added.text)))
+        };
     }
     for other in q.instruction.operands.iter().filter(|o| o.is_register() && !std::ptr::eq(*o, added)) {
         let covered = context.after.lanes(q, other)?;
@@ -304,11 +305,7 @@ fn overlaps(context: &Context<'_>, q: Code<'_>) -> Result<(), Refused> {
 
 /// No use that is compared reads what an early-clobber definition writes (spec 5.6).
 pub fn early_clobbers(
-    context: &Context<'_>,
-    p: Code<'_>,
-    q: Code<'_>,
-    skip: &[(usize, usize)],
-    is_undefined: impl Fn(Lane) -> bool,
+    context: &Context<'_>, p: Code<'_>, q: Code<'_>, skip: &[(usize, usize)], is_undefined: impl Fn(Lane) -> bool,
 ) -> Result<(), Refused> {
     for (number, definition) in q.instruction.operands.iter().enumerate().filter(|(n, o)| is_early(q, *n, o)) {
         let written = context.after.lanes(q, definition)?;
@@ -349,7 +346,9 @@ fn matrix_files(context: &Context<'_>, p: Code<'_>, q: Code<'_>) -> Result<(), R
             }
         };
         if wrong {
-            return Err(q.refused("register-class", format!("`{}` is not of the file that the opcode demands", operand.text)));
+            return Err(
+                q.refused("register-class", format!("`{}` is not of the file that the opcode demands", operand.text))
+            );
         }
     }
     Ok(())
@@ -364,7 +363,8 @@ pub fn unread(context: &Context<'_>, p: Code<'_>) -> Result<[Vec<(usize, usize)>
     let uses = |(_, o): &(usize, &Operand)| o.is_use() && !o.is_implicit();
     for (number, operand) in operands.iter().enumerate().filter(uses) {
         let modifiers = number.checked_sub(1).filter(|before| *before >= first).and_then(|before| operands.get(before));
-        let Some(modifiers) = modifiers.filter(|o| o.kind == Kind::Immediate).and_then(|o| o.text.parse::<u32>().ok()) else {
+        let Some(modifiers) = modifiers.filter(|o| o.kind == Kind::Immediate).and_then(|o| o.text.parse::<u32>().ok())
+        else {
             continue;
         };
         let lanes = context.before.lanes(p, operand)?;
@@ -399,7 +399,10 @@ pub fn is_pure(context: &Context<'_>, code: Code<'_>) -> Result<bool, Refused> {
     let instruction = code.instruction;
     let invariant = code.has("scalar-load")
         && !instruction.memory.is_empty()
-        && instruction.memory.iter().all(|m| m.invariant && (m.dereferenceable || m.address_space == 4) && !m.volatile && !m.atomic);
+        && instruction
+            .memory
+            .iter()
+            .all(|m| m.invariant && (m.dereferenceable || m.address_space == 4) && !m.volatile && !m.atomic);
     let by_opcode = (code.has("pure") || code.has("pure-exec")) && instruction.memory.is_empty();
     let outside = instruction.in_bundle || instruction.opens_bundle || instruction.closes_bundle;
     let raises = code.has("may-raise") && !instruction.flags.contains("nofpexcept");
@@ -411,7 +414,9 @@ pub fn is_pure(context: &Context<'_>, code: Code<'_>) -> Result<bool, Refused> {
         if is_relative(operand) && !code.has("relative") {
             return Ok(false);
         }
-        let Some(register) = context.before.register(&operand.register).filter(|_| operand.is_physical()) else { continue };
+        let Some(register) = context.before.register(&operand.register).filter(|_| operand.is_physical()) else {
+            continue;
+        };
         let special = register.file == 'x' && !matches!(operand.register.as_str(), "scc" | "vcc" | "vcc_lo" | "vcc_hi");
         let changing = register.is_marked("changes") || register.is_marked("alias");
         if (operand.is_def() && special) || (operand.is_use() && changing) {

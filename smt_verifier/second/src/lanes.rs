@@ -117,7 +117,9 @@ pub fn is_vector_unit(unit: u32) -> bool {
 impl Hash for Lane {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(u64::from(self.a) << 32 | u64::from(self.b));
-        state.write_u64(u64::from(self.c) << 16 | u64::from(self.cell) << 8 | (self.of as u64) << 1 | u64::from(self.vector));
+        state.write_u64(
+            u64::from(self.c) << 16 | u64::from(self.cell) << 8 | (self.of as u64) << 1 | u64::from(self.vector),
+        );
     }
 }
 

@@ -52,10 +52,15 @@ impl Effect {
         let lanes_of = |number: usize| operands.get(number).map_or(Ok(Vec::new()), |o| text.lanes(p, o));
         if p.has("compare-equal") && operands.iter().skip(1).take(2).all(Operand::reads) {
             let (a, b) = (lanes_of(1)?, lanes_of(2)?);
-            let all = |a: &[Lane], b: &[Lane]| a.len() == b.len() && !a.is_empty() && a.iter().zip(b).all(|(s, v)| state.is_first(*s, *v));
+            let all = |a: &[Lane], b: &[Lane]| {
+                a.len() == b.len() && !a.is_empty() && a.iter().zip(b).all(|(s, v)| state.is_first(*s, *v))
+            };
             effect.first = all(&a, &b) || all(&b, &a);
         }
-        if p.opcode.value("reach") == "first" && p.instruction.definitions == 1 && operands.get(1).is_some_and(Operand::reads) {
+        if p.opcode.value("reach") == "first"
+            && p.instruction.definitions == 1
+            && operands.get(1).is_some_and(Operand::reads)
+        {
             let source = lanes_of(1)?;
             if source.len() == first.len() && p.instruction.explicit().count() == 2 {
                 effect.firsts = first.iter().copied().zip(source).collect();
@@ -159,7 +164,11 @@ impl Effect {
 }
 
 fn first_known(mask: &Mask) -> Option<u32> {
-    if let Mask::Known(masks) = mask { masks.first().copied() } else { None }
+    if let Mask::Known(masks) = mask {
+        masks.first().copied()
+    } else {
+        None
+    }
 }
 
 /// Whether the threads of a class are in a value.
@@ -167,7 +176,13 @@ fn inside(class: &Class, value: &Value) -> Option<bool> {
     match value {
         Value::Operation(operation, a, b) => combine(operation, State::is_in(class, a), State::is_in(class, b)),
         Value::Same(mask) => State::is_in(class, mask),
-        Value::Comparison => if class.active { None } else { Some(false) },
+        Value::Comparison => {
+            if class.active {
+                None
+            } else {
+                Some(false)
+            }
+        }
     }
 }
 
@@ -202,11 +217,7 @@ fn result(state: &mut State, value: &Value) -> u32 {
 
 /// What an operand is as a mask. Names of which nothing is known become a mask of their own.
 fn mask_of(
-    context: &Context<'_>,
-    state: &mut State,
-    p: Code<'_>,
-    operand: Option<&Operand>,
-    exec_lanes: &[Lane],
+    context: &Context<'_>, state: &mut State, p: Code<'_>, operand: Option<&Operand>, exec_lanes: &[Lane],
 ) -> Result<Mask, Refused> {
     let Some(operand) = operand else { return Ok(Mask::Unknown) };
     if operand.kind == Kind::Immediate {
@@ -220,7 +231,8 @@ fn mask_of(
     if !lanes.is_empty() && lanes.iter().all(|lane| is_exec(*lane)) && lanes.starts_with(exec_lanes) {
         lanes.truncate(exec_lanes.len());
     }
-    let settled = lanes.len() == context.wave_lanes && lanes.iter().all(|lane| !lane.vector && !state.scalar.is_doubtful(*lane));
+    let settled =
+        lanes.len() == context.wave_lanes && lanes.iter().all(|lane| !lane.vector && !state.scalar.is_doubtful(*lane));
     if !operand.reads() || !settled {
         return Ok(Mask::Unknown);
     }

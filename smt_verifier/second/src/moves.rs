@@ -66,7 +66,11 @@ impl<'b> Form<'_, 'b> {
         let all = <[&Operand; N]>::try_from(operands).ok().filter(|_| self.code.instruction.definitions == definitions);
         let all = all.ok_or_else(|| self.refused("other operands than the form has"))?;
         let fits = all.iter().enumerate().all(|(n, o)| !o.is_register() || o.is_def() == (n < definitions));
-        if fits { Ok(all) } else { Err(self.refused("definitions and uses in another order")) }
+        if fits {
+            Ok(all)
+        } else {
+            Err(self.refused("definitions and uses in another order"))
+        }
     }
 
     fn register(&self, operand: &Operand) -> Result<Vec<Lane>, Refused> {
@@ -157,12 +161,19 @@ impl<'b> Form<'_, 'b> {
     }
 
     fn is_plain_use(operand: &Operand, register: &str) -> bool {
-        operand.is_physical() && operand.register == register && operand.flags == Flags::default() && operand.tied.is_none()
+        operand.is_physical()
+            && operand.register == register
+            && operand.flags == Flags::default()
+            && operand.tied.is_none()
     }
 
     /// An implicit use of a register that reads it and says nothing else.
     fn has_implicit(&self, register: &str) -> bool {
-        self.code.instruction.operands.iter().any(|o| o.register == register && o.flags == Flags::IMPLICIT && o.tied.is_none())
+        self.code
+            .instruction
+            .operands
+            .iter()
+            .any(|o| o.register == register && o.flags == Flags::IMPLICIT && o.tied.is_none())
     }
 
     fn spill(&self) -> Result<Move, Refused> {
@@ -191,7 +202,10 @@ impl<'b> Form<'_, 'b> {
             return Err(self.refused("other operands than the form has"));
         }
         let vector = kind != "S";
-        if self.bits(register) != bits || lanes.iter().any(|lane| lane.vector != vector) || !self.right_file(kind, register) {
+        if self.bits(register) != bits
+            || lanes.iter().any(|lane| lane.vector != vector)
+            || !self.right_file(kind, register)
+        {
             return Err(self.refused("a register that it does not move"));
         }
         self.spill_memory(frame.number, bits, offset, saves)?;
@@ -204,7 +218,9 @@ impl<'b> Form<'_, 'b> {
     }
 
     fn right_file(&self, kind: &str, operand: &Operand) -> bool {
-        let Some(register) = self.text.register(&operand.register).filter(|_| operand.vreg.is_none()) else { return true };
+        let Some(register) = self.text.register(&operand.register).filter(|_| operand.vreg.is_none()) else {
+            return true;
+        };
         match kind.trim_start_matches("WWM_") {
             "V" => register.file == 'v',
             "A" => register.file == 'a' && self.context.processor.has_agprs,
@@ -221,7 +237,11 @@ impl<'b> Form<'_, 'b> {
         let size = u64::from(bits / 8);
         let align = memory.align.unwrap_or(size);
         let base = memory.base_align.unwrap_or(align);
-        let mut text = format!("({} (s{bits}) {} %stack.{number}", if saves { "store" } else { "load" }, if saves { "into" } else { "from" });
+        let mut text = format!(
+            "({} (s{bits}) {} %stack.{number}",
+            if saves { "store" } else { "load" },
+            if saves { "into" } else { "from" }
+        );
         if offset > 0 {
             text += &format!(" + {offset}");
         }
@@ -244,7 +264,10 @@ impl<'b> Form<'_, 'b> {
         let (slot, row) = self.text.slot(number).zip(self.text.function.stack.get(&number)).ok_or_else(refused)?;
         let size: u64 = header::object(row, "size").parse().map_err(|_| refused())?;
         let end = u64::from(offset) + u64::from(bits.div_ceil(8));
-        if self.context.other_slots.contains(&slot) || end > size || !offset.is_multiple_of(if self.context.coarse { 4 } else { 2 }) {
+        if self.context.other_slots.contains(&slot)
+            || end > size
+            || !offset.is_multiple_of(if self.context.coarse { 4 } else { 2 })
+        {
             return Err(refused());
         }
         let one_size = self.context.slot_bits.get(&slot).is_some_and(|all| all.len() == 1);
@@ -259,7 +282,9 @@ impl<'b> Form<'_, 'b> {
     fn cells(&self, register: &[Lane], number: &Operand) -> Result<Vec<Lane>, Refused> {
         let thread = if number.kind == Kind::Immediate { number.text.parse::<u8>().ok() } else { None };
         let thread = thread.filter(|thread| u32::from(*thread) < self.context.processor.wave_size);
-        let (Some(thread), Some(first)) = (thread, register.first()) else { return Err(self.refused("a lane that is none")) };
+        let (Some(thread), Some(first)) = (thread, register.first()) else {
+            return Err(self.refused("a lane that is none"));
+        };
         let halves = if self.context.coarse { 0..=0 } else { 0..=1 };
         let cells: Option<Vec<Lane>> = halves.map(|half| first.cell_of(thread, half)).collect();
         cells.ok_or_else(|| self.refused("a lane that is none"))
@@ -273,8 +298,13 @@ impl<'b> Form<'_, 'b> {
     fn lane_save(&self) -> Result<Move, Refused> {
         let [to, from, number, tied] = self.explicit(1)?;
         let (register, scalar) = (self.register(to)?, self.register(from)?);
-        let same = (to.vreg, &to.register, &to.sub) == (tied.vreg, &tied.register, &tied.sub) && tied.tied.is_none_or(|n| n == 0);
-        if !same || !self.is_word(to, &register, true) || !self.is_word(from, &scalar, false) || !self.code.instruction.memory.is_empty() {
+        let same = (to.vreg, &to.register, &to.sub) == (tied.vreg, &tied.register, &tied.sub)
+            && tied.tied.is_none_or(|n| n == 0);
+        if !same
+            || !self.is_word(to, &register, true)
+            || !self.is_word(from, &scalar, false)
+            || !self.code.instruction.memory.is_empty()
+        {
             return Err(self.refused("other operands than the form has"));
         }
         let pairs = self.cells(&register, number)?.into_iter().zip(scalar).collect();
@@ -284,7 +314,11 @@ impl<'b> Form<'_, 'b> {
     fn lane_restore(&self) -> Result<Move, Refused> {
         let [to, from, number] = self.explicit(1)?;
         let (scalar, register) = (self.register(to)?, self.register(from)?);
-        if !self.is_word(from, &register, true) || !self.is_word(to, &scalar, false) || from.is_undef() || !self.code.instruction.memory.is_empty() {
+        if !self.is_word(from, &register, true)
+            || !self.is_word(to, &scalar, false)
+            || from.is_undef()
+            || !self.code.instruction.memory.is_empty()
+        {
             return Err(self.refused("other operands than the form has"));
         }
         let pairs = scalar.into_iter().zip(self.cells(&register, number)?).collect();
@@ -300,7 +334,9 @@ impl<'b> Form<'_, 'b> {
         }
         let of_exec = moved.pairs.iter().any(|(_, from)| is_exec(*from));
         for operand in self.code.instruction.operands.iter().filter(|o| o.is_register()) {
-            if operand.is_implicit() && operand.flags.has(Flags::EARLY_CLOBBER) || (operand.is_implicit() && operand.tied.is_some()) {
+            if operand.is_implicit() && operand.flags.has(Flags::EARLY_CLOBBER)
+                || (operand.is_implicit() && operand.tied.is_some())
+            {
                 return Err(self.refused("an implicit operand that no move has"));
             }
             if !operand.is_def() {
@@ -314,7 +350,8 @@ impl<'b> Form<'_, 'b> {
                 Vec::new()
             };
             for lane in lanes {
-                let nothing = kept.contains(&lane) && operand.is_implicit() || moved.pairs.iter().any(|(to, _)| *to == lane);
+                let nothing =
+                    kept.contains(&lane) && operand.is_implicit() || moved.pairs.iter().any(|(to, _)| *to == lane);
                 if is_exec(lane) && !(of_exec && operand.is_implicit()) {
                     return Err(self.code.refused("exec", "a move that defines EXEC"));
                 }
@@ -351,7 +388,8 @@ impl Move {
         };
         let mut pairs = self.pairs.clone();
         if self.whole_wave {
-            let carried: Vec<(Lane, Lane)> = self.pairs.iter().flat_map(|(to, from)| carried_cells(state, side, *to, *from)).collect();
+            let carried: Vec<(Lane, Lane)> =
+                self.pairs.iter().flat_map(|(to, from)| carried_cells(state, side, *to, *from)).collect();
             pairs.extend(carried);
         }
         if let Some((register, cells_are_lost)) = &self.carrier {

@@ -43,7 +43,11 @@ impl Part {
     }
 
     pub fn known(&self, name: Lane) -> Known {
-        Known { places: self.places(name).to_vec(), undefined: self.is_undefined(name), doubtful: self.is_doubtful(name) }
+        Known {
+            places: self.places(name).to_vec(),
+            undefined: self.is_undefined(name),
+            doubtful: self.is_doubtful(name),
+        }
     }
 
     /// All places that hold something.

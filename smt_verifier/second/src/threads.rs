@@ -522,7 +522,8 @@ impl State {
             let Some(copied) = self.copies.get(at).filter(|copied| copied.valid) else { continue };
             let Some(class) = self.classes.get(number) else { return };
             let source = self.held(class, copied.source);
-            let names: Vec<Lane> = class.part.holds(copied.target).iter().copied().filter(|n| source.contains(n)).collect();
+            let names: Vec<Lane> =
+                class.part.holds(copied.target).iter().copied().filter(|n| source.contains(n)).collect();
             let target = copied.target;
             if let Some(class) = self.classes.get_mut(number) {
                 class.part.write(target, &names);

@@ -16,11 +16,14 @@ struct Case {
 
 fn cases() -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder).expect("the cases").filter_map(|e| Some(e.ok()?.path())).collect();
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(&folder).expect("the cases").filter_map(|e| Some(e.ok()?.path())).collect();
     paths.sort();
     let mut all = Vec::new();
     for path in paths {
-        let Some(name) = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".before.mir")) else { continue };
+        let Some(name) = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".before.mir")) else {
+            continue;
+        };
         let before = std::fs::read_to_string(&path).expect("a text");
         let after = std::fs::read_to_string(folder.join(format!("{name}.after.mir"))).expect("a text");
         let head = before.lines().next().unwrap_or("").trim_start_matches("# ").to_string();

@@ -16,8 +16,9 @@ impl Random {
 }
 
 const PIECES: [&str; 24] = [
-    "0", "4294967295", "18446744073709551616", "$vgpr0", "$vcc", "$exec", "%0", "%4294967295", "!0.0.0", "@0.0.0", "&$0:63", "#0.0",
-    "in 0\n", "entry\n", "class 0 P on\n", "steps 1=\n", "h %0.0 $0 1\n", " ", "\n", "killed ", "undef ", "renamable ", ", ", "-1",
+    "0", "4294967295", "18446744073709551616", "$vgpr0", "$vcc", "$exec", "%0", "%4294967295", "!0.0.0", "@0.0.0",
+    "&$0:63", "#0.0", "in 0\n", "entry\n", "class 0 P on\n", "steps 1=\n", "h %0.0 $0 1\n", " ", "\n", "killed ",
+    "undef ", "renamable ", ", ", "-1",
 ];
 
 /// Leave out, double, move or replace a part of a text.
@@ -55,7 +56,8 @@ fn nothing_panics() {
     for name in names {
         let read = |side: &str| std::fs::read_to_string(folder.join(format!("{name}.{side}.mir"))).expect("a text");
         let (before, after) = (read("before"), read("after"));
-        let target = before.split("target: ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or("gfx942").to_string();
+        let target =
+            before.split("target: ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or("gfx942").to_string();
         let stored = std::fs::read_to_string(own.join(format!("{name}.cert"))).ok();
         let turns = if stored.is_some() { 60 } else { 4 };
         let Some(certificate) = stored.or_else(|| common::one_block(&before, &after)) else { continue };

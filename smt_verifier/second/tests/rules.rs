@@ -34,21 +34,48 @@ fn scalar(after: &[&str], steps: &str) -> String {
 
 #[test]
 fn values_are_compared() {
-    assert_eq!(rule(&["vgpr_32"], &[], "$vgpr0, $vgpr1", &["%0:vgpr_32 = COPY $vgpr0", USE], &["S_NOP 0, implicit $vgpr0"], "1- 2="), "");
-    assert_eq!(rule(&["vgpr_32"], &[], "$vgpr0, $vgpr1", &["%0:vgpr_32 = COPY $vgpr0", USE], &["S_NOP 0, implicit $vgpr1"], "1- 2="), "value");
+    assert_eq!(
+        rule(
+            &["vgpr_32"],
+            &[],
+            "$vgpr0, $vgpr1",
+            &["%0:vgpr_32 = COPY $vgpr0", USE],
+            &["S_NOP 0, implicit $vgpr0"],
+            "1- 2="
+        ),
+        ""
+    );
+    assert_eq!(
+        rule(
+            &["vgpr_32"],
+            &[],
+            "$vgpr0, $vgpr1",
+            &["%0:vgpr_32 = COPY $vgpr0", USE],
+            &["S_NOP 0, implicit $vgpr1"],
+            "1- 2="
+        ),
+        "value"
+    );
     let copied = ["$vgpr9 = COPY killed $vgpr0", "S_NOP 0, implicit killed $vgpr9"];
     assert_eq!(rule(&["vgpr_32"], &[], "$vgpr0", &["%0:vgpr_32 = COPY $vgpr0", USE], &copied, "1- 1+ 2="), "");
 }
 
 #[test]
 fn a_register_of_the_other_file_is_refused() {
-    let before = ["%0:vgpr_32 = COPY $vgpr0", "%1:vgpr_32 = V_ADD_U32_e64 %0, %0, 0, implicit $exec", "S_NOP 0, implicit %1"];
+    let before =
+        ["%0:vgpr_32 = COPY $vgpr0", "%1:vgpr_32 = V_ADD_U32_e64 %0, %0, 0, implicit $exec", "S_NOP 0, implicit %1"];
     let live = "$vgpr0, $sgpr4";
     let after = |operand: &str| format!("$vgpr1 = V_ADD_U32_e64 {operand}, $vgpr0, 0, implicit $exec");
     let classes = ["vgpr_32", "vgpr_32"];
-    for (operand, expected) in [("$vgpr0", ""), ("$sgpr4", "register-class"), ("$vgpr1", "value"), ("$m0", "register-class")] {
+    for (operand, expected) in
+        [("$vgpr0", ""), ("$sgpr4", "register-class"), ("$vgpr1", "value"), ("$m0", "register-class")]
+    {
         let line = after(operand);
-        assert_eq!(rule(&classes, &[], live, &before, &[&line, "S_NOP 0, implicit $vgpr1"], "1- 3="), expected, "{operand}");
+        assert_eq!(
+            rule(&classes, &[], live, &before, &[&line, "S_NOP 0, implicit $vgpr1"], "1- 3="),
+            expected,
+            "{operand}"
+        );
     }
 }
 
@@ -100,8 +127,10 @@ fn what_stands_alone_is_a_move_or_harmless() {
 
 #[test]
 fn spill_code_is_of_the_form_that_llvm_writes() {
-    let save = "SI_SPILL_V32_SAVE $vgpr0, %stack.0, $sgpr32, 0, implicit $exec :: (store (s32) into %stack.0, addrspace 5)";
-    let load = "$vgpr3 = SI_SPILL_V32_RESTORE %stack.0, $sgpr32, 0, implicit $exec :: (load (s32) from %stack.0, addrspace 5)";
+    let save =
+        "SI_SPILL_V32_SAVE $vgpr0, %stack.0, $sgpr32, 0, implicit $exec :: (store (s32) into %stack.0, addrspace 5)";
+    let load =
+        "$vgpr3 = SI_SPILL_V32_RESTORE %stack.0, $sgpr32, 0, implicit $exec :: (load (s32) from %stack.0, addrspace 5)";
     let end = "S_NOP 0, implicit $vgpr3";
     assert_eq!(vector(&[save, load, end], "1- 2+ 2="), "");
     assert_eq!(vector(&[load, end], "1- 1+ 2="), "value");
@@ -126,7 +155,10 @@ fn spill_code_is_of_the_form_that_llvm_writes() {
         "$sgpr6 = SI_SPILL_S32_RESTORE %stack.0, implicit $exec, implicit $sgpr32 :: (load (s32) from %stack.0, addrspace 5)",
     );
     assert_eq!(scalar(&[save, load, "S_NOP 0, implicit $sgpr6"], "1- 2+ 2="), "");
-    assert_eq!(scalar(&[&save.replace("$sgpr4", "$m0"), load, "S_NOP 0, implicit $sgpr6"], "1- 2+ 2="), "register-class");
+    assert_eq!(
+        scalar(&[&save.replace("$sgpr4", "$m0"), load, "S_NOP 0, implicit $sgpr6"], "1- 2+ 2="),
+        "register-class"
+    );
 }
 
 #[test]
@@ -146,7 +178,9 @@ fn scalars_live_in_lanes() {
 fn copies_have_widths_and_files() {
     let classes = ["vreg_64_align2"];
     let p = ["%0:vreg_64_align2 = COPY $vgpr0_vgpr1", USE];
-    let check = |copy: &str| rule(&classes, &[], "$vgpr0_vgpr1, $vgpr2", &p, &[copy, "S_NOP 0, implicit $vgpr4_vgpr5"], "1- 1+ 2=");
+    let check = |copy: &str| {
+        rule(&classes, &[], "$vgpr0_vgpr1, $vgpr2", &p, &[copy, "S_NOP 0, implicit $vgpr4_vgpr5"], "1- 1+ 2=")
+    };
     assert_eq!(check("$vgpr4_vgpr5 = COPY $vgpr0_vgpr1"), "");
     assert_eq!(check("$agpr4_agpr5 = COPY $vgpr0_vgpr1"), "value");
     assert_eq!(check("$vgpr4_vgpr5 = COPY $vgpr0"), "move");
@@ -169,7 +203,11 @@ fn repeats_read_what_was_read() {
     let check = |again: &str, line: &str| {
         let after = ["S_NOP 1", again, "S_NOP 0, implicit $vgpr5"];
         let certificate = certificate("2- 1= 1+ 2=").replace("end\n", &format!("{line}end\n"));
-        judge(&text(&["vgpr_32", "vgpr_32"], &[], &block("$vgpr0, $vgpr1", &p)), &text(&[], &[], &block("$vgpr0, $vgpr1", &after)), &certificate)
+        judge(
+            &text(&["vgpr_32", "vgpr_32"], &[], &block("$vgpr0, $vgpr1", &p)),
+            &text(&[], &[], &block("$vgpr0, $vgpr1", &after)),
+            &certificate,
+        )
     };
     let right = "$vgpr5 = V_ADD_U32_e32 $vgpr0, $vgpr0, implicit $exec";
     assert_eq!(check(right, "repeat 1 0 1\n"), "");
@@ -196,7 +234,10 @@ fn early_clobbers_ties_and_reserved_registers() {
         assert_eq!(rule(&["vgpr_32", "vgpr_32"], &[], "$vgpr0", &p, &q, "1- 3="), expected);
     }
     let p = ["%0:sreg_32 = S_MOV_B32 7", USE];
-    assert_eq!(rule(&["sreg_32"], &[], "$sgpr4", &p, &["$sgpr32 = S_MOV_B32 7", "S_NOP 0, implicit $sgpr32"], "3="), "reserved-register");
+    assert_eq!(
+        rule(&["sreg_32"], &[], "$sgpr4", &p, &["$sgpr32 = S_MOV_B32 7", "S_NOP 0, implicit $sgpr32"], "3="),
+        "reserved-register"
+    );
 }
 
 /// Two blocks; the second is reached from the first one and from itself.
@@ -214,7 +255,8 @@ const LOOP: &str = "  bb.0:
 
 #[test]
 fn claims_follow_on_every_edge() {
-    let before = text(&["vgpr_32"], &[], &LOOP.replace("V0", "%0:vgpr_32").replace("V1", "%0").replace("    LIVE\n", ""));
+    let before =
+        text(&["vgpr_32"], &[], &LOOP.replace("V0", "%0:vgpr_32").replace("V1", "%0").replace("    LIVE\n", ""));
     let after = |live: &str, read: &str| {
         let body = LOOP.replace("    V0 = COPY $vgpr0\n", "    S_NOP 2\n").replace("V1", read).replace("LIVE", live);
         text(&[], &[], &body)
@@ -235,11 +277,14 @@ fn claims_follow_on_every_edge() {
     assert_eq!(judge(&before, &after(live, "$vgpr0"), &entry("")), "value");
     assert_eq!(judge(&before, &after(live, "$vgpr0"), &entry("u %0.0 1\n")), "relation");
     assert_eq!(judge(&before, &after("liveins: $vgpr0, $vgpr1", "$vgpr0"), &entry("h %0.0 $2 1\n")), "relation");
-    for (from, to) in [("class 0 P on\n", ""), ("class 1 T on", "class 1 T off"), ("class 2 O off\n", ""), ("steps 2=", "steps 1=")] {
+    for (from, to) in
+        [("class 0 P on\n", ""), ("class 1 T on", "class 1 T off"), ("class 2 O off\n", ""), ("steps 2=", "steps 1=")]
+    {
         let changed = entry(right).replacen(from, to, 1);
         assert_ne!(judge(&before, &after(live, "$vgpr0"), &changed), "", "{from}");
     }
-    let entry_gone = entry(right).replace("block 2\nentry\nclass 0 P on\nclass 1 T on\nclass 2 O off\nsteps 1=\n", "block 2\n");
+    let entry_gone =
+        entry(right).replace("block 2\nentry\nclass 0 P on\nclass 1 T on\nclass 2 O off\nsteps 1=\n", "block 2\n");
     assert_eq!(judge(&before, &after(live, "$vgpr0"), &entry_gone), "relation");
 }
 

@@ -28,7 +28,8 @@ fn pairs(function: &Function, instruction: &Instruction) -> bool {
             None => tables().register(&o.register).is_some_and(|r| matches!(r.file, 'v' | 'a')),
         })
     };
-    let odd = |n: usize| instruction.operands.get(n).is_some_and(|o| o.register == "scc" || o.register.starts_with("src_"));
+    let odd =
+        |n: usize| instruction.operands.get(n).is_some_and(|o| o.register == "scc" || o.register.starts_with("src_"));
     let exec = instruction.operands.first().is_some_and(|o| o.register.starts_with("exec"));
     (vector(1) && !vector(0)) || odd(0) || odd(1) || exec
 }

@@ -3,9 +3,15 @@
 
 /// Rows of `registers:` for classes, from register 0 on.
 fn registers(classes: &[&str]) -> String {
-    let row = |(n, class): (usize, &&str)| format!("  - {{ id: {n}, class: {class}, preferred-register: '', flags: [  ] }}\n");
+    let row = |(n, class): (usize, &&str)| {
+        format!("  - {{ id: {n}, class: {class}, preferred-register: '', flags: [  ] }}\n")
+    };
     let rows: String = classes.iter().enumerate().map(row).collect();
-    if rows.is_empty() { "noVRegs:         true\nregisters:       []\n".to_string() } else { format!("registers:\n{rows}") }
+    if rows.is_empty() {
+        "noVRegs:         true\nregisters:       []\n".to_string()
+    } else {
+        format!("registers:\n{rows}")
+    }
 }
 
 /// A text of one function: classes of its virtual registers, spill slots (size), and the body.
@@ -14,7 +20,8 @@ pub fn text(classes: &[&str], slots: &[u32], body: &str) -> String {
     let rows: String = slots.iter().enumerate().map(slot).collect();
     let stack = if rows.is_empty() { String::new() } else { format!("stack:\n{rows}") };
     let marks = if body.contains("SI_SPILL_S") { "  hasSpilledSGPRs: true\n" } else { "" };
-    let marks = if body.contains("SI_SPILL_V") { format!("{marks}  hasSpilledVGPRs: true\n") } else { marks.to_string() };
+    let marks =
+        if body.contains("SI_SPILL_V") { format!("{marks}  hasSpilledVGPRs: true\n") } else { marks.to_string() };
     let body: String = body.lines().map(|line| format!("{}\n", line.trim_end())).collect();
     format!(
         "--- |\n  define amdgpu_kernel void @f() #0 {{\n    ret void\n  }}\n  attributes #0 = {{ \"target-cpu\"=\"gfx942\" }}\n...\n\
