@@ -278,3 +278,52 @@ pub fn limits(function: &Function, module: &str, target: &Processor) -> Result<L
     limits.saved = preserved(&attributes.convention, &target)?.into_iter().filter(is_scalar).collect();
     Ok(limits)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_read_as_llvm_reads_them() {
+        for (text, number) in
+            [("0", 0), ("16", 16), ("0x10", 16), ("0B11", 3), ("020", 16), ("0o20", 16), ("4294967295", u32::MAX)]
+        {
+            assert_eq!(integer(text), Ok(u64::from(number)), "{text}");
+        }
+        for text in ["", "-1", "+1", "0x", "08", "1 ", "4294967296", "0x+1", "ten"] {
+            assert!(integer(text).is_err(), "{text}");
+        }
+    }
+
+    fn counted(attributes: &str) -> Option<[usize; 3]> {
+        let target = tables().processor("gfx942")?;
+        let module = format!("define amdgpu_kernel void @f() {attributes} {{\n}}\n");
+        let function = Function { name: "f".into(), ..Function::default() };
+        let limits = limits(&function, &module, target).ok()?;
+        let count =
+            |file| tables().file(file).map(|(base, n)| limits.allocatable.range(base..base + 2 * n).count() / 2);
+        Some([count('v')?, count('a')?, count('s')?])
+    }
+
+    #[test]
+    fn attributes_set_the_limits() {
+        assert_eq!(counted(""), Some([64, 64, 102]));
+        assert_eq!(counted("\"amdgpu-agpr-alloc\"=\"0\""), Some([128, 0, 102]));
+        assert_eq!(
+            counted("\"amdgpu-num-vgpr\"=\"0x20\" \"amdgpu-num-sgpr\"=\"062\""),
+            counted("\"amdgpu-num-vgpr\"=\"32\" \"amdgpu-num-sgpr\"=\"50\"")
+        );
+        for wrong in [
+            "\"amdgpu-num-vgpr\"=\"many\"",
+            "\"amdgpu-waves-per-eu\"=\"1,x\"",
+            "\"amdgpu-flat-work-group-size\"=\"64\"",
+            "\"target-cpu\"=\"gfx950\"",
+            "\"target-features\"=\"+sgpr-init-bug\"",
+            "\"target-features\"=\"cumode\"",
+            "\"target-features\"=\"+no-such\"",
+            "\"amdgpu-dynamic-vgpr-block-size\"=\"16\"",
+        ] {
+            assert_eq!(counted(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -40,7 +40,7 @@ pub struct File {
 pub type Row = BTreeMap<String, String>;
 
 /// One machine function: its header and its blocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Function {
     pub name: String,
     /// Every other header field by path (`frameInfo.maxAlignment`), value as printed.
@@ -79,7 +79,7 @@ pub struct FunctionLiveIn {
     pub vreg: Option<u32>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Block {
     /// N of `bb.N`.
     pub number: u32,

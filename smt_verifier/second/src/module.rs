@@ -94,6 +94,10 @@ fn group(line: &str) -> Option<(&str, &str)> {
 }
 
 fn groups(module: &str) -> Result<BTreeMap<&str, BTreeSet<String>>, Refused> {
+    // A text in quotes that goes on in the next line would hide a comment, or make one.
+    if let Some(line) = lines(module).find(|line| !line.matches('"').count().is_multiple_of(2)) {
+        return refuse(format!("quotes are not closed in `{line}`"));
+    }
     let mut groups = BTreeMap::new();
     for (number, text) in lines(module).filter_map(group) {
         let attributes = split(text)?.into_iter().collect();
@@ -227,4 +231,59 @@ pub fn attributes(module: &str, name: &str) -> Result<Attributes, Refused> {
         }
     }
     Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::tables;
+
+    const MODULE: &str = "; comment\n@a = global i8 0 ; \"b\ndefine internal fastcc void @\"f g\"(i32 %x) #0 \"k\"=\"a;b\" {\n  \
+        call void @h() #1\n}\ndeclare void @h()\nattributes #0 = { nounwind alignstack=16 \"amdgpu-num-vgpr\"=\"0x40\" }\n\
+        attributes #1 = { noinline }\n";
+
+    fn compared(before: &str, after: &str) -> bool {
+        compare(before, after, tables().processor("gfx942").unwrap()).is_ok()
+    }
+
+    #[test]
+    fn comments_and_group_numbers_and_the_added_processor_do_not_count() {
+        let renumbered = MODULE.replace("#0", "#7").replace("; comment", "").replace("; \"b", "");
+        assert!(compared(MODULE, &renumbered));
+        assert!(compared(MODULE, &MODULE.replace("noinline }", "noinline }\nattributes #2 = { nounwind }")));
+        assert!(compared(MODULE, &MODULE.replace("nounwind al", "\"target-cpu\"=\"gfx942\" nounwind al")));
+    }
+
+    #[test]
+    fn everything_else_counts() {
+        for (from, to) in [
+            ("a;b", "a;c"),
+            ("noinline", "nomerge"),
+            ("0x40", "64"),
+            ("i8 0", "i8 1"),
+            ("fastcc ", ""),
+            ("h() #1", "h()"),
+            ("h() #1", "h() #9"),
+            ("nounwind al", "\"target-cpu\"=\"gfx950\" nounwind al"),
+            ("i8 0", "i8 \"0"),
+            ("}\ndeclare", "}\n}\ndeclare"),
+            ("= { noinline }", "= { noinline }\nattributes #1 = { noinline }"),
+        ] {
+            assert!(MODULE.contains(from) && !compared(MODULE, &MODULE.replace(from, to)), "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn attributes_are_those_of_groups_and_of_the_line() {
+        let found = attributes(MODULE, "f g").unwrap();
+        assert!(found.is_local && found.convention == "fastcc" && found.words.contains("alignstack=16"));
+        assert_eq!(found.strings.get("amdgpu-num-vgpr").map(String::as_str), Some("0x40"));
+        assert_eq!(found.strings.get("k").map(String::as_str), Some("a;b"));
+        for (from, to) in
+            [("fastcc", "cc 99"), ("fastcc", "swiftcc"), ("f g", "f h"), ("#0 \"k", "#5 \"k"), ("(i32 %x)", "(i32 %x")]
+        {
+            assert!(attributes(&MODULE.replace(from, to), "f g").is_err(), "{from} {to}");
+        }
+        assert_eq!(attributes(&MODULE.replace("fastcc", "cc91"), "f g").unwrap().convention, "amdgpu_kernel");
+    }
 }

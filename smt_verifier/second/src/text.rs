@@ -9,7 +9,7 @@ use crate::model::{
     Block, File, Function, FunctionLiveIn, Instruction, Kind, LiveIn, Operand, Refused, Row, Successor, VirtualRegister,
 };
 use crate::operands::{attribute, block, memory, operand, register, starts_register, Names};
-use crate::tables::tables;
+use crate::tables::{canonical, tables};
 use crate::yaml::{Lines, Pairs, Value};
 
 type Numbered<'a> = (usize, &'a str);
@@ -63,10 +63,8 @@ fn fail(message: impl Into<String>, line: usize) -> Refused {
 
 fn read_module(lines: &[Numbered]) -> Result<String, Refused> {
     let mut module = String::new();
-    for (number, line) in lines {
-        let Some(text) = line.strip_prefix("  ").or(if line.is_empty() { Some("") } else { None }) else {
-            return Err(fail("a line of the IR module is not indented", *number));
-        };
+    for (number, line) in lines.iter().filter(|(_, line)| !line.is_empty()) {
+        let text = line.strip_prefix("  ").ok_or_else(|| fail("a line of the IR module is not indented", *number))?;
         module.push_str(text);
         module.push('\n');
     }
@@ -74,19 +72,14 @@ fn read_module(lines: &[Numbered]) -> Result<String, Refused> {
 }
 
 fn read_function(lines: &[Numbered], line: usize) -> Result<Function, Refused> {
-    let Some(body) = lines.iter().position(|(_, line)| line.starts_with("body:")) else {
+    let is_body = |line: &str| line.strip_prefix("body:").is_some_and(|rest| rest.trim_matches(' ') == "|");
+    let mut parts = lines.splitn(2, |(_, line)| is_body(line));
+    let (Some(head), Some(body)) = (parts.next(), parts.next()) else {
         return Err(fail("a function has no body", line));
     };
-    let (head, body) = lines.split_at(body);
-    let Some(((number, first), body)) = body.split_first() else { return Err(fail("a function has no body", line)) };
-    if first.strip_prefix("body:").map(|rest| rest.trim_matches(' ')) != Some("|") {
-        return Err(fail("expected `body: |`", *number));
-    }
     let is_comment = |line: &str| line.trim_start_matches(' ').starts_with('#') || line.trim_matches(' ').is_empty();
     let head: Vec<Numbered> = head.iter().copied().filter(|(_, line)| !is_comment(line)).collect();
-    let mut rows = Lines::new(&head);
-    let pairs = rows.map(0)?;
-    let mut function = header_of(pairs, line)?;
+    let mut function = header_of(Lines::new(&head).map(0)?, line)?;
     read_body(&mut function, body)?;
     Ok(function)
 }
@@ -94,29 +87,15 @@ fn read_function(lines: &[Numbered], line: usize) -> Result<Function, Refused> {
 // The header.
 
 fn header_of(pairs: Pairs, line: usize) -> Result<Function, Refused> {
-    let mut function = Function {
-        name: String::new(),
-        fields: BTreeMap::new(),
-        registers: BTreeMap::new(),
-        liveins: Vec::new(),
-        fixed_stack: BTreeMap::new(),
-        stack: BTreeMap::new(),
-        blocks: Vec::new(),
-        line,
-    };
+    let mut function = Function { line, ..Function::default() };
     for (key, value) in pairs {
         match (key.as_str(), value) {
             ("name", Value::Scalar(name)) => function.name = name,
             ("registers", Value::List(rows)) => {
-                for row in rows {
-                    add_register(&mut function, row)?;
-                }
+                rows.into_iter().try_for_each(|row| add_register(&mut function, row))?;
             }
             ("liveins", Value::List(rows)) => {
-                for row in rows {
-                    let livein = livein_of(&function, row)?;
-                    function.liveins.push(livein);
-                }
+                function.liveins = rows.into_iter().map(|row| livein_of(row, line)).collect::<Result<_, _>>()?;
             }
             ("fixedStack", Value::List(rows)) => add_objects(&mut function.fixed_stack, rows, &FIXED_STACK_KEYS, line)?,
             ("stack", Value::List(rows)) => add_objects(&mut function.stack, rows, &STACK_KEYS, line)?,
@@ -130,23 +109,15 @@ fn header_of(pairs: Pairs, line: usize) -> Result<Function, Refused> {
 }
 
 fn add_field(function: &mut Function, path: &str, value: Value) -> Result<(), Refused> {
-    match value {
-        Value::Map(pairs) => {
-            for (key, value) in pairs {
-                add_field(function, &format!("{path}.{key}"), value)?;
-            }
-        }
-        value => {
-            let text = value.flat();
-            if !header::is_known(path, &text) {
-                return Err(fail(
-                    format!("the header field {path} is not known, or not with this value"),
-                    function.line,
-                ));
-            }
-            function.fields.insert(path.to_string(), text);
-        }
+    if let Value::Map(pairs) = value {
+        let mut pairs = pairs.into_iter();
+        return pairs.try_for_each(|(key, value)| add_field(function, &format!("{path}.{key}"), value));
     }
+    let text = value.flat();
+    if !header::is_known(path, &text) {
+        return Err(fail(format!("the field {path} is not known, or not with this value"), function.line));
+    }
+    function.fields.insert(path.to_string(), text);
     Ok(())
 }
 
@@ -164,20 +135,13 @@ fn row_of(value: Value, keys: &[&str], line: usize) -> Result<Row, Refused> {
     Ok(row)
 }
 
-/// The canonical number that a row or a reference holds.
-fn number_in(text: Option<&String>, line: usize) -> Result<u32, Refused> {
-    let mut cursor = Cursor::new(text.map_or("", String::as_str), line);
-    let number = cursor.number()?;
-    if cursor.is_at_end() {
-        Ok(number)
-    } else {
-        Err(cursor.fail("characters behind a number"))
-    }
+fn number_in(text: Option<&str>, line: usize) -> Result<u32, Refused> {
+    text.and_then(canonical).ok_or_else(|| fail("a row has no number where one must be", line))
 }
 
 fn add_register(function: &mut Function, value: Value) -> Result<(), Refused> {
     let row = row_of(value, &["id", "class", "preferred-register", "flags", "anti-hints"], function.line)?;
-    let number = number_in(row.get("id"), function.line)?;
+    let number = number_in(row.get("id").map(String::as_str), function.line)?;
     let text = |key: &str| row.get(key).cloned().unwrap_or_default();
     let mut flags: Vec<String> = text("flags").split(", ").filter(|f| !f.is_empty()).map(String::from).collect();
     flags.sort();
@@ -191,14 +155,14 @@ fn add_register(function: &mut Function, value: Value) -> Result<(), Refused> {
     Ok(())
 }
 
-fn livein_of(function: &Function, value: Value) -> Result<FunctionLiveIn, Refused> {
-    let row = row_of(value, &["reg", "virtual-reg"], function.line)?;
+fn livein_of(value: Value, line: usize) -> Result<FunctionLiveIn, Refused> {
+    let row = row_of(value, &["reg", "virtual-reg"], line)?;
     let Some(register) = row.get("reg").and_then(|text| text.strip_prefix('$')) else {
-        return Err(fail("a live-in row names no register", function.line));
+        return Err(fail("a live-in row names no register", line));
     };
     let vreg = match row.get("virtual-reg").map_or("", String::as_str) {
         "" => None,
-        text => Some(number_in(text.strip_prefix('%').map(String::from).as_ref(), function.line)?),
+        text => Some(number_in(text.strip_prefix('%'), line)?),
     };
     Ok(FunctionLiveIn { register: register.to_string(), vreg })
 }
@@ -216,7 +180,7 @@ const FIXED_STACK_KEYS: [&str; 13] = [
 fn add_objects(objects: &mut BTreeMap<u32, Row>, rows: Vec<Value>, keys: &[&str], line: usize) -> Result<(), Refused> {
     for row in rows {
         let mut row = row_of(row, keys, line)?;
-        let number = number_in(row.remove("id").as_ref(), line)?;
+        let number = number_in(row.remove("id").as_deref(), line)?;
         if objects.last_key_value().is_some_and(|(last, _)| *last >= number) {
             return Err(fail(format!("stack object {number} stands behind a later one"), line));
         }
@@ -284,9 +248,7 @@ fn block_header(cursor: &mut Cursor) -> Result<(Block, String), Refused> {
     cursor.expect(":")?;
     let line = cursor.line();
     cursor.end()?;
-    let block =
-        Block { number, attributes, successors: Vec::new(), liveins: Vec::new(), instructions: Vec::new(), line };
-    Ok((block, name))
+    Ok((Block { number, attributes, line, ..Block::default() }, name))
 }
 
 fn block_attribute(cursor: &mut Cursor) -> Result<(), Refused> {
@@ -296,11 +258,10 @@ fn block_attribute(cursor: &mut Cursor) -> Result<(), Refused> {
     if cursor.eat("align ") {
         return cursor.number::<u32>().map(|_| ());
     }
-    let words = ["machine-block-address-taken", "inlineasm-br-indirect-target"];
-    if words.iter().any(|word| cursor.eat(word)) {
+    if cursor.eat("machine-block-address-taken") {
         return Ok(());
     }
-    Err(cursor.fail("expected an attribute of a block"))
+    cursor.expect("inlineasm-br-indirect-target")
 }
 
 fn read_block(
@@ -315,15 +276,15 @@ fn read_block(
             continue;
         }
         let is_first = block.instructions.is_empty();
-        if in_bundle && cursor.eat("}") {
+        if !is_indented {
+            return Err(cursor.fail("a line of the body is not indented"));
+        } else if in_bundle && cursor.eat("}") {
             let Some(last) = block.instructions.last_mut().filter(|last| last.in_bundle) else {
                 return Err(cursor.fail("a bundle is empty"));
             };
             last.closes_bundle = true;
             in_bundle = false;
             cursor.end()?;
-        } else if !is_indented {
-            return Err(cursor.fail("a line of the body is not indented"));
         } else if is_first && !has_liveins && successors.is_none() && cursor.eat("successors:") {
             successors = Some(read_successors(&mut cursor, names)?);
         } else if is_first && !has_liveins && cursor.eat("liveins: ") {
@@ -491,18 +452,15 @@ fn check_ties(instruction: &Instruction) -> Result<(), Refused> {
 /// Checks printed classes against the rows of `registers:`; where there is no such row, definitions make it.
 fn classes_of(registers: &mut BTreeMap<u32, VirtualRegister>, blocks: &[Block]) -> Result<(), Refused> {
     let operands = blocks.iter().flat_map(|b| &b.instructions).flat_map(|i| i.operands.iter().map(|op| (op, i.line)));
-    for (operand, line) in operands.clone() {
-        let Some(number) = operand.vreg.filter(|_| !operand.class.is_empty()) else { continue };
-        let row = registers
-            .entry(number)
-            .or_insert_with(|| VirtualRegister { class: operand.class.clone(), ..VirtualRegister::default() });
-        if row.class != operand.class {
-            return Err(fail(format!("virtual register {number} has two classes"), line));
-        }
+    for (operand, _) in operands.clone().filter(|(operand, _)| !operand.class.is_empty()) {
+        let row = VirtualRegister { class: operand.class.clone(), ..VirtualRegister::default() };
+        registers.entry(operand.vreg.unwrap_or_default()).or_insert(row);
     }
-    for (number, line) in operands.filter_map(|(operand, line)| Some((operand.vreg?, line))) {
-        if !registers.contains_key(&number) {
-            return Err(fail(format!("virtual register {number} has no class"), line));
+    for (operand, line) in operands {
+        let Some(number) = operand.vreg else { continue };
+        let class = registers.get(&number).map(|row| row.class.as_str());
+        if class.is_none() || !operand.class.is_empty() && class != Some(&operand.class) {
+            return Err(fail(format!("virtual register {number} has no class, or another"), line));
         }
     }
     Ok(())

@@ -89,26 +89,8 @@ impl Random {
 
 fn mutated(text: &str, random: &mut Random) -> String {
     const WORDS: [&str; 20] = [
-        "\u{e9}",
-        " ",
-        "\n",
-        "0",
-        "-",
-        "99999999999999999999",
-        "{",
-        "}",
-        "[",
-        "'",
-        "\"",
-        "(",
-        ")",
-        "$vgpr0",
-        "%5",
-        "!0",
-        ", ",
-        "\\",
-        "#",
-        "\t",
+        "\u{e9}", " ", "\n", "0", "-", "99999999999999999999", "{", "}", "[", "'", "\"", "(", ")", "$vgpr0", "%5",
+        "!0", ", ", "\\", "#", "\t",
     ];
     let mut bytes: Vec<char> = text.chars().collect();
     for _ in 0..=random.below(3) {
@@ -147,4 +129,28 @@ fn nothing_panics_on_mutated_texts() {
     }
     println!("{refused} refused, {accepted} accepted");
     assert!(refused > accepted);
+}
+
+/// A change of one character is another text or none, but for blanks and comments.
+#[test]
+fn every_character_counts() {
+    let mut seen = 0;
+    for case in cases().iter().filter(|case| case.name == "right_asm_goto" || case.name == "right_address_remat") {
+        let model = text::read(&case.after).expect("it is read");
+        let mut start = 0;
+        for line in case.after.split_inclusive('\n') {
+            for at in (0..line.len()).filter(|at| !line.starts_with('#') && !line[*at..].starts_with([' ', '\n'])) {
+                for word in ["", "0", "z", "-"] {
+                    let at = start + at;
+                    let changed = format!("{}{word}{}", &case.after[..at], &case.after[at + 1..]);
+                    if changed != case.after {
+                        seen += 1;
+                        assert!(text::read(&changed).as_ref() != Ok(&model), "{line} {at} {word}");
+                    }
+                }
+            }
+            start += line.len();
+        }
+    }
+    assert!(seen > 1000);
 }
