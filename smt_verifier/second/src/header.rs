@@ -22,8 +22,8 @@ const FIELDS: [(&str, &str); 3] = [
         "isFrameAddressTaken=false isReturnAddressTaken=false hasStackMap=false hasPatchPoint=false stackSize=0 \
          offsetAdjustment=0 maxAlignment=1 adjustsStack=false hasCalls=false stackProtector= functionContext= \
          maxCallFrameSize=4294967295 cvBytesOfCalleeSavedRegisters=0 hasOpaqueSPAdjustment=false hasVAStart=false \
-         hasMustTailInVarArgFunc=false hasTailCall=false isCalleeSavedInfoValid=false localFrameSize=0 savePoint=! \
-         restorePoint=!",
+         hasMustTailInVarArgFunc=false hasTailCall=false isCalleeSavedInfoValid=false localFrameSize=0 \
+         framePointerPolicy= savePoint=! restorePoint=!",
     ),
     (
         "machineFunctionInfo.",
@@ -35,15 +35,9 @@ const FIELDS: [(&str, &str); 3] = [
          mode.fp32-output-denormals=true mode.fp64-fp16-input-denormals=true mode.fp64-fp16-output-denormals=true \
          highBitsOf32BitAddress=0 occupancy=0 wwmReservedRegs= spillPhysVGPRs= vgprForAGPRCopy= sgprForEXECCopy= \
          longBranchReservedReg= hasInitWholeWave=false dynamicVGPRBlockSize=0 scratchReservedForDynamicVGPRs=0 \
-         numKernargPreloadSGPRs=0 isWholeWaveFunction=false",
+         numKernargPreloadSGPRs=0 isWholeWaveFunction=false minNumAGPRs= hasNoWWMPoolSGPRSpillFallback=false",
     ),
 ];
-
-/// Arguments in `argumentInfo`, each with the SGPRs it takes (SIMachineFunctionInfo, parseMachineFunctionInfo).
-const ARGUMENTS: &str = "privateSegmentBuffer=4 dispatchPtr=2 queuePtr=2 kernargSegmentPtr=2 dispatchID=2 \
-    flatScratchInit=2 privateSegmentSize=1 LDSKernelId=1 firstKernArgPreloadReg=0 workGroupIDX=1 workGroupIDY=1 \
-    workGroupIDZ=1 workGroupInfo=1 privateSegmentWaveByteOffset=1 implicitArgPtr=0 implicitBufferPtr=2 workItemIDX=0 \
-    workItemIDY=0 workItemIDZ=0";
 
 /// Rows of `stack:` and `fixedStack:`, and what LLVM takes where a key is absent.
 const OBJECT: &str = "name= type=default offset=0 size=0 alignment=1 stack-id=default callee-saved-register= \
@@ -62,7 +56,8 @@ fn default(path: &str) -> Option<&'static str> {
     if let Some((argument, part)) =
         path.strip_prefix("machineFunctionInfo.argumentInfo.").and_then(|p| p.split_once('.'))
     {
-        return find(ARGUMENTS, argument).filter(|_| matches!(part, "reg" | "offset" | "mask")).map(|_| "");
+        let is_known = tables().arguments.contains_key(argument) && matches!(part, "reg" | "offset" | "mask");
+        return is_known.then_some("");
     }
     FIELDS.iter().rev().find_map(|(section, fields)| find(fields, path.strip_prefix(section)?))
 }
@@ -88,7 +83,7 @@ pub fn value(function: &Function, path: &str) -> String {
 
 /// SGPRs that the arguments of a function take.
 pub fn argument_sgprs(function: &Function) -> u64 {
-    pairs(ARGUMENTS).filter(|(name, _)| has_argument(function, name)).filter_map(|(_, n)| n.parse::<u64>().ok()).sum()
+    tables().arguments.iter().filter(|(name, _)| has_argument(function, name)).map(|(_, count)| u64::from(*count)).sum()
 }
 
 pub fn has_argument(function: &Function, name: &str) -> bool {

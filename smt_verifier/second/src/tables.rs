@@ -131,6 +131,15 @@ struct NumberedFile {
     marks: Vec<&'static str>,
 }
 
+/// A calling convention.
+#[derive(Debug)]
+pub struct Convention {
+    /// Masks of the registers that a function leaves as it found them, without AGPRs and with them; may be empty.
+    pub saved: [&'static str; 2],
+    /// A work-group has the size of a wave unless the function says otherwise.
+    pub is_shader: bool,
+}
+
 #[derive(Debug, Default)]
 pub struct Tables {
     processors: BTreeMap<&'static str, Processor>,
@@ -141,8 +150,11 @@ pub struct Tables {
     masks: BTreeMap<&'static str, BTreeSet<u32>>,
     /// Words of inline assembly that hint at other threads, and what they must not begin.
     assembly: Vec<(&'static str, &'static str)>,
-    /// Features that LLVM's limits ask for, and the processors that have them; `*` where nothing depends on it.
-    features: BTreeMap<&'static str, Vec<&'static str>>,
+    /// Processors for which a function may ask for a feature, and those for which it may ask to do without.
+    features: BTreeMap<&'static str, [Vec<&'static str>; 2]>,
+    conventions: BTreeMap<&'static str, Convention>,
+    /// Arguments in a header's `argumentInfo`, each with the SGPRs it takes.
+    pub arguments: BTreeMap<&'static str, u32>,
     shapes: Vec<Opcode>,
     opcodes: HashMap<&'static str, usize>,
 }
@@ -166,10 +178,15 @@ impl Tables {
         self.budgets.get(&(processor.name, waves)).copied()
     }
 
-    /// Whether a feature is known; then whether a processor has it, unless no limit depends on it.
-    pub fn feature(&self, name: &str, processor: &Processor) -> Option<Option<bool>> {
-        let has = self.features.get(name)?;
-        Some((!has.contains(&"*")).then(|| has.contains(&processor.name)))
+    /// Whether a function may say `+name` or `-name`, and registers are still counted as here.
+    pub fn may_ask_for(&self, name: &str, is_on: bool, processor: &Processor) -> bool {
+        self.features
+            .get(name)
+            .is_some_and(|of| of.get(usize::from(!is_on)).is_some_and(|p| p.contains(&processor.name)))
+    }
+
+    pub fn convention(&self, name: &str) -> Option<&Convention> {
+        self.conventions.get(name)
     }
 
     pub fn register_class(&self, name: &str) -> Option<&RegisterClass> {
@@ -342,8 +359,17 @@ fn parse(text: &'static str) -> Option<Tables> {
                 tables.assembly.push((word, except));
             }
             "features" => {
-                let [name, processors] = *<&[_; 2]>::try_from(row.as_slice()).ok()?;
-                is_new(tables.features.insert(name, words(processors)))?;
+                let [name, on, off] = *<&[_; 3]>::try_from(row.as_slice()).ok()?;
+                is_new(tables.features.insert(name, [words(on), words(off)]))?;
+            }
+            "conventions" => {
+                let [name, saved, with_agprs, shader] = *<&[_; 4]>::try_from(row.as_slice()).ok()?;
+                let row = Convention { saved: [saved, with_agprs], is_shader: truth(shader)? };
+                is_new(tables.conventions.insert(name, row))?;
+            }
+            "arguments" => {
+                let [name, sgprs] = *<&[_; 2]>::try_from(row.as_slice()).ok()?;
+                is_new(tables.arguments.insert(name, canonical(sgprs)?))?;
             }
             // The rows live as long as the program: there is one table.
             "operands" => operands.push(Box::leak(Box::new(operand_row(&row)?))),
