@@ -421,6 +421,11 @@ impl<'a> Checker<'a> {
         if moved.is_none() && (!q.has("no-code") || self.defines_exec(text, q)?) {
             return Err(q.refused("instruction-sequence", "it stands alone"));
         }
+        for operand in q.instruction.operands.iter().filter(|o| o.is_physical()) {
+            if forms::last_of_reserved(self.context, q, operand)? {
+                return Err(q.refused("operands", format!("`{}` is dead", operand.text)));
+            }
+        }
         self.may_define(q, false)?;
         if let Some(moved) = moved {
             moved.apply(&mut walk.state, Side::Place);

@@ -1,6 +1,6 @@
 //! The form of a pair: every operand is compared once (spec 5.2, 5.3, 5.6 to 5.9).
 
-use crate::context::{Code, Context, EXEC, SCC};
+use crate::context::{Code, Context, EXEC, SCC, VCC};
 use crate::lanes::Lane;
 use crate::model::{Flags, Instruction, Kind, Operand, Refused};
 use crate::tables::{tables, RegisterClass};
@@ -130,6 +130,9 @@ fn fixed(
     if x.register != y.register || context.before.lanes(p, x)? != context.after.lanes(q, y)? {
         return Err(q.refused("fixed-register", format!("operand {number}: `{}` is `{}`,", x.text, y.text)));
     }
+    if last_of_reserved(context, q, y)? && (x.flags.0 & LAST) != (y.flags.0 & LAST) {
+        return Err(q.refused("operands", format!("operand {number}: `{}` is dead", y.text)));
+    }
     if y.flags.has(Flags::RENAMABLE) && !x.flags.has(Flags::RENAMABLE) {
         return Err(q.refused("fixed-register", format!("operand {number}: `{}` is renamable", y.text)));
     }
@@ -168,6 +171,15 @@ pub fn files(class: &RegisterClass) -> Vec<char> {
         register.is_some_and(|register| tables().contains(class, &register))
     };
     ["vgpr", "agpr", "sgpr"].iter().filter(|p| is_in(p)).filter_map(|p| p.chars().next()).collect()
+}
+
+const LAST: u16 = Flags::DEAD.0 | Flags::KILLED.0;
+
+/// An operand says of a register that must not be allocated that nobody reads it again: passes behind would believe it,
+/// though section 11 does not ask whether it is so.
+pub fn last_of_reserved(context: &Context<'_>, q: Code<'_>, operand: &Operand) -> Result<bool, Refused> {
+    let followed = |lane: &Lane| context.allocatable(*lane) || is_scc(*lane) || VCC.contains(&lane.a);
+    Ok(operand.flags.0 & LAST != 0 && !context.after.lanes(q, operand)?.iter().all(followed))
 }
 
 /// A virtual register of P has become the register r.
@@ -214,7 +226,7 @@ fn added_operand(context: &Context<'_>, q: Code<'_>, added: &Operand) -> Result<
         && added.llt.is_empty()
         && added.flags.0 & odd == 0;
     let lanes = context.after.lanes(q, added)?;
-    if !plain || lanes.is_empty() {
+    if !plain || lanes.is_empty() || last_of_reserved(context, q, added)? {
         return Err(refused());
     }
     if added.is_def() {

@@ -60,3 +60,25 @@ fn no_wrong_pair_is_accepted() {
     println!("{tried} tried; right but refused:\n{}", refused.join("\n"));
     assert!(wrong.is_empty(), "accepted though wrong: {wrong:?}");
 }
+
+/// Certificates that our search has written, for cases with several blocks, masks, cells and repeats.
+#[test]
+fn right_cases_are_accepted_with_their_certificates() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/certificates");
+    let mut tried = 0;
+    for case in cases() {
+        let Ok(certificate) = std::fs::read_to_string(folder.join(format!("{}.cert", case.name))) else { continue };
+        tried += 1;
+        let answer = audit(&case.before, &case.after, &certificate, &case.target, None);
+        assert!(answer.is_ok(), "{}: {answer:?}", case.name);
+        // Every line counts: without one, nothing is accepted but what claims less than it could.
+        let lines: Vec<&str> = certificate.lines().collect();
+        for leave in (0..lines.len()).filter(|n| !lines[*n].starts_with(['h', 'd', 'u', 'm'])) {
+            let rest: Vec<&str> = lines.iter().enumerate().filter(|(n, _)| *n != leave).map(|(_, line)| *line).collect();
+            let less = ["nonempty", "in ", "split", "some"].iter().any(|word| lines[leave].starts_with(word));
+            let answer = audit(&case.before, &case.after, &(rest.join("\n") + "\n"), &case.target, None);
+            assert!(answer.is_err() || less, "{} without `{}`", case.name, lines[leave]);
+        }
+    }
+    assert!(tried >= 30, "{tried}");
+}
