@@ -33,9 +33,9 @@ const CALL_FORMS: [&str; 9] = [
 ];
 
 /// Words of inline assembly, as LLVM 24 prints them in place of numbers.
-const ASM_WORDS: [&str; 15] = [
+const ASM_WORDS: [&str; 16] = [
     "sideeffect", "mayload", "maystore", "isconvergent", "alignstack", "unwind", "attdialect", "inteldialect",
-    "regdef-ec", "regdef", "reguse", "clobber", "imm", "mem", "func",
+    "regdef-ec", "regdef", "reguse", "clobber", "imm", "mem", "func", "foldable",
 ];
 
 const TYPES: [&str; 5] = ["float ", "double ", "half ", "bfloat ", "fp128 "];
@@ -146,8 +146,7 @@ fn other(cursor: &mut Cursor, is_asm: bool, names: &Names) -> Result<(Kind, u32)
         return Ok((Kind::FixedFrame, frame_index(cursor, names.fixed_stack)?));
     }
     if cursor.eat("%subreg.") {
-        cursor.word()?;
-        return Ok((Kind::Other, 0));
+        return cursor.word().map(|_| (Kind::Other, 0));
     }
     if cursor.eat("target-flags(") {
         cursor.name()?;
@@ -155,8 +154,7 @@ fn other(cursor: &mut Cursor, is_asm: bool, names: &Names) -> Result<(Kind, u32)
     }
     if cursor.eat("@") {
         cursor.quoted_or_name()?;
-        offset(cursor)?;
-        return Ok((Kind::Other, 0));
+        return offset(cursor).map(|()| (Kind::Other, 0));
     }
     if cursor.eat("&") {
         let is_text = is_asm && cursor.looks_at("\"");
@@ -166,12 +164,10 @@ fn other(cursor: &mut Cursor, is_asm: bool, names: &Names) -> Result<(Kind, u32)
     }
     if cursor.eat("<mcsymbol ") {
         cursor.quoted_or_name()?;
-        cursor.expect(">")?;
-        return Ok((Kind::Other, 0));
+        return cursor.expect(">").map(|()| (Kind::Other, 0));
     }
     if cursor.eat("!") {
-        metadata(cursor)?;
-        return Ok((Kind::Other, 0));
+        return metadata(cursor).map(|()| (Kind::Other, 0));
     }
     if cursor.eat("CustomRegMask(") {
         while !cursor.eat(")") {
@@ -216,17 +212,14 @@ fn words(cursor: &mut Cursor, is_asm: bool) -> Result<(Kind, u32), Refused> {
             }
         }
     }
-    if let Some(bits) = cursor.rest().strip_prefix('i') {
-        if bits.starts_with(|c: char| c.is_ascii_digit()) {
-            cursor.expect("i")?;
-            cursor.number::<u32>()?;
-            cursor.expect(" ")?;
-            if !cursor.eat("true") && !cursor.eat("false") {
-                cursor.eat("-");
-                cursor.number::<u64>()?;
-            }
-            return Ok((Kind::Other, 0));
+    if cursor.rest().strip_prefix('i').is_some_and(|bits| bits.starts_with(|c: char| c.is_ascii_digit())) {
+        low_level_type(cursor)?;
+        cursor.expect(" ")?;
+        if !cursor.eat("true") && !cursor.eat("false") {
+            cursor.eat("-");
+            cursor.number::<u64>()?;
         }
+        return Ok((Kind::Other, 0));
     }
     let word = cursor.name()?;
     if word.starts_with("csr_") || word.starts_with("amdgpu_all") {

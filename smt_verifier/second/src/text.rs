@@ -29,7 +29,9 @@ pub fn read(text: &str) -> Result<File, Refused> {
     let mut at = 0;
     while let Some(&(number, line)) = lines.get(at) {
         at += 1;
-        if line.starts_with('#') || line.trim_matches(' ').is_empty() {
+        // IREE writes comments of the IR's form in front of the module.
+        let is_in_front = module.is_none() && functions.is_empty();
+        if line.starts_with('#') || (is_in_front && line.starts_with(';')) || line.trim_matches(' ').is_empty() {
             continue;
         }
         let start = at;
@@ -41,7 +43,7 @@ pub fn read(text: &str) -> Result<File, Refused> {
         };
         at += 1;
         match line {
-            "--- |" if module.is_none() && functions.is_empty() => module = Some(read_module(part)?),
+            "--- |" if is_in_front => module = Some(read_module(part)?),
             "---" => functions.push(read_function(part, number)?),
             _ => return Err(fail("expected `---`", number)),
         }
@@ -379,9 +381,10 @@ fn read_liveins(cursor: &mut Cursor) -> Result<Vec<LiveIn>, Refused> {
     }
 }
 
-const INSTRUCTION_FLAGS: [&str; 21] = [
+const INSTRUCTION_FLAGS: [&str; 23] = [
     "frame-setup", "frame-destroy", "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "nuw", "nsw", "exact",
-    "nofpexcept", "nomerge", "unpredictable", "noconvergent", "nneg", "disjoint", "nusw", "samesign", "lr-split",
+    "nofpexcept", "nomerge", "unpredictable", "noconvergent", "nneg", "disjoint", "nusw", "samesign", "inbounds",
+    "lr-split", "bb-prolog",
 ];
 
 fn read_instruction(cursor: &mut Cursor, names: &Names) -> Result<Instruction, Refused> {
