@@ -150,6 +150,10 @@ fn refuse<T>(message: String) -> Result<T, Refused> {
     Err(Refused::new("header", message, ""))
 }
 
+fn refuse_object<T>(message: String) -> Result<T, Refused> {
+    Err(Refused::new("object", message, ""))
+}
+
 /// Numbers of P for the stack objects of Q, by Q's numbers. Those that Q adds have numbers that P has not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Objects {
@@ -159,7 +163,7 @@ pub struct Objects {
 /// Compares the headers (spec 13.1 to 13.3).
 ///
 /// # Errors
-/// `header`: a field, a live-in or an object is not as it must be.
+/// `header`: a field or a live-in is not as it must be. `object`: a stack object is not.
 pub fn compare(before: &Function, after: &Function, limits: &Limits, target: &Processor) -> Result<Objects, Refused> {
     if before.name != after.name {
         return refuse(format!("the functions are {} and {}", before.name, after.name));
@@ -306,7 +310,7 @@ fn compare_objects(before: &Function, after: &Function) -> Result<Objects, Refus
     let mut objects = Objects::default();
     let (fixed, other) = (&before.fixed_stack, &after.fixed_stack);
     if !fixed.keys().eq(other.keys()) || !fixed.values().zip(other.values()).all(|(old, new)| are_equal(old, new)) {
-        return refuse("the functions have different fixed stack objects".into());
+        return refuse_object("the functions have different fixed stack objects".into());
     }
     let named: BTreeSet<u32> = instructions(after)
         .flat_map(|i| {
@@ -319,20 +323,20 @@ fn compare_objects(before: &Function, after: &Function) -> Result<Objects, Refus
         if let Some((new, _)) = rest.next_if(|(_, other)| are_equal(row, other)) {
             objects.stack.insert(*new, *old);
         } else if object(row, "stack-id") != "sgpr-spill" || object(row, "type") != "spill-slot" {
-            return refuse(format!("stack object {old} is gone, or another"));
+            return refuse_object(format!("stack object {old} is gone, or another"));
         }
         // A slot for scalars that is gone has no number in Q, so that nothing there names it.
     }
     let mut fresh = before.stack.keys().next_back().map_or(Some(0), |last| last.checked_add(1));
     for (new, row) in rest {
         let Some(number) = fresh.filter(|_| is_spill_slot(row)) else {
-            return refuse(format!("stack object {new} is added, and is no spill slot"));
+            return refuse_object(format!("stack object {new} is added, and is no spill slot"));
         };
         objects.stack.insert(*new, number);
         fresh = number.checked_add(1);
     }
     if let Some(unknown) = named.iter().find(|number| !objects.stack.contains_key(number)) {
-        return refuse(format!("stack object {unknown} has no counterpart"));
+        return refuse_object(format!("stack object {unknown} has no counterpart"));
     }
     Ok(objects)
 }

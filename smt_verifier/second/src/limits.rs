@@ -28,7 +28,7 @@ const SET_ASIDE: [&str; 7] = [
 ];
 
 fn refuse<T>(message: String) -> Result<T, Refused> {
-    Err(Refused::new("limits", message, ""))
+    Err(Refused::new("attribute", message, ""))
 }
 
 /// An integer as StringRef::getAsInteger(0) reads it, at most 32 bits.
@@ -58,7 +58,7 @@ fn with_features(target: &Processor, attributes: &Attributes) -> Result<Processo
     let mut target = target.clone();
     let cpu = attributes.strings.get("target-cpu").map_or("", String::as_str);
     if !cpu.is_empty() && cpu != target.name {
-        return refuse(format!("the function is compiled for {cpu}"));
+        return Err(Refused::new("processor", format!("the function is compiled for {cpu}"), ""));
     }
     let dynamic = attributes.strings.get("amdgpu-dynamic-vgpr-block-size").map_or(Ok(0), |text| integer(text))?;
     if dynamic != 0 {
@@ -218,10 +218,10 @@ fn has_base_pointer(function: &Function, attributes: &Attributes) -> bool {
 /// Units that a function of this convention leaves as it found them (SIRegisterInfo::getCalleeSavedRegs).
 ///
 /// # Errors
-/// `limits`: the convention is not known.
+/// `calling-convention`: it is not known.
 pub fn preserved(convention: &str, target: &Processor) -> Result<BTreeSet<u32>, Refused> {
     let Some(row) = tables().convention(convention) else {
-        return refuse(format!("the convention {convention} is not known"));
+        return Err(Refused::new("calling-convention", format!("{convention} is not known"), ""));
     };
     let [without, with_agprs] = row.saved;
     let mask = if target.has_agprs { with_agprs } else { without };
@@ -234,7 +234,7 @@ pub fn preserved(convention: &str, target: &Processor) -> Result<BTreeSet<u32>, 
 /// What an allocator may do in a function of this file.
 ///
 /// # Errors
-/// `limits` or `module`: the function's header or attributes say something that is not known.
+/// `attribute`, `processor`, `calling-convention` or `module`: the function's header or attributes say something that is not known.
 pub fn limits(function: &Function, module: &str, target: &Processor) -> Result<Limits, Refused> {
     let attributes = attributes(module, &function.name)?;
     if number(function, "machineFunctionInfo.dynamicVGPRBlockSize") != Some(0) {

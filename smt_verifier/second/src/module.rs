@@ -93,6 +93,17 @@ fn group(line: &str) -> Option<(&str, &str)> {
     Some((number, rest.strip_suffix('}')?))
 }
 
+/// llc puts the features of its command line behind those that a function has: `target-features` may stand there twice.
+fn without_repetition(attribute: String) -> String {
+    let features = attribute.strip_prefix("\"target-features\"=\"").and_then(|rest| rest.strip_suffix('"'));
+    let Some(features) = features else { return attribute };
+    let (first, second) = features.split_at_checked(features.len() / 2).unwrap_or((features, ""));
+    if second.strip_prefix(',') != Some(first) {
+        return attribute;
+    }
+    format!("\"target-features\"=\"{first}\"")
+}
+
 fn groups(module: &str) -> Result<BTreeMap<&str, BTreeSet<String>>, Refused> {
     // A text in quotes that goes on in the next line would hide a comment, or make one.
     if let Some(line) = lines(module).find(|line| !line.matches('"').count().is_multiple_of(2)) {
@@ -100,7 +111,7 @@ fn groups(module: &str) -> Result<BTreeMap<&str, BTreeSet<String>>, Refused> {
     }
     let mut groups = BTreeMap::new();
     for (number, text) in lines(module).filter_map(group) {
-        let attributes = split(text)?.into_iter().collect();
+        let attributes = split(text)?.into_iter().map(without_repetition).collect();
         if groups.insert(number, attributes).is_some() {
             return refuse(format!("the attributes #{number} stand twice"));
         }
@@ -243,6 +254,9 @@ mod tests {
         let renumbered = MODULE.replace("#0", "#7").replace("; comment", "").replace("; \"b", "");
         assert!(compared(MODULE, &renumbered));
         assert!(compared(MODULE, &MODULE.replace("noinline }", "noinline }\nattributes #2 = { nounwind }")));
+        let of =
+            |features: &str| MODULE.replace("nounwind al", &format!("\"target-features\"=\"{features}\" nounwind al"));
+        assert!(compared(&of("+a,-b"), &of("+a,-b,+a,-b")) && !compared(&of("+a,-b"), &of("+a,-b,+a")));
         assert!(compared(MODULE, &MODULE.replace("nounwind al", "\"target-cpu\"=\"gfx942\" nounwind al")));
     }
 

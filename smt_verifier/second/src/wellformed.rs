@@ -9,7 +9,7 @@ use crate::tables::{tables, Opcode, OperandRow, Processor};
 /// `well-formed`: an instruction or a block that LLVM would not make.
 pub fn check(function: &Function, target: &Processor) -> Result<(), Refused> {
     for (position, block) in function.blocks.iter().enumerate() {
-        let mut last: Option<&Opcode> = None;
+        let (mut last, mut terminator): (Option<&Opcode>, Option<&Opcode>) = (None, None);
         for instruction in &block.instructions {
             let Some(opcode) = tables().opcode(&instruction.opcode) else {
                 return refuse(instruction, "its opcode is not known");
@@ -26,13 +26,20 @@ pub fn check(function: &Function, target: &Processor) -> Result<(), Refused> {
             if opcode.has("call") && !instruction.operands.iter().any(|op| op.kind == Kind::RegMask) {
                 return refuse(instruction, "a call without a register mask");
             }
-            if last.is_some_and(|last| last.has("terminator")) && !opcode.has("terminator") {
+            let may_stand = |other: &Opcode| opcode.has("terminator") || opcode.has("trap") && other.has("barrier");
+            if !terminator.is_none_or(may_stand) {
                 return refuse(instruction, "it stands behind a terminator");
+            }
+            if instruction.operands.iter().any(is_alias) {
+                return refuse(instruction, "it names a register that shows the state of another");
             }
             check_targets(instruction, opcode, block)?;
             last = Some(opcode);
+            terminator = last.filter(|opcode| opcode.has("terminator")).or(terminator);
         }
-        check_end(block, position, function.blocks.len(), last)?;
+        let is_held_up = last.is_some_and(|last| last.has("barrier"))
+            || terminator.is_some_and(|terminator| terminator.has("barrier"));
+        check_end(block, position, function.blocks.len(), is_held_up)?;
     }
     Ok(())
 }
@@ -40,6 +47,11 @@ pub fn check(function: &Function, target: &Processor) -> Result<(), Refused> {
 fn refuse<T>(instruction: &Instruction, message: &str) -> Result<T, Refused> {
     let message = format!("{}: {message}", instruction.opcode);
     Err(Refused::new("well-formed", message, format!("line {}", instruction.line)))
+}
+
+/// `$src_vccz` and the like (spec 2.2): whoever compares registers would have to compare two.
+fn is_alias(operand: &Operand) -> bool {
+    operand.is_physical() && tables().register(&operand.register).is_some_and(|register| register.is_marked("alias"))
 }
 
 /// Explicit operands as LLVM counts them: a register mask is none.
@@ -137,11 +149,10 @@ fn check_targets(instruction: &Instruction, opcode: &Opcode, block: &Block) -> R
 
 /// Control that is not held up goes on to the next block, which must be a successor. A block without successors may
 /// end anywhere: control does not get there (`unreachable` in the IR).
-fn check_end(block: &Block, position: usize, count: usize, last: Option<&Opcode>) -> Result<(), Refused> {
+fn check_end(block: &Block, position: usize, count: usize, is_held_up: bool) -> Result<(), Refused> {
     let next = position.saturating_add(1);
-    let goes_on = !last.is_some_and(|last| last.has("barrier"));
     let is_successor = next < count && block.successors.iter().any(|successor| successor.block == next);
-    if goes_on && !block.successors.is_empty() && !is_successor {
+    if !is_held_up && !block.successors.is_empty() && !is_successor {
         let message = format!("control leaves bb.{} for a block that is no successor", block.number);
         return Err(Refused::new("well-formed", message, format!("bb.{}", block.number)));
     }
