@@ -4,6 +4,7 @@ use crate::certificate::{BlockPart, Certificate, Take, ThreadKind};
 use crate::context::{Code, Context, EXEC, FLAT_SCRATCH, SCC, VCC};
 use crate::entry::{self, Claimed, MOST_CLAIMS};
 use crate::forms::{self, is_exec, is_location, is_scc, Mode};
+use crate::header;
 use crate::lanes::{is_vector_unit, Lane, Of, Set};
 use crate::masks::Effect;
 use crate::model::{Block, Flags, Kind, Operand, Refused};
@@ -22,6 +23,9 @@ struct Checker<'a> {
     frame_units: Set<u32>,
     /// Units that moves and instructions without code of P define (spec 13.6).
     moved_units: Set<u32>,
+    /// Units that reloads of scalars of Q write (spec 12.3).
+    reloaded: Set<u32>,
+    has_virtual: bool,
     compared: usize,
 }
 
@@ -31,7 +35,6 @@ struct Walk<'a> {
     block: usize,
     part: &'a BlockPart,
     terminated: bool,
-    indexed: bool,
     /// The `BUNDLE` of Q that is open.
     bundle: Option<Bundle<'a>>,
     repeats: usize,
@@ -74,6 +77,8 @@ pub fn check(context: &Context<'_>, certificate: &Certificate) -> Result<usize, 
         exec_lanes,
         frame_units: Set::default(),
         moved_units: Set::default(),
+        reloaded: Set::default(),
+        has_virtual: header::has_virtual(context.after.function),
         compared: 0,
     };
     checker.find_units()?;
@@ -120,6 +125,11 @@ impl<'a> Checker<'a> {
                 }
             }
         }
+        for code in self.context.after.blocks.iter().flatten().filter(|code| is_reload(**code)) {
+            for operand in code.instruction.operands.iter().filter(|o| o.is_def()) {
+                self.reloaded.extend(units(self.context.after.lanes(*code, operand)?));
+            }
+        }
         Ok(())
     }
 
@@ -164,7 +174,7 @@ impl<'a> Checker<'a> {
             None => return Ok(()),
         };
         let mut walk =
-            Walk { state, block: number, part, terminated: false, indexed: false, bundle: None, repeats: 0, splits: 0 };
+            Walk { state, block: number, part, terminated: false, bundle: None, repeats: 0, splits: 0 };
         let empty = Vec::new();
         let before = context.before.blocks.get(number).unwrap_or(&empty);
         let after = context.after.blocks.get(number).unwrap_or(&empty);
@@ -188,9 +198,6 @@ impl<'a> Checker<'a> {
         }
         if walk.repeats != part.repeats.len() || walk.splits != part.splits.len() {
             return Err(wrong("a `repeat` or `split` at an instruction that is none"));
-        }
-        if walk.indexed {
-            return Err(Refused::new("not-followed", "indexed registers behind the end", format!("block {number}")));
         }
         self.edges(&walk, before)
     }
@@ -269,41 +276,53 @@ impl<'a> Checker<'a> {
     }
 
     /// Opcodes that nobody follows (spec 6).
-    fn followed(&self, walk: &mut Walk<'_>, code: Code<'_>) -> Result<(), Refused> {
-        let odd = ["blend", "vskip", "enter-wwm", "generic"];
-        let name = code.instruction.opcode.as_str();
-        let bracket =
-            ["ENTER_", "EXIT_", "SI_INIT_WHOLE_WAVE", "SI_WHOLE_WAVE_FUNC"].iter().any(|head| name.starts_with(head));
-        if bracket || odd.iter().any(|word| code.has(word) || !code.opcode.value(word).is_empty()) {
+    fn followed(&self, code: Code<'_>) -> Result<(), Refused> {
+        let odd = ["blend", "vskip", "indexed-on", "indexed-off", "indexed-mode", "vgpr-msb", "generic"];
+        let odd = odd.iter().any(|word| code.has(word) || !code.opcode.value(word).is_empty());
+        // A write of MODE that reaches the bits which let indices or skips change what follows.
+        let last = code.instruction.explicit().last().filter(|_| code.instruction.opcode.starts_with("S_SETREG"));
+        let field = last.map(|o| o.text.parse::<u32>().unwrap_or(u32::MAX));
+        let reaches = |word: u32| {
+            let (first, size) = (word >> 6 & 31, (word >> 11 & 31) + 1);
+            word > 0xffff || (word & 63 == 1 && first <= 28 && first + size > 27)
+        };
+        if odd || field.is_some_and(reaches) {
             return Err(code.refused("not-followed", "an instruction that is not followed"));
         }
-        if code.has("indexed-on") || code.has("indexed-off") {
-            if walk.indexed == code.has("indexed-on") {
-                return Err(code.refused("not-followed", "indexed registers twice"));
+        Ok(())
+    }
+
+    /// Spec 9.1: a callee leaves alone what threads keep that were not active when it was called.
+    fn waiting_callers(&self, state: &State, q: Code<'_>) -> Result<(), Refused> {
+        let function = self.context.after.function;
+        let other = state.classes.iter().any(|class| class.active && class.kind == ThreadKind::Other);
+        let whole_wave = q.has("wwm-copy") || q.opcode.value("spill").starts_with("WWM_");
+        let entry = header::is_true(function, "machineFunctionInfo.isEntryFunction");
+        if !(other || whole_wave) || entry || q.has("no-code") || self.has_virtual {
+            return Ok(());
+        }
+        for operand in q.instruction.operands.iter().filter(|o| o.is_def()) {
+            let lanes = self.context.after.lanes(q, operand)?;
+            if lanes.iter().any(|lane| lane.vector && !self.context.reserved_after.contains(&lane.a)) {
+                return Err(q.refused("callee-saved", format!("`{}` is not set aside for whole waves", operand.text)));
             }
-            walk.indexed = code.has("indexed-on");
         }
         Ok(())
     }
 
     /// Spec 5.1.
-    fn may_stand_alone(&self, walk: &mut Walk<'_>, code: Code<'_>) -> Result<(), Refused> {
+    fn may_stand_alone(&self, walk: &Walk<'_>, code: Code<'_>) -> Result<(), Refused> {
         let instruction = code.instruction;
         let bundled = instruction.in_bundle || instruction.opens_bundle || instruction.closes_bundle;
         if bundled
             || walk.bundle.is_some()
             || walk.terminated
-            || walk.indexed
             || code.has("bundle")
             || code.has("terminator")
         {
             return Err(code.refused("instruction-sequence", "it stands alone"));
         }
-        self.followed(walk, code)?;
-        if walk.indexed || code.has("indexed-off") {
-            return Err(code.refused("instruction-sequence", "it stands alone"));
-        }
-        Ok(())
+        self.followed(code)
     }
 
     fn defines_exec(&self, text: &crate::context::Text<'_>, code: Code<'_>) -> Result<bool, Refused> {
@@ -421,11 +440,10 @@ impl<'a> Checker<'a> {
         if moved.is_none() && (!q.has("no-code") || self.defines_exec(text, q)?) {
             return Err(q.refused("instruction-sequence", "it stands alone"));
         }
-        for operand in q.instruction.operands.iter().filter(|o| o.is_physical()) {
-            if forms::last_of_reserved(self.context, q, operand)? {
-                return Err(q.refused("operands", format!("`{}` is dead", operand.text)));
-            }
+        if q.instruction.operands.iter().any(|o| forms::last_of_special(self.context, q, o)) {
+            return Err(q.refused("dead-flag", "a special register is dead"));
         }
+        self.waiting_callers(&walk.state, q)?;
         self.may_define(q, false)?;
         if let Some(moved) = moved {
             moved.apply(&mut walk.state, Side::Place);
@@ -441,7 +459,7 @@ impl<'a> Checker<'a> {
         for operand in q.instruction.operands.iter().filter(|o| o.is_def()) {
             for lane in self.context.after.lanes(q, operand)? {
                 let moved = !operand.flags.has(Flags::RENAMABLE) && self.moved_units.contains(&lane.a);
-                let restored = q.has("lane-restore") && self.context.limits.saved.contains(&lane.a);
+                let restored = is_reload(q) && self.context.limits.saved.contains(&lane.a);
                 let allowed =
                     if repeat { is_scc(lane) && operand.is_implicit() } else { moved || restored || is_exec(lane) };
                 if !self.context.allocatable(lane) && !allowed {
@@ -519,7 +537,8 @@ impl<'a> Checker<'a> {
 
     fn pair(&mut self, walk: &mut Walk<'a>, i: usize, p: Code<'a>, q: Code<'a>) -> Result<(), Refused> {
         let context = self.context;
-        self.followed(walk, p)?;
+        self.followed(p)?;
+        self.waiting_callers(&walk.state, q)?;
         let moving =
             moves::read(context, &context.before, p)?.is_some() || moves::read(context, &context.after, q)?.is_some();
         if moving || p.has("no-code") || q.has("no-code") {
@@ -561,7 +580,7 @@ impl<'a> Checker<'a> {
     fn follow_masks_behind(
         &mut self, walk: &mut Walk<'a>, i: usize, p: Code<'a>, q: Code<'a>, effect: Effect,
     ) -> Result<(), Refused> {
-        if p.has("return") && p.instruction.opcode != "S_ENDPGM" {
+        if p.has("returns") && !self.has_virtual {
             self.restored(walk, q)?;
         }
         self.heed_flags(walk, q)?;
@@ -593,7 +612,7 @@ impl<'a> Checker<'a> {
             }
         }
         if defined != bundle.defined || !bundle.read.is_subset(&read) {
-            return Err(bundle.head.refused("operands", "it does not name what its members read and define"));
+            return Err(bundle.head.refused("bundle", "it does not name what its members read and define"));
         }
         let head = bundle.head;
         walk.bundle = None;
@@ -737,17 +756,19 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// A write of the stack pointer and the like moves all slots (spec 6).
+    /// A write of the stack pointer and the like moves all vector slots (spec 6).
     fn move_frame(&self, state: &mut State, code: Code<'_>, written: &[Lane]) {
         let moves = written.iter().any(|lane| lane.of == Of::Unit && self.frame_units.contains(&lane.a));
         if !moves || code.has("frame-adjust") || code.has("call") {
             return;
         }
         let everyone = state.select(|_| true);
+        // Slots of scalars become lanes of registers.
+        let in_memory = |lane: &Lane| lane.of == Of::Slot && (lane.vector || lane.cell != 0);
         let (mut places, mut names): (Set<Lane>, Set<Lane>) = (Set::default(), Set::default());
         for part in std::iter::once(&state.scalar).chain(state.classes.iter().map(|class| &class.part)) {
-            places.extend(part.all_places().filter(|lane| lane.of == Of::Slot));
-            names.extend(part.all_names().filter(|lane| lane.of == Of::Slot));
+            places.extend(part.all_places().filter(in_memory));
+            names.extend(part.all_names().filter(in_memory));
         }
         for place in places {
             state.spoil(place, &everyone);
@@ -781,7 +802,7 @@ impl<'a> Checker<'a> {
     /// Spec 11.
     fn heed_flags(&self, walk: &mut Walk<'_>, q: Code<'_>) -> Result<(), Refused> {
         let text = &self.context.after;
-        let path = walk.state.select(|class| class.kind == ThreadKind::Path);
+        let active = walk.state.select(|class| class.active);
         let flagged = |o: &Operand| o.flags.has(Flags::KILLED) || o.flags.has(Flags::DEAD);
         if !q.instruction.operands.iter().any(flagged) {
             return Ok(());
@@ -793,21 +814,19 @@ impl<'a> Checker<'a> {
         for operand in q.instruction.operands.iter().filter(|o| flagged(o)) {
             let dead = operand.is_def();
             for lane in text.lanes(q, operand)? {
-                let believed =
-                    lane.of != Of::Unit || self.context.allocatable(lane) || lane.a == SCC || VCC.contains(&lane.a);
-                if believed && (dead || !defined.contains(&lane)) {
+                if !forms::is_special(lane) && (dead || !defined.contains(&lane)) {
                     walk.state.spoil_cells(lane, Side::Place);
-                    walk.state.spoil(lane, &path);
+                    walk.state.spoil(lane, &active);
                 }
             }
         }
         Ok(())
     }
 
-    /// Spec 12.3. The stack pointer and its like are for pairs to change, as P does (spec 14).
+    /// Spec 12.3. The stack pointer and its like are for pairs to change, as P does (spec 14), but not for reloads.
     fn restored(&self, walk: &Walk<'_>, q: Code<'_>) -> Result<(), Refused> {
         let limits = self.context.limits;
-        let kept = |unit: &u32| limits.kept.contains(unit) && !self.moved_units.contains(unit);
+        let kept = |unit: &u32| limits.kept.contains(unit) && !self.reloaded.contains(unit);
         for unit in limits.saved.iter().filter(|unit| !is_vector_unit(**unit) && !kept(unit)) {
             let (place, name) = (Lane::unit(*unit), Lane::entry(*unit));
             if !walk.state.scalar.holds(place).contains(&name) {
@@ -878,6 +897,12 @@ impl<'a> Checker<'a> {
 fn remembered_exec(lanes: &[Lane], block: u32, instruction: u32, wave: usize) -> Vec<Lane> {
     let count = lanes.iter().take_while(|lane| is_exec(**lane)).count().min(wave);
     (0_u16..).take(count).map(|k| Lane::new(Of::Read, block, instruction, k)).collect()
+}
+
+/// A scalar comes back from a lane or a slot.
+fn is_reload(code: Code<'_>) -> bool {
+    let spill = code.opcode.value("spill");
+    code.has("lane-restore") || (spill.starts_with("S,") && spill.ends_with(",restore"))
 }
 
 /// Its opcode is one that may stand alone and move something (spec 7), or has no code.

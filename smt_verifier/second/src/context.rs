@@ -307,7 +307,10 @@ impl<'a> Context<'a> {
         let text = if place { &self.after } else { &self.before };
         let vector = match lane.of {
             Of::Unit | Of::Entry => lane.vector,
-            Of::Virtual => text.virtual_register(lane.a)?.class.is_vector,
+            Of::Virtual => {
+                let row = text.virtual_register(lane.a).filter(|row| lane.b < row.lanes)?;
+                row.class.is_vector
+            }
             Of::Slot => self.vector_slots.contains(&lane.a),
             Of::Read => self.read_lane(lane)?.vector,
             Of::Result => self.result_lane(lane)?.vector,

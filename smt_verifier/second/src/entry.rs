@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::certificate::{ClaimedClass, Entry, Range, ThreadKind};
-use crate::context::{Context, EXEC};
+use crate::context::{self, Context, EXEC};
 use crate::lanes::{Lane, Of, Set};
 use crate::model::{Block, Refused};
 use crate::state::Part;
@@ -281,7 +281,7 @@ impl<'a> Claimed<'a> {
     }
 }
 
-/// The units that a block's live-ins declare.
+/// The units that a block's live-ins declare; with lanes of 32 bits those of which both halves are declared.
 fn live_ins(context: &Context<'_>, block: &Block) -> Set<u32> {
     let mut units = Set::default();
     for live in &block.liveins {
@@ -291,6 +291,11 @@ fn live_ins(context: &Context<'_>, block: &Block) -> Set<u32> {
                 units.insert(*unit);
             }
         }
+    }
+    let numbered = |unit: &u32| *unit < context::VCC[0];
+    if context.coarse {
+        let whole = units.iter().filter(|unit| !numbered(unit) || units.contains(&(*unit ^ 1))).copied().collect();
+        return whole;
     }
     units
 }

@@ -1,7 +1,7 @@
 //! The form of a pair: every operand is compared once (spec 5.2, 5.3, 5.6 to 5.9).
 
 use crate::context::{Code, Context, EXEC, SCC, VCC};
-use crate::lanes::Lane;
+use crate::lanes::{Lane, Of};
 use crate::model::{Flags, Instruction, Kind, Operand, Refused};
 use crate::tables::{tables, RegisterClass};
 
@@ -25,7 +25,7 @@ pub fn compare(context: &Context<'_>, p: Code<'_>, q: Code<'_>, mode: Mode) -> R
     memory(context, p, q)?;
     tail(p, q)?;
     if (a.in_bundle, a.opens_bundle, a.closes_bundle) != (b.in_bundle, b.opens_bundle, b.closes_bundle) {
-        return Err(q.refused("instruction-sequence", "another bundle"));
+        return Err(q.refused("bundle", "another bundle"));
     }
     if a.definitions != b.definitions || a.operands.len() > b.operands.len() {
         return Err(q.refused("operands", "another number of operands"));
@@ -130,8 +130,8 @@ fn fixed(
     if x.register != y.register || context.before.lanes(p, x)? != context.after.lanes(q, y)? {
         return Err(q.refused("fixed-register", format!("operand {number}: `{}` is `{}`,", x.text, y.text)));
     }
-    if last_of_reserved(context, q, y)? && (x.flags.0 & LAST) != (y.flags.0 & LAST) {
-        return Err(q.refused("operands", format!("operand {number}: `{}` is dead", y.text)));
+    if last_of_special(context, q, y) && y.flags.0 & LAST & !x.flags.0 != 0 {
+        return Err(q.refused("dead-flag", format!("operand {number}: `{}`", y.text)));
     }
     if y.flags.has(Flags::RENAMABLE) && !x.flags.has(Flags::RENAMABLE) {
         return Err(q.refused("fixed-register", format!("operand {number}: `{}` is renamable", y.text)));
@@ -175,11 +175,17 @@ pub fn files(class: &RegisterClass) -> Vec<char> {
 
 const LAST: u16 = Flags::DEAD.0 | Flags::KILLED.0;
 
-/// An operand says of a register that must not be allocated that nobody reads it again: passes behind would believe it,
-/// though section 11 does not ask whether it is so.
-pub fn last_of_reserved(context: &Context<'_>, q: Code<'_>, operand: &Operand) -> Result<bool, Refused> {
-    let followed = |lane: &Lane| context.allocatable(*lane) || is_scc(*lane) || VCC.contains(&lane.a);
-    Ok(operand.flags.0 & LAST != 0 && !context.after.lanes(q, operand)?.iter().all(followed))
+/// An operand says of a register outside the numbered files that nobody reads it again: passes behind would believe it,
+/// though nobody asks whether it is so (spec 11).
+pub fn last_of_special(context: &Context<'_>, q: Code<'_>, operand: &Operand) -> bool {
+    let last = operand.is_physical() && operand.flags.0 & LAST != 0;
+    let lanes = if last { context.after.lanes(q, operand).unwrap_or_default() } else { Vec::new() };
+    lanes.iter().any(|lane| is_special(*lane))
+}
+
+/// Neither in a numbered file nor VCC or SCC.
+pub fn is_special(lane: Lane) -> bool {
+    lane.of == Of::Unit && lane.a > VCC[3] && !is_scc(lane)
 }
 
 /// A virtual register of P has become the register r.
@@ -226,7 +232,7 @@ fn added_operand(context: &Context<'_>, q: Code<'_>, added: &Operand) -> Result<
         && added.llt.is_empty()
         && added.flags.0 & odd == 0;
     let lanes = context.after.lanes(q, added)?;
-    if !plain || lanes.is_empty() || last_of_reserved(context, q, added)? {
+    if !plain || lanes.is_empty() || last_of_special(context, q, added) {
         return Err(refused());
     }
     if added.is_def() {
@@ -340,6 +346,11 @@ pub fn early_clobbers(
 
 /// C and D of a matrix instruction lie in the file that its opcode demands (spec 5.9).
 fn matrix_files(context: &Context<'_>, p: Code<'_>, q: Code<'_>) -> Result<(), Refused> {
+    for operand in q.instruction.operands.iter().filter(|o| q.has("asm") && o.is_physical()) {
+        if context.after.lanes(q, operand)?.iter().any(|lane| (512..4096).contains(&lane.a)) {
+            return Err(q.refused("register-class", format!("`{}`, which assembly cannot name,", operand.text)));
+        }
+    }
     let (wanted, other) = match q.opcode.value("file") {
         "v" => ("v", 'a'),
         "a" => ("a", 'v'),

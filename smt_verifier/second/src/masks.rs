@@ -85,6 +85,9 @@ impl Effect {
             let old = Mask::Known(state.masks_of(exec_lanes));
             effect.result = Some((first.clone(), Value::Same(old.clone())));
             effect.exec = Some(Value::Operation(saving, operand, old));
+        } else if p.has("enter-wwm") && wide && writes_exec {
+            effect.result = Some((first.clone(), Value::Same(Mask::Known(effect.old.clone()))));
+            effect.exec = Some(Value::Same(Mask::Everybody));
         } else if p.has("mask-move") && wide {
             effect.result = Some((first.clone(), Value::Same(of(1)?)));
         } else if p.has("compare") {
@@ -95,7 +98,7 @@ impl Effect {
         } else if p.has("cmpx") && writes_exec {
             effect.exec = Some(Value::Comparison);
         }
-        if writes_exec && first == exec_lanes && saving.is_empty() && !p.has("compare") {
+        if writes_exec && first == exec_lanes && effect.exec.is_none() && !p.has("compare") {
             effect.exec = effect.result.take().map(|(_, value)| value);
         }
         let covers = exec_lanes.iter().all(|lane| exec_written.contains(lane));
