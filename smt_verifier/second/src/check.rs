@@ -173,8 +173,7 @@ impl<'a> Checker<'a> {
             Some(claimed) => claimed.state(context, block, &self.exec_lanes)?,
             None => return Ok(()),
         };
-        let mut walk =
-            Walk { state, block: number, part, terminated: false, bundle: None, repeats: 0, splits: 0 };
+        let mut walk = Walk { state, block: number, part, terminated: false, bundle: None, repeats: 0, splits: 0 };
         let empty = Vec::new();
         let before = context.before.blocks.get(number).unwrap_or(&empty);
         let after = context.after.blocks.get(number).unwrap_or(&empty);
@@ -217,6 +216,9 @@ impl<'a> Checker<'a> {
             let mut state = walk.state.clone();
             if test.starts_with("exec") && !exec_is_zero {
                 state.set_some_active();
+            }
+            for mask in if exec_is_zero { walk.state.emptied_by.as_slice() } else { &[] } {
+                state.mark_nonempty(*mask);
             }
             if (test, taken) == ("scc1", true) || (test, taken) == ("scc0", false) {
                 if let Some(mask) = state.scc {
@@ -314,12 +316,7 @@ impl<'a> Checker<'a> {
     fn may_stand_alone(&self, walk: &Walk<'_>, code: Code<'_>) -> Result<(), Refused> {
         let instruction = code.instruction;
         let bundled = instruction.in_bundle || instruction.opens_bundle || instruction.closes_bundle;
-        if bundled
-            || walk.bundle.is_some()
-            || walk.terminated
-            || code.has("bundle")
-            || code.has("terminator")
-        {
+        if bundled || walk.bundle.is_some() || walk.terminated || code.has("bundle") || code.has("terminator") {
             return Err(code.refused("instruction-sequence", "it stands alone"));
         }
         self.followed(code)

@@ -160,8 +160,15 @@ impl Effect {
         let is_old = |mask: &Mask| matches!(mask, Mask::Known(masks) if masks.iter().any(|m| self.old.contains(m)));
         let grows = matches!(&value, Value::Operation("OR", a, b) if is_old(a) || is_old(b));
         state.split(|class| State::is_in(class, &Mask::Known(vec![mask])).is_none().then_some(mask))?;
+        let emptied_by = match &value {
+            Value::Operation("ANDN2", a, Mask::Known(masks)) if some && is_old(a) => masks.clone(),
+            Value::Operation("ANDN1", Mask::Known(masks), b) if some && is_old(b) => masks.clone(),
+            _ => Vec::new(),
+        };
         let also = if let Value::Same(mask) = value { mask } else { Mask::Unknown };
         state.set_exec(exec_lanes, mask, &also, grows);
+        state.emptied_by = emptied_by;
+        state.find_active();
         Ok(())
     }
 }

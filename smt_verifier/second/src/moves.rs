@@ -3,7 +3,7 @@
 use crate::context::{spill_kind, Code, Context, Text};
 use crate::forms::{files, is_exec};
 use crate::header;
-use crate::lanes::Lane;
+use crate::lanes::{Lane, Of};
 use crate::model::{Flags, Kind, Operand, Refused};
 use crate::tables::tables;
 use crate::threads::{ByClass, Side, State};
@@ -134,7 +134,7 @@ impl<'b> Form<'_, 'b> {
         if !(same || half) {
             return Err(self.refused("a copy of other widths"));
         }
-        let accumulators = |lane: &Lane| lane.of == crate::lanes::Of::Unit && (4096..8192).contains(&lane.a);
+        let accumulators = |lane: &Lane| lane.of == Of::Unit && (4096..8192).contains(&lane.a);
         if !self.context.processor.has_agprs && a.iter().chain(&b).any(accumulators) {
             return Err(self.refused("accumulators, which the processor does not have,"));
         }
@@ -292,7 +292,7 @@ impl<'b> Form<'_, 'b> {
 
     fn is_word(&self, operand: &Operand, lanes: &[Lane], vector: bool) -> bool {
         let word = self.bits(operand) == 32 && lanes.iter().all(|lane| lane.vector == vector);
-        word && !(vector && lanes.first().is_some_and(|lane| lane.of == crate::lanes::Of::Virtual && lane.b % 2 != 0))
+        word && !(vector && lanes.first().is_some_and(|lane| lane.of == Of::Virtual && lane.b % 2 != 0))
     }
 
     fn lane_save(&self) -> Result<Move, Refused> {
@@ -430,7 +430,9 @@ impl Move {
             for lane in self.written() {
                 state.note_written(lane);
             }
-            for ((to, from), (_, old)) in self.pairs.iter().zip(&old).filter(|_| !self.undef) {
+            // LLVM's MachineCopyPropagation runs when all registers are physical.
+            let physical = |(to, from): &(Lane, Lane)| to.of == Of::Unit && from.of == Of::Unit && !self.undef;
+            for ((to, from), (_, old)) in self.pairs.iter().zip(&old).filter(|(pair, _)| physical(pair)) {
                 state.note_copy(*to, *from, old);
             }
         }

@@ -74,6 +74,8 @@ pub struct State {
     first_in: Set<u32>,
     /// Names with this for a part number an active thread (spec 10.8).
     numbers: Set<u32>,
+    /// Masks that are not empty where EXEC has become 0 (spec 10.10).
+    pub emptied_by: Vec<u32>,
     /// The mask that is not empty where SCC is 1 (spec 10.9).
     pub scc: Option<u32>,
     /// Cells by the first lane of their register: as names, as places.
@@ -429,6 +431,7 @@ impl State {
     pub fn set_exec(&mut self, exec_lanes: &[Lane], mask: u32, also: &Mask, grows: bool) {
         self.first_of.clear();
         self.first_in.clear();
+        self.emptied_by.clear();
         if !grows {
             self.numbers.clear();
         }
@@ -453,6 +456,16 @@ impl State {
                     self.wake(number);
                 }
             }
+        }
+    }
+
+    /// Behind a write of EXEC: no thread of a mask that is not empty waits (spec 10.5). At function entry all threads of
+    /// kind `T` are such a mask.
+    pub fn find_active(&mut self) {
+        let all_active = self.classes.iter().all(|class| class.active || class.kind != ThreadKind::Active);
+        let covers = |mask: &u32| self.only_active(&Mask::Known(vec![*mask]));
+        if all_active || self.nonempty.iter().any(covers) {
+            self.set_some_active();
         }
     }
 

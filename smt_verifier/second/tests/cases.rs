@@ -74,7 +74,8 @@ fn right_cases_are_accepted_with_their_certificates() {
         // Every line counts: without one, nothing is accepted but what claims less than it could.
         let lines: Vec<&str> = certificate.lines().collect();
         for leave in (0..lines.len()).filter(|n| !lines[*n].starts_with(['h', 'd', 'u', 'm'])) {
-            let rest: Vec<&str> = lines.iter().enumerate().filter(|(n, _)| *n != leave).map(|(_, line)| *line).collect();
+            let rest: Vec<&str> =
+                lines.iter().enumerate().filter(|(n, _)| *n != leave).map(|(_, line)| *line).collect();
             let less = ["nonempty", "in ", "split", "some"].iter().any(|word| lines[leave].starts_with(word));
             let answer = audit(&case.before, &case.after, &(rest.join("\n") + "\n"), &case.target, None);
             assert!(answer.is_err() || less, "{} without `{}`", case.name, lines[leave]);
