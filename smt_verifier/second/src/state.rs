@@ -4,6 +4,9 @@ use std::rc::Rc;
 
 use crate::lanes::{Lane, Map, Set};
 
+/// Names of one place, or places of one name.
+const MOST: usize = 4096;
+
 #[derive(Clone, Debug, Default)]
 struct Facts {
     holds: Map<Lane, Vec<Lane>>,
@@ -60,13 +63,14 @@ impl Part {
         self.0.places.keys().chain(self.0.doubtful.iter()).copied()
     }
 
+    /// The place holds the name too. What is beyond any real text is not remembered, so that time is bounded.
     pub fn add(&mut self, place: Lane, name: Lane) {
-        let facts = Rc::make_mut(&mut self.0);
-        let names = facts.holds.entry(place).or_default();
-        if !names.contains(&name) {
-            names.push(name);
-            facts.places.entry(name).or_default().push(place);
+        if self.holds(place).len() >= MOST || self.places(name).len() >= MOST || self.holds(place).contains(&name) {
+            return;
         }
+        let facts = Rc::make_mut(&mut self.0);
+        facts.holds.entry(place).or_default().push(name);
+        facts.places.entry(name).or_default().push(place);
     }
 
     /// The place holds exactly these names.
