@@ -179,7 +179,7 @@ def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted) ->
 
 
 def _runs(both: Both, state: State, names: set[Key]) -> dict[Key, tuple[Key, ...]]:
-    """Registers of wave size that hold a mask which may reach EXEC, by their first name; cells that do, by the first."""
+    """Registers of wave size, and cells, that hold a mask which may reach EXEC, by their first name."""
     width = both.before.wave // (16 * both.before.grain)
     found: dict[Key, tuple[Key, ...]] = {}
     cells: dict[int, dict[int, list[Key]]] = {}

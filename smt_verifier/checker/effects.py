@@ -12,7 +12,7 @@ from smt_verifier.checker.limits import Limits
 from smt_verifier.checker.model import Instruction, Operand
 from smt_verifier.checker.moves import Move, Moves
 from smt_verifier.checker.outcome import Refused
-from smt_verifier.checker.state import NONE, State, ThreadClass
+from smt_verifier.checker.state import State, ThreadClass
 from smt_verifier.checker.tables import Processor
 
 Place = tuple[int, int]
