@@ -64,7 +64,9 @@ def arguments_of(kernel: KernelMetadata) -> tuple[Argument, ...]:
         if kind.startswith(_HIDDEN):
             continue
         if kind not in (_POINTER, _VALUE):
-            raise UnsupportedError(f"argument {len(found)} is a {kind or '?'}, which cannot be made", where=kernel.name)
+            raise UnsupportedError(
+                f"argument {len(found)} is {kind or '?'}, which cannot be made here", where=kernel.name
+            )
         found.append(
             Argument(
                 len(found), str(entry.get(".name", "")), int(entry[".offset"]), int(entry[".size"]), kind == _POINTER

@@ -31,20 +31,25 @@ def _small(bits: int) -> bytes:
     return bytes([0 if byte == 0x80 else byte])
 
 
+def _signed(source: random.Random) -> float:
+    """Between -1 and 1. Of Python's generator ``random`` alone is promised to stay the same in later versions."""
+    return 2 * source.random() - 1
+
+
 def _float(layout: str) -> Callable[[random.Random], bytes]:
-    return lambda source: struct.pack(layout, source.uniform(-1, 1))
+    return lambda source: struct.pack(layout, _signed(source))
 
 
 def _integer(size: int, most: int = 15) -> Callable[[random.Random], bytes]:
-    return lambda source: source.randint(0, most).to_bytes(size, "little")
+    return lambda source: int(source.random() * (most + 1)).to_bytes(size, "little")
 
 
 def _bfloat(source: random.Random) -> bytes:
-    return struct.pack("<f", source.uniform(-1, 1))[2:]
+    return struct.pack("<f", _signed(source))[2:]
 
 
 def _float8(source: random.Random) -> bytes:
-    return _small(source.getrandbits(8))
+    return _small(int(source.random() * 256))
 
 
 _RANDOM: dict[str, Callable[[random.Random], bytes]] = {
@@ -83,7 +88,7 @@ class Element:
 
     def filled(self, count: int) -> bytes:
         """That many, always the same for a type."""
-        source = random.Random(f"{_SEED} {self.name.lower()}")
+        source = random.Random(f"{_SEED} {_unsigned(self.name).lower()}")
         block = b"".join(self._random(source) for _ in range(min(count, _PERIOD)))
         return (block * (count // _PERIOD + 1))[: count * self.size]
 

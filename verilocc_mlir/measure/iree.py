@@ -9,6 +9,7 @@ compared: only their times are taken.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ CPU = "local-"
 """How devices begin that are this machine's CPU."""
 CAVEAT = "the way through IREE was run on its CPU driver only, never on a GPU: check the first figures by hand"
 CPU_CAVEAT = "timed on this machine's CPU: it says nothing of a GPU"
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?")
 _LEAST_SECONDS = 0.02
 """Of a repetition: Google Benchmark takes as many iterations as that needs."""
 
@@ -102,7 +104,7 @@ class IreeDevice:
     def load(self, subject: Subject) -> IreeLoaded:
         # The tools take files: under a name of ours, so that none can be taken for a flag.
         path, inputs = self._written(subject.data), self._inputs(subject)
-        flags = [f"{one.shape}=@{self._written(one.data)}" for one in inputs]
+        flags = [f"{one.shape}=@{self._written(one.data)}" if one.data else one.shape for one in inputs]
         if self._executable is not None:
             return IreeLoaded(self._tools, subject.name, *_of_executable(self._executable, path, flags))
         function = self._chosen(subject)
@@ -152,13 +154,13 @@ class IreeDevice:
             raise InputError(f"{function.name} does not say what it takes", where=subject.name, hint="--input")
         if not self._given and any("?" in one or "!" in one for one in function.inputs or ()):
             raise InputError(
-                f"{function.name} takes inputs of any size", where=subject.name,
-                hint=f"--input=8x64xf16 for each of: {', '.join(function.inputs or ())}",
+                f"{function.name} takes numbers, or inputs of any size", where=subject.name,
+                hint=f"--input for each of: {', '.join(function.inputs or ())}; 8x64xf16 or 5, for example",
             )  # fmt: skip
         if self._given and function.inputs is not None and len(self._given) != len(function.inputs):
             what = f"{function.name} takes {len(function.inputs)} inputs, not {len(self._given)}"
             raise InputError(what, where=subject.name, hint=f"its types: {', '.join(function.inputs)}")
-        return [filling(text, subject.name) for text in self._given or function.inputs or ()]
+        return [_input(text, subject.name) for text in self._given or function.inputs or ()]
 
     def _written(self, data: bytes) -> Path:
         self._files += 1
@@ -196,6 +198,11 @@ class IreeLoaded:
 
     def close(self) -> None:
         """Its files go with the device."""
+
+
+def _input(text: str, where: str) -> Filling:
+    """A buffer, or a number as it is."""
+    return Filling(text, b"", text) if _NUMBER.fullmatch(text) else filling(text, where)
 
 
 def _of_executable(how: Executable, path: Path, bindings: Sequence[str]) -> tuple[str, list[str], None, str]:

@@ -38,7 +38,8 @@ class Function:
     """A function that a module exports.
 
     Attributes:
-        inputs: types of its arguments, ``"64x64xf32"``; None where the module does not say.
+        inputs: types of its arguments, ``"64x64xf32"``; what is no tensor begins with ``!``; None where the module does
+            not say.
         results: how many it returns; likewise.
         declaration: as the module has it, ``""`` where it has none.
         dispatch: it is a benchmark of one kernel: it takes how often to launch it, and returns nothing.
@@ -93,9 +94,9 @@ def _split(text: str) -> list[str]:
 
 
 def _type(text: str) -> str:
-    """``%input0: tensor<64x64xf32> {…}`` as ``64x64xf32``; what is no tensor as it is."""
+    """``%input0: tensor<64x64xf32> {…}`` as ``64x64xf32``, ``%input1: i32`` as ``!i32``."""
     match = _TENSOR.search(text)
-    return match[1] if match else text.partition(":")[2].strip() or text
+    return match[1] if match else f"!{text.partition(':')[2].strip().lstrip('!') or text}"
 
 
 @dataclass(frozen=True)
