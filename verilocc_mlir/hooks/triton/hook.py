@@ -147,6 +147,11 @@ def installed() -> bool:
     return _active is not None
 
 
+def times_ours() -> bool:
+    """Whether it is installed, and an autotuner times our code."""
+    return _active is not None and _active.autotune is Autotune.OURS
+
+
 def install_from_environment(env: Mapping[str, str] = os.environ) -> bool:
     """Install as ``VERILOCC_TRITON`` says; whether it does.
 

@@ -16,6 +16,7 @@ from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, V
 from verilocc_mlir.hooks.baseline import Code, Replace, compare_code
 from verilocc_mlir.hooks.triton.ir import as_code_generated, kernel_names
 from verilocc_mlir.hooks.triton.options import PassThrough, wanted
+from verilocc_mlir.hooks.triton.plans import THEIRS, plan_in
 from verilocc_mlir.hooks.triton.records import KernelRecord, Kind, add_record
 from verilocc_mlir.pipeline.compile import Compiled, compile_module
 from verilocc_mlir.pipeline.settings import Emit, Settings
@@ -59,7 +60,7 @@ class KernelStages:
         names = kernel_names(src) if isinstance(src, str) else []
         record, self._ours = self._compile(src, names, str(metadata.get("hash", "")))
         own: Any = None
-        if self._ours is not None and self._policy is not Replace.ALWAYS:
+        if self._ours is not None and self._policy is not Replace.ALWAYS and not plan_in(src):
             record, own = self._compared(record, src, metadata, self._ours)
         logger.log(logging.INFO if record.proved else logging.WARNING, "%s", record)
         add_record(record)
@@ -116,10 +117,14 @@ class KernelStages:
             return replace(record, reason=f"{type(error).__name__}: {error}"), None
 
     def _prove(self, src: str, record: KernelRecord) -> tuple[KernelRecord, Code | None]:
+        plan = plan_in(src) or self._settings.plan
+        if plan == THEIRS:
+            raise PassThrough("its configuration asks for Triton's own code")
         triton_options = wanted(self._backend, self._options, self._knobs)
         settings = replace(
             self._settings,
             cpu=triton_options.target,
+            plan=plan,
             emit=Emit.HSACO,
             also=(Emit.ASM,),
             llc_options=triton_options.llc_options,
