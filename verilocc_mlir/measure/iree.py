@@ -28,6 +28,8 @@ CPU = "local-"
 CAVEAT = "the way through IREE was run on its CPU driver only, never on a GPU: check the first figures by hand"
 CPU_CAVEAT = "timed on this machine's CPU: it says nothing of a GPU"
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?")
+_LAUNCHES = 32
+"""Of a kernel in one command buffer, where its benchmark is timed: what the host does is shared among them."""
 _LEAST_SECONDS = 0.02
 """Of a repetition: Google Benchmark takes as many iterations as that needs."""
 
@@ -72,6 +74,7 @@ class IreeDevice:
         tools: IreeTools | None = None,
     ) -> None:
         self._tools = tools or IreeTools.find(device)
+        self._tools.check_device()
         self._function = function
         self._given = tuple(inputs)
         self._executable = executable
@@ -109,10 +112,9 @@ class IreeDevice:
             return IreeLoaded(self._tools, subject.name, *_of_executable(self._executable, path, flags))
         function = self._chosen(subject)
         if function.dispatch:
-            return IreeLoaded(
-                self._tools, subject.name, "iree-benchmark-module", [f"--module={path}", "--batch_size=1"], None,
-                "a benchmark of one kernel has no results",
-            )  # fmt: skip
+            launches = [f"--module={path}", f"--batch_size={_LAUNCHES}"]
+            why = "a benchmark of one kernel has no results"
+            return IreeLoaded(self._tools, subject.name, "iree-benchmark-module", launches, None, why)
         call = [f"--module={path}", f"--function={function.name}", *(f"--input={flag}" for flag in flags)]
         if function.results is None:
             return IreeLoaded(

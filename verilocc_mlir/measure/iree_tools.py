@@ -23,13 +23,12 @@ from verilocc_mlir.toolchain.run import ToolFailure, run_tool
 
 EXTRA_HINT = "pip install 'verilocc-mlir[iree]'"
 DEFAULT_SECONDS = 600.0
+_LISTED = "iree-run-module --list_devices lists those that there are"
 _UNITS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 _TENSOR = re.compile(r"tensor<((?:[\d?]+x)*[a-zA-Z]\w*)>")
 _DECLARATION = re.compile(r"\((?P<inputs>.*)\) -> \((?P<results>.*)\)")
 _PLACE = re.compile(r"^.*?\S+\.c(?:c|pp)?:\d+: ")
-_NO_DEVICE = re.compile(
-    r"UNAVAILABLE|NOT_FOUND; (?:no d(?:evice|river)|failed to load dynamic library)|hipErrorNoDevice"
-)
+_SCHEME = re.compile(r"^[\w-]+")
 _ASYNC = "$async"
 
 
@@ -123,11 +122,25 @@ class IreeTools:
             raise NoDeviceError(f"{program} was not found", hint=EXTRA_HINT)
         return cls(Path(on_path).parent, device)
 
+    def check_device(self) -> None:
+        """
+        Raises:
+            NoDeviceError: the device's driver is not there, or sees no device.
+        """
+        scheme = _SCHEME.match(self.device)
+        command = [self.directory / "iree-run-module", f"--list_devices={scheme[0] if scheme else self.device}"]
+        try:
+            seen = run_tool(command, timeout=self.seconds, stage="list devices").stdout.split()
+        except ToolFailure as failure:
+            raise NoDeviceError(f"IREE has no device {self.device}: {_line(failure.stderr)}", hint=_LISTED) from failure
+        if not seen:
+            raise NoDeviceError(f"IREE's driver sees no device {self.device}", hint=_LISTED)
+
     def times(self, program: str, flags: Sequence[str], count: int, where: str) -> list[float]:
         """Milliseconds of an iteration in each of ``count`` repetitions.
 
         Raises:
-            NoDeviceError: the device is not there. ToolchainError: the program fails.
+            ToolchainError: the program fails.
         """
         out = self.run(program, [*flags, "--benchmark_format=json", f"--benchmark_repetitions={count}"], where)
         try:
@@ -151,12 +164,7 @@ class IreeTools:
         try:
             return run_tool(command, timeout=self.seconds, stage=program, where=where).stdout
         except ToolFailure as failure:
-            message = _line(failure.stderr)
-            if _NO_DEVICE.search(failure.stderr):
-                raise NoDeviceError(
-                    f"IREE has no device {self.device}: {message}", hint=f"{program} --list_devices lists them"
-                ) from failure
-            raise ToolchainError(f"{program}: {message}", where=where) from failure
+            raise ToolchainError(f"{program}: {_line(failure.stderr)}", where=where) from failure
 
 
 def _packaged() -> list[Path]:
@@ -169,5 +177,6 @@ def _packaged() -> list[Path]:
 
 def _line(text: str) -> str:
     """The first line of a message of IREE's, without the place in its sources."""
-    line = next((line for line in text.splitlines() if line.strip()), "it failed without a message")
+    lines = (line for line in text.splitlines() if line.strip() and "FLAGS ERROR" not in line)
+    line = next(lines, "it failed without a message")
     return _PLACE.sub("", line).strip().rstrip(": ")

@@ -14,6 +14,7 @@ from typing import Any
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError, VeriloccError
 from verilocc_mlir.hooks.baseline import Code, Replace, compare_code
+from verilocc_mlir.hooks.measured import MeasuredCodes
 from verilocc_mlir.hooks.triton.ir import as_code_generated, kernel_names
 from verilocc_mlir.hooks.triton.options import PassThrough, wanted
 from verilocc_mlir.hooks.triton.plans import THEIRS, plan_in
@@ -45,7 +46,14 @@ class KernelStages:
     """``amdgcn`` and ``hsaco`` of one compilation; each falls back to the stage of Triton that it replaces."""
 
     def __init__(
-        self, settings: Settings, policy: Replace, knobs: Any, backend: Any, options: Any, theirs: Theirs
+        self,
+        settings: Settings,
+        policy: Replace,
+        knobs: Any,
+        backend: Any,
+        options: Any,
+        theirs: Theirs,
+        measured: MeasuredCodes | None = None,
     ) -> None:
         self._settings = settings
         self._policy = policy
@@ -53,6 +61,7 @@ class KernelStages:
         self._backend = backend
         self._options = options
         self._theirs = theirs
+        self._measured = measured
         self._ours: Code | None = None
 
     def amdgcn(self, src: Any, metadata: MutableMapping[str, Any]) -> Any:
@@ -92,7 +101,10 @@ class KernelStages:
         theirs = Code(self._theirs.hsaco(own, dict(their_metadata)), own)
         comparison = compare_code(ours, theirs, record.target, self._settings)
         record = replace(record, comparison=comparison)
-        declined = "replace=never" if self._policy is Replace.NEVER else comparison.worse
+        measured = self._measured.decide(ours.code_object, theirs.code_object) if self._measured else None
+        declined = measured.declined if measured else comparison.worse
+        if self._policy is Replace.NEVER:
+            declined = "replace=never"
         if not declined:
             return record, None
         self._ours = None
