@@ -144,6 +144,22 @@ def test_an_interruption_keeps_what_is_done(codes: Path) -> None:
     assert len(journal.read_bytes().splitlines()) == 2
 
 
+def test_what_cannot_be_measured_leaves_no_journal(codes: Path) -> None:
+    assert run(["measure", "plain.hsaco", "none.hsaco", *LAUNCH, "--journal=j.jsonl"]) == 2
+    assert run(["measure", "plain.hsaco", "SLOW.hsaco", "--grid=1", "--journal=j.jsonl"]) == 2
+    assert not (codes / "j.jsonl").exists()
+
+
+def test_a_code_may_have_a_name_of_its_own(codes: Path) -> None:
+    assert run(["measure", "default=plain.hsaco", "max-ilp + beside=SLOW.hsaco", *LAUNCH, "--journal=j.jsonl"]) == 0
+    (one,), _ = read_measurements(codes / "j.jsonl")
+    assert (one.base.name, one.candidate.name) == ("default", "max-ilp + beside")
+    (codes / "a=b.hsaco").write_bytes(gemm_that_is("SLOW"))
+    assert run(["measure", "plain.hsaco", "a=b.hsaco", *LAUNCH, "--journal=k.jsonl"]) == 0
+    (one,), _ = read_measurements(codes / "k.jsonl")
+    assert one.candidate.name == "a=b.hsaco"
+
+
 def test_a_cut_line_is_noted(codes: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = codes / "j.jsonl"
     journal.write_bytes(b'{"measurement": 1, "as')

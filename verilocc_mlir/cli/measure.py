@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from verilocc_mlir.cli.output import check_writable, read
 from verilocc_mlir.errors import InputError
 
 if TYPE_CHECKING:
-    from verilocc_mlir.measure.device import Device
+    from verilocc_mlir.measure.device import Device, Subject
     from verilocc_mlir.measure.journal import Journal
     from verilocc_mlir.measure.runner import Turns
     from verilocc_mlir.results.measure import MeasureRun
@@ -101,14 +101,15 @@ def measure_command(
 ) -> int:
     """Run BASE and each CANDIDATE in turns on one device, on the same inputs, and say which is faster.
 
-    Results are compared bit for bit first. What has other results is not timed.
+    Results are compared bit for bit first. What has other results is not timed. NAME=FILE calls a code so; with a plan
+    for a NAME, and --ir, the journal has labels of plans.
 
     Exit codes: 0 measured, whoever is faster; 1 results differ; 2 no device, bad input, or a run that failed.
     No GPU was at hand when this was written: the ways through HIP and IREE's HIP driver were never run on one.
     """
     from verilocc_mlir.measure.device import digest
     from verilocc_mlir.measure.journal import Journal
-    from verilocc_mlir.measure.runner import Turns
+    from verilocc_mlir.measure.runner import Turns, asked
     from verilocc_mlir.version import __version__
 
     if journal:
@@ -118,8 +119,12 @@ def measure_command(
     say: Callable[[str], None] = (lambda _: None) if quiet else (lambda line: click.echo(line, err=True))
     with ExitStack() as stack:
         opened = stack.enter_context(closing(_open(device, launch)))
+        subjects = [opened.subject(text) for text in (base, *candidates)]
+        # What cannot be measured leaves no journal behind.
+        for subject in subjects[1:]:
+            asked(opened, subjects[0], subject, turns)
         kept = stack.enter_context(Journal(Path(journal))) if journal else None
-        run = _measured(opened, kept, base, candidates, turns, ir_sha256, again, say)
+        run = _measured(opened, kept, subjects, turns, ir_sha256, again, say)
     if as_json:
         from verilocc_mlir.results.documents.measure import to_json
 
@@ -167,22 +172,20 @@ def _open(device: str, launch: dict[str, Any]) -> Device:
 def _measured(
     device: Device,
     journal: Journal | None,
-    base: str,
-    candidates: tuple[str, ...],
+    subjects: Sequence[Subject],
     turns: Turns,
     ir: str,
     again: bool,
     say: Callable[[str], None],
 ) -> MeasureRun:
-    """Every candidate beside the base; what is measured is kept before the next one begins."""
+    """Every candidate beside the first subject, the base; what is measured is kept before the next one begins."""
     from verilocc_mlir.measure.runner import asked, measure
     from verilocc_mlir.results.measure import Measurement, MeasureRun
 
-    first = device.subject(base)
-    subjects = [device.subject(text) for text in candidates]
+    first, *others = subjects
     measurements: list[Measurement] = []
     known: set[str] = set()
-    for subject in subjects:
+    for subject in others:
         key = asked(device, first, subject, turns, ir=ir)
         found = journal.find(key) if journal is not None and not again else None
         if found is not None:

@@ -120,12 +120,13 @@ def digest(data: bytes) -> str:
 
 
 def file_subject(text: str) -> Subject:
-    """A file as a code.
+    """A file as a code: ``FILE``, or ``NAME=FILE``, which calls it so.
 
     Raises:
         InputError: it cannot be read.
     """
+    name, _, path = ("", "", text) if Path(text).exists() else text.rpartition("=")
     try:
-        return Subject(text, Path(text).read_bytes())
+        return Subject(name or path, Path(path).read_bytes())
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=text) from error
+        raise InputError(f"cannot be read: {error.strerror}", where=path) from error

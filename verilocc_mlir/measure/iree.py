@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from verilocc_mlir.errors import InputError
+from verilocc_mlir.errors import InputError, VeriloccError
+from verilocc_mlir.measure.clocks import clocks_of
 from verilocc_mlir.measure.device import Subject, Work, digest, file_subject
 from verilocc_mlir.measure.fill import Filling, filling
+from verilocc_mlir.measure.hip import Hip
 from verilocc_mlir.measure.iree_tools import Function, IreeTools, functions_of
 from verilocc_mlir.results.measure import Clocks, DeviceAbout, MeasuredKernel
 
@@ -81,7 +83,9 @@ class IreeDevice:
         self._directory = Path(tempfile.mkdtemp(prefix="verilocc-measure-"))
         self._files = 0
         self._known: dict[str, list[Function]] = {}
-        self.about = DeviceAbout("iree", device, "", f"IREE {_version()}")
+        self._gpu = None if device.startswith(CPU) else _gpu_of(device)
+        name = f"{device}: {self._gpu.name()}" if self._gpu else device
+        self.about = DeviceAbout("iree", name, "", f"IREE {_version()}")
         self.caveat = CPU_CAVEAT if device.startswith(CPU) else CAVEAT
 
     def subject(self, text: str) -> Subject:
@@ -129,7 +133,7 @@ class IreeDevice:
         return IreeLoaded(self._tools, subject.name, "iree-benchmark-module", call, outputs, "")
 
     def clocks(self) -> Clocks:
-        return Clocks()
+        return clocks_of(self._gpu.bus()) if self._gpu else Clocks()
 
     def close(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -217,6 +221,14 @@ def _of_executable(how: Executable, path: Path, bindings: Sequence[str]) -> tupl
         *(f"--binding={binding}" for binding in bindings),
     ]
     return "iree-benchmark-executable", flags, None, "IREE's tools do not hand over what an executable writes"
+
+
+def _gpu_of(device: str) -> Hip | None:
+    """The GPU that IREE's HIP driver takes where no other is named; None where it cannot be told."""
+    try:
+        return Hip() if device in ("hip", "hip://") else None
+    except VeriloccError:
+        return None
 
 
 def _version() -> str:
