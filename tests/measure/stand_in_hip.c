@@ -1,14 +1,14 @@
 /* A stand-in for HIP's runtime: as much of libamdhip64 as measure/hip.py calls, on this machine's memory.
  *
  * A "kernel" adds its first two buffers, byte by byte, into the third. What else it does is said by a word that the
- * tests put behind the ELF file: SLOW, WRONG, UNSTEADY, ENDLESS, FOREIGN. Time is counted, not measured.
+ * tests put behind the ELF file: SLOW, WRONG, UNSTEADY, ENDLESS, FAULTY, FOREIGN. Time is counted, not measured.
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, INVALID = 1, NO_DEVICE = 100, NO_BINARY = 209, NOT_FOUND = 500, NOT_READY = 600 };
+enum { OK = 0, INVALID = 1, NO_DEVICE = 100, NO_BINARY = 209, NOT_FOUND = 500, NOT_READY = 600, FAULT = 719 };
 #define MOST 64
 
 typedef struct { char *at; size_t size; } Buffer;
@@ -16,7 +16,7 @@ typedef struct { const char *word; int runs; } Module;
 
 static Buffer buffers[MOST];
 static float now;
-static int endless;
+static int endless, faulty;
 
 /* What the tests look at. */
 unsigned launched[7];
@@ -49,6 +49,7 @@ int hipMalloc(void **at, size_t size) {
   return 2;
 }
 int hipFree(void *at) {
+  if (faulty) return FAULT;
   Buffer *buffer = holding(at, 0);
   if (!buffer || buffer->at != at) return INVALID;
   free(at);
@@ -107,6 +108,7 @@ int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
   if (!strcmp(module->word, "WRONG")) at[2][out->size - 1] ^= 1;
   if (!strcmp(module->word, "UNSTEADY")) at[2][0] = (unsigned char)module->runs;
   if (!strcmp(module->word, "ENDLESS")) endless = 1;
+  if (!strcmp(module->word, "FAULTY")) faulty = 1;
   now += (strcmp(module->word, "SLOW") ? 1.0f : 2.0f) + 0.001f * (float)(module->runs % 7);
   return OK;
 }
@@ -114,5 +116,5 @@ int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 int hipEventCreate(void **event) { *event = calloc(1, sizeof(float)); held++; return OK; }
 int hipEventDestroy(void *event) { free(event); held--; return OK; }
 int hipEventRecord(void *event, void *stream) { (void)stream; *(float *)event = now; return OK; }
-int hipEventQuery(void *event) { (void)event; return endless ? NOT_READY : OK; }
+int hipEventQuery(void *event) { (void)event; return faulty ? FAULT : endless ? NOT_READY : OK; }
 int hipEventElapsedTime(float *time, void *start, void *stop) { *time = *(float *)stop - *(float *)start; return OK; }

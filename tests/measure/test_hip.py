@@ -90,6 +90,14 @@ def test_an_endless_kernel_is_given_up() -> None:
         measure(opened(seconds=0.05).device, code("ENDLESS"), code(), Turns())
 
 
+def test_a_fault_is_one_error_and_nothing_is_asked_after_it() -> None:
+    """What is said is the first error, not that freeing fails too."""
+    with pytest.raises(HipError, match="hipEventQuery failed") as failed:
+        measure(opened().device, code("FAULTY"), code(), Turns())
+    assert failed.value.code == 719
+    assert "answers nothing more in this process" in failed.value.hint
+
+
 def test_code_for_another_gpu_is_refused_by_the_runtime() -> None:
     stand_in = opened()
     with pytest.raises(HipError, match="hipErrorNoBinaryForGpu") as refused:

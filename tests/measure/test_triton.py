@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,16 @@ import pytest
 from support import REPOSITORY
 
 from verilocc_mlir.errors import InputError
-from verilocc_mlir.measure.journal import read_measurements
+from verilocc_mlir.measure.journal import VARIABLE, Journal, read_measurements
+from verilocc_mlir.results.measure import Interval, Verdict
 
 triton: Any = pytest.importorskip("triton", reason="Triton is not installed: pip install 'verilocc-mlir[triton]'")
 torch: Any = pytest.importorskip("torch")
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 hook: Any = importlib.import_module("verilocc_mlir.hooks.triton")
 plans: Any = importlib.import_module("verilocc_mlir.hooks.triton.plans")
-scaled_sum: Any = importlib.import_module("triton_builders").scaled_sum
+triton_builders: Any = importlib.import_module("triton_builders")
+scaled_sum, build_sum = triton_builders.scaled_sum, triton_builders.build_sum
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")
 
 MILLISECONDS = {"triton": 1.0, "default": 0.9, "packed": 0.8, "max-ilp + packed": 1.2}
@@ -109,6 +112,37 @@ def test_a_plan_that_comes_to_nothing_is_tritons_own_code(device: Device) -> Non
     kinds = [record.kind for record in hook.reports()]
     assert kinds[0] == kinds[2] == "option"
     assert set(kinds) <= {"option", "proved", "unsupported"}
+
+
+def test_the_journal_decides_whose_kernel_is_taken(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The codes of one kernel, said to be those that were measured."""
+    hook.install("gfx942", autotune="ours", replace="always")
+    journal = tmp_path / "measured.jsonl"
+    tuned(device, journal, ("default",))
+    ours = build_sum("gfx942", 256).asm["hsaco"]
+    hook.uninstall()
+    theirs = build_sum("gfx942", 256).asm["hsaco"]
+    first = read_measurements(journal)[0][0]
+    line = replace(
+        first,
+        base=replace(first.base, sha256=hashlib.sha256(theirs).hexdigest()),
+        candidate=replace(first.candidate, sha256=hashlib.sha256(ours).hexdigest()),
+    )
+    monkeypatch.setenv(VARIABLE, str(journal))
+    kinds: dict[str, tuple[str, str]] = {}
+    for verdict in (Verdict.FASTER, Verdict.SLOWER):
+        ratio = line.ratio if verdict is Verdict.FASTER else Interval(1.1, 1.1, 1.1, 1.0)
+        with Journal(journal) as kept:
+            kept.add(replace(line, verdict=verdict, ratio=ratio))
+        hook.install("gfx942", replace="measured")
+        built = build_sum("gfx942", 256)
+        kinds[verdict.value] = (built.metadata.verilocc["kind"], built.metadata.verilocc["reason"])
+        assert built.asm["hsaco"] == (ours if verdict is Verdict.FASTER else theirs)
+    assert kinds["faster"] == ("proved", "")
+    assert kinds["slower"][0] == "declined"
+    assert kinds["slower"][1].startswith("ours is proved, but: measured at 1.100 [1.100, 1.100] of its time on unknown")
 
 
 def test_without_our_code_being_timed_it_is_an_error(device: Device) -> None:

@@ -27,6 +27,8 @@ _HINT = f"install ROCm's HIP runtime, or name its libamdhip64.so with ${VARIABLE
 _NO_DEVICE = 100  # hipErrorNoDevice
 _NO_BINARY = 209  # hipErrorNoBinaryForGpu
 _NOT_READY = 600  # hipErrorNotReady
+_FAULTS = (700, 702, 710, 719, 999)
+"""Illegal address, launch timed out, assertion, launch failure, unknown: every later call fails likewise."""
 _POLL_SECONDS = 0.0002
 _NAME_BYTES = 256
 DEFAULT_SECONDS = 60.0
@@ -35,7 +37,6 @@ DEFAULT_SECONDS = 60.0
 _BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 3
 
 _SIGNATURES = {
-    "hipInit": (c_uint,),
     "hipGetDeviceCount": (POINTER(c_int),),
     "hipSetDevice": (c_int,),
     "hipDeviceGetName": (c_char_p, c_int, c_int),
@@ -74,7 +75,7 @@ class HipError(ToolchainError):
 def _advice(code: int) -> str:
     if code == _NO_BINARY:
         return "the code object is for another GPU than this one"
-    return "after a fault of the GPU a new process is needed" if code >= 700 else ""
+    return "after that, HIP answers nothing more in this process" if code in _FAULTS else ""
 
 
 class Hip:
@@ -90,6 +91,7 @@ class Hip:
     """
 
     def __init__(self, number: int = 0, library: Path | None = None, *, seconds: float = DEFAULT_SECONDS) -> None:
+        self._given_up = False
         self._library = _load(library or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None))
         for name, types in _SIGNATURES.items():
             function = getattr(self._library, name, None)
@@ -99,7 +101,6 @@ class Hip:
         self._library.hipGetErrorString.argtypes, self._library.hipGetErrorString.restype = (c_int,), c_char_p
         self.number = number
         self._seconds = seconds
-        self._given_up = False
         count = c_int()
         try:
             self._call("hipGetDeviceCount", byref(count))
@@ -222,12 +223,13 @@ class Hip:
         self._check(name, int(getattr(self._library, name)(*arguments)))
 
     def _release(self, name: str, handle: object) -> None:
-        """Give something back, unless a kernel still runs: that would wait for it."""
+        """Give something back, unless the device is given up: that would wait for a kernel that still runs, or fail."""
         if not self._given_up:
             self._call(name, handle)
 
     def _check(self, name: str, code: int) -> None:
         if code:
+            self._given_up |= code in _FAULTS
             text: bytes | None = self._library.hipGetErrorString(code)
             raise HipError(name, code, text.decode("utf-8", "replace") if text else "unknown")
 
