@@ -28,6 +28,7 @@ from verilocc_mlir.hooks.iree_dump import LINK, Dispatch, dump_flags, read_dispa
 from verilocc_mlir.hooks.iree_measured import MeasuredKernels
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
 from verilocc_mlir.hooks.kernels import KernelResult, Kernels
+from verilocc_mlir.hooks.measured import Decision
 from verilocc_mlir.hooks.vmfb import accounted
 from verilocc_mlir.pipeline.options import member, with_options
 from verilocc_mlir.pipeline.settings import Settings
@@ -245,7 +246,10 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
     theirs = Code(dispatch.own, dispatch.assembly)
     code = None if ours is None else Code(ours, result.assembly)
     comparison = compare_code(code, theirs, source.cpu, run.kernels.settings)
-    declined = "" if ours is None else _declined(comparison, run, ours, dispatch)
+    measured = None
+    if ours is not None and run.measured is not None:
+        measured = run.measured.decide(dispatch.executable, ours, dispatch.own, source.ir)
+    declined = _declined(comparison, run.replace, measured) if ours is not None else ""
     return IreeKernel(
         executable=dispatch.executable,
         proved=ours is not None and not declined,
@@ -262,15 +266,13 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
     )
 
 
-def _declined(comparison: Comparison, run: _Run, ours: bytes, dispatch: Dispatch) -> str:
+def _declined(comparison: Comparison, policy: Replace, measured: Decision | None = None) -> str:
     """Why ours is not taken although it is proved; ``""`` where it is."""
-    if run.replace is Replace.NEVER:
+    if policy is Replace.NEVER:
         return "ours is proved, and replace=never"
-    if run.measured is not None and dispatch.source is not None:
-        measured = run.measured.decide(dispatch.executable, ours, dispatch.own, dispatch.source.ir)
-        if measured is not None:
-            return f"ours is proved, and {measured.declined}" if measured.declined else ""
-    if run.replace in (Replace.BETTER, Replace.MEASURED) and comparison.worse:
+    if measured is not None:
+        return f"ours is proved, and {measured.declined}" if measured.declined else ""
+    if policy in (Replace.BETTER, Replace.MEASURED) and comparison.worse:
         return f"ours is proved, and worse by the model: {comparison.worse}"
     return ""
 
