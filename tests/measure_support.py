@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import subprocess
+import tempfile
 from functools import lru_cache
 from pathlib import Path
 
@@ -51,9 +53,9 @@ def _stand_in() -> Path:
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "clang-22"))), None)
     if compiler is None:
         pytest.skip("there is no C compiler")
-    import tempfile
-
-    library = Path(tempfile.mkdtemp()) / "libstandin.so"
+    directory = Path(tempfile.mkdtemp(prefix="verilocc-tests-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    library = directory / "libstandin.so"
     source = Path(__file__).parent / "measure" / "stand_in_hip.c"
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", str(source), "-o", str(library)], check=True

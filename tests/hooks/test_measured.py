@@ -123,7 +123,7 @@ class GpuThatIsNot:
     ms: dict[bytes, float]
     seen: list[bytes] = field(default_factory=list)
     about: DeviceAbout = field(default_factory=lambda: DeviceAbout("iree", "no GPU", "", ""))
-    caveat: str = ""
+    caveat: str = "not to be believed"
 
     def subject(self, text: str) -> Subject:
         raise AssertionError
@@ -191,6 +191,7 @@ def test_a_kernel_is_timed_in_iree_s_own_benchmark_of_it(
     (found,) = compile_mlir(MATMUL, target="gfx942", replace="measured", progress=said.append).kernels
     assert gpu.seen == [kernel.own, kernel.code_object]
     assert found.status == status
+    assert said.count("note: not to be believed") == 1
     if status == "declined":
         assert found.reason.startswith("ours is proved, and measured at 1.200 [1.200, 1.200] of its time on no GPU")
         assert found.code_object == kernel.own

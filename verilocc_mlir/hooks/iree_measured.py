@@ -48,6 +48,7 @@ class MeasuredKernels:
     open_device: OpenDevice = field(default_factory=lambda: _gpu)
     turns: Turns = field(default_factory=Turns)
     missing: str = ""
+    warned: bool = False
 
     @property
     def dump_flags(self) -> tuple[str, ...]:
@@ -104,6 +105,7 @@ class MeasuredKernels:
             with closing(self.open_device()) as device:
                 base, candidate = (Subject(executable, data) for data in self.modules(executable, ours, theirs))
                 one = measure(device, base, candidate, self.turns, ir=_digest(ir))
+                self._warn(device.caveat)
             one = replace(
                 one, base=MeasuredCode("IREE's", _digest(theirs)), candidate=MeasuredCode("ours", _digest(ours))
             )
@@ -116,6 +118,12 @@ class MeasuredKernels:
             self.say(f"{executable}: not measured: {error.what}")
             return None
         return one
+
+    def _warn(self, caveat: str) -> None:
+        """Say once what whoever reads the figures must know."""
+        if caveat and not self.warned:
+            self.say(f"note: {caveat}")
+        self.warned = True
 
     def _keep(self, one: Measurement) -> None:
         path = journal_of_environment()
