@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 from pathlib import Path
 from statistics import mean
 
 import pytest
 from measure_support import BEST, FAILED, MIDDLE, RECORDING, WORST
+from support import REPOSITORY
 
 from verilocc_mlir.errors import InputError
 from verilocc_mlir.measure.journal import Journal
@@ -83,3 +85,17 @@ def test_our_own_journal_is_a_device(tmp_path: Path) -> None:
     assert again.device == first.device
     with pytest.raises(InputError, match="is not recorded"):
         device.subject(base.name[:7])
+
+
+def test_one_code_against_itself_is_neither_faster_nor_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmark of verdicts, on the sample: both ways to split what hardware took."""
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    script = importlib.import_module("measure_verdicts")
+    times = [*read_recording(RECORDING).times.values()]
+    rounds = script.in_turns(times[0])
+    assert sorted(time for one in rounds for time in (*one.base, *one.candidate)) == sorted(times[0])
+    halves = script.one_after_the_other(times[0])
+    assert [time for one in halves for time in one.candidate] == list(times[0][16:])
+    counts = script.counted(times)
+    assert all(sum(verdicts.values()) == len(times) for verdicts in counts.values())
+    assert counts["in turns, tie 0.01"].keys() <= {"alike", "undecided"}
