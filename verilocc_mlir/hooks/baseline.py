@@ -23,13 +23,13 @@ from verilocc_mlir.toolchain.metadata import read_code_object
 class Replace(Enum):
     """Which of the front end's kernels are replaced by ours, of those that are proved.
 
-    ``BETTER``: where ours is not modelled dearer, does not spill more and has no fewer waves. ``MEASURED``: where it
-    was not measured slower (``hooks/measured.py``); as ``BETTER`` where nothing was measured. ``NEVER`` only looks.
+    ``BETTER``: where ours is not modelled dearer, does not spill more and has no fewer waves. ``NEVER`` only looks.
     """
 
     ALWAYS = "always"
     BETTER = "better"
     MEASURED = "measured"
+    """Where it was not measured slower (``hooks/measured.py``); as ``BETTER`` where nothing was measured."""
     NEVER = "never"
 
 

@@ -28,7 +28,6 @@ from verilocc_mlir.hooks.iree_dump import LINK, Dispatch, dump_flags, read_dispa
 from verilocc_mlir.hooks.iree_measured import MeasuredKernels
 from verilocc_mlir.hooks.iree_result import IreeKernel, IreeResult, Spent
 from verilocc_mlir.hooks.kernels import KernelResult, Kernels
-from verilocc_mlir.hooks.measured import Decision
 from verilocc_mlir.hooks.vmfb import accounted
 from verilocc_mlir.pipeline.options import member, with_options
 from verilocc_mlir.pipeline.settings import Settings
@@ -246,10 +245,10 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
     theirs = Code(dispatch.own, dispatch.assembly)
     code = None if ours is None else Code(ours, result.assembly)
     comparison = compare_code(code, theirs, source.cpu, run.kernels.settings)
-    measured = None
+    declined = _declined(comparison, run.replace) if ours is not None else ""
     if ours is not None and run.measured is not None:
-        measured = run.measured.decide(dispatch.executable, ours, dispatch.own, source.ir)
-    declined = _declined(comparison, run.replace, measured) if ours is not None else ""
+        found = run.measured.decide(dispatch.executable, ours, dispatch.own, source.ir)
+        declined = declined if found is None else f"ours is proved, and {found.declined}" if found.declined else ""
     return IreeKernel(
         executable=dispatch.executable,
         proved=ours is not None and not declined,
@@ -266,12 +265,10 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
     )
 
 
-def _declined(comparison: Comparison, policy: Replace, measured: Decision | None = None) -> str:
+def _declined(comparison: Comparison, policy: Replace) -> str:
     """Why ours is not taken although it is proved; ``""`` where it is."""
     if policy is Replace.NEVER:
         return "ours is proved, and replace=never"
-    if measured is not None:
-        return f"ours is proved, and {measured.declined}" if measured.declined else ""
     if policy in (Replace.BETTER, Replace.MEASURED) and comparison.worse:
         return f"ours is proved, and worse by the model: {comparison.worse}"
     return ""

@@ -17,7 +17,7 @@ from pathlib import Path
 from verilocc_mlir.errors import InputError, VeriloccError
 from verilocc_mlir.hooks.iree_compiler import IreeCompiler
 from verilocc_mlir.hooks.iree_dump import LINK
-from verilocc_mlir.hooks.measured import Decision, MeasuredCodes, decision, journal_of_environment
+from verilocc_mlir.hooks.measured import MeasuredDecision, MeasuredCodes, decision, journal_of_environment
 from verilocc_mlir.measure.device import NoDeviceError, OpenDevice, Subject
 from verilocc_mlir.measure.iree import IreeDevice
 from verilocc_mlir.measure.journal import Journal
@@ -55,7 +55,7 @@ class MeasuredKernels:
         """What makes iree-compile write the benchmarks."""
         return (f"--iree-hal-dump-executable-benchmarks-to={self._benchmarks}",)
 
-    def decide(self, executable: str, ours: bytes, theirs: bytes, ir: bytes) -> Decision | None:
+    def decide(self, executable: str, ours: bytes, theirs: bytes, ir: bytes) -> MeasuredDecision | None:
         """By the journal, else by a measurement; None where neither decides."""
         found = self.known.decide(ours, theirs)
         if found is None:

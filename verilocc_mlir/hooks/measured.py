@@ -19,7 +19,7 @@ _OTHER_WAY = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
 
 
 @dataclass(frozen=True)
-class Decision:
+class MeasuredDecision:
     """What was measured of ours beside theirs.
 
     Attributes:
@@ -67,7 +67,7 @@ class MeasuredCodes:
         named = journal_of_environment()
         return cls.of(named if named is not None and named.exists() else None)
 
-    def decide(self, ours: bytes, theirs: bytes) -> Decision | None:
+    def decide(self, ours: bytes, theirs: bytes) -> MeasuredDecision | None:
         """None where nothing was measured, or nothing could be decided."""
         a, b = (hashlib.sha256(code).hexdigest() for code in (ours, theirs))
         if (b, a) in self.pairs:
@@ -80,7 +80,7 @@ def journal_of_environment() -> Path | None:
     return Path(named) if named else None
 
 
-def decision(one: Measurement, *, reverse: bool = False) -> Decision | None:
+def decision(one: Measurement, *, reverse: bool = False) -> MeasuredDecision | None:
     """What a measurement decides; None where that is nothing.
 
     Args:
@@ -89,11 +89,11 @@ def decision(one: Measurement, *, reverse: bool = False) -> Decision | None:
     verdict = _OTHER_WAY.get(one.verdict, one.verdict) if reverse else one.verdict
     where = f"{one.device.name}, {one.at}"
     if verdict is Verdict.DIFFERENT:
-        return Decision(f"results differ, as measured on {where}: {one.why}", "")
+        return MeasuredDecision(f"results differ, as measured on {where}: {one.why}", "")
     if verdict is Verdict.UNDECIDED or one.ratio is None:
         return None
     ratio = one.ratio
     if reverse:
         ratio = Interval(1 / ratio.median, 1 / ratio.high, 1 / ratio.low, ratio.confidence)
     said = f"measured at {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of its time on {where}"
-    return Decision(said if verdict is Verdict.SLOWER else "", said)
+    return MeasuredDecision(said if verdict is Verdict.SLOWER else "", said)
