@@ -199,7 +199,7 @@ def _measured(
         measurements.append(found)
     notes = [device.caveat] if device.caveat else []
     if journal is not None and journal.passed_over:
-        notes.append(f"{journal.passed_over} lines of the journal do not count: cut off, or of another version")
+        notes.append(f"lines of the journal that do not count, cut off or of another version: {journal.passed_over}")
     return MeasureRun(tuple(measurements), frozenset(known), tuple(notes))
 
 
