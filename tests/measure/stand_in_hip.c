@@ -1,10 +1,11 @@
 /* A stand-in for HIP's runtime: as much of libamdhip64 as measure/hip.py calls, on this machine's memory.
  *
  * A "kernel" adds its first two buffers, byte by byte, into the third. What else it does is said by a word that the
- * tests put behind the ELF file: SLOW, WRONG, UNSTEADY, ENDLESS, FAULTY, FOREIGN. Time is counted, not measured.
+ * tests put behind the ELF file: SLOW, WRONG, UNSTEADY, ENDLESS, FAULTY, FOREIGN, ABORT. Time is counted, not measured.
  */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,6 +109,10 @@ int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
   if (!strcmp(module->word, "WRONG")) at[2][out->size - 1] ^= 1;
   if (!strcmp(module->word, "UNSTEADY")) at[2][0] = (unsigned char)module->runs;
   if (!strcmp(module->word, "ENDLESS")) endless = 1;
+  if (!strcmp(module->word, "ABORT")) {
+    fputs("Memory access fault by GPU node-1 on address 0x7f0000000000. Reason: Unknown.\n", stderr);
+    abort();
+  }
   if (!strcmp(module->word, "FAULTY")) faulty = 1;
   now += (strcmp(module->word, "SLOW") ? 1.0f : 2.0f) + 0.001f * (float)(module->runs % 7);
   return OK;

@@ -124,6 +124,19 @@ def test_a_failure_leaves_what_was_measured_before(codes: Path, capsys: pytest.C
     assert len(read_measurements(codes / "j.jsonl")[0]) == 4
 
 
+def test_a_fault_that_ends_a_process_ends_one_measurement(codes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As AMD's runtime does where a kernel touches memory that is not its own."""
+    (codes / "fault.hsaco").write_bytes(gemm_that_is("ABORT"))
+    assert run(["measure", "plain.hsaco", "SLOW.hsaco", "fault.hsaco", *LAUNCH, "--journal=j.jsonl"]) == 2
+    out, err = capsys.readouterr()
+    assert "fault.hsaco: the process that measures ended with SIGABRT: Memory access fault by GPU node-1" in words_of(
+        err
+    )
+    assert "look at --grid, --block and the sizes in --arg" in words_of(err)
+    assert out == ""
+    assert len(read_measurements(codes / "j.jsonl")[0]) == 1
+
+
 def test_an_interruption_keeps_what_is_done(codes: Path) -> None:
     """Killed at an endless kernel; the journal has the first, and is not locked."""
     command = ["measure", "plain.hsaco", "SLOW.hsaco", "ENDLESS.hsaco", *LAUNCH, "--journal=j.jsonl"]

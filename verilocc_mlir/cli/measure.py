@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from verilocc_mlir.cli.output import check_writable, read
 from verilocc_mlir.errors import InputError
 
 if TYPE_CHECKING:
-    from verilocc_mlir.measure.device import Device, Subject
+    from verilocc_mlir.measure.device import Device, OpenDevice, Subject
     from verilocc_mlir.measure.journal import Journal
     from verilocc_mlir.measure.runner import Turns
     from verilocc_mlir.results.measure import MeasureRun
@@ -118,13 +119,14 @@ def measure_command(
     turns = Turns(rounds, runs, 0 if device.startswith("replay:") else 3, confidence, tie, not no_compare)
     say: Callable[[str], None] = (lambda _: None) if quiet else (lambda line: click.echo(line, err=True))
     with ExitStack() as stack:
-        opened = stack.enter_context(closing(_open(device, launch)))
+        opened, apart = _open(device, launch)
+        stack.enter_context(closing(opened))
         subjects = [opened.subject(text) for text in (base, *candidates)]
         # What cannot be measured leaves no journal behind.
         for subject in subjects[1:]:
             asked(opened, subjects[0], subject, turns)
         kept = stack.enter_context(Journal(Path(journal))) if journal else None
-        run = _measured(opened, kept, subjects, turns, ir_sha256, again, say)
+        run = _measured(opened, apart, kept, subjects, turns, ir_sha256, again, say)
     if as_json:
         from verilocc_mlir.results.documents.measure import to_json
 
@@ -137,8 +139,8 @@ def measure_command(
     return int(run.exit_code)
 
 
-def _open(device: str, launch: dict[str, Any]) -> Device:
-    """The device that a word names.
+def _open(device: str, launch: dict[str, Any]) -> tuple[Device, OpenDevice | None]:
+    """The device that a word names; and how another process opens it, where a fault of it ends a process.
 
     Raises:
         NoDeviceError: it is not there. UsageError: there is no such word, or an option is missing.
@@ -147,7 +149,7 @@ def _open(device: str, launch: dict[str, Any]) -> Device:
     if kind == "replay" and which:
         from verilocc_mlir.measure.replay import ReplayDevice
 
-        return ReplayDevice(Path(which))
+        return ReplayDevice(Path(which)), None
     if kind == "iree" and which:
         from verilocc_mlir.measure.iree import Executable, IreeDevice
 
@@ -156,21 +158,23 @@ def _open(device: str, launch: dict[str, Any]) -> Device:
             if launch["grid"] is None:
                 raise click.UsageError("--executable needs --grid: the work-groups")
             executable = Executable(launch["executable"], launch["grid"], launch["entry"], launch["constants"])
-        return IreeDevice(which, function=launch["kernel"], inputs=launch["inputs"], executable=executable)
+        return IreeDevice(which, function=launch["kernel"], inputs=launch["inputs"], executable=executable), None
     if kind == "hip" and (not which or which.isdecimal()):
         from verilocc_mlir.measure.hip_device import HipDevice, Launch
 
         grid = launch["grid"]
         how = Launch(grid or (1, 1, 1), launch["kernel"], launch["block"], launch["lds"], launch["arguments"])
-        opened = HipDevice(how, int(which or 0))
+        again = partial(HipDevice, how, int(which or 0))
+        opened = again()
         if grid is None:
             raise click.UsageError("a code object by itself needs --grid: how many work-groups are launched")
-        return opened
+        return opened, again
     raise click.UsageError(f"--device={device} is none of hip, hip:N, iree:DEVICE, replay:FILE")
 
 
 def _measured(
     device: Device,
+    apart: OpenDevice | None,
     journal: Journal | None,
     subjects: Sequence[Subject],
     turns: Turns,
@@ -179,6 +183,7 @@ def _measured(
     say: Callable[[str], None],
 ) -> MeasureRun:
     """Every candidate beside the first subject, the base; what is measured is kept before the next one begins."""
+    from verilocc_mlir.measure.apart import measure_apart
     from verilocc_mlir.measure.runner import asked, measure
     from verilocc_mlir.results.measure import Measurement, MeasureRun
 
@@ -193,7 +198,10 @@ def _measured(
             say(f"{subject.name}: in the journal")
         else:
             say(f"{subject.name}: beside {first.name} on {device.about.name}")
-            found = measure(device, first, subject, turns, ir=ir, progress=say)
+            if apart is not None:
+                found = measure_apart(apart, first, subject, turns, ir=ir)
+            else:
+                found = measure(device, first, subject, turns, ir=ir, progress=say)
             if journal is not None:
                 _keep(journal, found)
         measurements.append(found)
