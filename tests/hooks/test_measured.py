@@ -170,6 +170,7 @@ def test_without_a_gpu_the_model_decides_and_it_is_said(
     assert [k.reason for k in found.kernels] == [k.reason for k in better.kernels]
     assert "nothing is measured: IREE has no device hip" in said
     assert f"{always.kernels[0].executable}: the model decides" in said
+    assert [kernel["measured"] for kernel in found.report["kernels"]] == [None]
 
 
 @pytest.mark.parametrize(
@@ -192,6 +193,7 @@ def test_a_kernel_is_timed_in_iree_s_own_benchmark_of_it(
     assert gpu.seen == [kernel.own, kernel.code_object]
     assert found.status == status
     assert said.count("note: not to be believed") == 1
+    assert found.measured.startswith(f"measured at {ours / theirs:.3f} ")
     if status == "declined":
         assert found.reason.startswith("ours is proved, and measured at 1.200 [1.200, 1.200] of its time on no GPU")
         assert found.code_object == kernel.own

@@ -102,6 +102,11 @@ def test_arguments_lie_where_the_metadata_say() -> None:
     assert words_of(bound) == "4xf32, 0x00011170, 0x3f000000"
 
 
+def test_a_buffer_may_be_none() -> None:
+    bound = bind(arguments_of(kernel(POINTER, COUNT)), ["x=null", "n=1"], "k")
+    assert kernarg(bound, {}) == bytes(8) + (1).to_bytes(4, "little")
+
+
 def test_hidden_arguments_are_no_part_of_the_interface() -> None:
     assert interface_of(kernel(POINTER, COUNT)) == interface_of(kernel(POINTER, COUNT, {**HIDDEN, ".offset": 24}))
     assert interface_of(kernel(POINTER, COUNT)) != interface_of(kernel(POINTER, {**COUNT, ".size": 8}))

@@ -113,7 +113,22 @@ def test_a_benchmark_of_one_kernel_needs_no_inputs(modules: Modules) -> None:
     found = measured(IreeDevice(CPU), benchmark, benchmark)
     assert (found.sameness, found.why) == (Sameness.NOT_COMPARED, "a benchmark of one kernel has no results")
     assert found.kernel.name.endswith("matmul_32x32x32_f32")
-    assert len(found.rounds) == 6
+    assert [(len(one.base), len(one.candidate)) for one in found.rounds] == [(2, 2)] * 6
+
+
+def test_a_benchmark_is_named_like_a_function(modules: Modules) -> None:
+    """A program of two kernels has two, in files of their own."""
+    benchmarks = modules.directory / "two"
+    two = ANY_SIZE.replace("?", "64").partition("func.func @same")[0] + MATMUL
+    modules("two", two, *NATIVE, f"--iree-hal-dump-executable-benchmarks-to={benchmarks}")
+    texts = [path.read_text().strip().splitlines() for path in sorted(benchmarks.glob("*.mlir"))]
+    first, second = (modules(f"benchmark-{n}", "\n".join(text), *NATIVE) for n, text in enumerate(texts))
+    names = [one.name for path in (first, second) for one in functions_of(Path(path).read_bytes(), path)]
+    assert len(names) == 2
+    found = measured(IreeDevice(CPU, function=names[1]), second, second)
+    assert found.kernel.name == names[1]
+    with pytest.raises(InputError, match="it exports no function"):
+        measured(IreeDevice(CPU, function=names[0]), second, second)
 
 
 def test_what_a_module_exports(modules: Modules) -> None:

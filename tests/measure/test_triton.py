@@ -139,6 +139,7 @@ def test_the_journal_decides_whose_kernel_is_taken(
         hook.install("gfx942", replace="measured")
         built = build_sum("gfx942", 256)
         kinds[verdict.value] = (built.metadata.verilocc["kind"], built.metadata.verilocc["reason"])
+        assert "of its time on unknown" in built.metadata.verilocc["notes"][-1]
         assert built.asm["hsaco"] == (ours if verdict is Verdict.FASTER else theirs)
     assert kinds["faster"] == ("proved", "")
     assert kinds["slower"][0] == "declined"

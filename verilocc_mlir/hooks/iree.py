@@ -246,9 +246,11 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
     code = None if ours is None else Code(ours, result.assembly)
     comparison = compare_code(code, theirs, source.cpu, run.kernels.settings)
     declined = _declined(comparison, run.replace) if ours is not None else ""
+    measured = ""
     if ours is not None and run.measured is not None:
         found = run.measured.decide(dispatch.executable, ours, dispatch.own, source.ir)
-        declined = declined if found is None else f"ours is proved, and {found.declined}" if found.declined else ""
+        if found is not None:
+            measured, declined = found.said, f"ours is proved, and {found.declined}" if found.declined else ""
     return IreeKernel(
         executable=dispatch.executable,
         proved=ours is not None and not declined,
@@ -260,6 +262,7 @@ def _kernel(dispatch: Dispatch, result: KernelResult | None, run: _Run) -> IreeK
         after=result.after,
         comparison=comparison,
         declined=bool(declined),
+        measured=measured,
         keyed=result.keyed,
         source=source,
     )

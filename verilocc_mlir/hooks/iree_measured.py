@@ -61,7 +61,7 @@ class MeasuredKernels:
         if found is None:
             one = self._measured(executable, ours, theirs, ir)
             found = decision(one) if one is not None else None
-        self.say(f"{executable}: {found.declined or found.said if found else 'the model decides'}")
+        self.say(f"{executable}: {found.said if found else 'the model decides'}")
         return found
 
     def modules(self, executable: str, ours: bytes, theirs: bytes) -> tuple[bytes, bytes]:

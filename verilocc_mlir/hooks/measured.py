@@ -89,7 +89,8 @@ def decision(one: Measurement, *, reverse: bool = False) -> MeasuredDecision | N
     verdict = _OTHER_WAY.get(one.verdict, one.verdict) if reverse else one.verdict
     where = f"{one.device.name}, {one.at}"
     if verdict is Verdict.DIFFERENT:
-        return MeasuredDecision(f"results differ, as measured on {where}: {one.why}", "")
+        said = f"results differ, as measured on {where}: {one.why}"
+        return MeasuredDecision(said, said)
     if verdict is Verdict.UNDECIDED or one.ratio is None:
         return None
     ratio = one.ratio

@@ -85,8 +85,8 @@ def bind(arguments: Sequence[Argument], given: Sequence[str], where: str) -> tup
     """Each argument with what the command line gives it.
 
     Args:
-        given: ``WHICH=WHAT``; WHICH is a number or a name, WHAT a buffer (``measure.fill``) or a value: ``4096``, or
-            with its type ``f32:0.5``.
+        given: ``WHICH=WHAT``; WHICH is a number or a name, WHAT a buffer (``measure.fill``), ``null``, or a value:
+            ``4096``, or with its type ``f32:0.5``.
 
     Raises:
         InputError: one is missing, is not there, or does not fit.
@@ -128,6 +128,8 @@ def _given(argument: Argument, text: str, where: str) -> Filling | bytes:
     if argument.pointer:
         if argument.size != _POINTER_BYTES:
             raise UnsupportedError(f"the address has {argument.size} bytes", where=place)
+        if text == "null":
+            return bytes(_POINTER_BYTES)
         return filling(text, place)
     kind, colon, value = text.partition(":")
     element = Element.of(kind, place) if colon else Element(f"i{8 * argument.size}")

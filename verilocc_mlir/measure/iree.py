@@ -116,7 +116,8 @@ class IreeDevice:
             return IreeLoaded(self._tools, subject.name, *_of_executable(self._executable, path, flags))
         function = self._chosen(subject)
         if function.dispatch:
-            launches = [f"--module={path}", f"--batch_size={_LAUNCHES}"]
+            only = f"--benchmark_filter=^BM_{re.escape(function.name)}/"
+            launches = [f"--module={path}", f"--batch_size={_LAUNCHES}", only]
             why = "a benchmark of one kernel has no results"
             return IreeLoaded(self._tools, subject.name, "iree-benchmark-module", launches, None, why)
         call = [f"--module={path}", f"--function={function.name}", *(f"--input={flag}" for flag in flags)]

@@ -103,6 +103,8 @@ class KernelStages:
         record = replace(record, comparison=comparison)
         measured = self._measured.decide(ours.code_object, theirs.code_object) if self._measured else None
         declined = measured.declined if measured else comparison.worse
+        if measured:
+            record = replace(record, notes=(*record.notes, measured.said))
         if self._policy is Replace.NEVER:
             declined = "replace=never"
         if not declined:
