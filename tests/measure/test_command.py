@@ -72,6 +72,14 @@ def test_a_table_says_who_is_faster(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(err.splitlines()) == 3
 
 
+def test_too_few_rounds_are_said_to_be_too_few(capsys: pytest.CaptureFixture[str]) -> None:
+    note = "5 rounds are too few for an interval of 0.95: they decide nothing"
+    assert run(["measure", MIDDLE, BEST, REPLAY, RUNS, "--rounds=5"]) == 0
+    assert note in words_of(capsys.readouterr().out)
+    assert run(["measure", MIDDLE, BEST, REPLAY, RUNS, "--rounds=6"]) == 0
+    assert "too few" not in capsys.readouterr().out
+
+
 def test_json_obeys_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["measure", MIDDLE, BEST, REPLAY, RUNS, "--json", "-q"]) == 0
     out, err = capsys.readouterr()
@@ -192,6 +200,9 @@ def test_a_cut_line_is_noted(codes: Path, capsys: pytest.CaptureFixture[str]) ->
         ((MIDDLE, BEST, "--device=hip:x"), "--device=hip:x is none of"),
         ((MIDDLE, BEST, REPLAY, "--grid=0"), "'0' is no X,Y,Z of whole numbers above 0"),
         ((MIDDLE, BEST, REPLAY, "--grid=1,2,3,4"), "'1,2,3,4' is no X,Y,Z"),
+        ((MIDDLE, BEST, REPLAY, "--grid=1"), "--grid is not for --device=replay"),
+        ((MIDDLE, BEST, "--device=iree:local-sync", "--arg=0=4xf32"), "--arg is not for --device=iree"),
+        (("plain.hsaco", "SLOW.hsaco", *LAUNCH, "--input=4xf32"), "--input is not for --device=hip"),
         ((MIDDLE, BEST, REPLAY, "--journal=none/j.jsonl"), "there is no directory none"),
         ((MIDDLE, BEST, REPLAY, "--ir=none.ll"), "none.ll: cannot be read"),
         ((MIDDLE, BEST, "--device=iree:local-sync", "--executable=x"), "--executable needs --grid"),

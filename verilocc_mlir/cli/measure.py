@@ -32,6 +32,13 @@ _GROUPS: dict[str, Any] = {
     ]
 }
 _MOST = 1 << 31
+_SUITED = {
+    "hip": {"kernel", "grid", "block", "lds", "arguments"},
+    "iree": {"kernel", "inputs", "executable", "entry", "constants", "grid"},
+    "replay": set[str](),
+}
+"""What says on what a code is run, by the kind of the device."""
+_FLAGS = {"arguments": "arg", "inputs": "input", "constants": "constant"}
 
 
 class _Dimensions(click.ParamType["tuple[int, int, int]"]):
@@ -146,6 +153,9 @@ def _open(device: str, launch: dict[str, Any]) -> tuple[Device, OpenDevice | Non
         NoDeviceError: it is not there. UsageError: there is no such word, or an option is missing.
     """
     kind, _, which = device.partition(":")
+    for name in launch:
+        if kind in _SUITED and name not in _SUITED[kind] and launch[name] not in (None, "", 0, ()):
+            raise click.UsageError(f"--{_FLAGS.get(name, name)} is not for --device={kind}")
     if kind == "replay" and which:
         from verilocc_mlir.measure.replay import ReplayDevice
 
@@ -206,6 +216,8 @@ def _measured(
                 _keep(journal, found)
         measurements.append(found)
     notes = [device.caveat] if device.caveat else []
+    if few := [len(one.rounds) for one in measurements if one.ratio and one.ratio.confidence < turns.confidence]:
+        notes.append(f"{min(few)} rounds are too few for an interval of {turns.confidence:.4g}: they decide nothing")
     if journal is not None and journal.passed_over:
         notes.append(f"lines of the journal that do not count, cut off or of another version: {journal.passed_over}")
     return MeasureRun(tuple(measurements), frozenset(known), tuple(notes))
@@ -215,6 +227,5 @@ def _keep(journal: Journal, one: Any) -> None:
     try:
         journal.add(one)
     except OSError as error:
-        raise InputError(
-            f"the journal cannot be written: {error.strerror}", hint="nothing of it is lost so far"
-        ) from error
+        hint = "free some space; what was measured before is kept"
+        raise InputError(f"the journal cannot be written: {error.strerror}", hint=hint) from error
