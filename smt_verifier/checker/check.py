@@ -303,7 +303,9 @@ def initial_state(both: Both) -> State:
         size = int(both.before.function.stack[number].get("size", "0"))
         for key in both.before.slot(number, 0, 8 * size):
             (scalars if kind == "S" else vectors).undefine(key)
-    cells = {register: set(keys) for register, keys in both.moves[False].cells.items() if register >= VIRTUAL}
+    cells: dict[Key, set[Key]] = {
+        register: set(keys) for register, keys in both.moves[False].cells.items() if register >= VIRTUAL
+    }
     for key in (key for keys in cells.values() for key in keys):
         scalars.undefine(key)
     outside = vectors.copy()
