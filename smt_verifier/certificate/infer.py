@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from smt_verifier.certificate.liveness import Wanted, wanted
 from smt_verifier.certificate.pairing import candidates, pair_all, reverse_postorder
 from smt_verifier.certificate.write import order as by_kind
-from smt_verifier.checker.certificate import VIRTUAL, BlockCertificate, Certificate, Claims, ClassClaims, Entry, Key
+from smt_verifier.checker.certificate import BlockCertificate, Certificate, Claims, ClassClaims, Entry, Key
 from smt_verifier.checker.check import (
     declared_units,
     entry_state,
@@ -206,7 +206,7 @@ def _kept(both: Both, part: Part, live: set[int], declared: frozenset[int] | Non
     for place, names in part.holds.items():
         if declared is not None and not may_hold(both, place, declared):
             names &= NONE if place in both.named_after else {("^", place, 0, 0)}
-        left = frozenset(n for n in names if not isinstance(n, int) or n < VIRTUAL or n in live)
+        left = frozenset(n for n in names if not isinstance(n, int) or n in live)
         if left:
             new.write(place, left)
     new.undefined = {n for n in part.undefined if not isinstance(n, int) or n in live}
