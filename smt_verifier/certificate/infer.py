@@ -144,6 +144,7 @@ def _run(both: Both, n: int, block: BlockCertificate, choices: dict[tuple[int, i
     for step in steps_of(both, n, block):
         execution.at = step[1][0] if step[1] is not None else -1
         run_step(execution, step, block)
+    state.end_block()
     block.repeats = {**block.repeats, **execution.chosen}
     return state
 

@@ -234,6 +234,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
         for step in steps_of(both, number, block):
             run_step(execution, step, block)
             expected += len(step[1][1].operands) if step[1] is not None else 0
+        state.end_block()
         _check_return(both, number, state)
         for successor, _ in both.before.function.blocks[number].successors:
             claimed = blocks[successor].entry
