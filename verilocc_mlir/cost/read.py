@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verilocc_mlir.cost.assembly import named_target, parse_assembly, parse_disassembly
-from verilocc_mlir.cost.figures import Figures, figures_of_text, work_group
+from verilocc_mlir.cost.figures import Figures, figures_of_text, launched, work_group
 from verilocc_mlir.cost.model import CostedFile, costs
 from verilocc_mlir.cost.trips import IrLoop, parse_loops
 from verilocc_mlir.errors import InputError, ToolchainError, UnsupportedError
@@ -245,4 +245,5 @@ def _figures(kernel: KernelMetadata) -> Figures:
         vgpr_spills=kernel.vgpr_spill_count,
         sgpr_spills=kernel.sgpr_spill_count,
         work_group=work_group(kernel.max_flat_workgroup_size, kernel.raw.get(".reqd_workgroup_size", ())),
+        extents=launched(kernel.max_flat_workgroup_size, kernel.raw.get(".reqd_workgroup_size", ())),
     )
