@@ -6,6 +6,7 @@ import pytest
 
 from verilocc_mlir.cost.compare import compare, latency_parts
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.cost.together import Pair
 from verilocc_mlir.target.targets import target
 
 
@@ -120,11 +121,11 @@ def test_what_a_branch_may_skip_is_not_waited_for_again() -> None:
 
 def test_compare_explains() -> None:
     plain, padded = cost("gfx942", *LOOP), cost("gfx942", *LOOP[:3], "s_nop 9", *LOOP[3:])
-    (row,) = compare({"k": plain}, {"k": padded})
+    (row,) = compare({"k": Pair(plain, padded)})
     assert row.percent is not None
     assert row.percent > 0
     assert row.explanation.startswith("hazard padding 0 to 200")
-    (same,) = compare({"k": plain}, {"k": plain})
+    (same,) = compare({"k": Pair(plain, plain)})
     assert (same.percent, same.explanation) == (0.0, "")
-    only, missing = compare({"a": plain}, {"b": plain})
+    only, missing = compare({"a": Pair(plain, None), "b": Pair(None, plain)})
     assert (only.second, missing.first, only.percent) == (None, None, None)

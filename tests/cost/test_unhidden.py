@@ -7,6 +7,7 @@ import pytest
 from verilocc_mlir.cost.compare import compare
 from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
 from verilocc_mlir.cost.rates import rates
+from verilocc_mlir.cost.together import Pair
 from verilocc_mlir.target.targets import TARGETS, target
 
 RELOAD = {"gfx942": "scratch_load_dword v0, off, s0", "gfx1100": "scratch_load_b32 v0, off, s0"}
@@ -98,6 +99,6 @@ k:
 
 def test_compare_names_them() -> None:
     copies = ["v_accvgpr_write_b32 a0, v1"] * 9
-    (row,) = compare({"k": cost("gfx942", ADD)}, {"k": cost("gfx942", ADD, *copies)})
+    (row,) = compare({"k": Pair(cost("gfx942", ADD), cost("gfx942", ADD, *copies))})
     assert row.explanation.startswith("scratch, copies from and to AGPRs 0 to 36")
     assert "accumulator copies 0 to 9" in row.explanation

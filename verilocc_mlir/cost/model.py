@@ -51,7 +51,9 @@ class LoopTrips:
         ir_name: name of the IR block it comes from, or ``""``.
         depth: 1 for an outermost loop.
         trips: iterations each time it is entered.
-        source: ``"ir"`` (constant in the IR), ``"code"`` (constant counter in the machine code) or ``"default"``.
+        source: ``"ir"`` (constant in the IR), ``"code"`` (constant counter in the machine code), ``"other"`` (that of
+            the same loop in the code that it is compared with) or ``"default"``.
+        index: of the loop among those of the function (``Flow.loops``).
     """
 
     label: str
@@ -59,6 +61,7 @@ class LoopTrips:
     depth: int
     trips: int
     source: str
+    index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,8 @@ class CostedFile:
         llvm: version line of the LLVM that was used; ``""`` where none was.
         functions: costs by name, in order.
         notes: limits of the figures, for their reader.
+        code: the functions, in order.
+        loops: loops of the IR, by function.
     """
 
     path: str
@@ -193,6 +198,8 @@ class CostedFile:
     llvm: str
     functions: Mapping[str, KernelCost]
     notes: tuple[str, ...]
+    code: tuple[Function, ...] = ()
+    loops: Mapping[str, Sequence[IrLoop]] = field(default_factory=dict[str, Sequence[IrLoop]])
 
 
 def cost_of_assembly(
@@ -219,26 +226,22 @@ def costs(
     return {f.name: cost_of_function(f, target, loops_by_function.get(f.name, ())) for f in functions}
 
 
-def loops_of(costs: Mapping[str, KernelCost]) -> dict[str, tuple[IrLoop, ...]]:
-    """The loops of functions that were costed, as ``trip_counts`` for other code of the same functions.
+def cost_of_function(
+    function: Function,
+    target: Target,
+    ir_loops: Sequence[IrLoop] = (),
+    trips: Mapping[int, tuple[int, str]] | None = None,
+) -> KernelCost:
+    """The cost of one function.
 
-    Whether a trip count can be read off the code depends on the order of its instructions. Two allocations compare only
-    if the same loops run equally often in both (``same_loops``).
+    Args:
+        ir_loops: its loops in the IR.
+        trips: iterations of its loops by their index, each with its source (``matching.match``); None: they are looked
+            for in the IR and in the code.
     """
-    return {
-        name: tuple(IrLoop(loop.ir_name, loop.depth, loop.trips) for loop in cost.loops) for name, cost in costs.items()
-    }
-
-
-def same_loops(a: KernelCost, b: KernelCost) -> bool:
-    """Whether two codes of a function have the same nest of loops, each run equally often."""
-    return [(loop.depth, loop.trips) for loop in a.loops] == [(loop.depth, loop.trips) for loop in b.loops]
-
-
-def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLoop] = ()) -> KernelCost:
     flow = control_flow(function)
-    trips_by_loop = find_trips(function, flow, ir_loops)
-    counts = executions(flow, {k: trips for k, (trips, _) in trips_by_loop.items()})
+    trips_by_loop = find_trips(function, flow, ir_loops) if trips is None else trips
+    counts = executions(flow, {k: count for k, (count, _) in trips_by_loop.items()})
     unhidden = Unhidden(function, target)
     conflicts = bank_conflicts(function, flow, target)
     time = _latency(function, flow, counts, target, unhidden, conflicts)
@@ -255,6 +258,7 @@ def cost_of_function(function: Function, target: Target, ir_loops: Sequence[IrLo
             function.blocks[loop.header].ir_name,
             loop.depth,
             *trips_by_loop.get(k, (DEFAULT_TRIPS, "default")),
+            k,
         )
         for k, loop in sorted(enumerate(flow.loops.loops), key=lambda numbered: numbered[1].header)
     )

@@ -89,7 +89,7 @@ class KernelStages:
         their_metadata = dict(metadata)
         own = self._theirs.amdgcn(src, their_metadata)
         theirs = Code(self._theirs.hsaco(own, dict(their_metadata)), own)
-        comparison = compare_code(ours, theirs, record.target, self._settings)
+        comparison = compare_code(ours, theirs, record.target, self._settings, str(src).encode())
         record = replace(record, comparison=comparison)
         declined = "replace=never" if self._policy is Replace.NEVER else comparison.worse
         if not declined:
