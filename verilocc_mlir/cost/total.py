@@ -2,8 +2,8 @@
 
 CDNA: the instruction units of a CU work side by side, so the one with the most work decides. RDNA: a SIMD issues one
 instruction a cycle, and its waves share the way to memory, so the units' cycles add up. Both were chosen by
-measured rows (``benchmarks/hardware.py``): the order of dedispersion on W7800 has a rank correlation of 0.43 with the
-greatest unit and of 0.82 with the sum; on MI250X 0.66 and 0.61.
+measured rows (``benchmarks/hardware.py``): the order of dedispersion on W7800 has a rank correlation of 0.40 with the
+greatest unit and of 0.81 with the sum; on MI250X 0.54 and 0.48.
 """
 
 from __future__ import annotations
