@@ -36,12 +36,12 @@ def sets(report: ModuleType) -> dict[str, list[dict[str, float]]]:
 
 LEAST = {
     "convolution W7800": 0.970,
-    "convolution W7800, nothing spilled": 0.87,
+    "convolution W7800, nothing spilled": 0.90,
     "convolution MI250X": 0.94,
     "convolution MI250X, without LDS": 0.66,
     "dedispersion MI250X": 0.53,
     "dedispersion MI250X, neighbours load neighbours": 0.53,
-    "dedispersion W7800": 0.78,
+    "dedispersion W7800": 0.80,
 }
 """Rank correlations that are there; two are lower than wanted (docs/results/ruler.md)."""
 
@@ -55,7 +55,7 @@ def test_the_order_of_measured_configurations_gets_no_worse(report: ModuleType, 
 def test_differences_beyond_the_error_bar_are_right(report: ModuleType, sets, name: str) -> None:
     found = report.right(report.pairs(sets[name]))
     assert found["beyond"] > 100
-    assert found["right"] >= 0.94
+    assert found["right"] >= 0.95
 
 
 @pytest.mark.parametrize("kind", Kind)

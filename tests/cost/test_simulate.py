@@ -107,7 +107,9 @@ def test_units_work_side_by_side_on_cdna_and_add_up_on_rdna() -> None:
     side_by_side = cost("gfx942", *code)
     assert side_by_side.work == max(side_by_side.units.values())
     added = cost("gfx1100", *(c.replace("ds_read", "ds_load") for c in code))
-    assert added.work == sum(added.units.values()) == 2 + 2 + added.lds
+    assert added.work == added.valu + added.lds == 2 + added.lds
+    scalars = cost("gfx1100", ADD, *(9 * ("s_add_i32 s0, s0, 1",)))
+    assert scalars.work == scalars.salu == 10
 
 
 def test_what_a_branch_may_skip_is_not_waited_for_again() -> None:
