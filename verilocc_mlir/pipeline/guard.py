@@ -38,7 +38,8 @@ def shortfalls(ours: KernelCost, theirs: KernelCost) -> list[str]:
         return result
     cycles = f"{ours.cycles / theirs.cycles:.4f} of its modelled cycles" if theirs.cycles else "more modelled cycles"
     if judged.by_cycles:
-        result.append(f"takes {cycles}, more than the error bar of {judged.bar:.0%}")
+        waves = f", with {ours.occupancy} waves for {theirs.occupancy}" if ours.occupancy < theirs.occupancy else ""
+        result.append(f"takes {cycles}, more than the error bar of {judged.bar:.0%}{waves}")
     elif judged.ground is Ground.WAVES:
         result.append(f"has {ours.occupancy} waves for {theirs.occupancy}; modelled cycles do not decide ({cycles})")
     elif judged.ground is Ground.INSTRUCTIONS:
