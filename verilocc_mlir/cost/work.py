@@ -1,8 +1,8 @@
 """The work that a kernel does whatever its registers are: matrix operations, stores, atomics, and what it loads.
 
-Two codes of one kernel execute the same of it. Where they do not, their loops were given different counts of
-iterations, or they are no codes of one kernel, and their cycles do not compare. Loads are taken less strictly: a
-compiler may load a value once or twice.
+Two codes of one kernel execute the same of it, but for what a compiler copies into several branches. Where they do not,
+their loops were given different counts of iterations, or they are no codes of one kernel, and their cycles do not
+compare. Loads are taken less strictly: a compiler may load a value once or twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _LOADS_DIFFER = 1.5
 """Times as many bytes loaded that two codes of one kernel may differ by (assumed)."""
 _BYTE = re.compile(r"_(?:b8|byte)(?:_|$)")
 _HALF = re.compile(r"_(?:b16|short)(?:_|$)")
-_EQUAL = 1e-6
+_EQUAL = 0.02
+"""Share by which the work of two codes may differ: a compiler copies a store or a matrix operation into two branches,
+both of which count (assumed; less than measured times of equal code differ by)."""
 _TO_LDS = re.compile(r"_load_(?:async_to_)?lds|\blds\b")
 
 
