@@ -497,11 +497,11 @@ class TestGuard:
         one = spilling()
         dearer = replace(one, cycles=1.05 * one.cycles)
         assert shortfalls(dearer, one) == []
-        many = replace(one.instructions, weighted=one.instructions.weighted + 3)
-        (more,) = shortfalls(replace(dearer, instructions=many), one)
+        many = one.issued + 3
+        (more,) = shortfalls(replace(dearer, issued=many), one)
         assert more.startswith("executes ")
         assert more.endswith("takes 1.0500 of its modelled cycles")
-        assert shortfalls(replace(one, cycles=0.98 * one.cycles, instructions=many), one) == []
+        assert shortfalls(replace(one, cycles=0.98 * one.cycles, issued=many), one) == []
 
     def test_fewer_waves_need_fewer_cycles(self) -> None:
         one = spilling()

@@ -108,7 +108,7 @@ def judge(first: KernelCost, second: KernelCost) -> Judgement:
     if first.occupancy != second.occupancy:
         return Judgement(-1 if first.occupancy > second.occupancy else 1, Ground.WAVES, kind, bar)
     apart = greater > (1 + _NOISE.value) * less
-    if apart and cycles == _order(first.instructions.weighted, second.instructions.weighted):
+    if apart and cycles == _order(first.issued, second.issued):
         return Judgement(cycles, Ground.INSTRUCTIONS, kind, bar)
     return Judgement(0, Ground.NOTHING, kind, bar)
 

@@ -28,6 +28,7 @@ from verilocc_mlir.target.targets import target as by_name
 _TITLE = "title"
 """Metadata key of the fields of ``KernelCost`` that are counts: the name that tables show."""
 
+_NO_WORK = (Kind.FREE, Kind.WAIT, Kind.NOP)
 MODELLED = "modelled, not measured: use it to rank allocations of one kernel"
 
 
@@ -94,6 +95,7 @@ class KernelCost:
         busy: cycles of L stalled for the VALU or the matrix unit.
         hazards: cycles of L in ``s_nop`` and ``v_nop``.
         branches: cycles of L from taken branches to their targets.
+        issued: instructions executed, without waits, padding and hints, which do no work.
         instructions: all instructions.
         copies: moves between vector registers, or from scalar to vector ones.
         accumulator_copies: moves from or to AGPRs.
@@ -136,6 +138,7 @@ class KernelCost:
     busy: float
     hazards: float
     branches: float
+    issued: float
     instructions: Count = field(metadata={_TITLE: "instructions"})
     copies: Count = field(metadata={_TITLE: "vector copies"})
     accumulator_copies: Count = field(metadata={_TITLE: "accumulator copies"})
@@ -283,6 +286,7 @@ def cost_of_function(
         busy=time.busy,
         hazards=time.hazards,
         branches=time.branches,
+        issued=counted.of(lambda i: int(i.kind not in _NO_WORK)).weighted,
         instructions=counted.of(lambda _: 1),
         copies=counted.of(counting.vector_copies),
         accumulator_copies=counted.of(counting.accumulator_copies),

@@ -43,6 +43,6 @@ def shortfalls(ours: KernelCost, theirs: KernelCost) -> list[str]:
     elif judged.ground is Ground.WAVES:
         result.append(f"has {ours.occupancy} waves for {theirs.occupancy}; modelled cycles do not decide ({cycles})")
     elif judged.ground is Ground.INSTRUCTIONS:
-        executed = f"{ours.instructions.weighted:,.0f} instructions for {theirs.instructions.weighted:,.0f}"
+        executed = f"{ours.issued:,.0f} instructions for {theirs.issued:,.0f}"
         result.append(f"executes {executed}, and takes {cycles}")
     return result
