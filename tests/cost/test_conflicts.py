@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support import run_llc
 
@@ -9,7 +11,7 @@ from verilocc_mlir.cost.assembly import parse_assembly
 from verilocc_mlir.cost.conflicts import slowdown
 from verilocc_mlir.cost.instructions import decode
 from verilocc_mlir.cost.lanes import Lanes, State, constant, either, step, work_item_ids
-from verilocc_mlir.cost.model import KernelCost, cost_of_assembly
+from verilocc_mlir.cost.model import KernelCost, cost_of_assembly, cost_of_function
 from verilocc_mlir.target.targets import target
 
 LANES = 64
@@ -129,6 +131,27 @@ def test_columns_of_a_padded_array_are_read_without_conflicts(cpu: str) -> None:
     assert conflicting.lds > 10 * padded.lds
     assert conflicting.waits > padded.waits
     assert [loop.trips for loop in conflicting.loops] == [loop.trips for loop in padded.loops] == [20]
+
+
+ACCESSES = (
+    "ds_read_addtid_b32 v0 offset:4",
+    "ds_consume v0 offset:4",
+    "ds_bpermute_b32 v0, v1, v2",
+    "ds_add_rtn_u32 v1, v0, v2",
+    "ds_swizzle_b32 v0, v1 offset:swizzle(SWAP,1)",
+    "ds_gws_init v0 gds",
+    "ds_write_b32 v0, v1",
+    "ds_read_b32 v0, v1",
+)
+
+
+@pytest.mark.parametrize("code", ACCESSES)
+def test_every_form_of_an_access_is_read(code: str) -> None:
+    text = f'\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n\t.type\tk,@function\nk:\n\t{code}\n\ts_endpgm\n'
+    text += ".Lfunc_end0:\n\t.size\tk, .Lfunc_end0-k\n"
+    (function,) = parse_assembly(text, target("gfx942"))
+    started = replace(function, figures=replace(function.figures, extents=(64, 1, 1)))
+    assert cost_of_function(started, target("gfx942")).lds == cost_of_function(function, target("gfx942")).lds
 
 
 def test_without_the_size_of_a_work_group_no_conflict_is_counted() -> None:

@@ -53,12 +53,10 @@ def bank_conflicts(function: Function, flow: Flow, target: Target) -> Sequence[M
 
 
 def _times(instruction: Instruction, state: State, lanes: int, active: int, banks: int) -> float:
-    if instruction.base.startswith(_NO_ADDRESS):
+    place = 0 if instruction.is_store else 1
+    if instruction.base.startswith(_NO_ADDRESS) or "addtid" in instruction.base or place >= len(instruction.operands):
         return 1.0
-    operand = instruction.operands[0 if instruction.is_store or "_rtn" not in instruction.base else 1]
-    if not instruction.is_store:
-        operand = instruction.operands[1]
-    address = value_of(operand.split(" ")[0], state, lanes)
+    address = value_of(instruction.operands[place].split(" ")[0], state, lanes)
     if address is None:
         return 1.0
     two = "read2" in instruction.base or "write2" in instruction.base or "2addr" in instruction.base
