@@ -1,0 +1,175 @@
+"""Both checkers, each asked alone, with the certificates at hand."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from campaign.subject import Mutant, Subject
+
+from smt_verifier.certificate.produce import certify
+from smt_verifier.certificate.second import second_checker, second_program
+from smt_verifier.certificate.write import write_certificate
+from smt_verifier.checker.certificate import read_certificate
+from smt_verifier.checker.check import check_function, prepare
+from smt_verifier.checker.effects import Both
+from smt_verifier.checker.outcome import Refused
+from smt_verifier.checker.text import read
+
+BATCH = "VERILOCC_SECOND_BATCH"
+"""Names the program that ``smt_verifier/second/examples/batch.rs`` is; without it each question starts a process."""
+ACCEPTED = "accepted"
+
+_read = lru_cache(maxsize=4)(read)
+
+
+class Second:
+    """The second checker: answers ``"accepted"``, or the rule that is broken."""
+
+    def __init__(self) -> None:
+        self.batch = os.environ.get(BATCH, "")
+        self.there = bool(self.batch) or second_program() is not None
+        self._process: Any = None
+        self._last: list[bytes] = []
+
+    def ask(self, before: str, after: str, certificate: str, processor: str, function: str) -> str:
+        if not self.batch:
+            said = second_checker(before, after, certificate, processor, function)
+            assert said is not None
+            return ACCEPTED if said[0] else said[2]
+        if self._process is None:
+            self._process = subprocess.Popen([self.batch], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._last = []
+        texts = [t.encode() for t in (before, after, certificate, processor, function)]
+        same = [old == new for old, new in zip(self._last, texts, strict=True)] if self._last else [False] * 5
+        head = " ".join("=" if is_same else str(len(t)) for is_same, t in zip(same, texts, strict=True))
+        self._process.stdin.write(head.encode() + b"\n")
+        for is_same, t in zip(same, texts, strict=True):
+            if not is_same:
+                self._process.stdin.write(t)
+        self._process.stdin.flush()
+        self._last = texts
+        answer = self._process.stdout.readline().decode()
+        if not answer:
+            self.close()
+            return "crashed"
+        return ACCEPTED if answer.startswith("accepted") else answer.strip().removeprefix("refused: ").split(":")[0]
+
+    def close(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            self._process.wait()
+            self._process.stdout.close()
+            self._process = None
+
+
+@dataclass(slots=True)
+class Answers:
+    """What the checkers say: ``"accepted"`` or a rule, by checker and certificate (``python``, ``rust``; ``search``:
+    the one made for the mutant, ``given``: the subject's own, or the mutant's).
+    """
+
+    by: dict[str, str] = field(default_factory=dict[str, str])
+    certificate: str = ""
+
+    def accepts(self, checker: str) -> bool:
+        return any(said == ACCEPTED for name, said in self.by.items() if name.startswith(checker))
+
+    @property
+    def refused_by_all(self) -> bool:
+        return ACCEPTED not in self.by.values()
+
+    @property
+    def disagree(self) -> bool:
+        """One accepts what the other refuses, with the same certificate."""
+        pairs = ((self.by.get(f"python {c}"), self.by.get(f"rust {c}")) for c in ("search", "given"))
+        return any(a and b and (a == ACCEPTED) != (b == ACCEPTED) for a, b in pairs)
+
+
+class Judge:
+    """Asks about mutants of one subject after the other."""
+
+    def __init__(self) -> None:
+        self.second = Second()
+        self.subject: Subject | None = None
+        self.certificate = ""
+        self.base = Answers()
+
+    def take(self, subject: Subject) -> Answers:
+        """Go on to a subject; its own answers, which ought to be ``accepted``."""
+        self.subject, self.certificate = subject, ""
+        self.base = self._ask(subject.after, "", search=True)
+        self.certificate = self.base.certificate
+        return self.base
+
+    def ask(self, mutant: Mutant) -> Answers:
+        """What both say of a mutant of the subject."""
+        given = mutant.certificate or self.certificate
+        return self._ask(mutant.after, given, search=not mutant.certificate)
+
+    def _ask(self, after: str, given: str, *, search: bool) -> Answers:
+        subject = self.subject
+        assert subject is not None
+        answers = Answers()
+        both: Both | None = None
+        try:
+            both = prepare(_read(subject.before), _read(after), subject.function, subject.processor)
+        except Refused as error:
+            rule = error.rule
+        except Exception as error:  # noqa: BLE001 - a crash is a finding, not the end of the campaign
+            rule = f"crashed: {type(error).__name__}"
+        else:
+            rule = ""
+        found = ""
+        if search:
+            answers.by["python search"] = rule
+            if both is not None:
+                found, answers.by["python search"] = _searched(both)
+        if given:
+            answers.by["python given"] = rule
+            if both is not None:
+                answers.by["python given"] = _said(lambda: check_function(both, read_certificate(given, both.before.grain)))
+        answers.certificate = found or given
+        if self.second.there:
+            for name, certificate in (("search", found), ("given", given)):
+                if certificate:
+                    asked = subject.before, after, certificate, subject.processor, subject.function
+                    answers.by[f"rust {name}"] = self.second.ask(*asked)
+        return answers
+
+
+def _searched(both: Both) -> tuple[str, str]:
+    """The certificate that the search makes (``""``: none), and what the first checker says of it."""
+    made: list[str] = []
+
+    def search() -> None:
+        certified = certify(both)
+        made.append(write_certificate(certified.certificate, both.before.grain))
+        if certified.refused is not None:
+            raise certified.refused
+
+    rule = _said(search)
+    return made[0] if made else "", rule
+
+
+def _said(question: Callable[[], object]) -> str:
+    try:
+        question()
+    except Refused as error:
+        return error.rule
+    except Exception as error:  # noqa: BLE001 - a crash is a finding, not the end of the campaign
+        return f"crashed: {type(error).__name__}"
+    return ACCEPTED
+
+
+def batch_program(repository: Path) -> Path | None:
+    """The second checker's batch program, where it was built (``cargo build --release --example batch``)."""
+    path = repository / "smt_verifier" / "second" / "target" / "release" / "examples" / "batch"
+    return path if path.exists() else None
