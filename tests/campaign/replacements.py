@@ -27,6 +27,8 @@ OTHERS = {
     "frame index": "%stack.0", "global": "@g", "block": "%bb.0", "register mask": "csr_amdgpu", "symbol": "&s",
     "constant": "i32 0", "metadata": "!0",
 }  # fmt: skip
+_UNREAD = "nothing reads it behind the instruction"
+_WRITTEN = "nothing reads it behind the instruction, or the instruction writes it anyhow"
 _TOGGLED = ("killed", "dead", "undef", "early-clobber", "implicit", "implicit-def", "internal", "renamable")
 FLAGS = (
     "frame-setup", "frame-destroy", "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "nuw", "nsw", "exact",
@@ -144,11 +146,16 @@ def _harmless(shaped: Shaped, number: int, op: Op, flag: str) -> str:
         again = any(o.role in ("def", "implicit-def") and _overlap(o.name, op.name) for o in shaped.instruction.ops)
         if again:
             return "the instruction writes it anew"
-        return "" if shaped.read_later and op.role == "use" else "nothing reads it behind the instruction"
+        return "" if _kept(op.name) or (shaped.read_later and op.role == "use") else _UNREAD
     if flag == "dead" and is_def:
-        read = shaped.read_later and op.name not in ("mode", "exec", "exec_lo")
-        return "" if read else "nothing reads it behind the instruction"
+        return "" if _kept(op.name) or shaped.read_later else _UNREAD
     return ""
+
+
+def _kept(name: str) -> bool:
+    """A register that no text declares and every instruction may read (11): EXEC, MODE, M0, FLAT_SCRATCH."""
+    register = tables().register(name)
+    return register is not None and register.file == "x" and "reserved" in register.marks
 
 
 def _overlap(a: str, b: str) -> bool:
@@ -243,11 +250,11 @@ def _added(shaped: Shaped) -> Iterator[Edit]:
     spare = shaped.spare.get(register[0], "") if register else "vgpr9"
     free = shaped.free.get(register[0], "") if register else "vgpr8"
     if own:
-        says = "" if own == result and not any(o.role != "def" and o.name == own for o in i.ops) else "it reads that anyhow"
+        says = "it reads that anyhow, or says that it is live"
         yield edit("implicit use of its own", f"implicit ${own}", says)
         yield edit("implicit undef use of its own", f"implicit undef ${own}", "an undef use reads nothing")
         yield edit("explicit use", f"renamable ${own}")
-        yield edit("implicit internal use", f"implicit internal ${own}")
+        yield edit("implicit internal use", f"implicit internal ${own}", "outside a bundle it reads nothing")
     if spare:
         yield edit("implicit use of another", f"implicit ${spare}", "a register that holds something is only said to be live")
         yield edit("implicit killed use of another", f"implicit killed ${spare}", "nothing else reads that register")
@@ -272,12 +279,8 @@ def _added(shaped: Shaped) -> Iterator[Edit]:
         dead = has is None or not has.units
         why = "no storage" if dead else ""
         inside = any(o.is_register and _overlap(o.name, name) for o in i.ops)
-        unread = why or ("" if inside else "nothing else reads that register")
-        yield edit(f"implicit use of ${name}", f"implicit ${name}", why or ("it reads that anyhow" if inside else ""))
-        if name not in ("exec", "exec_lo", "exec_hi", "mode", "m0", "flat_scr", "scc") or dead:
-            yield edit(f"implicit-def of ${name}", f"implicit-def ${name}", unread)
-        else:
-            yield edit(f"implicit-def of ${name}", f"implicit-def ${name}", unread if name == "scc" else "")
+        harmless = name.startswith(("vcc", "scc"))
+        yield edit(f"implicit-def of ${name}", f"implicit-def ${name}", why or (_WRITTEN if harmless else ""))
     for column, text in OTHERS.items():
         yield edit(column, text)
 
@@ -321,8 +324,7 @@ def _marks(shaped: Shaped) -> Iterator[Edit]:
     for tail in TAILS:
         line = base.removesuffix(i.rest)
         separator = ", " if any(o.role != "def" for o in i.ops) else " "
-        why = "only metadata for the machine's memory model" if tail.startswith("mmra") and False else ""
-        yield Edit(f"attribute {tail.split()[0]}", f"{line}{separator}{tail}{i.rest}", f"{tail} was added", why)
+        yield Edit(f"attribute {tail.split()[0]}", f"{line}{separator}{tail}{i.rest}", f"{tail} was added")
     names = opcodes_by_shape()[shaped.shape]
     data = tables()
     own = shaped.opcode.value("canon") or i.opcode
