@@ -11,17 +11,21 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from build_loaded_tool import build
+import build_loaded_tool
+import build_second_checker
 from generate_protos import REPOSITORY, generate
 
 
 class BuildHook(BuildHookInterface):  # pyright: ignore
-    """The modules of the gRPC contract, and the library by which LLVM's tools are loaded once."""
+    """The modules of the gRPC contract, the library by which LLVM's tools are loaded once, and the second checker."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         generate(REPOSITORY)
-        if self.target_name == "wheel" and build() is not None and version != "editable":
+        if self.target_name != "wheel":
+            return
+        built = [build_loaded_tool.build(), build_second_checker.build()]
+        if any(built) and version != "editable":
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

@@ -116,7 +116,7 @@ body:             |
     S_NOP 0, implicit $sgpr4
     SI_RETURN
 ...
-"""
+"""  # noqa: E501
 )
 """A called function for gfx942 before allocation."""
 AFTER = (

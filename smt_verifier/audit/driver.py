@@ -18,7 +18,13 @@ from verilocc_mlir.target.targets import Target
 
 
 def audit(
-    pre: MirFile, post: MirFile, target: Target, *, timeout_s: float = 60.0, solver: Solver | None = None
+    pre: MirFile,
+    post: MirFile,
+    target: Target,
+    *,
+    timeout_s: float = 60.0,
+    solver: Solver | None = None,
+    saved_later: bool = False,
 ) -> AuditReport:
     """Audit every function of a file.
 
@@ -27,6 +33,7 @@ def audit(
         post: text after it (as after ``virtregrewriter,N``), as LLVM will read it.
         timeout_s: seconds the solver may take for one block; UNKNOWN after that.
         solver: Z3 in a worker process where none is given.
+        saved_later: ``post`` is a text of the scalar phase, behind which LLVM saves callee-saved scalars.
 
     Functions are matched by name; one that is missing or added makes the outcome INVALID.
     """
@@ -37,7 +44,9 @@ def audit(
         if partner is None:
             audits.append(_single(function.name, Outcome.INVALID, "header", "the function is missing after allocation"))
         else:
-            function_audit = audit_function(pre, function, partner, target, timeout_s=timeout_s, solver=solver)
+            function_audit = audit_function(
+                pre, function, partner, target, timeout_s=timeout_s, solver=solver, saved_later=saved_later
+            )
             audits.append(_with_module(function_audit, pre, post, target))
     audits += [_single(n, Outcome.INVALID, "header", "the function was not there before allocation") for n in added]
     return AuditReport(tuple(audits))
@@ -51,27 +60,36 @@ def audit_function(
     *,
     timeout_s: float = 60.0,
     solver: Solver | None = None,
+    saved_later: bool = False,
 ) -> FunctionAudit:
     """Audit one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes.
 
     A proof needs two things that know nothing of each other: a search that finds no fault and has all its goals decided
-    by the solver, and a certificate that every checker at hand accepts.
+    by the solver, and a certificate that every checker at hand accepts. For the rest see ``audit``.
     """
     try:
-        searched = search_proof(file, pre, post, target, timeout_s, solver or default_solver())
+        searched = search_proof(file, pre, post, target, timeout_s, solver or default_solver(), saved_later=saved_later)
     except UnsupportedError as error:
         return _single(pre.name, Outcome.UNKNOWN, "unsupported", str(error))
     except VeriloccError as error:
         return _single(pre.name, Outcome.INVALID, "header", str(error))
-    return _certified(searched, file, pre, post, target) if searched.outcome is Outcome.PROVED else searched
+    if searched.outcome is not Outcome.PROVED:
+        return searched
+    return _certified(searched, file, pre, post, target, saved_later=saved_later)
 
 
 def _certified(
-    searched: FunctionAudit, file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target
+    searched: FunctionAudit,
+    file: MirFile,
+    pre: MachineFunction,
+    post: MachineFunction,
+    target: Target,
+    *,
+    saved_later: bool,
 ) -> FunctionAudit:
     """What was proved, if the checkers accept a certificate for it too; else undecided."""
     before, after = (_alone(file, pre, function) for function in (pre, post))
-    certification = certify_texts(before, after, pre.name, target.name)
+    certification = certify_texts(before, after, pre.name, target.name, saved_later=saved_later)
     answers = certification.answers
     agreed = replace(
         searched,

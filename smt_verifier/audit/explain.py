@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from smt_verifier.audit.core.check import FailedGoal
-from smt_verifier.audit.core.lanes import key_name
+from smt_verifier.audit.core.lanes import STACK, key_name
 from smt_verifier.audit.core.machine import UNDECIDED, Goal
 from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.report import Finding, OperandPair
@@ -203,7 +203,7 @@ class _Explainer:
                 finding,
                 block=failure.block,
                 operand=use.operand,
-                lane=_lanes(use.failures[n].goal.pre_key for n in new) if goal.pre_key >= 0 else "",
+                lane=_lanes(use.failures[n].goal.pre_key for n in new) if 0 <= goal.pre_key < STACK else "",
                 expected=origins.expected,
                 found=origins.found,
                 lost=origins.lost,

@@ -32,7 +32,14 @@ from verilocc_mlir.target.targets import Target
 
 
 def search_proof(
-    file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, timeout_s: float, solver: Solver
+    file: MirFile,
+    pre: MachineFunction,
+    post: MachineFunction,
+    target: Target,
+    timeout_s: float,
+    solver: Solver,
+    *,
+    saved_later: bool = False,
 ) -> FunctionAudit:
     """The verdict on one function, by the first proposal that is proved, else by the first one of all.
 
@@ -40,11 +47,12 @@ def search_proof(
         UnsupportedError: the code does something the audit does not follow.
         VeriloccError: a text is not what it claims to be.
     """
-    function_audit = _try_pairings(file, pre, post, target, timeout_s, solver)
+    function_audit = _try_pairings(sides_of(file, pre, post, target, saved_later=saved_later), timeout_s, solver)
     if rests_on_values(function_audit, post):
         before, after = with_equal_undefined_inputs(pre), with_equal_undefined_inputs(post)
         if before is not None and after is not None:
-            assumed = _try_pairings(file, before, after, target, timeout_s, solver)
+            sides = sides_of(file, before, after, target, saved_later=saved_later)
+            assumed = _try_pairings(sides, timeout_s, solver)
             return undecided(function_audit, assumed)
     return function_audit
 
@@ -68,10 +76,8 @@ _MOST_MOVES = 3
 """How often the partner of a pure instruction is looked for further down."""
 
 
-def _try_pairings(
-    file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, timeout_s: float, solver: Solver
-) -> FunctionAudit:
-    sides = sides_of(file, pre, post, target)
+def _try_pairings(sides: Sides, timeout_s: float, solver: Solver) -> FunctionAudit:
+    pre, post = sides.pre, sides.post
     if sides.findings:
         outcome = combine(f.outcome for f in sides.findings)
         return FunctionAudit(pre.name, outcome, len(sides.findings), sides.findings, MoveCounts())

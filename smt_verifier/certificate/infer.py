@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from smt_verifier.certificate.liveness import Wanted, wanted
-from smt_verifier.certificate.pairing import candidates, pair_block
+from smt_verifier.certificate.pairing import candidates, pair_all, reverse_postorder
+from smt_verifier.certificate.write import order as by_kind
 from smt_verifier.checker.certificate import VIRTUAL, BlockCertificate, Certificate, Claims, ClassClaims, Entry, Key
 from smt_verifier.checker.check import (
     declared_units,
@@ -59,7 +60,12 @@ class _Guess(Execution):
         self.asks = False
         self.both.forms.compared = compared
         self.chosen[self.at] = best
-        super()._repeat(b, opcode, best)
+        for key in self._keys(b, lambda o: o.is_def):
+            self.spoil(key, self.state.running())
+
+
+_Class = tuple[str, bool, tuple[tuple[Key, bool], ...]]
+"""Kind, whether it is active, and masks, by their first name, with whether it is in them."""
 
 
 @dataclass(slots=True)
@@ -67,32 +73,33 @@ class _Observed:
     """What holds at a block's entry on all paths seen so far: parts by class, and the masks by their first name."""
 
     scalars: Part
-    classes: dict[tuple[str, bool, tuple[tuple[int, bool], ...]], Part]
-    masks: dict[int, tuple[Key, ...]]
-    nonempty: set[int]
+    classes: dict[_Class, Part]
+    masks: dict[Key, tuple[Key, ...]]
+    nonempty: set[Key]
     some: bool
 
 
-def make_certificate(both: Both, unpaired: Collection[Place] = ()) -> Certificate:
+def make_certificate(both: Both, unpaired: Collection[Place] = (), *, witnesses: bool = False) -> Certificate:
     """A certificate for one function; whether it shows anything is for a checker to say.
 
     Args:
         unpaired: pure instructions of P that have no partner, because they seem to have the wrong one.
+        witnesses: claim more of masks, to show that some thread is active.
 
     Raises:
         Refused: something that no certificate could mend, or the claims do not settle.
     """
     blocks = both.before.function.blocks
-    steps = [pair_block(n, both, unpaired) for n in range(len(blocks))]
-    choices = candidates(both, steps)
-    certificate = Certificate(both.before.function.name, [BlockCertificate(steps=s) for s in steps])
+    pairing = pair_all(both, unpaired)
+    choices = candidates(both, pairing)
+    certificate = Certificate(both.before.function.name, [BlockCertificate(steps=steps) for steps in pairing.steps])
     both.originals = originals_of(both, sorted({place for places in choices.values() for place in places}))
-    needs = wanted(both)
+    needs = wanted(both, witnesses=witnesses)
     for n, block in enumerate(certificate.blocks):
         block.splits = needs.splits[n]
         block.repeats = {number: places[0] for (b, number), places in choices.items() if b == n}
     entries: list[_Observed | None] = [None] * len(blocks)
-    order = _reverse_postorder([[s for s, _ in block.successors] for block in blocks])
+    order = reverse_postorder(both)
     pending = {0}
     for _ in range(_ROUNDS):
         if not pending:
@@ -143,39 +150,52 @@ def _run(both: Both, n: int, block: BlockCertificate, choices: dict[tuple[int, i
 
 def _observe(both: Both, n: int, successor: int, state: State, needs: Wanted) -> _Observed:
     test = test_of(both, n)
+    known = set(state.nonempty)
     exec_is_zero = test.is_zero(successor) if test is not None and test.of_exec else None
     if test is not None and not test.of_exec and not test.is_zero(successor):
-        state.nonempty.add(state.scc)
+        known.add(state.scc)
+    if exec_is_zero:
+        known.add(state.emptied)
     masks = _runs(both, state, needs.masks[successor])
     numbers = {first: state.masks[keys[0]][0] for first, keys in masks.items()}
     declared = declared_units(both, successor)
     live, later = needs.live[successor], needs.read_later[successor]
     scalars = _kept(both, state.scalars, live, declared)
-    classes: dict[tuple[str, bool, tuple[tuple[int, bool], ...]], Part] = {}
+    classes: dict[_Class, Part] = {}
     for cls in state.classes:
         if exec_is_zero and cls.active and cls.kind != "P":
             continue
         path = cls.kind == "P"
-        member = () if path else tuple((f, cls.member[m]) for f, m in sorted(numbers.items()) if m in cls.member)
+        member = () if path else tuple((f, cls.member[m]) for f, m in numbers.items() if m in cls.member)
         part = _kept(both, cls.part, live if cls.active else later, declared if path else None)
         at = cls.kind, cls.active, member
         classes[at] = part if at not in classes else _meet_parts(classes[at], part, scalars, scalars)
+    in_vectors = {n for part in classes.values() for n in part.where}
+    scalars.doubtful |= state.scalars.doubtful & in_vectors
     some = state.some if exec_is_zero is None else not exec_is_zero
-    nonempty = {first for first, m in numbers.items() if m in state.nonempty}
+    nonempty = {first for first, m in numbers.items() if m in known}
     return _Observed(scalars, classes, masks, nonempty, some)
 
 
-def _runs(both: Both, state: State, names: set[int]) -> dict[int, tuple[Key, ...]]:
-    """Registers of wave size that hold a mask which may reach EXEC, by their first name."""
+def _runs(both: Both, state: State, names: set[Key]) -> dict[Key, tuple[Key, ...]]:
+    """Registers of wave size that hold a mask which may reach EXEC, by their first name; cells that do, by the first."""
     width = both.before.wave // (16 * both.before.grain)
-    found: dict[int, tuple[Key, ...]] = {}
-    for name in sorted(names):
+    found: dict[Key, tuple[Key, ...]] = {}
+    cells: dict[int, dict[int, list[Key]]] = {}
+    for name in sorted(names, key=by_kind):
         known = state.masks.get(name)
-        if known is None or known[1]:
+        if known is None:
             continue
-        keys = tuple(name + k * both.before.grain for k in range(width))
-        if all(state.masks.get(key) == (known[0], k) for k, key in enumerate(keys)):
-            found[name] = keys
+        if not isinstance(name, int):
+            cells.setdefault(known[0], {}).setdefault(known[1], []).append(name)
+        elif not known[1]:
+            keys = tuple(name + k * both.before.grain for k in range(width))
+            if all(state.masks.get(key) == (known[0], k) for k, key in enumerate(keys)):
+                found[name] = keys
+    for parts in cells.values():
+        while len(parts) == width and all(parts.values()):
+            keys = tuple(parts[k].pop(0) for k in range(width))
+            found[keys[0]] = keys
     return found
 
 
@@ -184,7 +204,7 @@ def _kept(both: Both, part: Part, live: set[int], declared: frozenset[int] | Non
     new = Part()
     for place, names in part.holds.items():
         if declared is not None and not may_hold(both, place, declared):
-            names &= {("^", place, 0, 0)}
+            names &= NONE if place in both.named_after else {("^", place, 0, 0)}
         left = frozenset(n for n in names if not isinstance(n, int) or n < VIRTUAL or n in live)
         if left:
             new.write(place, left)
@@ -209,8 +229,8 @@ def _meet_parts(a: Part, b: Part, a_scalars: Part, b_scalars: Part) -> Part:
 def _meet(a: _Observed, b: _Observed) -> _Observed:
     masks = {first: keys for first, keys in a.masks.items() if first in b.masks}
     scalars = _meet_parts(a.scalars, b.scalars, a.scalars, b.scalars)
-    classes: dict[tuple[str, bool, tuple[tuple[int, bool], ...]], Part] = {}
-    owners: dict[tuple[str, bool, tuple[tuple[int, bool], ...]], Part] = {}
+    classes: dict[_Class, Part] = {}
+    owners: dict[_Class, Part] = {}
     for side in (a, b):
         for (kind, active, member), part in side.classes.items():
             at = kind, active, tuple((f, inside) for f, inside in member if f in masks)
@@ -245,19 +265,3 @@ def _entry(observed: _Observed) -> Entry:
 def _claims(part: Part) -> Claims:
     pairs = [(name, place) for place, names in part.holds.items() for name in names]
     return Claims(pairs, list(part.undefined), list(part.doubtful - part.undefined))
-
-
-def _reverse_postorder(successors: list[list[int]]) -> list[int]:
-    order: list[int] = []
-    visited = {0}
-    stack = [(0, iter(successors[0]))]
-    while stack:
-        block, remaining = stack[-1]
-        following = next((s for s in remaining if s not in visited), None)
-        if following is None:
-            order.append(block)
-            stack.pop()
-        else:
-            visited.add(following)
-            stack.append((following, iter(successors[following])))
-    return order[::-1]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from smt_verifier.checker.certificate import Key
 from smt_verifier.checker.check import code_of
 from smt_verifier.checker.effects import Both
-from smt_verifier.checker.lanes import Lanes
+from smt_verifier.checker.lanes import Lanes, cell
 from smt_verifier.checker.model import Instruction
 from smt_verifier.checker.threads import EXEC_NAMES, writes_exec
 
@@ -24,7 +25,7 @@ class Wanted:
 
     live: list[set[int]]
     read_later: list[set[int]]
-    masks: list[set[int]]
+    masks: list[set[Key]]
     splits: list[set[int]]
 
 
@@ -40,8 +41,12 @@ def _operands(instruction: Instruction, lanes: Lanes) -> tuple[set[int], set[int
     return reads, writes
 
 
-def wanted(both: Both) -> Wanted:
-    """By backward data flow over P."""
+def wanted(both: Both, *, witnesses: bool = False) -> Wanted:
+    """By backward data flow over P.
+
+    Args:
+        witnesses: what EXEC was saved in is wanted too where an instruction follows that needs an active thread.
+    """
     lanes, blocks = both.before, both.before.function.blocks
     codes = [code_of(block, lanes.tables) for block in blocks]
     rows = [[_operands(i, lanes) for i in code] for code in codes]
@@ -65,6 +70,8 @@ def wanted(both: Both) -> Wanted:
             if alive != live[n] or after != later[n]:
                 live[n], later[n], changed = alive, after, True
     masks, splits = _masks(both, codes, successors)
+    if witnesses:
+        _add_witnesses(both, codes, successors, masks)
     return Wanted(live, later, masks, splits)
 
 
@@ -74,9 +81,8 @@ def _bits(both: Both, number: int) -> int:
 
 def _masks(
     both: Both, codes: list[list[Instruction]], successors: list[list[int]]
-) -> tuple[list[set[int]], list[set[int]]]:
-    lanes = both.before
-    entry: list[set[int]] = [set() for _ in codes]
+) -> tuple[list[set[Key]], list[set[int]]]:
+    entry: list[set[Key]] = [set() for _ in codes]
     splits: list[set[int]] = [set() for _ in codes]
     flows = [[_flow(i, both) for i in code] for code in codes]
     if not any(to_exec for flow in flows for to_exec, _, _, _ in flow):
@@ -97,20 +103,53 @@ def _masks(
                     splits[n].add(number)
             if needed != entry[n]:
                 entry[n], changed = needed, True
-    del lanes
     return entry, splits
 
 
-def _flow(instruction: Instruction, both: Both) -> tuple[bool, bool, set[int], set[int]]:
+def _add_witnesses(
+    both: Both, codes: list[list[Instruction]], successors: list[list[int]], masks: list[set[Key]]
+) -> None:
+    """Registers that EXEC is saved in, defined once: they stay what they are, read or not."""
+    lanes = both.before
+    saved: set[Key] = set()
+    defined: set[int] = set()
+    needing = [any(both.forms.opcode(i).value("reach") == "first" for i in code) for code in codes]
+    for instruction in (i for code in codes for i in code):
+        opcode = both.forms.opcode(instruction)
+        saves = opcode.value("save") or not opcode.traits.isdisjoint(("copy", "mask-move"))
+        saves = saves and any(o.is_use and o.register in EXEC_NAMES for o in instruction.operands)
+        for o in instruction.operands:
+            if o.is_def and o.vreg >= 0:
+                keys = lanes.keys(o, instruction)
+                saved.update(keys if saves else ())
+                saved.difference_update(defined.intersection(keys))
+                defined.update(keys)
+    changed = True
+    while changed:
+        changed = False
+        for n, following in enumerate(successors):
+            if not needing[n] and any(needing[s] for s in following):
+                needing[n] = changed = True
+    for n, needs in enumerate(needing):
+        masks[n] |= saved if needs else set()
+
+
+def _flow(instruction: Instruction, both: Both) -> tuple[bool, bool, set[Key], set[Key]]:
     """Whether it writes EXEC, whether masks go through it, and the scalar keys that it reads and writes."""
     lanes, opcode = both.before, both.forms.opcode(instruction)
-    sides: list[set[int]] = [set(), set()]
+    sides: list[set[Key]] = [set(), set()]
     for o in instruction.operands:
         if o.is_register and o.register not in EXEC_NAMES and o.register != "scc":
             sides[o.is_def].update(k for k in lanes.keys(o, instruction) if not lanes.is_vector(k))
     moves = both.moves[False].read(instruction, opcode) if "no-code" not in opcode.traits else None
+    if moves is not None and moves.thread >= 0:
+        register = moves.register[0]
+        cells: set[Key] = {cell(register, moves.thread, half) for half in range(len(moves.of or moves.to))}
+        return False, True, {*moves.of} or cells, {*moves.to} or cells
     if moves is not None:
-        scalars = [{k for k in keys if not both.is_vector(k, after=False)} for keys in (moves.of, moves.to)]
+        scalars: list[set[Key]] = [
+            {k for k in keys if not both.is_vector(k, after=False)} for keys in (moves.of, moves.to)
+        ]
         return False, True, scalars[0], scalars[1]
     carries = bool(
         opcode.value("mask") or opcode.value("save") or "mask-move" in opcode.traits or "copy" in opcode.traits

@@ -6,11 +6,15 @@ longest common subsequence of their keys, pure ones likewise between two of thos
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from smt_verifier.certificate.chains import Chains, follow, increasing
 from smt_verifier.checker.check import code_of
-from smt_verifier.checker.effects import Both
+from smt_verifier.checker.effects import Both, Place
 from smt_verifier.checker.lanes import Lanes
 from smt_verifier.checker.model import Instruction, Kind
 from smt_verifier.checker.purity import is_dropped, is_pure
@@ -32,44 +36,129 @@ def operation(instruction: Instruction, both: Both) -> Hashable:
 
 
 class _Side:
-    """The instructions of a block that may pair, with their keys."""
+    """The instructions of a block that may pair, with their keys.
+
+    Attributes:
+        at: their numbers.
+        certain: numbers of those that must stand on both sides; ``pure``: keys of the others.
+    """
 
     def __init__(self, block: int, lanes: Lanes, both: Both, *, after: bool) -> None:
         self.code = code_of(lanes.function.blocks[block], lanes.tables)
         self.at: list[int] = []
-        self.keys: list[Hashable] = []
-        self.fixed: list[bool] = []
+        self.keys: dict[int, Hashable] = {}
+        self.certain: list[int] = []
+        self.pure: dict[int, Hashable] = {}
         for number, instruction in enumerate(self.code):
             opcode = both.forms.opcode(instruction)
             if "no-code" in opcode.traits or both.moves[after].read(instruction, opcode) is not None:
                 continue
+            key = self.keys[number] = operation(instruction, both)
             self.at.append(number)
-            self.keys.append(operation(instruction, both))
-            self.fixed.append(not is_dropped(instruction, opcode, lanes) or "pure-exec" in opcode.traits)
+            if not is_dropped(instruction, opcode, lanes):
+                self.certain.append(number)
+            else:
+                self.pure[number] = key
 
 
-def pair_block(block: int, both: Both, unpaired: Collection[tuple[int, int]] = ()) -> Steps:
-    """Runs of steps of a block, as a certificate has them; instructions of P in ``unpaired`` stand alone."""
-    p, q = _Side(block, both.before, both, after=False), _Side(block, both.after, both, after=True)
-    if p.keys == q.keys:
-        pairs = list(zip(p.at, q.at, strict=True))
-    else:
-        fixed = [[n for n, f in enumerate(side.fixed) if f] for side in (p, q)]
-        anchors = [
-            (fixed[0][a], fixed[1][b])
-            for a, b in _matches([p.keys[n] for n in fixed[0]], [q.keys[n] for n in fixed[1]])
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """How both texts are gone through.
+
+    Attributes:
+        steps: for each block runs of steps, as a certificate has them.
+        repeated: instructions of Q, with those of P that they seem to stand for.
+    """
+
+    steps: list[Steps]
+    repeated: Mapping[Place, Sequence[Place]]
+
+
+def pair_all(both: Both, unpaired: Collection[Place] = ()) -> Pairing:
+    """How both texts are gone through; instructions of P in ``unpaired`` stand alone."""
+    count = len(both.before.function.blocks)
+    sides = [
+        [_Side(n, lanes, both, after=after) for n in range(count)]
+        for after, lanes in enumerate((both.before, both.after))
+    ]
+    differ = [list(p.keys.values()) != list(q.keys.values()) for p, q in zip(*sides, strict=True)]
+    anchors: list[list[tuple[int, int]]] = [
+        [
+            (p.certain[a], q.certain[b])
+            for a, b in _matches([p.keys[n] for n in p.certain], [q.keys[n] for n in q.certain])
         ]
-        pairs: list[tuple[int, int]] = []
-        i = j = 0
-        for a, b in [*anchors, (len(p.keys), len(q.keys))]:
-            gaps = [[n for n in range(*bounds) if not side.fixed[n]] for side, bounds in ((p, (i, a)), (q, (j, b)))]
-            for x, y in _matches([p.keys[n] for n in gaps[0]], [q.keys[n] for n in gaps[1]]):
-                pairs.append((p.at[gaps[0][x]], q.at[gaps[1][y]]))
-            if a < len(p.keys):
-                pairs.append((p.at[a], q.at[b]))
-            i, j = a + 1, b + 1
-    pairs = [pair for pair in pairs if (block, pair[0]) not in unpaired]
-    return _runs(pairs, len(p.code), len(q.code))
+        for p, q in zip(*sides, strict=True)
+    ]
+    chains = Chains()
+    if any(differ) or unpaired:
+        keys = tuple({(n, i): key for n, side in enumerate(of) for i, key in side.pure.items()} for of in sides)
+        certain = [((n, a), (n, b)) for n, of_block in enumerate(anchors) for a, b in of_block]
+        codes = tuple([side.code for side in of] for of in sides)
+        chains = follow(both, codes, reverse_postorder(both), certain, keys)
+    steps: list[Steps] = []
+    for n, (p, q) in enumerate(zip(*sides, strict=True)):
+        if differ[n]:
+            pairs = _pairs(p, q, anchors[n], chains.pairs[n], {i for block, i in chains.foreign if block == n})
+        else:
+            pairs = list(zip(p.at, q.at, strict=True))
+        pairs = [pair for pair in pairs if (n, pair[0]) not in unpaired]
+        steps.append(_runs(pairs, len(p.code), len(q.code)))
+    return Pairing(steps, chains.repeated)
+
+
+def _pairs(
+    p: _Side,
+    q: _Side,
+    anchors: list[tuple[int, int]],
+    called_for: Collection[tuple[int, int]],
+    foreign: Collection[int],
+) -> list[tuple[int, int]]:
+    """The pairs of a block.
+
+    Args:
+        anchors: those that are certain.
+        called_for: those that readers call for.
+        foreign: instructions of Q that have no partner in the block.
+    """
+    within: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    bounds = [a for a, _ in anchors], [b for _, b in anchors]
+    for a, b in called_for:
+        gap = bisect(bounds[0], a)
+        if gap == bisect(bounds[1], b):
+            within[gap].append((a, b))
+    ordered = [pair for gap, anchor in enumerate([*anchors, None]) for pair in (*increasing(within[gap]), anchor)]
+    pairs: list[tuple[int, int]] = []
+    for ps, qs in _gaps([pair for pair in ordered if pair is not None], len(p.code), len(q.code)):
+        rest = [n for n in ps if n in p.pure], [n for n in qs if n in q.pure and n not in foreign]
+        matches = _matches([p.pure[n] for n in rest[0]], [q.pure[n] for n in rest[1]])
+        pairs += [*((rest[0][a], rest[1][b]) for a, b in matches), (ps.stop, qs.stop)]
+    return pairs[:-1]
+
+
+def reverse_postorder(both: Both) -> list[int]:
+    """The blocks that can be reached, each before its successors but for loops."""
+    successors = [[s for s, _ in block.successors] for block in both.before.function.blocks]
+    order: list[int] = []
+    visited = {0}
+    stack = [(0, iter(successors[0]))]
+    while stack:
+        block, remaining = stack[-1]
+        following = next((s for s in remaining if s not in visited), None)
+        if following is None:
+            order.append(block)
+            stack.pop()
+        else:
+            visited.add(following)
+            stack.append((following, iter(successors[following])))
+    return order[::-1]
+
+
+def _gaps(pairs: Sequence[tuple[int, int]], p_stop: int, q_stop: int) -> Iterator[tuple[range, range]]:
+    """What lies between pairs that are in order; each range stops at the next pair, or at the end."""
+    p_start = q_start = 0
+    for a, b in [*pairs, (p_stop, q_stop)]:
+        yield range(p_start, a), range(q_start, b)
+        p_start, q_start = a + 1, b + 1
 
 
 def _runs(pairs: Sequence[tuple[int, int]], p_length: int, q_length: int) -> Steps:
@@ -138,13 +227,13 @@ def _blocks(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[i
     return [(block.a + n, block.b + n) for block in blocks for n in range(block.size)]
 
 
-def candidates(both: Both, steps: Sequence[Steps]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+def candidates(both: Both, pairing: Pairing) -> dict[tuple[int, int], list[tuple[int, int]]]:
     """For each instruction of Q that stands alone and is pure: the instructions of P that it may repeat."""
     wanted: dict[tuple[int, int], Hashable] = {}
-    for block, runs in enumerate(steps):
+    for block, steps in enumerate(pairing.steps):
         code = code_of(both.after.function.blocks[block], both.after.tables)
         at = 0
-        for kind, count in runs:
+        for kind, count in steps:
             for number in range(at, at + count) if kind == "+" else ():
                 instruction = code[number]
                 if is_pure(instruction, both.forms.opcode(instruction), both.after):
@@ -156,4 +245,9 @@ def candidates(both: Both, steps: Sequence[Steps]) -> dict[tuple[int, int], list
             key = operation(instruction, both)
             if key in by_operation and is_pure(instruction, both.forms.opcode(instruction), both.before):
                 by_operation[key].append((block, number))
-    return {at: by_operation[key] for at, key in wanted.items() if by_operation[key]}
+    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for at, key in wanted.items():
+        likely = [place for place in pairing.repeated.get(at, ()) if place in by_operation[key]]
+        if by_operation[key]:
+            found[at] = [*likely, *(place for place in by_operation[key] if place not in likely)]
+    return found

@@ -29,7 +29,9 @@ def second_program() -> Path | None:
     return next((place for place in places if os.access(place, os.X_OK)), None)
 
 
-def second_checker(before: str, after: str, certificate: str, processor: str, function: str) -> _Said | None:
+def second_checker(
+    before: str, after: str, certificate: str, processor: str, function: str, *, saved_later: bool = False
+) -> _Said | None:
     """Whether it accepts, operands compared, rule, message and place; None where there is no second checker.
 
     A program that ends otherwise than it should, or not in time, has refused.
@@ -43,7 +45,7 @@ def second_checker(before: str, after: str, certificate: str, processor: str, fu
             Path(name).write_text(text, encoding="utf-8", newline="")
         try:
             run = subprocess.run(
-                [program, *names, f"--mcpu={processor}", f"--function={function}"],
+                [program, *names, f"--mcpu={processor}", f"--function={function}", *["--saved-later"] * saved_later],
                 capture_output=True,
                 text=True,
                 timeout=_SECONDS,

@@ -49,10 +49,15 @@ class Certification:
         return len({answer.accepted for answer in self.answers}) > 1
 
 
-def certify_texts(before: str, after: str, function: str, processor: str) -> Certification:
-    """Make a certificate for a function of two texts, and have it checked by every checker at hand."""
+def certify_texts(
+    before: str, after: str, function: str, processor: str, *, saved_later: bool = False
+) -> Certification:
+    """Make a certificate for a function of two texts, and have it checked by every checker at hand.
+
+    ``saved_later``: see ``smt_verifier.checker.check``.
+    """
     try:
-        both = prepare(read(before), read(after), function, processor)
+        both = prepare(read(before), read(after), function, processor, saved_later=saved_later)
         certified = certify(both)
     except Refused as error:
         return Certification("", (_refused(error),))
@@ -60,7 +65,7 @@ def certify_texts(before: str, after: str, function: str, processor: str) -> Cer
     if certified.refused is not None or certified.accepted is None:
         return Certification(text, (_refused(certified.refused),))
     first = Answer(FIRST, accepted=True, operands=certified.accepted.operands)
-    second = second_checker(before, after, text, processor, function)
+    second = second_checker(before, after, text, processor, function, saved_later=saved_later)
     return Certification(text, (first,) if second is None else (first, Answer(SECOND, *second)))
 
 

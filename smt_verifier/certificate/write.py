@@ -29,7 +29,10 @@ def _entry(entry: Entry, grain: int) -> Iterator[str]:
         by_mask.setdefault(mask, []).append((part, key))
     for mask, parts in sorted(by_mask.items()):
         ordered = sorted(parts, key=lambda p: p[0])
-        yield f"mask {mask} {write_key(ordered[0][1])} {len(ordered)}"
+        if isinstance(ordered[0][1], int):
+            yield f"mask {mask} {write_key(ordered[0][1])} {len(ordered)}"
+        else:
+            yield from (f"mask {mask} {write_key(key)} 1" for _, key in ordered)
     for number, cls in enumerate(entry.classes):
         if cls.member:
             yield " ".join([f"member {number}", *(f"{'+' if i else '-'}{m}" for m, i in sorted(cls.member.items()))])
@@ -65,17 +68,18 @@ def _of_classes(claims: list[Claims], grain: int) -> Iterator[str]:
 
 
 def _claims(claims: Claims, grain: int) -> Iterator[str]:
-    pairs = sorted(claims.pairs, key=lambda pair: (_order(pair[0]), _order(pair[1])))
+    pairs = sorted(claims.pairs, key=lambda pair: (order(pair[0]), order(pair[1])))
     yield from _lines("h", [(name, place) for name, place in pairs], grain)
     for kind, names in (("u", claims.undefined), ("d", claims.doubtful)):
-        yield from _lines(kind, [(name,) for name in sorted(names, key=_order)], grain)
+        yield from _lines(kind, [(name,) for name in sorted(names, key=order)], grain)
 
 
-def _order(key: Key) -> tuple[bool, str | int, object]:
+def order(key: Key) -> tuple[bool, str | int, object]:
+    """A key to sort names and places by."""
     return (
         (False, key, ())
         if isinstance(key, int)
-        else (True, key[0], key[1:] if key[0] != "&" else (*_order(key[1]), *key[2:]))
+        else (True, key[0], key[1:] if key[0] != "&" else (*order(key[1]), *key[2:]))
     )
 
 

@@ -21,14 +21,17 @@ def main(arguments: list[str] | None = None) -> int:
     for name in ("before", "after", "certificate"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--mcpu", required=True, help="LLVM's name of the GPU")
+    parser.add_argument("--saved-later", action="store_true", help="AFTER is of the scalar phase; saves follow")
     options = parser.parse_args(arguments)
     try:
-        texts = [path.read_text(encoding="utf-8") for path in (options.before, options.after, options.certificate)]
+        before, after, certificate = (
+            path.read_text(encoding="utf-8") for path in (options.before, options.after, options.certificate)
+        )
     except (OSError, UnicodeDecodeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return UNUSABLE
     try:
-        accepted = check(*texts, options.mcpu)
+        accepted = check(before, after, certificate, options.mcpu, saved_later=options.saved_later)
     except Refused as error:
         print(f"refused: {error}")
         return REFUSED

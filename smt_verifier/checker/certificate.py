@@ -221,10 +221,11 @@ class _Reader:
                     raise self._bad()
                 entry.classes.append(ClassClaims(kind, state == "on"))
             case ["mask", mask, name, count]:
-                for part, key in enumerate(self._keys(name, count)):
+                number = self._natural(mask)
+                for part, key in enumerate(self._keys(name, count), sum(m == number for m, _ in entry.masks.values())):
                     if key in entry.masks:
                         raise self._bad()
-                    entry.masks[key] = (self._natural(mask), part)
+                    entry.masks[key] = (number, part)
             case ["member", number, *masks]:
                 member = self._class(number, entry).member
                 for mask in masks:

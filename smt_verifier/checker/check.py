@@ -23,10 +23,11 @@ from smt_verifier.checker.certificate import (
     read_certificate,
     write_key,
 )
+from smt_verifier.checker.defined import reads_are_defined
 from smt_verifier.checker.effects import Both, Original, Place
 from smt_verifier.checker.execute import Execution
 from smt_verifier.checker.forms import Forms
-from smt_verifier.checker.header import compare_headers, unreserved_cells
+from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.lanes import Lanes, names_halves
 from smt_verifier.checker.limits import limits
 from smt_verifier.checker.model import Block, File, Function, Instruction
@@ -37,7 +38,7 @@ from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.promises import check_promises
 from smt_verifier.checker.purity import is_pure, pure_reads
 from smt_verifier.checker.state import NONE, Part, State, ThreadClass
-from smt_verifier.checker.tables import Tables, tables
+from smt_verifier.checker.tables import Opcode, Tables, tables
 from smt_verifier.checker.text import read
 from smt_verifier.checker.threads import EXEC_NAMES
 from smt_verifier.checker.wellformed import well_formed
@@ -50,7 +51,7 @@ class Accepted:
     operands: int
 
 
-def check(before: str, after: str, certificate: str, processor: str) -> Accepted:
+def check(before: str, after: str, certificate: str, processor: str, *, saved_later: bool = False) -> Accepted:
     """Check a certificate for one function of two texts.
 
     Args:
@@ -58,13 +59,14 @@ def check(before: str, after: str, certificate: str, processor: str) -> Accepted
         after: machine IR after it.
         certificate: as section 15 of the specification says; it names the function.
         processor: LLVM's name of the GPU.
+        saved_later: ``after`` is a text of the scalar phase, behind which LLVM saves callee-saved scalars (12.3).
 
     Raises:
         Refused: it does not show that ``after`` is right.
     """
     files = read(before), read(after)
     name = _function_named(certificate)
-    both = prepare(*files, name, processor)
+    both = prepare(*files, name, processor, saved_later=saved_later)
     return check_function(both, read_certificate(certificate, both.before.grain))
 
 
@@ -75,7 +77,7 @@ def _function_named(certificate: str) -> str:
     return line[0].removeprefix("function ")
 
 
-def prepare(before: File, after: File, name: str, processor: str) -> Both:
+def prepare(before: File, after: File, name: str, processor: str, *, saved_later: bool = False) -> Both:
     """Both texts of one function, compared where neither a state nor a certificate is asked for (2, 13)."""
     data = tables()
     target = data.processor(processor)
@@ -89,15 +91,36 @@ def prepare(before: File, after: File, name: str, processor: str) -> Both:
     bounds = limits(processor, own.calling_convention, own.strings, own.words, p.fields)
     compare_headers(p, q, bounds.allocatable, data)
     unreserved_cells(q, data)
-    _same_blocks(p, q)
+    reads_are_defined(q, data)
+    compare_blocks(p, q)
+    _enters_once(p)
     grain = 1 if names_halves(p, data) or names_halves(q, data) else 2
     lanes = tuple(Lanes(f, data, grain, target.wave_size) for f in (p, q))
     moves = Moves(lanes[0], target), Moves(lanes[1], target)
     check_promises(before, lanes[0], lanes[1], bounds.callee_saved)
     forms = Forms(lanes[0], lanes[1], target, bounds.allocatable, _objects(p, q))
-    has_virtual = any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
+    is_last = not saved_later and not any(o.vreg >= 0 for b in q.blocks for i in b.instructions for o in i.operands)
+    named = frozenset(
+        k for b in q.blocks for i in b.instructions for o in i.operands if o.is_register for k in lanes[1].keys(o, i)
+    )
+    is_entry = p.fields.get("machineFunctionInfo.isEntryFunction") == "true"
+    restored = bounds.saved | (_restored(lanes[1]) & bounds.callee_saved)
     reserved = _units(lanes[1], q.fields.get("machineFunctionInfo.wwmReservedRegs", ""))
-    return Both(lanes[0], lanes[1], moves, forms, target, bounds, _fixed(lanes[0], moves[0]), reserved, has_virtual)
+    return Both(
+        lanes[0],
+        lanes[1],
+        moves,
+        forms,
+        target,
+        bounds,
+        _fixed(lanes[0], moves[0]),
+        reserved,
+        is_last,
+        is_entry,
+        restored,
+        named,
+        (_frame(lanes[0]), _frame(lanes[1])),
+    )
 
 
 def _one(file: File, name: str) -> Function:
@@ -107,24 +130,38 @@ def _one(file: File, name: str) -> Function:
     return functions[0]
 
 
-def _same_blocks(p: Function, q: Function) -> None:
-    """Blocks correspond by position, and so do their successors (2.3)."""
-    if len(p.blocks) != len(q.blocks) or not p.blocks:
-        raise Refused("control-flow", f"{len(p.blocks)} blocks became {len(q.blocks)}")
-    for number, (a, b) in enumerate(zip(p.blocks, q.blocks, strict=True)):
-        successors = [position for position, _ in a.successors]
-        if successors != [position for position, _ in b.successors]:
-            raise Refused("control-flow", "the successors changed", f"block {number}")
-        if a.attributes != b.attributes:
-            raise Refused("control-flow", f"({a.attributes}) became ({b.attributes})", f"block {number}")
-        if 0 in successors:
-            raise Refused("control-flow", "a branch back to the first block is not followed", f"block {number}")
+def _enters_once(p: Function) -> None:
+    """No block has the first one as a successor (2.3)."""
+    if not p.blocks or any(position == 0 for block in p.blocks for position, _ in block.successors):
+        raise Refused("control-flow", "a branch back to the first block is not followed")
 
 
 def _objects(p: Function, q: Function) -> dict[tuple[str, int], int]:
     """P's number for each stack object of Q (13.3)."""
     ordinary = {("stack", number): known for number, known in object_numbers(p, q).items()}
     return {**ordinary, **{("fixed-stack", number): known for number, known in fixed_numbers(p, q).items()}}
+
+
+def _restored(lanes: Lanes) -> frozenset[int]:
+    """Units of scalar registers that reloads of scalars write (12.3)."""
+    units: set[int] = set()
+    for instruction in (i for block in lanes.function.blocks for i in block.instructions):
+        opcode = lanes.tables.opcode(instruction.opcode)
+        if opcode is not None and _reloads(opcode):
+            first = instruction.operands[:1]
+            units.update(u for o in first if o.register for u in lanes.register(o.register).units)
+    return frozenset(units)
+
+
+def _reloads(opcode: Opcode) -> bool:
+    spill = opcode.value("spill")
+    return "lane-restore" in opcode.traits or (spill.startswith("S,") and spill.endswith(",restore"))
+
+
+def _frame(lanes: Lanes) -> frozenset[int]:
+    """Units that slots are addressed with: stack and frame pointer, scratch descriptor, FLAT_SCRATCH (6)."""
+    fields = (lanes.function.fields.get(f"machineFunctionInfo.{name}", "") for name in _FRAME)
+    return _units(lanes, " ".join(["$flat_scr", *fields]))
 
 
 def _units(lanes: Lanes, names: str) -> frozenset[int]:
@@ -207,6 +244,7 @@ def check_function(both: Both, certificate: Certificate) -> Accepted:
     return Accepted(expected)
 
 
+_FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
 Numbered = tuple[int, Instruction]
 
 
@@ -256,24 +294,28 @@ def initial_state(both: Both) -> State:
                                 part.add(key, (key,))
                             elif lanes is both.before:
                                 part.undefine(key)
-    for unit in both.limits.saved:
+    for unit in both.restored:
         if unit % both.before.grain == 0:
             scalars.add(("^", unit, 0, 0), (unit,))
     for number, kind in both.moves[0].kinds.items():
         size = int(both.before.function.stack[number].get("size", "0"))
         for key in both.before.slot(number, 0, 8 * size):
             (scalars if kind == "S" else vectors).undefine(key)
+    cells = {register: set(keys) for register, keys in both.moves[False].cells.items() if register >= VIRTUAL}
+    for key in (key for keys in cells.values() for key in keys):
+        scalars.undefine(key)
     outside = vectors.copy()
     path = vectors.copy()
     for part in (scalars, path):
         for key in [k for k in part.holds if not may_hold(both, k, declared)]:
-            part.write(key, part.holds[key] & {("^", key, 0, 0)})
+            pristine = part.holds[key] & {("^", key, 0, 0)}
+            part.write(key, NONE if key in both.named_after else pristine)
     classes = [
         ThreadClass("P", True, {}, path),
         ThreadClass("T", True, {}, vectors),
         ThreadClass("O", False, {}, outside),
     ]
-    return State(scalars, classes, some=True)
+    return State(scalars, classes, some=True, name_cells=cells)
 
 
 def declared_units(both: Both, number: int) -> frozenset[int]:
@@ -308,12 +350,15 @@ def entry_state(both: Both, entry: Entry, number: int) -> tuple[State, int]:
     classes = [ThreadClass(c.kind, c.active, dict(c.member), _part(c.claims)) for c in entry.classes]
     for part in (scalars, *(c.part for c in classes if c.kind == "P")):
         pristine = ((p, ("^", p, 0, 0)) for p in part.holds if not may_hold(both, p, declared))
-        wrong = next((p for p, name in pristine if part.holds[p] - {name}), None)
+        wrong = next((p for p, name in pristine if part.holds[p] - {name} or p in both.named_after), None)
         if wrong is not None:
             raise Refused("live-in", f"unit {wrong} is claimed, but not declared live-in", f"block {number}")
     _check_kinds(both, scalars, classes, entry)
     state = State(scalars, classes, dict(entry.masks), set(entry.nonempty), entry.some)
-    for registry, keys in ((state.cells, scalars.holds), (state.name_cells, (*scalars.where, *scalars.undefined))):
+    for registry, keys in (
+        (state.cells, scalars.holds),
+        (state.name_cells, (*scalars.where, *scalars.undefined, *entry.masks)),
+    ):
         for key in keys:
             if isinstance(key, tuple) and key[0] == "&":
                 registry.setdefault(key[1], set()).add(key)
@@ -364,7 +409,7 @@ def _check_exists(both: Both, key: Key, *, after: bool) -> None:
     if kind == "&":
         _check_exists(both, block, after=after)
     elif kind == "^":
-        if after or block not in both.limits.saved:
+        if after or block not in both.restored:
             raise Refused("certificate", f"unit {block} need not be restored")
     elif after is not (kind == "!") or (block, number) not in both.originals:
         raise Refused("certificate", f"instruction {number} of block {block} is not repeated")
@@ -381,9 +426,9 @@ def _check_exists(both: Both, key: Key, *, after: bool) -> None:
 def _check_return(both: Both, number: int, state: State) -> None:
     """At a return what must be restored is, once all registers are allocated (12.3)."""
     code = code_of(both.before.function.blocks[number], both.before.tables)
-    if both.has_virtual or not any("returns" in both.forms.opcode(i).traits for i in code):
+    if not both.is_last or not any("returns" in both.forms.opcode(i).traits for i in code):
         return
-    for unit in both.limits.saved:
+    for unit in both.restored:
         if unit % both.before.grain == 0 and ("^", unit, 0, 0) not in state.scalars.holds.get(unit, NONE):
             raise Refused("callee-saved", f"unit {unit} is not what it was at the function's entry", f"block {number}")
 
@@ -426,6 +471,8 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
     nonempty = set(state.nonempty)
     if test is not None and not test.of_exec and not test.is_zero(successor):
         nonempty.add(state.scc)
+    if exec_is_zero:
+        nonempty.add(state.emptied)
     where = f"from block {number} to block {successor}"
 
     def require(holds: bool, message: str) -> None:
@@ -439,6 +486,8 @@ def leave(both: Both, number: int, successor: int, state: State, claimed: Entry)
             known is not None and known[1] == part and renamed.setdefault(mask, known[0]) == known[0],
             "a mask is not known",
         )
+    if not claimed.nonempty.union(*(c.member for c in claimed.classes)) <= renamed.keys():
+        raise Refused("certificate", "a mask that no scalar holds", where)
     require({renamed[m] for m in claimed.nonempty} <= nonempty, "a mask may be empty")
     require(not claimed.some or (state.some if exec_is_zero is None else not exec_is_zero), "no thread may be active")
     _require_claims(state.scalars, claimed.scalars, None, require)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from smt_verifier.checker.certificate import LANES, SLOT, Key
+from smt_verifier.checker.certificate import LANES, SLOT, VIRTUAL, Key
 from smt_verifier.checker.forms import Forms, Pair
 from smt_verifier.checker.lanes import Lanes, cell, container
 from smt_verifier.checker.limits import Limits
@@ -44,7 +44,11 @@ class Both:
     Attributes:
         fixed: units that moves and instructions without code of P define (13.6).
         reserved_after: units that Q's header reserves for whole-wave use.
-        has_virtual: Q has virtual registers, which a later phase allocates.
+        is_last: all registers are allocated in Q, and what the function must restore is saved.
+        is_entry: nobody calls the function.
+        restored: units that hold at a return what they held at entry (12.3).
+        named_after: lanes that some instruction of Q names.
+        frames: units that slots are addressed with, in P and in Q (6).
     """
 
     before: Lanes
@@ -55,7 +59,11 @@ class Both:
     limits: Limits
     fixed: frozenset[int]
     reserved_after: frozenset[int]
-    has_virtual: bool
+    is_last: bool
+    is_entry: bool
+    restored: frozenset[int]
+    named_after: frozenset[int]
+    frames: tuple[frozenset[int], frozenset[int]]
     originals: dict[Place, Original] = field(default_factory=dict[Place, Original])
 
     def is_vector(self, key: Key, *, after: bool) -> bool:
@@ -136,6 +144,16 @@ class Effects:
                 for name in names:
                     if name not in read:
                         self.renew(name, running, undefined=undefined)
+                        if undefined:
+                            self._undefine_cells(name)
+
+    def _undefine_cells(self, name: int) -> None:
+        """Nothing is in a vector register: nor in the cells of it that P names (5.1)."""
+        if container(name) == name:
+            cells = self.both.moves[False].cells.get(name, ())
+            for key in cells:
+                self.state.name_cells.setdefault(name, set()).add(key)
+                self.state.undefine(key, False, ())
 
     def drop(self, a: Instruction) -> None:
         """Results of an instruction that only P has (8.4)."""
@@ -188,7 +206,8 @@ class Effects:
             state.copy_places(move.to, move.of, move.vector, running)
             if move.is_copy:
                 for target, source, row, at in zip(move.to, move.of, before, written, strict=True):
-                    state.remember_copy(target, source, row, at)
+                    if max(target, source) < VIRTUAL:
+                        state.remember_copy(target, source, row, at)
         for place in beside:
             self.spoil(place, running)
 

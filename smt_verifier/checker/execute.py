@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from smt_verifier.checker.certificate import SLOT, VIRTUAL, Key, write_key
 from smt_verifier.checker.effects import Both, Effects, Place
+from smt_verifier.checker.forms import Pair
 from smt_verifier.checker.model import Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.purity import is_dropped
@@ -15,8 +16,7 @@ from smt_verifier.checker.state import NONE, State, ThreadClass
 from smt_verifier.checker.tables import Opcode
 from smt_verifier.checker.threads import EXEC_NAMES, Masks, writes_exec
 
-_FRAME = ("stackPtrOffsetReg", "frameOffsetReg", "scratchRSrcReg")
-_NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "enter-wwm", "indexed-mode", "indexed-on", "indexed-off"})
+_NOT_FOLLOWED = frozenset({"vskip", "vgpr-msb", "indexed-mode", "indexed-on", "indexed-off"})
 _MODE = 1
 """Number of the hardware register MODE (SIDefines.h, hwreg)."""
 _ADDRESSING = frozenset({27, 28})
@@ -38,6 +38,7 @@ class Execution(Effects):
         self._splits = frozenset(splits)
         self._masks = Masks(both.before, state, taken)
         self._bundle: Instruction | None = None
+        self._specials = both.before.register("vcc").units[0]
         self._heeded = both.limits.allocatable | frozenset(both.before.register("scc").units)
 
     # Steps.
@@ -49,14 +50,16 @@ class Execution(Effects):
             raise Refused("instruction-sequence", f"{a.opcode} moves a value, or has no code, and never pairs")
         pair = self.both.forms.pair(a, b)
         if "bundle" in opcode.traits:
-            self._bundle = b
+            self._open_bundle(b, pair)
             return
         self._require_followed(a, opcode)
         reads, writes, lost = self._runs_for(a, opcode)
+        self._spare_callers(b, everywhere=False)
         for operand, use in pair.uses.items():
             early = frozenset[int]() if operand in pair.tied else pair.early
+            readers = self._selected(a, opcode, operand, reads)
             for name, place in zip(use.names, use.places, strict=True):
-                self.read(name, place, reads, b, undef=use.undef, early=place in early)
+                self.read(name, place, readers, b, undef=use.undef, early=place in early)
         if not all(
             self._agrees(*row, reads, early=row[1] in pair.early, undef=pair.high.undef) for row in pair.high.rows
         ):
@@ -74,7 +77,7 @@ class Execution(Effects):
         if b.closes_bundle and self._bundle is not None:
             self._heed_flags(self._bundle, self._killed(self._bundle))
         self.remember_result(number)
-        self._spoil_frame(a, opcode)
+        self._spoil_frame(a, opcode, after=False)
         self._masks.follow(a, opcode, sources, split=number in self._splits)
 
     def before_alone(self, a: Instruction, number: int) -> None:
@@ -84,6 +87,7 @@ class Execution(Effects):
         move = self.both.moves[False].read(a, opcode)
         sources = self._masks.facts(a, opcode)
         self.state.scc = -1 if self._writes_scc(a) else self.state.scc
+        self._spoil_frame(a, opcode, after=False)
         if move is not None:
             self.move_names(a, move)
             if sources and sources[0].exec:
@@ -110,12 +114,14 @@ class Execution(Effects):
         self._check_classes(b, opcode)
         move = self.both.moves[True].read(b, opcode)
         killed = self._killed(b)
+        self._spare_callers(b, everywhere=move is not None and move.everywhere)
         if original is not None:
             if move is not None or original not in self.both.originals:
                 raise Refused("certificate", f"{b.opcode} repeats nothing", f"line {b.line}")
             self._repeat(b, opcode, original)
         elif move is not None:
             self.both.forms.compared += len(b.operands)
+            self._spoil_frame(b, opcode, after=True)
             self.move_places(b, move)
         elif "no-code" in opcode.traits:
             self.both.forms.compared += len(b.operands)
@@ -138,12 +144,14 @@ class Execution(Effects):
                 if not self._masks.is_exec([("@", *place, k) for k in range(original.execs)]):
                     raise Refused("value", f"{b.opcode} is repeated for other threads", f"line {b.line}")
                 continue
-            use = pair.uses[number]
+            use = pair.uses.get(number)
+            if use is None:  # a register without storage
+                continue
             early = frozenset[int]() if number in pair.tied else pair.early
             for part, key in enumerate(use.places):
                 name: Key = ("@", *place, first + part)
                 vector = self.both.is_vector(name, after=False)
-                for cls in running if vector else (None,):
+                for cls in [c for c in running if c.kind != "P"] if vector else (None,):
                     if name in (self.state.scalars if cls is None else cls.part).doubtful:
                         raise Refused("value", f"{b.opcode} repeats what may be undefined", f"line {b.line}")
                 self.read(name, key, running, b, undef=False, early=key in early)
@@ -163,6 +171,13 @@ class Execution(Effects):
         """Places of the register operands of an instruction of Q that are wanted."""
         return {k for o in b.operands if o.is_register and wanted(o) for k in self.both.after.keys(o, b)}
 
+    def _open_bundle(self, b: Instruction, pair: Pair) -> None:
+        """The head of a bundle sums up what its members read and write; later passes read it alone (6)."""
+        self._bundle = b
+        for use in pair.uses.values():
+            for name, place in zip(use.names, use.places, strict=True):
+                self.read(name, place, self.state.running(), b, undef=use.undef, early=False)
+
     # What may stand where.
 
     def _check_alone(self, instruction: Instruction, opcode: Opcode) -> None:
@@ -178,7 +193,7 @@ class Execution(Effects):
             place = [o.number for o in a.operands if not o.is_implicit][-1]
             bits = range(place >> 6 & 31, (place >> 6 & 31) + (place >> 11 & 31) + 1)
             changes_mode = place & 63 == _MODE and not _ADDRESSING.isdisjoint(bits)
-        if changes_mode or not _NOT_FOLLOWED.isdisjoint(opcode.traits) or opcode.value("blend"):
+        if changes_mode or not _NOT_FOLLOWED.isdisjoint(opcode.traits):
             raise Refused("not-followed", f"{opcode.name} is not followed", f"line {a.line} before")
 
     def _runs_for(
@@ -211,7 +226,8 @@ class Execution(Effects):
             if not o.is_register or o.vreg >= 0 or not o.is_def:
                 continue
             units = both.after.register(o.register).units
-            allowed = both.fixed | (both.limits.saved if "lane-restore" in opcode.traits else _NO_UNITS)
+            restores = "lane-restore" in opcode.traits or opcode.value("spill").endswith(",restore")
+            allowed = both.fixed | (both.restored if restores else _NO_UNITS)
             if both.limits.allocatable.issuperset(units) or (
                 not repeats and "renamable" not in o.flags and allowed.issuperset(units)
             ):
@@ -226,6 +242,37 @@ class Execution(Effects):
         may = not (early or undef)
         parts = [c.part for c in classes]
         return all(name in p.undefined or (may and name in p.holds.get(place, NONE)) for p in parts)
+
+    def _selected(
+        self, a: Instruction, opcode: Opcode, operand: int, classes: Sequence[ThreadClass]
+    ) -> Sequence[ThreadClass]:
+        """The classes for which an operand of V_SET_INACTIVE is read: one in a mask, one out of it (5.4)."""
+        if not opcode.value("blend"):
+            return classes
+        inside, outside, mask = (a.definitions + number for number in opcode.numbers("blend"))
+        if "undef" in a.operands[mask].flags:
+            raise Refused("not-followed", f"{a.opcode} with a mask that is undefined", f"line {a.line} before")
+        source = self._masks.source(a.operands[mask], a)
+        unread = {inside: False, outside: True}.get(operand)
+        return [c for c in classes if c.kind == "P" or unread is None or source.of(c) is not unread]
+
+    def _spare_callers(self, b: Instruction, *, everywhere: bool) -> None:
+        """A called function writes vector registers of its caller's waiting threads only where it saves them (9)."""
+        both = self.both
+        if (
+            both.is_entry
+            or not both.is_last
+            or not (everywhere or any(c.kind == "O" and c.active for c in self.state.classes))
+        ):
+            return
+        if "no-code" in both.forms.opcode(b).traits:
+            return
+        for key in self._keys(b, lambda o: o.is_def):
+            if key < VIRTUAL and both.after.is_vector(key) and key not in both.reserved_after:
+                message = (
+                    f"{b.opcode} writes a register in threads that wait in the caller, and is not in wwmReservedRegs"
+                )
+                raise Refused("callee-saved", message, f"line {b.line}")
 
     def _check_classes(self, b: Instruction, opcode: Opcode) -> None:
         """Explicit registers of what Q adds are of the class that the table gives the operand (13.6)."""
@@ -263,11 +310,11 @@ class Execution(Effects):
         return killed - self._keys(b, lambda o: o.is_def) if killed else killed
 
     def _heed_flags(self, b: Instruction, killed: Iterable[int]) -> None:
-        """Kill and dead flags of Q are heeded, for the scalars and the path (11)."""
-        path = [c for c in self.state.classes if c.kind == "P"]
+        """Kill and dead flags of Q are heeded, for the scalars and the active classes (11)."""
+        running = self.state.running()
         for key in {*killed, *self._keys(b, lambda o: "dead" in o.flags)}:
-            if key >= VIRTUAL or key in self._heeded:
-                self.spoil(key, path)
+            if key >= VIRTUAL or key < self._specials or key in self._heeded:
+                self.spoil(key, running)
 
     def _call(self, a: Instruction) -> None:
         """What a call does not preserve (9)."""
@@ -276,7 +323,8 @@ class Execution(Effects):
         if not masks or any(m is None for m in masks):
             raise Refused("call-mask", f"{a.opcode} has no register mask that is known", f"line {a.line} before")
         kept = both.limits.kept.union(masks[0] or ()).intersection(*(both.limits.kept.union(m or ()) for m in masks))
-        active = [c for c in state.classes if c.active]
+        active = state.running()
+        state.scc = -1
         parts = [state.scalars, *(c.part for c in state.classes)]
         for place in {p for part in parts for p in part.holds if _is_lost(p, kept)}:
             self.spoil(place, active)
@@ -288,19 +336,22 @@ class Execution(Effects):
             for key in [k for register, cells in registry.items() if _is_lost(register, kept) for k in cells]:
                 lose(key, ())
 
-    def _spoil_frame(self, a: Instruction, opcode: Opcode) -> None:
+    def _spoil_frame(self, written: Instruction, opcode: Opcode, *, after: bool) -> None:
         """A write of what slots are addressed with (6)."""
         if "frame-adjust" in opcode.traits or "call" in opcode.traits:
             return
-        lanes = self.both.before
-        names = {lanes.function.fields.get(f"machineFunctionInfo.{f}", "").strip("'").strip("$") for f in _FRAME}
-        bases = {u for n in {*names, "flat_scr"} - {""} for u in lanes.register(n).units}
-        if any(not bases.isdisjoint(lanes.keys(o, a)) for o in a.operands if o.is_def and o.is_register and o.register):
-            for part in [self.state.scalars, *(c.part for c in self.state.classes)]:
-                for place in [p for p in part.holds if isinstance(p, int) and p >= SLOT]:
-                    part.write(place, NONE)
-                for name in [n for n in (*part.where, *part.undefined) if isinstance(n, int) and n >= SLOT]:
-                    part.forget(name)
+        lanes, bases = (self.both.after if after else self.both.before), self.both.frames[after]
+        defined = (o for o in written.operands if o.is_def and o.is_register and o.register)
+        if all(bases.isdisjoint(lanes.keys(o, written)) for o in defined):
+            return
+        for part in [c.part for c in self.state.classes]:
+            for place in [p for p in part.holds if self._is_vector_slot(p, after=True)]:
+                part.write(place, NONE)
+            for name in [n for n in (*part.where, *part.undefined) if self._is_vector_slot(n, after=False)]:
+                part.forget(name)
+
+    def _is_vector_slot(self, key: Key, *, after: bool) -> bool:
+        return isinstance(key, int) and key >= SLOT and self.both.is_vector(key, after=after)
 
 
 def _is_lost(key: Key, kept: frozenset[int]) -> bool:

@@ -209,9 +209,9 @@ class Forms:
                 raise Refused("register-class", f"${y.register} does not suit {x.text} of class {cls.name}")
 
     def _check_flags(self, x: Operand) -> None:
-        """Later passes heed kill and dead flags of registers that are allocated (11); others say no more than P does."""
-        units = self.before.register(x.register).units
-        if x.register != "scc" and not self._allocatable.issuperset(units):
+        """Kill and dead flags of MODE and its like say no more than P does (11)."""
+        register = self.before.register(x.register)
+        if register.file == "x" and x.register != "scc" and not self._allocatable.issuperset(register.units):
             raise Refused("dead-flag", f"${x.register} is said to be read for the last time, or not at all")
 
     def _virtual(self, x: Operand, y: Operand, *, loose: bool) -> None:

@@ -12,37 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from smt_verifier.checker.fields import known_fields
 from smt_verifier.checker.model import Function, Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode, Tables
 
 _INFO = "machineFunctionInfo."
-_FALSE = (
-    "exposesReturnsTwice legalized regBankSelected selected failedISel tracksRegLiveness hasWinCFI callsEHReturn "
-    "callsUnwindInit hasEHContTarget hasEHScopes hasEHFunclets isOutlined failsVerification tracksDebugUserValues "
-    "debugInstrRef frameInfo.isFrameAddressTaken frameInfo.isReturnAddressTaken frameInfo.hasStackMap "
-    "frameInfo.hasPatchPoint frameInfo.adjustsStack frameInfo.hasCalls frameInfo.hasOpaqueSPAdjustment "
-    "frameInfo.hasVAStart frameInfo.hasMustTailInVarArgFunc frameInfo.hasTailCall frameInfo.isCalleeSavedInfoValid "
-    "machineFunctionInfo.hasSpilledSGPRs machineFunctionInfo.hasSpilledVGPRs"
-)
-_ZERO = "stackSize offsetAdjustment maxAlignment cvBytesOfCalleeSavedRegisters localFrameSize"
-_EMPTY = "entry_values callSites debugValueSubstitutions constants"
 _RESERVED = f"{_INFO}wwmReservedRegs"
 _SHIFTED = f"{_INFO}spillPhysVGPRs"
 _EXEC_COPY = f"{_INFO}sgprForEXECCopy"
 _SLOT_ALIGNMENT = 4
 """Bytes; registers are spilled at this alignment (SIRegisterInfo.td)."""
-DEFAULTS: Mapping[str, str] = {
-    **dict.fromkeys(_FALSE.split(), "false"),
-    **{f"frameInfo.{name}": "0" for name in _ZERO.split()},
-    **dict.fromkeys((*_EMPTY.split(), _RESERVED, _SHIFTED), "[]"),
-    "alignment": "1",
-    "frameInfo.stackProtector": "''",
-    "frameInfo.functionContext": "''",
-    "frameInfo.maxCallFrameSize": "4294967295",
-    _EXEC_COPY: "''",
-}
-"""What LLVM takes where a field is absent (MIRYamlMapping.h); a field that is not here must be on both sides."""
 
 
 class _Side:
@@ -58,6 +38,10 @@ class _Side:
         self.names = {op.register for op in operands if op.register}
         self.fields = {"noVRegs": "false" if self.vregs else "true", **function.fields}
         """With what LLVM takes for ``noVRegs`` where it is absent (MIRParserImpl::computeFunctionProperties)."""
+
+    def value(self, key: str) -> str:
+        """A field, or what LLVM takes where it is absent; ``-`` where that depends on more."""
+        return self.fields.get(key) or known_fields()["fields"].get(key, ("", "-"))[1]
 
     def units(self, names: Iterable[str]) -> set[int]:
         """Units of registers by their names."""
@@ -202,9 +186,7 @@ def compare_headers(before: Function, after: Function, allocatable: frozenset[in
     """
     old_side, new_side = _Side(before, tables), _Side(after, tables)
     for key in {**old_side.fields, **new_side.fields}:
-        old, new = (side.fields.get(key, DEFAULTS.get(key)) for side in (old_side, new_side))
-        if old is None or new is None:
-            raise Refused("header", f"the field {key} is not on both sides")
+        old, new = (side.value(key) for side in (old_side, new_side))
         may_change = MAY_CHANGE.get(key)
         if old != new and not (may_change and may_change(_Change(old_side, new_side, allocatable, old, new))):
             raise Refused("header", f"the field {key} was {old} and became {new}")
@@ -312,3 +294,18 @@ def _carried(instruction: Instruction, side: _Side) -> Iterator[tuple[tuple[str,
         raise Refused("instruction", f"{instruction.opcode} between different widths", f"line {instruction.line}")
     pairs = zip((("register", unit) for unit in units), other, strict=True)
     return ((b, a) if spill.endswith("save") else (a, b) for a, b in pairs)
+
+
+def compare_blocks(before: Function, after: Function) -> None:
+    """Blocks correspond by their place in the layout: as many, the same attributes, the same successors in order.
+
+    Raises:
+        Refused: they do not.
+    """
+    if len(before.blocks) != len(after.blocks):
+        raise Refused("control-flow", f"{len(before.blocks)} blocks became {len(after.blocks)}")
+    for old, new in zip(before.blocks, after.blocks, strict=True):
+        if [place for place, _ in old.successors] != [place for place, _ in new.successors]:
+            raise Refused("control-flow", f"the successors of bb.{old.number} changed", f"bb.{new.number}")
+        if old.attributes != new.attributes:
+            raise Refused("control-flow", f"the attributes of bb.{old.number} changed", f"bb.{new.number}")

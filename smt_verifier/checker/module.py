@@ -43,7 +43,7 @@ _RESULT = (
 _DEFINE = re.compile(
     r"define (?P<linkage>(?:private|internal|available_externally|linkonce|weak|common|appending|extern_weak"
     r"|linkonce_odr|weak_odr|external) )?(?:dso_local |dso_preemptable )?(?:(?:default|hidden|protected) )?"
-    rf"(?:(?:(?P<word>{_CONVENTION})|cc ?(?P<number>[0-9]+)) )?{_RESULT} "
+    rf"(?:(?:(?P<word>{_CONVENTION})|cc ?(?P<number>[0-9]{{1,9}})) )?{_RESULT} "
     rf"@(?P<name>{WORD}|{_STRING})\((?P<parameters>(?:[^()\"]|{_STRING}|{_PARENTHESES})*)\)"
     r"(?: (?:local_)?unnamed_addr)?(?: addrspace\([0-9]+\))?"
     rf"(?P<attributes>(?: (?:#[0-9]+|(?!align |section |partition |comdat|gc ){_ATTRIBUTE}))*)"

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from smt_verifier.checker.lanes import Lanes, container
+from smt_verifier.checker.certificate import Key
+from smt_verifier.checker.lanes import Lanes, cell, container
 from smt_verifier.checker.model import Instruction, Kind, Operand
 from smt_verifier.checker.outcome import Refused
 from smt_verifier.checker.tables import Opcode, Processor
@@ -50,6 +51,19 @@ class Moves:
         self._stack_pointer = lanes.function.fields.get("machineFunctionInfo.stackPtrOffsetReg", "").strip("'")
         self.kinds = self._slot_kinds()
         """Of each slot that spill code names, whether that is of scalars (``"S"``) or of vectors (``"V"``)."""
+        self.cells = self._named_cells()
+        """The cells that some instruction names, of each vector register by its first lane."""
+
+    def _named_cells(self) -> dict[int, set[Key]]:
+        cells: defaultdict[int, set[Key]] = defaultdict(set)
+        for block in self.lanes.function.blocks:
+            for instruction in block.instructions:
+                opcode = self.lanes.tables.opcode(instruction.opcode)
+                if opcode is not None and not opcode.traits.isdisjoint(("lane-save", "lane-restore")):
+                    move = self._lane(instruction, saves="lane-save" in opcode.traits)
+                    register, count = move.register[0], len(move.of or move.to)
+                    cells[register].update(cell(register, move.thread, half) for half in range(count))
+        return cells
 
     def _slot_kinds(self) -> dict[int, str]:
         """Slots belong to spill code alone (7.3), and to one kind of it (3.4)."""

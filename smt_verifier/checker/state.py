@@ -106,7 +106,8 @@ class State:
         firsts: masks that hold the first active thread (10.7).
         first_of: scalar names that hold what the first active thread has in the vector name (10.7).
         numbers: scalar names that number an active thread (10.8).
-        scc: the mask that is not empty where SCC is 1, or -1 (10.5).
+        scc: the mask that is not empty where SCC is 1, or -1 (10.9).
+        emptied: the mask that is not empty if EXEC is empty, or -1 (10.10).
         copies: target and source of the vector copies of this block whose registers were not written since (10.6).
         written: when a vector place was written in this block, counted in writes of EXEC.
         epoch: writes of EXEC in this block.
@@ -122,6 +123,7 @@ class State:
     first_of: dict[Key, Key] = field(default_factory=dict[Key, Key])
     numbers: set[Key] = field(default_factory=set[Key])
     scc: int = -1
+    emptied: int = -1
     copies: dict[Key, Key] = field(default_factory=dict[Key, Key])
     written: dict[Key, int] = field(default_factory=dict[Key, int])
     epoch: int = 0

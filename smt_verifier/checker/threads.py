@@ -126,6 +126,9 @@ class Masks:
         if save and first is not None and to_exec:
             self._assign(first, instruction, "", Source(exec=True), Source())
             self._set_exec(save, sources[0], Source(exec=True))
+        elif "enter-wwm" in opcode.traits and first is not None:
+            self._assign(first, instruction, "", Source(exec=True), Source())
+            self._set_exec("", Source(constant=True), Source())
         elif "cmpx" in opcode.traits:
             self._set_exec("compare", Source(exec=True), Source())
         elif to_exec:
@@ -229,6 +232,12 @@ class Masks:
             return True
         return (operation in ("", "OR") and self._is_inhabited(a)) or (operation == "OR" and self._is_inhabited(b))
 
+    def _is_inhabited_by_witness(self) -> bool:
+        """Whether all threads of some mask that is not empty are active, or all that entered the function (10.5)."""
+        waiting = [cls for cls in self._state.classes if not cls.active]
+        entered = all(cls.kind != "T" for cls in waiting)
+        return entered or any(all(c.member.get(m) is False for c in waiting) for m in self._state.nonempty)
+
     def _holds_first(self, operation: str, a: Source, b: Source) -> bool:
         """Whether the first active thread is in ``operation(a, b)``, if some thread is active (10.7)."""
         of_a, of_b = (s.exec or s.mask in self._state.firsts or s.constant is True for s in (a, b))
@@ -268,6 +277,7 @@ class Masks:
         """EXEC becomes ``operation(a, b)`` (10.4)."""
         state, compute = self._state, OPERATIONS[operation]
         grows = operation == "OR" and (a.exec or b.exec)
+        state.emptied = b.mask if operation == "ANDN2" and a.exec and state.some else -1
         state.some = self._leaves_some(operation, a, b)
         state.firsts.clear()
         state.first_of.clear()
@@ -295,4 +305,5 @@ class Masks:
                 state.wake(cls)
             cls.active = active
             cls.was_active.append(active)
+        state.some |= self._is_inhabited_by_witness()
         self._count()

@@ -139,14 +139,15 @@ def _falls_through(block: Block, opcodes: dict[str, Opcode]) -> bool:
 
 def _check_places(block: Block, opcodes: dict[str, Opcode], tables: Tables) -> None:
     """Only terminators stand behind a terminator, heads sum up their bundles, and saves of a tuple stand together."""
-    terminated = False
+    terminated = ends = False
     head = 0
     for at, instruction in enumerate(block.instructions):
         traits = opcodes[instruction.opcode].traits
-        if terminated and not instruction.in_bundle and "terminator" not in traits:
+        if terminated and not (instruction.in_bundle or "terminator" in traits or (ends and "trap" in traits)):
             # On the way out by a branch before it, it is not executed; LLVM takes terminators to end the block.
             raise Refused("control-flow", f"{instruction.opcode} stands behind a terminator", _where(instruction))
         terminated = terminated or "terminator" in traits
+        ends = ends or "barrier" in traits
         if instruction.opens_bundle:
             head = at
         if instruction.closes_bundle and not _sums_up(block.instructions[head : at + 1], tables):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from case_support import all_cases
-from checker_support import AFTER, BEFORE
+from checker_support import AFTER, BEFORE, SMALL
 
 from smt_verifier.audit.core import header as audited
 from smt_verifier.audit.core.brackets import without_brackets
 from smt_verifier.audit.core.numbering import with_numbers_of
-from smt_verifier.checker.header import compare_headers, unreserved_cells
+from smt_verifier.checker.header import compare_blocks, compare_headers, unreserved_cells
 from smt_verifier.checker.model import Function
 from smt_verifier.checker.objects import renumbered
 from smt_verifier.checker.outcome import Refused
@@ -193,3 +193,26 @@ def test_all_cases_are_judged_as_the_audit_judges_them() -> None:
             assert refuses(*functions[:2]) == audit_refuses(*functions[2:]), case.name
             compared += 1
     assert compared > 400
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("%bb.2(0x40000000), %bb.1(0x40000000)", "%bb.1(0x40000000), %bb.2(0x40000000)"),
+        ("%bb.2(0x40000000), %bb.1(0x40000000)", "%bb.1"),
+        ("(%ir-block.0)", "(%ir-block.0, align 64)"),
+        ("  bb.2:\n    S_ENDPGM 0\n\n", "  bb.2:\n    S_ENDPGM 0\n\n  bb.3:\n    S_ENDPGM 0\n\n"),
+    ],
+)
+def test_blocks_stay_as_they_are(old: str, new: str) -> None:
+    (function,) = read(SMALL).functions
+    compare_blocks(function, function)
+    assert old in SMALL
+    with pytest.raises(Refused) as refused:
+        compare_blocks(function, read(SMALL.replace(old, new, 1)).functions[0])
+    assert refused.value.rule == "control-flow"
+
+
+def test_blocks_may_have_other_numbers() -> None:
+    (function,) = read(SMALL).functions
+    compare_blocks(function, read(SMALL.replace("bb.1", "bb.7")).functions[0])

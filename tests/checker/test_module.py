@@ -55,6 +55,7 @@ def test_what_a_module_says_of_functions() -> None:
         ("@f(", "@g("),
         ("define cc91 void @n()", "define void @f()"),
         ("define internal fastcc", "define internal swiftcc"),
+        ("define internal fastcc", "define internal cc" + "1" * 5000),
         ("define internal fastcc", "define fastcc internal"),
         ("i32 range(i32 0, 4) %n)", "i32 range(i32 0, 4) %n"),
         (" #0 {", " #9 {"),

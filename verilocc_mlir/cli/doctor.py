@@ -39,7 +39,7 @@ class Check:
 @click.option("--llvm", type=click.Path(path_type=Path), default=None, metavar="DIR", help="Directory of llc, or llc.")
 def doctor_command(llvm: Path | None) -> int:
     """Say what is found, what is missing, and how to mend it. Exit code 0 if all that is needed is there, else 2."""
-    checks = [_python(), *_packages(), *_tools(llvm), *_ways_in(), *_allocators()]
+    checks = [_python(), *_packages(), *_tools(llvm), _second_checker(), *_ways_in(), *_allocators()]
     for check in checks:
         mark = "ok      " if check.found else "MISSING " if check.needed else "absent  "
         click.echo(f"{mark} {check.name}: {check.detail}")
@@ -53,6 +53,16 @@ def doctor_command(llvm: Path | None) -> int:
 def _python() -> Check:
     version = platform.python_version()
     return Check("python", sys.version_info >= (3, 10), f"{version}, {sys.executable}", "use Python 3.10 or newer")
+
+
+def _second_checker() -> Check:
+    """The checker in Rust: without it the one in Python alone accepts certificates."""
+    from smt_verifier.certificate.second import second_program
+
+    program = second_program()
+    mend = "install cargo (apt-get install cargo), then: python scripts/build_second_checker.py"
+    detail = str(program) if program is not None else "certificates are checked by the checker in Python alone"
+    return Check("second checker", program is not None, detail, mend, needed=False)
 
 
 def _packages() -> Iterator[Check]:

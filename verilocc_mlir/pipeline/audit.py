@@ -200,7 +200,14 @@ class Judge:
             self.notes += unfinished(after, sides.after.path)
         start = self._cpu_seconds()
         solver = self._record(sides.phase, self._solver)
-        report = audit(before, after, self._target, timeout_s=self._limits.seconds, solver=solver)
+        report = audit(
+            before,
+            after,
+            self._target,
+            timeout_s=self._limits.seconds,
+            solver=solver,
+            saved_later=sides.phase == "sgpr",
+        )
         return AuditedPair(sides.phase, sides.before, sides.after, report, self._cpu_seconds() - start)
 
     def _cpu_seconds(self) -> float:

@@ -239,7 +239,7 @@ class PhaseRunner:
                 function.attempts.append(Attempt(self.allocators[0].name, "build", reason))
             function.attempts.append(Attempt(LLVM_ALLOCATOR, "llvm"))
             function.chosen = function.llvm = llvm_function
-            self._audit(file, function, llvm_function)
+            self._audit(file, function, phase, llvm_function)
             self.clock.absorb(function.clock)
         self._record(file, functions, phase)
         return PhaseResult(after, {f.before.name: self._report(f, phase) for f in functions})
@@ -328,11 +328,18 @@ class PhaseRunner:
         for function, printed in zip(functions, read_again.functions, strict=True):
             if function.chosen is None or function.audit is not None:
                 continue
-            self._audit(file, function, printed)
+            self._audit(file, function, phase, printed)
 
-    def _audit(self, file: MirFile, function: _Function, after: MachineFunction) -> None:
+    def _audit(self, file: MirFile, function: _Function, phase: Phase, after: MachineFunction) -> None:
         function.audit = audit_within(
-            self.solver_seconds, file, function.before, after, self.target, function.clock, function.solver
+            self.solver_seconds,
+            file,
+            function.before,
+            after,
+            self.target,
+            function.clock,
+            function.solver,
+            saved_later=phase == "sgpr",
         )
         function.attempts[-1] = audited(function.attempts[-1], audit_verdict(function.audit))
 
@@ -353,10 +360,14 @@ def audit_within(
     target: Target,
     clock: Clock,
     solver: Solver | None = None,
+    *,
+    saved_later: bool = False,
 ) -> FunctionAudit:
     """The audit of one function of ``file``; ``clock`` takes its time."""
     with clock.measure("audit"):
-        return audit_function(file, before, after, target, timeout_s=solver_seconds, solver=solver)
+        return audit_function(
+            file, before, after, target, timeout_s=solver_seconds, solver=solver, saved_later=saved_later
+        )
 
 
 def moves_of(audit: FunctionAudit) -> Moves:

@@ -37,7 +37,7 @@ threads that matrix operations and v_readlane read, a branch back to the entry b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from smt_verifier.audit.core.brackets import scratch_register, without_brackets
@@ -54,7 +54,7 @@ from smt_verifier.audit.core.product import Product
 from smt_verifier.audit.core.relation import Claims
 from smt_verifier.audit.core.report import Finding, GoalCounts
 from smt_verifier.audit.core.rules import MachineRules
-from smt_verifier.audit.core.semantics import acts_alone
+from smt_verifier.audit.core.semantics import acts_alone, restores_scalar
 from smt_verifier.audit.core.spills import wrong_spills
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.audit.core.wellformed import malformed
@@ -118,8 +118,14 @@ class Sides:
         )
 
 
-def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target) -> Sides:
+def sides_of(
+    file: MirFile, pre: MachineFunction, post: MachineFunction, target: Target, *, saved_later: bool = False
+) -> Sides:
     """Both sides of one function; ``file`` is the pre-RA file, whose preamble holds the function's IR attributes.
+
+    Args:
+        saved_later: the text after allocation is one of the scalar phase, behind which LLVM saves callee-saved scalars
+            (SILowerSGPRSpills), also where no virtual register is left by then.
 
     Raises:
         InputError: as for ``require_rows``: before objects get other numbers, one of which a missing one may have.
@@ -129,17 +135,21 @@ def sides_of(file: MirFile, pre: MachineFunction, post: MachineFunction, target:
     post = with_numbers_of(pre, post)
     wave_size = target.wave_size
     pre, post = as_llvm_reads(pre, wave_size), as_llvm_reads(post, wave_size)
-    faults = (*malformed(pre), *malformed(post))
-    pre, post = without_brackets(pre, wave_size), without_brackets(post, wave_size)
     available = allocatable(pre, file.preamble, target)
+    faults = (*malformed(pre), *malformed(post))
+    if not faults:
+        pre, post = without_brackets(pre, wave_size), without_brackets(post, wave_size)
+    findings = (*faults, *compare_headers(pre, post, _allocatable_units(available)))
+    if faults:
+        return Sides(pre, post, target, available, frozenset(), findings)
     findings = (
-        *faults,
-        *compare_headers(pre, post, _allocatable_units(available)),
+        *findings,
         *wrong_spills(pre, post, scratch_register(pre, "stackPtrOffsetReg"), has_agprs=target.has_agprs),
         *_control_flow(pre, post),
         *newly_overwritten(file, pre, post, target),
     )
-    return Sides(pre, post, target, available, _saved_by_callee(file, pre, post, available, target), findings)
+    saved = frozenset[int]() if saved_later else _saved_by_callee(file, pre, post, available, target)
+    return Sides(pre, post, target, available, saved, findings)
 
 
 def judge_structure(sides: Sides, product: Product, rules: MachineRules) -> tuple[int, list[Finding]]:
@@ -279,7 +289,8 @@ def _saved_by_callee(
     file: MirFile, pre: MachineFunction, post: MachineFunction, available: Allocatable, target: Target
 ) -> frozenset[int]:
     """Units of scalar registers that must be restored before a return, also where a budget ends below them; the frame
-    pointer is PEI's business, and so is the stack pointer.
+    pointer is PEI's business, and so is the stack pointer. Where there will be no frame pointer, its register is one
+    like others (SIFrameLowering::determineCalleeSavesSGPR): where the text restores it from a lane or slot, it must.
     """
     convention = function_attributes(file.preamble, pre.name).calling_convention
     beyond_budget = SGPR_BASE + 2 * (max(available.sgprs, default=-1) + 1)
@@ -289,7 +300,17 @@ def _saved_by_callee(
         register = (header_field(post, field) or "").removeprefix("$")
         if register and register not in ("fp_reg", "sp_reg"):
             units -= frozenset(physical_register(register).units)
+    units |= saved.intersection(_given_back(post))
     return frozenset(u for u in units if SGPR_BASE <= u < SPECIAL_BASE)
+
+
+def _given_back(function: MachineFunction) -> Iterator[int]:
+    """Units of the frame pointer's register, if a lane or slot gives it back."""
+    frame_pointer = (header_field(function, "frameOffsetReg") or "").removeprefix("$")
+    for block in function.blocks if any(map(restores_scalar, function.opcodes)) else ():
+        for instruction in block.instructions:
+            if restores_scalar(instruction.opcode) and [op.phys for op in instruction.defs] == [frame_pointer]:
+                yield from physical_register(frame_pointer).units
 
 
 def _fixed_targets(function: MachineFunction) -> frozenset[int]:

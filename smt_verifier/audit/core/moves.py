@@ -61,10 +61,14 @@ def lane_cells(move: LaneMove, lanes: LaneMap) -> tuple[int, ...]:
     """Keys of the cell, one for each key of the scalar.
 
     Raises:
-        UnsupportedError: the register is not one 32-bit vector register, or has no such thread.
+        UnsupportedError: one of both is not a register of 32 bits, or the vector register has no such thread.
     """
     keys = lanes.keys(move.register)
-    if len(keys) * lanes.grain != 2 or not lanes.is_vector(keys[0]) or not 0 <= move.lane < lanes.wave_size:
+    if (
+        not len(keys) == len(lanes.keys(move.scalar)) == 2 // lanes.grain
+        or not lanes.is_vector(keys[0])
+        or not 0 <= move.lane < lanes.wave_size
+    ):
         raise UnsupportedError(f"no lane {move.lane} of {move.register}")
     return cell_keys(keys[0], move.lane, lanes.grain)
 
@@ -142,7 +146,7 @@ def cell_registers(function: MachineFunction, lanes: LaneMap) -> frozenset[int]:
         for instruction in block.instructions:
             move = lane_move(instruction)
             if move is not None:
-                containers.add(lanes.keys(move.register)[0])
+                containers.update(lanes.keys(move.register)[:1])
             elif is_whole_wave_move(instruction):
                 whole_wave_moves += register_moves(instruction, lanes) or ()
     changed = bool(containers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from smt_verifier.audit.core.report import Finding
-from smt_verifier.audit.core.semantics import DEBUG, LANE_SAVE, is_terminator, spill
+from smt_verifier.audit.core.semantics import DEBUG, LANE_SAVE, is_terminator, spill, table_of
 from smt_verifier.audit.core.steps import Step
 from smt_verifier.outcome import Outcome
 from verilocc_mlir.mir.model import Instruction, MachineFunction, Operand
@@ -14,7 +14,7 @@ from verilocc_mlir.target.registers import physical_register
 
 def check_places(steps: list[Step]) -> Iterator[Finding]:
     """What stands where it must not, in one block of the post-RA side."""
-    terminated = False
+    terminated = left = False
     bundle: Instruction | None = None
     members: list[Instruction] = []
     for index, step in enumerate(steps):
@@ -23,10 +23,12 @@ def check_places(steps: list[Step]) -> Iterator[Finding]:
             if step.pre is not None and step.pre.bundled:
                 yield _fault("bundle", f"{step.pre} is missing in a bundle", step)
             continue
-        if terminated and not is_terminator(post.opcode) and not post.bundled:
-            # On the way out by a branch before it, it is not executed; LLVM takes terminators to end the block.
+        if terminated and not is_terminator(post.opcode) and not post.bundled and not (left and step.pre is not None):
+            # On the way out by a branch before it, it is not executed; LLVM takes terminators to end the block. Behind
+            # a return nothing is executed: what the given text has there (S_TRAP, for LDS in a function) may stay.
             yield _fault("control-flow", f"{post} stands behind a terminator", step)
         terminated = terminated or is_terminator(post.opcode)
+        left = left or "return" in table_of(post.opcode).properties
         if post.bundled and step.pre is None:
             yield _fault("bundle", f"{post} was added in a bundle", step)
         if post.opens_bundle:

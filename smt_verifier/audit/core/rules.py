@@ -20,7 +20,6 @@ from smt_verifier.audit.core.semantics import (
     COPIES,
     EXEC_NAMES,
     INLINE_ASSEMBLY,
-    LANE_RESTORE,
     acts_alone,
     canonical_opcode,
     early_clobbers,
@@ -29,6 +28,7 @@ from smt_verifier.audit.core.semantics import (
     is_pure,
     may_be_tied,
     reads_matrices,
+    restores_scalar,
     spill_slot,
     ties,
 )
@@ -354,12 +354,12 @@ class MachineRules:
     def _may_define(self, op: Operand, post: Instruction) -> bool:
         """Whether an added instruction may define a register that is not handed out.
 
-        A move may write what some pre-RA move writes, in parts too; lanes may give back what a caller relies on. A pure
-        scalar operation may clobber SCC. A copy of EXEC is printed with ``implicit-def $exec``, which only orders it
-        (SILowerControlFlow.cpp). The values of all these registers are followed, so no value is lost unnoticed.
+        A move may write what some pre-RA move writes, in parts too; a reload may give back what a caller relies on. A
+        pure scalar operation may clobber SCC. A copy of EXEC is printed with ``implicit-def $exec``, which only orders
+        it (SILowerControlFlow.cpp). The values of all these registers are followed, so no value is lost unnoticed.
         """
         if acts_alone(post) and not op.renamable:
-            allowed = self.fixed_targets | self.restored if post.opcode == LANE_RESTORE else self.fixed_targets
+            allowed = self.fixed_targets | self.restored if restores_scalar(post.opcode) else self.fixed_targets
             if allowed.issuperset(physical_register(op.phys).units):
                 return True
         if post.opcode == "IMPLICIT_DEF" and self.in_brackets.issuperset(physical_register(op.phys).units):

@@ -106,6 +106,13 @@ def is_copy(instruction: Instruction) -> bool:
 
 
 @lru_cache(maxsize=None)
+def restores_scalar(opcode: str) -> bool:
+    """Whether it gives a scalar register back what was saved, from a lane or a slot."""
+    kind = spill(opcode)
+    return opcode == LANE_RESTORE or (kind is not None and kind[0] == "S" and not kind[2])
+
+
+@lru_cache(maxsize=None)
 def may_move(opcode: str) -> bool:
     """Whether it ``is_move``, or may be one, as its operands are."""
     return opcode in COPIES | WHOLE_WAVE_COPIES | LANE_MOVES or spill(opcode) is not None
@@ -344,7 +351,10 @@ def changes_addressing(instruction: Instruction) -> bool:
         return True
     if not instruction.opcode.startswith("S_SETREG_"):
         return False
-    place = int([op.text for op in instruction.operands if not op.implicit][-1].split()[0])
+    explicit = [op for op in instruction.operands if not op.implicit]
+    if not explicit or explicit[-1].kind is not OperandKind.IMMEDIATE:
+        return True
+    place = int(explicit[-1].text.split()[0])
     register, offset, size = place & 0x3F, place >> 6 & 0x1F, (place >> 11 & 0x1F) + 1
     return register == _MODE and not _ADDRESSING_BITS.isdisjoint(range(offset, offset + size))
 

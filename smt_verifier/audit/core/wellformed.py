@@ -71,7 +71,35 @@ def _fault(instruction: Instruction, misaligned: Collection[str]) -> str:
             implicit.append(f"={op.phys}" if op.is_def else op.phys)
         elif op.kind is not OperandKind.REGMASK:
             explicit += 1
-    return _misfit(instruction.opcode, len(instruction.defs), explicit, tuple(implicit))
+    misfit = _misfit(instruction.opcode, len(instruction.defs), explicit, tuple(implicit))
+    return misfit or _wrong_kind(instruction)
+
+
+_MUST_BE = {
+    "register": frozenset({OperandKind.REGISTER, OperandKind.FRAME_INDEX, OperandKind.OTHER}),
+    "immediate": frozenset(OperandKind) - {OperandKind.REGISTER, OperandKind.BLOCK},
+    "register-or-immediate": frozenset(OperandKind) - {OperandKind.BLOCK},
+    "any": frozenset(OperandKind) - {OperandKind.BLOCK},
+    "branch-target": frozenset({OperandKind.BLOCK}),
+}
+"""What an operand may be where LLVM's table has one of a kind; objects on the stack become registers or numbers.
+A constant may stand for an undefined register (``undefined_inputs.py``)."""
+
+
+def _wrong_kind(instruction: Instruction) -> str:
+    """What is no operand of the kind that LLVM's table has there (MachineVerifier::visitMachineOperand)."""
+    explicit = [op for op in instruction.all_operands if not op.implicit]
+    number = _first_wrong(instruction.opcode, tuple([op.kind for op in explicit]))
+    return (
+        "" if number < 0 else f"{explicit[number]} is no {table_of(instruction.opcode).operands[number].kind} operand"
+    )
+
+
+@lru_cache(maxsize=None)
+def _first_wrong(opcode: str, kinds: tuple[OperandKind, ...]) -> int:
+    rows = zip(table_of(opcode).operands, kinds, strict=False)
+    wrong = (n for n, (row, kind) in enumerate(rows) if kind not in _MUST_BE.get(row.kind, (kind,)))
+    return next(wrong, -1)
 
 
 def _no_register(name: str) -> str:
