@@ -101,10 +101,12 @@ class Judge:
         self.subject: Subject | None = None
         self.certificate = ""
         self.base = Answers()
+        self._prepared: tuple[str, Both | str] = "", ""
 
     def take(self, subject: Subject) -> Answers:
         """Go on to a subject; its own answers, which ought to be ``accepted``."""
         self.subject, self.certificate = subject, ""
+        self._prepared = "", ""
         self.base = self._ask(subject.after, "", search=True)
         self.certificate = self.base.certificate
         return self.base
@@ -114,19 +116,15 @@ class Judge:
         given = mutant.certificate or self.certificate
         return self._ask(mutant.after, given, search=not mutant.certificate)
 
+    def is_looked_at(self, after: str) -> bool:
+        """Whether a text gets so far that its certificate matters."""
+        return self._prepare(after)[0] is not None
+
     def _ask(self, after: str, given: str, *, search: bool) -> Answers:
         subject = self.subject
         assert subject is not None
         answers = Answers()
-        both: Both | None = None
-        try:
-            both = prepare(_read(subject.before), _read(after), subject.function, subject.processor)
-        except Refused as error:
-            rule = error.rule
-        except Exception as error:  # noqa: BLE001 - a crash is a finding, not the end of the campaign
-            rule = f"crashed: {type(error).__name__}"
-        else:
-            rule = ""
+        both, rule = self._prepare(after)
         found = ""
         if search:
             answers.by["python search"] = rule
@@ -135,14 +133,31 @@ class Judge:
         if given:
             answers.by["python given"] = rule
             if both is not None:
-                answers.by["python given"] = _said(lambda: check_function(both, read_certificate(given, both.before.grain)))
-        answers.certificate = found or given
+                answers.by["python given"] = _checked(both, given)
+        answers.certificate = given or found
         if self.second.there:
             for name, certificate in (("search", found), ("given", given)):
                 if certificate:
                     asked = subject.before, after, certificate, subject.processor, subject.function
                     answers.by[f"rust {name}"] = self.second.ask(*asked)
         return answers
+
+
+    def _prepare(self, after: str) -> tuple[Both | None, str]:
+        """Both texts, or the rule that they break by themselves; that of the last text is kept for the next question."""
+        subject = self.subject
+        assert subject is not None
+        if self._prepared[0] != after:
+            made: list[Both] = []
+            texts = _read(subject.before)
+
+            def prepared() -> None:
+                made.append(prepare(texts, read(after), subject.function, subject.processor))
+
+            rule = _said(prepared)
+            self._prepared = after, made[0] if made else rule
+        known = self._prepared[1]
+        return (None, known) if isinstance(known, str) else (known, "")
 
 
 def _searched(both: Both) -> tuple[str, str]:
@@ -157,6 +172,10 @@ def _searched(both: Both) -> tuple[str, str]:
 
     rule = _said(search)
     return made[0] if made else "", rule
+
+
+def _checked(both: Both, certificate: str) -> str:
+    return _said(lambda: check_function(both, read_certificate(certificate, both.before.grain)))
 
 
 def _said(question: Callable[[], object]) -> str:

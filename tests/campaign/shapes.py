@@ -190,6 +190,8 @@ def shaped(shape: int, processor: str, *, opcode_name: str = "") -> Shaped:
     for trait in ("generic", "debug", "bundle", "asm-goto", "asm"):
         if trait in opcode.traits:
             raise Skipped(f"{trait} instructions stand in no such text")
+    if not opcode.traits.isdisjoint(("no-code", "copy", "wwm-copy", "lane-save", "lane-restore")) or opcode.value("spill"):
+        raise Skipped("it is a move: the part moves has it")
     registers = _Registers(processor)
     ops: list[Op] = []
     vregs: dict[int, tuple[str, str]] = {}
@@ -221,7 +223,7 @@ def shaped(shape: int, processor: str, *, opcode_name: str = "") -> Shaped:
         ops.append(Op(role, f"%{vreg}", chosen, early | {"renamable"}, cls=cls))
     if "call" in opcode.traits:
         ops.append(Op("mask", "csr_amdgpu", "csr_amdgpu"))
-    wave32 = {"vcc": "vcc_lo", "exec": "exec_lo"} if target.wave_size == 32 else {}
+    wave32 = {"vcc": "vcc_lo"} if target.wave_size == 32 else {}
     fixed: list[str] = []
     for uses, role in ((opcode.implicit_definitions, "implicit-def"), (opcode.implicit_uses, "implicit")):
         for implicit in uses:

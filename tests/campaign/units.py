@@ -6,17 +6,20 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
+from campaign import certificates, moves
 from campaign.groups import groups
 from campaign.judge import Answers, Judge
 from campaign.replacements import mutants as operand_mutants
 from campaign.shapes import Skipped, processors_for, shaped
 from campaign.subject import Mutant, Subject
 
+_WRONG = 4
+"""Wrong texts that changed certificates are offered with, of each row."""
 _SHOWN = 3
 """Texts that are kept of a row's faults."""
-Candidates = Iterator[tuple[Subject, Callable[[], Iterable[Mutant]]]]
+Candidates: TypeAlias = "Iterator[tuple[Subject, Callable[[], Iterable[Mutant]]]]"
 
 
 @dataclass(slots=True)
@@ -40,7 +43,7 @@ class Row:
     skipped: str = ""
 
 
-def _of_operands(name: str, turn: int) -> Candidates:
+def _of_operands(name: str, turn: int, _: Judge) -> Candidates:
     shapes = groups()[int(name)]
     for shape in shapes[turn % len(shapes) :] + shapes[: turn % len(shapes)]:
         for processor in processors_for(shape + turn):
@@ -52,8 +55,39 @@ def _of_operands(name: str, turn: int) -> Candidates:
             yield found.subject, lambda found=found: operand_mutants(found)
 
 
-PARTS: dict[str, tuple[Callable[[], list[str]], Callable[[str, int], Candidates]]] = {
+def _of_moves(name: str, turn: int, _: Judge) -> Candidates:
+    subjects = list(moves.candidates(name))
+    for subject, mutants in subjects[turn % max(1, len(subjects)) :]:
+        yield subject, lambda mutants=mutants: mutants
+
+
+_others: list[str] = []
+
+
+def _of_certificates(name: str, turn: int, judge: Judge) -> Candidates:
+    for subject, of_moves in moves.candidates(name):
+
+        def made(subject: Subject = subject, of_moves: list[Mutant] = of_moves) -> list[Mutant]:
+            own = judge.certificate
+            other = next((c for c in reversed(_others) if c != own), own)
+            _others.append(own)
+            del _others[:-8]
+            # Wrong texts that are machine IR: their certificates are looked at.
+            wrong = [m for m in of_moves if not m.equivalent and not m.column.startswith("live-in")]
+            random.Random(f"{name} {turn}").shuffle(wrong)
+            kept: list[Mutant] = []
+            for mutant in wrong:
+                if len(kept) < _WRONG and judge.is_looked_at(mutant.after):
+                    kept.append(mutant)
+            return list(certificates.mutants(subject, own, other, kept))
+
+        yield subject, made
+
+
+PARTS: dict[str, tuple[Callable[[], list[str]], Callable[[str, int, Judge], Candidates]]] = {
     "operands": (lambda: [str(n) for n in range(len(groups()))], _of_operands),
+    "moves": (moves.rows, _of_moves),
+    "certificate": (certificates.rows, _of_certificates),
 }
 """By name: the rows of the table, and the subjects that a row may have: the first one that both accept is taken."""
 
@@ -63,7 +97,7 @@ def run(part: str, name: str, turn: int, judge: Judge, *, most: int, seed: int) 
     row = Row(part, name, turn)
     rng = random.Random(f"{part} {name} {turn} {seed}")
     reasons: list[str] = []
-    for subject, mutants in PARTS[part][1](name, turn):
+    for subject, mutants in PARTS[part][1](name, turn, judge):
         if not subject.processor:
             reasons.append(subject.row)
             continue
